@@ -1,0 +1,26 @@
+//! What time is it? The one place that reads the wall clock.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since the Unix epoch. Only for stamps and expiries: intervals use `std::time::Instant`.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A stamp as ISO 8601 in UTC with milliseconds, the form of every time on the wire.
+pub fn iso8601(ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(ms) {
+        Ok(at) => format!("{at:.3}"),
+        Err(_) => String::from("1970-01-01T00:00:00.000Z"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn stamps_have_milliseconds_and_a_zone() {
+        assert_eq!(super::iso8601(1_700_000_000_120), "2023-11-14T22:13:20.120Z");
+        assert_eq!(super::iso8601(0), "1970-01-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,8 @@
+//! Floor 0: what everything stands on. Ids, secrets, the clock, tasks, waiting, log set-up.
+
+pub mod clock;
+pub mod ids;
+pub mod secret;
+pub mod tasks;
+pub mod telemetry;
+pub mod wait;

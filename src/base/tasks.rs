@@ -1,0 +1,89 @@
+//! Where do background tasks start and how do they end? The one place that spawns.
+//!
+//! Every task has a name, a span and the group's cancellation token. A task that panics is logged by name; it never
+//! takes the process down. [`Tasks::drain`] asks all to stop, waits, and names the ones that were late.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+/// A group of background tasks that stops as one.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+    running: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+}
+
+impl Tasks {
+    /// An empty group.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The token that tells the group's tasks to stop.
+    pub fn stopping(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Starts a task. The returned handle's value is `None` when the task panicked.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<Option<T>> {
+        let running = Arc::clone(&self.running);
+        *running.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
+        let guarded = async move {
+            let outcome = std::panic::AssertUnwindSafe(future).catch_unwind().await;
+            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = running.get_mut(name) {
+                *count -= 1;
+                if *count == 0 {
+                    running.remove(name);
+                }
+            }
+            match outcome {
+                Ok(value) => Some(value),
+                Err(_) => {
+                    tracing::error!(task = name, "task panicked");
+                    None
+                }
+            }
+        };
+        self.tracker.spawn(guarded.instrument(tracing::info_span!("task", name)))
+    }
+
+    /// Asks every task to stop and waits at most `patience`; returns the names of those still running.
+    pub async fn drain(&self, patience: Duration) -> Vec<&'static str> {
+        self.stop.cancel();
+        self.tracker.close();
+        if tokio::time::timeout(patience, self.tracker.wait()).await.is_ok() {
+            return Vec::new();
+        }
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn drain_names_the_late_and_survives_a_panic() {
+        let tasks = Tasks::new();
+        let panicked = tasks.spawn("fragile", async { panic!("on purpose") });
+        assert!(matches!(panicked.await, Ok(None::<()>)));
+        let stop = tasks.stopping();
+        let _obedient = tasks.spawn("obedient", async move { stop.cancelled().await });
+        let _stubborn = tasks.spawn("stubborn", std::future::pending::<()>());
+        assert_eq!(tasks.drain(Duration::from_millis(50)).await, ["stubborn"]);
+    }
+}

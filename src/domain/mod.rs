@@ -1,0 +1,11 @@
+//! Floor 1: the rules, as pure functions and types. No I/O, async, clock, serde, HTTP or SQL.
+
+pub mod access;
+pub mod api_key;
+pub mod computer;
+pub mod error;
+pub mod filename;
+pub mod lifecycle;
+pub mod name;
+pub mod pointer;
+pub mod resolution;

@@ -1,0 +1,67 @@
+//! Which names may a workspace or a computer have? 1 to 255 characters after trimming (interface.md "Computer").
+
+use std::fmt;
+
+use super::error::{Error, Result};
+
+/// Longest name, in characters (Unicode scalar values).
+pub const MAX_CHARACTERS: usize = 255;
+
+/// A name that was trimmed and measured. It never reaches a command line or a path (threats.md T9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(String);
+
+impl Name {
+    /// Trims and checks a name.
+    ///
+    /// # Errors
+    /// `Invalid` (`INVALID_REQUEST`) when it is empty, too long or holds a control character.
+    pub fn parse(text: &str) -> Result<Self> {
+        let trimmed = text.trim();
+        let count = trimmed.chars().count();
+        if count == 0 || count > MAX_CHARACTERS {
+            return Err(Error::invalid(format!("name must be 1 to {MAX_CHARACTERS} characters"))
+                .code("INVALID_REQUEST"));
+        }
+        if trimmed.chars().any(char::is_control) {
+            return Err(Error::invalid("name must not hold control characters").code("INVALID_REQUEST"));
+        }
+        Ok(Self(trimmed.to_owned()))
+    }
+
+    /// The name's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The form in which two names of one account or workspace are the same name: case folds (wire.md 3).
+    pub fn folded(&self) -> String {
+        fold(&self.0)
+    }
+}
+
+/// Folds a name for comparison.
+pub fn fold(name: &str) -> String {
+    name.trim().to_lowercase()
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_trimmed_and_measured_in_characters() {
+        assert_eq!(Name::parse("  demo  ").unwrap().as_str(), "demo");
+        assert_eq!(Name::parse(&"語".repeat(255)).unwrap().as_str().chars().count(), 255);
+        assert!(Name::parse("../../etc; $(reboot) `x` 'y' \"z\"").is_ok());
+        for bad in ["", "   ", &"a".repeat(256), &"語".repeat(256), "a\0b", "a\nb", "\u{7f}"] {
+            assert_eq!(Name::parse(bad).unwrap_err().code, Some("INVALID_REQUEST"), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Which pointer requests make sense? Coordinates, buttons, directions and durations, checked before X sees them.
+
+use super::error::{Error, Result};
+use super::resolution::Size;
+
+/// Longest drag in seconds; a drag holds the screen's queue, so it is kept as short as a person would make one.
+pub const MAX_DRAG_SECONDS: f64 = 30.0;
+/// Most scroll steps in one request: about 100 screens of text.
+pub const MAX_SCROLL_STEPS: u32 = 500;
+
+/// A pointer button.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Button {
+    /// The main button.
+    Left,
+    /// The wheel's button.
+    Middle,
+    /// The context-menu button.
+    Right,
+}
+
+impl Button {
+    /// Parses a wire name; absent means left.
+    ///
+    /// # Errors
+    /// `Invalid` for any other name.
+    pub fn parse(name: Option<&str>) -> Result<Self> {
+        match name {
+            None | Some("left") => Ok(Self::Left),
+            Some("middle") => Ok(Self::Middle),
+            Some("right") => Ok(Self::Right),
+            Some(_) => Err(Error::invalid("button must be left, right or middle")),
+        }
+    }
+
+    /// The X11 core button number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Left => 1,
+            Self::Middle => 2,
+            Self::Right => 3,
+        }
+    }
+
+    /// The wire name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Middle => "middle",
+            Self::Right => "right",
+        }
+    }
+}
+
+/// A scroll direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Towards the start of the document.
+    Up,
+    /// Towards its end.
+    Down,
+    /// Towards the left edge.
+    Left,
+    /// Towards the right edge.
+    Right,
+}
+
+impl Direction {
+    /// Parses a wire name.
+    ///
+    /// # Errors
+    /// `Invalid` for any other name.
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "up" => Ok(Self::Up),
+            "down" => Ok(Self::Down),
+            "left" => Ok(Self::Left),
+            "right" => Ok(Self::Right),
+            _ => Err(Error::invalid("direction must be up, down, left or right")),
+        }
+    }
+
+    /// The X11 core button whose clicks scroll this way.
+    pub fn button_number(self) -> u8 {
+        match self {
+            Self::Up => 4,
+            Self::Down => 5,
+            Self::Left => 6,
+            Self::Right => 7,
+        }
+    }
+}
+
+/// A pixel of a screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Pixels from the left edge; 0 is inside.
+    pub x: i16,
+    /// Pixels from the top edge; 0 is inside.
+    pub y: i16,
+}
+
+impl Point {
+    /// Takes a wire coordinate pair; fractions fall into the pixel that holds them.
+    ///
+    /// # Errors
+    /// `Invalid` when the point is not on the screen.
+    pub fn parse(x: f64, y: f64, size: Size) -> Result<Self> {
+        let inside = |value: f64, limit: u16| value >= 0.0 && value < f64::from(limit);
+        if inside(x, size.width) && inside(y, size.height) {
+            // In range: a side is at most 7680.
+            return Ok(Self { x: x as i16, y: y as i16 });
+        }
+        Err(Error::invalid(format!("({x}, {y}) is outside the screen of {}x{}", size.width, size.height)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_inside_and_the_size_is_outside() {
+        let size = Size { width: 1280, height: 720 };
+        assert_eq!(Point::parse(0.0, 0.0, size).unwrap(), Point { x: 0, y: 0 });
+        assert_eq!(Point::parse(1279.9, 719.0, size).unwrap(), Point { x: 1279, y: 719 });
+        for (x, y) in
+            [(1280.0, 0.0), (0.0, 720.0), (-0.5, 0.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0), (1e300, 0.0)]
+        {
+            assert!(Point::parse(x, y, size).is_err(), "{x},{y}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What does every request pass on its way in and out? Request id, Host check, panic guard, error bodies, access log.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use super::refuse::{self, Carried};
+use crate::domain::error::{Error, Kind};
+
+/// The header that names a request, in every response.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The id of the request being answered, for handlers that must tell it.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub String);
+
+/// Wraps a whole router: unknown paths and methods answer in JSON, and every response passes [`pass`].
+pub fn wrap<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    router
+        .fallback(|| async { Error::not_found("Not found") })
+        .method_not_allowed_fallback(|| async { method_not_allowed() })
+        .layer(axum::middleware::from_fn(pass))
+}
+
+fn method_not_allowed() -> Response {
+    let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
+    // The kind only supplies the text: the status stands already, and axum adds `Allow`.
+    let error = Error::invalid("Method not allowed");
+    response.extensions_mut().insert(Carried(error.into()));
+    response
+}
+
+/// The outermost middleware.
+pub async fn pass(mut request: Request, next: Next) -> Response {
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let started = Instant::now();
+    let method = request.method().clone();
+    // The path only: queries may hold tokens (threats.md, trap 3).
+    let path = request.uri().path().to_owned();
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let response = match check_host(&request) {
+        Err(error) => error.into_response(),
+        Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Error::internal(format!("handler panicked: {text}")).into_response()
+        }),
+    };
+    let mut response = finish(response, &id);
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    tracing::debug!(request_id = id, %method, path, status = response.status().as_u16(),
+        ms = started.elapsed().as_secs_f64() * 1000.0, "answered");
+    response
+}
+
+/// Writes the body of a failure that a handler or the router left open, and logs its inside context once.
+fn finish(mut response: Response, id: &str) -> Response {
+    let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() else { return response };
+    let status = response.status();
+    match (&error.context, error.kind) {
+        (Some(context), Kind::Internal) => tracing::error!(request_id = id, context, "{}", error.message),
+        (Some(context), _) => tracing::info!(request_id = id, context, "{}", error.message),
+        (None, _) => {}
+    }
+    let mut rendered = refuse::render(&error, id);
+    *rendered.status_mut() = status;
+    for (name, value) in response.headers() {
+        if name != header::CONTENT_LENGTH
+            && name != header::CONTENT_TYPE
+            && !rendered.headers().contains_key(name)
+        {
+            rendered.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+    rendered
+}
+
+/// RFC 9112 section 3.2: a request with no Host field, or more than one, is answered 400 (hyper lets both through).
+fn check_host(request: &Request) -> Result<(), Error> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) if !host.is_empty() => Ok(()),
+        _ => Err(Error::invalid("exactly one Host header is needed")),
+    }
+}

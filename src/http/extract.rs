@@ -1,0 +1,121 @@
+//! How are requests read? Extractors whose refusals are the house's own errors, never axum's plain text.
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::domain::error::{Error, Result};
+
+/// Longest JSON body in bytes: the longest sensible script or text to type is well below it.
+pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
+
+/// Longest time between two pieces of a JSON body; a slower sender holds a connection for nothing (threats.md T13).
+const BODY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// A JSON object. An empty body reads as `{}`, because real clients send `Content-Type: application/json` with
+/// nothing (wire.md 1); the media type is not looked at, because others send none.
+#[derive(Clone, Debug)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self> {
+        let bytes = read_body(request.into_body(), MAX_JSON_BYTES).await?;
+        parse_object(&bytes).map(Self)
+    }
+}
+
+/// Reads a whole body of at most `limit` bytes.
+///
+/// # Errors
+/// `TooLarge` past the limit; `Invalid` when the client breaks off; `TimedOut`'s sibling 400 when it stalls.
+pub async fn read_body(body: axum::body::Body, limit: usize) -> Result<bytes::Bytes> {
+    let collected = tokio::time::timeout(BODY_PATIENCE, Limited::new(body, limit).collect()).await;
+    match collected {
+        Err(_) => Err(Error::invalid("the request body did not arrive in time")),
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            Err(Error::too_large(format!("the request body is larger than {limit} bytes")))
+        }
+        Ok(Err(error)) => Err(Error::invalid("the request body broke off").context(error)),
+    }
+}
+
+/// Parses a JSON object; nothing at all reads as `{}`.
+///
+/// # Errors
+/// `Invalid` for anything else, saying where.
+pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    let trimmed = bytes.trim_ascii();
+    let text = if trimmed.is_empty() { b"{}" } else { trimmed };
+    if text.first() != Some(&b'{') {
+        return Err(Error::invalid("the request body must be a JSON object"));
+    }
+    serde_json::from_slice(text).map_err(|error| Error::invalid(format!("invalid JSON body: {error}")))
+}
+
+/// The query string. Unknown keys and order do not matter (wire.md 1).
+#[derive(Clone, Debug)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        axum::extract::Query::from_request_parts(parts, state)
+            .await
+            .map(|axum::extract::Query(value)| Self(value))
+            .map_err(|error: QueryRejection| Error::invalid(format!("invalid query: {}", error.body_text())))
+    }
+}
+
+/// The path's parameters.
+#[derive(Clone, Debug)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        axum::extract::Path::from_request_parts(parts, state)
+            .await
+            .map(|axum::extract::Path(value)| Self(value))
+            .map_err(|error: PathRejection| Error::invalid(format!("invalid path: {}", error.body_text())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::action::{Click, Wait};
+
+    #[test]
+    fn bodies_are_objects_or_refused() {
+        assert!(parse_object::<Wait>(b"").is_ok());
+        assert!(parse_object::<Wait>(b"  \n").is_ok());
+        assert!(parse_object::<Click>(br#"{"x":0,"y":1.5,"unknown":[1]}"#).is_ok());
+        let deep = [b"{\"x\":".as_slice(), &b"[".repeat(100_000)].concat();
+        let bad: [&[u8]; 9] = [
+            b"{}",
+            b"[1,2]",
+            b"\"x\"",
+            b"null",
+            b"{\"x\":\"1\",\"y\":2}",
+            b"{\"x\":1,\"y\":null}",
+            b"{\"x\":1",
+            b"{\"x\":1,\"y\":2}}",
+            &deep,
+        ];
+        for body in bad {
+            assert!(
+                parse_object::<Click>(body).is_err(),
+                "{}",
+                String::from_utf8_lossy(&body[..body.len().min(40)])
+            );
+        }
+        assert!(parse_object::<crate::wire::action::Type>(b"{\"text\":\"\xff\xfe\"}").is_err());
+    }
+}

@@ -1,0 +1,7 @@
+//! Floor 3: the transport kit that both faces share: serving, extracting, refusing, request ids.
+
+pub mod bearer;
+pub mod edge;
+pub mod extract;
+pub mod refuse;
+pub mod serve;

@@ -1,0 +1,71 @@
+//! How does a failure become a response? The one place where a kind becomes a status.
+//!
+//! A handler's `Err(Error)` becomes a bare response that carries the error; [`super::edge`] writes the body, because
+//! only there the request id is known.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value};
+
+use crate::domain::error::{Error, Field, Kind};
+use crate::wire::error::ErrorBody;
+
+/// The error that a response carries until its body is written.
+#[derive(Clone, Debug)]
+pub struct Carried(pub Arc<Error>);
+
+/// The status of a kind (interface.md "Errors").
+pub fn status(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::Invalid => StatusCode::BAD_REQUEST,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Forbidden => StatusCode::FORBIDDEN,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Conflict => StatusCode::CONFLICT,
+        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Kind::UnsupportedMedia => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Kind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let mut response = status(self.kind).into_response();
+        response.extensions_mut().insert(Carried(Arc::new(self)));
+        response
+    }
+}
+
+/// Writes the body and headers of a failure.
+pub fn render(error: &Error, request_id: &str) -> Response {
+    let mut extra = Map::new();
+    for (name, field) in &error.fields {
+        let value = match field {
+            Field::Text(text) => Value::from(text.as_str()),
+            Field::Number(number) => Value::from(*number),
+        };
+        extra.insert((*name).to_owned(), value);
+    }
+    let body = ErrorBody {
+        error: error.message.clone(),
+        code: error.code.map(str::to_owned),
+        request_id: Some(request_id.to_owned()),
+        upstream_status: None,
+        retry_after: error.retry_after,
+        extra,
+    };
+    let mut response = (status(error.kind), axum::Json(body)).into_response();
+    if let Some(seconds) = error.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if error.kind == Kind::Unauthenticated {
+        // RFC 9110 section 15.5.2: a 401 names the scheme.
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}

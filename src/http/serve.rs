@@ -1,0 +1,175 @@
+//! How are connections served? hyper with the time-outs that `axum::serve` lacks, a cap, and a drain.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use crate::base::tasks::Tasks;
+
+/// A request's header must be whole after this long (threats.md T13).
+const HEADER_PATIENCE: Duration = Duration::from_secs(10);
+/// Largest header block: 64 KiB holds every real client's and bounds what a connection can make us keep.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// Connections at once; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
+const MAX_CONNECTIONS: usize = 4096;
+/// How long connections may finish what they do after a stop was asked.
+pub const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// `ADDR:PORT`; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// `unix:PATH`; created with mode 0600.
+    Unix(PathBuf),
+    /// `fd:N`: an inherited listening unix socket (how an engine hands an agent its socket).
+    Inherited(RawFd),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        if let Some(number) = text.strip_prefix("fd:") {
+            let fd: RawFd = number.parse().map_err(|_| format!("{text:?} is not fd:NUMBER"))?;
+            return if fd > 2 {
+                Ok(Self::Inherited(fd))
+            } else {
+                Err(format!("{text:?} names a standard stream"))
+            };
+        }
+        text.parse().map(Self::Tcp).map_err(|_| format!("{text:?} is not ADDR:PORT, unix:PATH or fd:NUMBER"))
+    }
+}
+
+/// A bound listener.
+#[derive(Debug)]
+pub enum Bound {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A unix socket.
+    Unix(UnixListener),
+}
+
+/// Binds; the real address is in the result.
+///
+/// # Errors
+/// When the address is taken or may not be used.
+pub async fn bind(listen: &Listen) -> io::Result<Bound> {
+    match listen {
+        Listen::Tcp(address) => Ok(Bound::Tcp(TcpListener::bind(address).await?)),
+        Listen::Unix(path) => bind_unix(path).map(Bound::Unix),
+        Listen::Inherited(fd) => {
+            // SAFETY: the number comes from our own command line, whose author handed this process that descriptor and
+            // uses it for nothing else.
+            #[allow(unsafe_code)]
+            let owned = unsafe { OwnedFd::from_raw_fd(*fd) };
+            rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)?;
+            let listener = std::os::unix::net::UnixListener::from(owned);
+            listener.set_nonblocking(true)?;
+            UnixListener::from_std(listener).map(Bound::Unix)
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::fs::PermissionsExt;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Accepts until the tasks' group is told to stop. Connections are tasks of the group: told to stop, each finishes
+/// the request it is at, for at most [`DRAIN_PATIENCE`]. Handlers may extract `ConnectInfo<Peer>`.
+pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
+    let stop = tasks.stopping();
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = accept(&bound) => accepted,
+        };
+        let (stream, peer) = match accepted {
+            Ok(pair) => pair,
+            Err(error) => {
+                // EMFILE and the like: wait a little instead of spinning; the listener stays.
+                tracing::warn!(%error, "accept failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let service =
+            router.clone().map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
+                request.extensions_mut().insert(ConnectInfo(peer.clone()));
+                request
+            });
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_PATIENCE)
+            .max_buf_size(MAX_HEADER_BYTES)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+            .with_upgrades();
+        let stop = tasks.stopping();
+        let _connection = tasks.spawn("connection", async move {
+            let mut connection = std::pin::pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => Some(ended),
+                () = stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::time::timeout(DRAIN_PATIENCE, connection).await.ok()
+                }
+            };
+            if let Some(Err(error)) = ended {
+                tracing::debug!(%error, "connection ended early");
+            }
+            drop(slot);
+        });
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A TCP peer.
+    Tcp(SocketAddr),
+    /// A process on this machine, by a unix socket.
+    Local,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+async fn accept(bound: &Bound) -> io::Result<(Box<dyn Stream>, Peer)> {
+    match bound {
+        Bound::Tcp(listener) => {
+            let (stream, peer) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok((Box::new(stream), Peer::Tcp(peer)))
+        }
+        Bound::Unix(listener) => {
+            let (stream, _) = listener.accept().await?;
+            Ok((Box::new(stream), Peer::Local))
+        }
+    }
+}

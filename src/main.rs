@@ -1,0 +1,3 @@
+//! The composition root: arguments in, exit code out.
+
+fn main() {}

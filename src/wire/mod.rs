@@ -1,0 +1,5 @@
+//! Floor 2: the shapes of every protocol spoken, as serde types. No logic.
+
+pub mod action;
+pub mod agent;
+pub mod error;

@@ -1,0 +1,3 @@
+//! The integration tests: a real controller and real agents, booted on port 0 in a temporary folder.
+
+mod floors;
