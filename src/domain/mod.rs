@@ -3,6 +3,7 @@
 pub mod access;
 pub mod api_key;
 pub mod computer;
+pub mod endpoint;
 pub mod error;
 pub mod filename;
 pub mod lifecycle;
