@@ -122,8 +122,9 @@ impl Config {
         }
         let environment = Environment::with_prefix("HOTDESK").separator("__").prefix_separator("_");
         let merged = builder.add_source(environment.try_parsing(true).source(Some(own))).build();
-        let mut config: Self =
-            merged.and_then(config::Config::try_deserialize).map_err(|error| format!("configuration: {error}"))?;
+        let mut config: Self = merged
+            .and_then(config::Config::try_deserialize)
+            .map_err(|error| format!("configuration: {error}"))?;
         if let Some(data_dir) = &flags.data_dir {
             config.data_dir.clone_from(data_dir);
         }
@@ -156,7 +157,10 @@ mod tests {
         std::fs::write(&file, "listen = \"127.0.0.1:1\"\n[limits]\nmax_computers = 3\n").unwrap();
         let flags = Flags { listen: Some("127.0.0.1:2".parse().unwrap()), ..Flags::default() };
         let config = Config::load(Some(&file), &flags).unwrap();
-        assert_eq!((config.listen.port(), config.limits.max_computers, config.limits.max_disk_gb), (2, 3, 300));
+        assert_eq!(
+            (config.listen.port(), config.limits.max_computers, config.limits.max_disk_gb),
+            (2, 3, 300)
+        );
         std::fs::write(&file, "lisssten = \"127.0.0.1:1\"\n").unwrap();
         assert!(Config::load(Some(&file), &Flags::default()).unwrap_err().contains("lisssten"));
         assert!(Config::load(Some(Path::new("/nowhere.toml")), &Flags::default()).is_err());

@@ -10,3 +10,4 @@ pub mod lifecycle;
 pub mod name;
 pub mod pointer;
 pub mod resolution;
+pub mod template;

@@ -124,7 +124,13 @@ impl Guest {
     ///
     /// # Errors
     /// As [`Guest::call`].
-    pub async fn put_file(&self, name: &FileName, file: FileId, body: Body, patience: Duration) -> Result<PutResult> {
+    pub async fn put_file(
+        &self,
+        name: &FileName,
+        file: FileId,
+        body: Body,
+        patience: Duration,
+    ) -> Result<PutResult> {
         let encoded = percent_encode(name.as_str());
         let exchange = async {
             let path = format!("/files/desktop/{encoded}");
@@ -153,11 +159,17 @@ impl Guest {
     ///
     /// # Errors
     /// When the agent cannot be reached or sends no header in time.
-    pub async fn forward(&self, mut request: Request<Body>, patience: Duration) -> Result<Response<Incoming>> {
+    pub async fn forward(
+        &self,
+        mut request: Request<Body>,
+        patience: Duration,
+    ) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("agent"));
-        within(patience, async { self.client.request(request).await.map_err(|error| failure::unreachable(&error)) })
-            .await
+        within(patience, async {
+            self.client.request(request).await.map_err(|error| failure::unreachable(&error))
+        })
+        .await
     }
 
     /// Sends and lets only a 2xx through; a refusal becomes an error that carries the agent's words, bounded.
@@ -172,7 +184,8 @@ impl Guest {
             return Ok(response);
         }
         let status: StatusCode = response.status();
-        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let retry_after =
+            response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let bytes = collect(response.into_body(), failure::MAX_REFUSAL).await.unwrap_or_default();
         Err(failure::refused(status, &bytes, retry_after))
     }
@@ -197,7 +210,8 @@ async fn collect(body: Incoming, limit: usize) -> Result<Bytes> {
 
 fn uri(path: &str, query: impl Serialize) -> Result<Uri> {
     let query = serde_urlencoded::to_string(query).map_err(Error::internal)?;
-    let joined = if query.is_empty() { format!("http://agent{path}") } else { format!("http://agent{path}?{query}") };
+    let joined =
+        if query.is_empty() { format!("http://agent{path}") } else { format!("http://agent{path}?{query}") };
     joined.parse().map_err(|error| Error::internal(format!("agent path: {error}")))
 }
 
@@ -206,7 +220,9 @@ pub fn percent_encode(segment: &str) -> String {
     segment
         .bytes()
         .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
             other => format!("%{other:02X}"),
         })
         .collect()

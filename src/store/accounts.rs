@@ -34,7 +34,13 @@ impl Store {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn first_account(&self, account: AccountId, email: &str, digest: &str, last_four: &str) -> Result<bool> {
+    pub async fn first_account(
+        &self,
+        account: AccountId,
+        email: &str,
+        digest: &str,
+        last_four: &str,
+    ) -> Result<bool> {
         let mut write = self.write().await?;
         let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM accounts")
             .fetch_one(&mut *write.tx)

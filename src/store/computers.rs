@@ -152,7 +152,8 @@ impl TryFrom<Row> for Computer {
 }
 
 fn name_taken(name: &Name) -> Error {
-    Error::conflict(format!("A computer named \"{name}\" already exists in this workspace")).code("NAME_TAKEN")
+    Error::conflict(format!("A computer named \"{name}\" already exists in this workspace"))
+        .code("NAME_TAKEN")
 }
 
 impl Store {
@@ -213,7 +214,9 @@ impl Store {
             other => other.map_err(failed("store a computer"))?,
         };
         write.commit().await?;
-        self.computer(&ComputerRef::Id(new.id)).await?.ok_or_else(|| Error::internal("the new computer is not there"))
+        self.computer(&ComputerRef::Id(new.id))
+            .await?
+            .ok_or_else(|| Error::internal("the new computer is not there"))
     }
 
     /// One computer by UUID or instance handle.
@@ -238,10 +241,11 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub async fn all_computers(&self) -> Result<Vec<Computer>> {
-        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} ORDER BY c.created_at, c.id")))
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed("list computers"))?;
+        let rows: Vec<Row> =
+            sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} ORDER BY c.created_at, c.id")))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("list computers"))?;
         rows.into_iter().map(Computer::try_from).collect()
     }
 
@@ -326,13 +330,14 @@ impl Store {
     /// `NAME_TAKEN`; or the store fails.
     pub async fn rename_computer(&self, computer: ComputerId, name: &Name) -> Result<()> {
         let mut write = self.write().await?;
-        let renamed = sqlx::query("UPDATE computers SET name = $2, name_folded = $3, updated_at = $4 WHERE id = $1")
-            .bind(computer.to_string())
-            .bind(name.as_str())
-            .bind(name.folded())
-            .bind(now_ms())
-            .execute(&mut *write.tx)
-            .await;
+        let renamed =
+            sqlx::query("UPDATE computers SET name = $2, name_folded = $3, updated_at = $4 WHERE id = $1")
+                .bind(computer.to_string())
+                .bind(name.as_str())
+                .bind(name.folded())
+                .bind(now_ms())
+                .execute(&mut *write.tx)
+                .await;
         match renamed {
             Err(error) if is_duplicate(&error) => return Err(name_taken(name)),
             other => other.map_err(failed("rename a computer"))?,

@@ -115,8 +115,10 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub async fn file_ids(&self) -> Result<Vec<FileId>> {
-        let rows: Vec<(String,)> =
-            sqlx::query_as("SELECT id FROM files").fetch_all(&self.pool).await.map_err(failed("list files"))?;
+        let rows: Vec<(String,)> = sqlx::query_as("SELECT id FROM files")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list files"))?;
         rows.iter().map(|(text,)| id(text)).collect()
     }
 

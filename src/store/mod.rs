@@ -75,7 +75,10 @@ impl Store {
             .connect_with(options)
             .await
             .map_err(failed("open the store"))?;
-        MIGRATIONS.run(&pool).await.map_err(|error| Error::internal(format!("migrate the store: {error}")))?;
+        MIGRATIONS
+            .run(&pool)
+            .await
+            .map_err(|error| Error::internal(format!("migrate the store: {error}")))?;
         Ok(Self { pool, writer: Arc::default() })
     }
 
@@ -102,8 +105,9 @@ impl Store {
 /// Turns a store failure into the house's error: what may pass with time is `Unavailable`, the rest is a defect.
 fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
     move |error| {
-        let passing = matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_))
-            || matches!(&error, sqlx::Error::Database(inner) if is_passing(inner.message()));
+        let passing =
+            matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_))
+                || matches!(&error, sqlx::Error::Database(inner) if is_passing(inner.message()));
         if passing {
             let refused = Error::unavailable("Service temporarily unavailable").retry_after(5);
             refused.context(format!("{step}: {error}"))
@@ -115,9 +119,15 @@ fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
 
 /// SQLite's words for a busy, full or unreadable disk.
 fn is_passing(message: &str) -> bool {
-    ["database is locked", "disk is full", "disk I/O error", "unable to open database file", "readonly database"]
-        .iter()
-        .any(|known| message.contains(known))
+    [
+        "database is locked",
+        "disk is full",
+        "disk I/O error",
+        "unable to open database file",
+        "readonly database",
+    ]
+    .iter()
+    .any(|known| message.contains(known))
 }
 
 /// Whether a write failed because a UNIQUE constraint of this table holds already.

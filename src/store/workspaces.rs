@@ -116,11 +116,12 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub async fn workspaces(&self, account: AccountId) -> Result<Vec<Workspace>> {
-        let rows: Vec<Row> = sqlx::query_as("SELECT * FROM workspaces WHERE account_id = $1 ORDER BY created_at, id")
-            .bind(account.to_string())
-            .fetch_all(&self.pool)
-            .await
-            .map_err(failed("list workspaces"))?;
+        let rows: Vec<Row> =
+            sqlx::query_as("SELECT * FROM workspaces WHERE account_id = $1 ORDER BY created_at, id")
+                .bind(account.to_string())
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("list workspaces"))?;
         rows.into_iter().map(Workspace::try_from).collect()
     }
 

@@ -71,10 +71,22 @@ pub struct FileList {
 #[into_params(parameter_in = Query)]
 pub struct FilesQuery {
     /// The workspace.
-    #[serde(default, rename = "projectId", alias = "workspaceId", alias = "workspace_id", alias = "project_id")]
+    #[serde(
+        default,
+        rename = "projectId",
+        alias = "workspaceId",
+        alias = "workspace_id",
+        alias = "project_id"
+    )]
     pub project_id: Option<String>,
     /// Only files for or from this computer.
-    #[serde(default, rename = "desktopId", alias = "computerId", alias = "computer_id", alias = "desktop_id")]
+    #[serde(
+        default,
+        rename = "desktopId",
+        alias = "computerId",
+        alias = "computer_id",
+        alias = "desktop_id"
+    )]
     pub desktop_id: Option<String>,
 }
 
