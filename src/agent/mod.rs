@@ -14,6 +14,7 @@ pub mod config;
 pub mod desktop;
 pub mod exec;
 pub mod files;
+mod inherited;
 pub mod init;
 pub mod routes;
 pub mod state;
@@ -38,6 +39,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(4);
 pub async fn run(config: Config) -> Result<(), String> {
     let started = Instant::now();
     config.check()?;
+    inherited::keep_from_commands().map_err(|error| format!("inherited descriptors: {error}"))?;
     // No core dumps, and no debugger of another user: the memory holds the token (threats.md T24).
     nix::sys::prctl::set_dumpable(false).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
     private_folder(&config.runtime_dir)?;

@@ -1,3 +1,5 @@
 //! The integration tests: a real controller and real agents, booted on port 0 in a temporary folder.
 
+mod agent;
 mod floors;
+mod harness;

@@ -103,9 +103,8 @@ impl Commands {
 
     /// What a login has, then what the session adds.
     fn environment(&self, id: String) -> Vec<(String, String)> {
-        let path = std::env::var("PATH").unwrap_or_else(|_| {
-            String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-        });
+        let path = std::env::var("PATH")
+            .unwrap_or_else(|_| String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
         let user = std::env::var("USER").unwrap_or_else(|_| String::from("root"));
         let mut all: Vec<(String, String)> = [
             ("HOME", self.home.to_string_lossy().into_owned()),
@@ -140,4 +139,3 @@ fn timeout(asked: Option<f64>, default: f64, allowed: impl Fn(f64) -> bool, rule
     Duration::try_from_secs_f64(seconds)
         .map_err(|error| Error::invalid("timeout must be a number of seconds").context(error))
 }
-

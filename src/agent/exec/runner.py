@@ -31,11 +31,14 @@ def _hotdesk_run():
         except OSError:
             pass  # the code closed the descriptor; the exit status still tells
 
+    def show(error):
+        sys.excepthook(type(error), error, error.__traceback__)
+
     try:
         compiled = compile(code, "<exec>", "exec")
     except BaseException as error:
         report(error)
-        sys.excepthook(type(error), error, None)
+        show(error.with_traceback(None))
         sys.exit(1)
     try:
         exec(compiled, main.__dict__)
@@ -46,7 +49,7 @@ def _hotdesk_run():
     except BaseException as error:
         report(error)
         # Without this function's own frame.
-        sys.excepthook(type(error), error, error.__traceback__.tb_next)
+        show(error.with_traceback(error.__traceback__.tb_next))
         sys.exit(1)
 
 

@@ -11,7 +11,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
@@ -90,7 +90,7 @@ pub fn run() -> io::Result<()> {
     // SAFETY: this process has one thread, so the child may use everything that it could use before.
     #[allow(unsafe_code)]
     let forked = unsafe { nix::unistd::fork() }?;
-    if forked == ForkResult::Child {
+    if matches!(forked, ForkResult::Child) {
         drop((agent, children, notes, result));
         return nurse(order, notebook);
     }
@@ -167,7 +167,7 @@ impl<N: Read + AsFd> Watch<N> {
     fn keep(&mut self, agent: &mut UnixStream, children: &SignalFd, result: Option<File>) -> io::Result<()> {
         loop {
             let mut ready = [
-                PollFd::new(agent.as_fd(), PollFlags::POLLIN | PollFlags::POLLRDHUP),
+                PollFd::new(agent.as_fd(), PollFlags::POLLIN),
                 PollFd::new(children.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.notes.as_fd(), PollFlags::POLLIN),
             ];

@@ -64,7 +64,8 @@ pub fn run(agent: &[OsString], log: &Path) -> Result<(), String> {
             log.line(&complaint);
         }
     }
-    let mut init = Init { agent, state: State::Waiting(Instant::now()), pause: FIRST_PAUSE, reader, writer, log };
+    let mut init =
+        Init { agent, state: State::Waiting(Instant::now()), pause: FIRST_PAUSE, reader, writer, log };
     init.keep(&signals)
 }
 

@@ -16,10 +16,7 @@ use crate::wire::action::{ActionResult, Bash, BashResult, Exec, ExecResult, Wait
 const MAX_WAIT_SECONDS: f64 = 60.0;
 
 pub fn router() -> Router<Agent> {
-    Router::new()
-        .route("/bash", post(run_bash))
-        .route("/exec", post(run_python))
-        .route("/wait", post(wait))
+    Router::new().route("/bash", post(run_bash)).route("/exec", post(run_python)).route("/wait", post(wait))
 }
 
 async fn run_bash(State(agent): State<Agent>, Json(request): Json<Bash>) -> Result<Answer<BashResult>> {

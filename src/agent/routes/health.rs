@@ -15,8 +15,9 @@ pub fn router() -> Router<Agent> {
 
 async fn health(State(agent): State<Agent>) -> Result<Answer<Health>> {
     let read = tokio::task::spawn_blocking(memory).await;
+    let read = read.map_err(|error| Error::internal(format!("reading the memory broke down: {error}")))?;
     let (memory_total_bytes, memory_used_bytes) =
-        read.map_err(|error| Error::internal(format!("reading the memory broke down: {error}")))?;
+        read.map_err(|error| Error::internal(format!("reading the memory: {error}")))?;
     // Counts what affinity and the cgroup's quota leave of the host's processors.
     let cpu_count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     Ok(Answer(Health {
@@ -31,13 +32,13 @@ async fn health(State(agent): State<Agent>) -> Result<Answer<Health>> {
 }
 
 /// Total and used bytes: of the cgroup where it has a limit of its own, else of the machine.
-fn memory() -> (u64, u64) {
+fn memory() -> Result<(u64, u64), sysinfo::Error> {
     let kinds = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-    let system = System::new_with_specifics(kinds);
-    match system.cgroup_limits() {
+    let system = System::new_with_specifics(kinds)?;
+    Ok(match system.cgroup_limits() {
         Some(limits) if limits.total_memory < system.total_memory() => {
             (limits.total_memory, limits.total_memory.saturating_sub(limits.free_memory))
         }
         _ => (system.total_memory(), system.used_memory()),
-    }
+    })
 }

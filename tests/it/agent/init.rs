@@ -1,0 +1,142 @@
+//! Process 1: it keeps an agent on the same socket whatever happens to it, reaps, and ends everything when told.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use hotdesk::base::wait;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::agent::{alive, answered, end, gone};
+
+const TOKEN: &str = "the-token-of-this-test-1234";
+
+struct RunningInit {
+    child: Child,
+    folder: TempDir,
+    client: reqwest::Client,
+    _socket: UnixListener,
+}
+
+impl RunningInit {
+    /// Init with an agent on an inherited socket, as an engine starts them.
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("home")).unwrap();
+        fs::write(at("token"), TOKEN).unwrap();
+        fs::set_permissions(at("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let socket = UnixListener::bind(at("agent.sock")).unwrap();
+        rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty()).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_hotdesk"))
+            .args(["init", "--log"])
+            .arg(at("log/agent.log"))
+            .args(["--", "--display", "none", "--listen"])
+            .arg(format!("fd:{}", socket.as_raw_fd()))
+            .arg("--token-file")
+            .arg(at("token"))
+            .arg("--runtime-dir")
+            .arg(at("run"))
+            .arg("--home")
+            .arg(at("home"))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::CLOEXEC).unwrap();
+        let client = reqwest::Client::builder().unix_socket(at("agent.sock")).build().unwrap();
+        Self { child, folder, client, _socket: socket }
+    }
+
+    /// Asks until an agent answers: it may be just starting, or just have died with this request.
+    async fn bash(&self, command: &str) -> Value {
+        let body = json!({ "command": command, "timeout": 10 });
+        let asked = wait::until(Duration::from_secs(20), || async {
+            let request = self.client.post("http://agent/bash").bearer_auth(TOKEN).json(&body);
+            request.try_clone()?.send().await.ok()?;
+            Some(answered(request).await.body)
+        });
+        asked.await.expect("an agent answers")
+    }
+
+    async fn agent_pid(&self) -> String {
+        let pid = self
+            .bash("awk '/^PPid/{print $2}' /proc/$(awk '/^PPid/{print $2}' /proc/$PPID/status)/status")
+            .await;
+        pid["output"].as_str().expect("output").trim().to_owned()
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log/agent.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for RunningInit {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn kill(pid: &str, signal: nix::sys::signal::Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.parse().unwrap()), signal).unwrap();
+}
+
+fn children(pid: u32) -> Vec<String> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_whitespace().map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_agent_is_back_on_the_same_socket() {
+    let init = RunningInit::start();
+    let first = init.agent_pid().await;
+    for _ in 0..2 {
+        let before = init.agent_pid().await;
+        kill(&before, nix::sys::signal::Signal::SIGKILL);
+        let after = init.agent_pid().await;
+        assert_ne!(before, after);
+        assert!(!alive(&before));
+    }
+    assert!(!alive(&first) && !Path::new(&format!("/proc/{first}")).exists(), "the dead agent was reaped");
+    assert!(init.log().contains("init: the agent ended") && !init.log().contains(TOKEN));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orphans_are_reaped_and_signals_do_no_harm() {
+    let init = RunningInit::start();
+    init.bash("for i in $(seq 50); do setsid -f sleep 0.1; done").await;
+    for signal in ["HUP", "USR1", "USR2", "QUIT", "PIPE", "ALRM"] {
+        init.bash(&format!("kill -{signal} {}", init.child.id())).await;
+    }
+    let only_the_agent = wait::until(Duration::from_secs(10), || async {
+        (children(init.child.id()).len() == 1).then_some(())
+    });
+    only_the_agent.await.unwrap_or_else(|| panic!("left: {:?}", children(init.child.id())));
+    assert_eq!(children(init.child.id()), [init.agent_pid().await]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_to_stop_it_ends_agent_and_background_processes_and_exits_0() {
+    let mut init = RunningInit::start();
+    let agent = init.agent_pid().await;
+    let home = init.folder.path().join("home");
+    init.bash("setsid -f sleep 1000; setsid -f sh -c 'trap \"\" TERM; echo $$ > stubborn; while :; do sleep 1; done'; while [ ! -s stubborn ]; do sleep 0.05; done").await;
+    let stubborn = fs::read_to_string(home.join("stubborn")).unwrap();
+    let sleeper = children(init.child.id()).into_iter().find(|pid| *pid != agent && *pid != stubborn.trim());
+    let sleeper = sleeper.expect("the background process is init's");
+    assert!(alive(&stubborn) && alive(&sleeper));
+    kill(&init.child.id().to_string(), nix::sys::signal::Signal::SIGTERM);
+    let started = std::time::Instant::now();
+    let status = tokio::task::spawn_blocking({
+        let mut child = std::mem::replace(&mut init.child, Command::new("true").spawn().unwrap());
+        move || child.wait().unwrap()
+    });
+    assert!(status.await.unwrap().success());
+    assert!(started.elapsed() < Duration::from_secs(8), "took {:?}", started.elapsed());
+    for pid in [&agent, &stubborn, &sleeper] {
+        assert!(gone(pid).await, "{pid} lives");
+    }
+}
