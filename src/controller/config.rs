@@ -17,7 +17,7 @@ pub struct Config {
     /// Origin under which clients reach it, for example `https://desk.example.org`; empty: what the request's `Host`
     /// says.
     pub public_url: String,
-    /// `container` or `simulated`.
+    /// What makes the computers: `container`.
     pub engine: String,
     /// Log filter, for example `info,hotdesk=debug`.
     pub log: String,
