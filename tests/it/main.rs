@@ -2,6 +2,7 @@
 
 mod agent;
 mod clients;
+mod engines;
 mod floors;
 mod harness;
 mod workspaces;
