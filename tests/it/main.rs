@@ -1,5 +1,6 @@
 //! The integration tests: a real controller and real agents, booted on port 0 in a temporary folder.
 
 mod agent;
+mod cli;
 mod floors;
 mod harness;
