@@ -67,6 +67,14 @@ struct Shared {
 enum Command {
     /// Run a controller: the API, the store and the computers.
     Serve(serve::Options),
+    /// Remove every computer of a data folder from this host, with their disks.
+    Purge {
+        #[command(flatten)]
+        options: serve::Options,
+        /// Do it without asking: there is no way back.
+        #[arg(long, required = true)]
+        yes: bool,
+    },
     /// Workspaces hold computers and files.
     #[command(subcommand, visible_alias = "workspace")]
     Workspaces(workspaces::Command),
@@ -124,6 +132,7 @@ pub fn main() -> ExitCode {
 fn run(shared: &Shared, command: Command) -> Outcome {
     match command {
         Command::Serve(options) => serve::run(&options)?,
+        Command::Purge { options, yes: _ } => serve::purge(&options)?,
         Command::Agent(options) => agent::run(options)?,
         Command::Init { log, agent } => crate::agent::init::run(&agent, &log)?,
         Command::ExecShim => crate::agent::exec::shim::run().map_err(|error| error.to_string())?,

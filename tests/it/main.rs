@@ -2,5 +2,8 @@
 
 mod agent;
 mod cli;
+mod clients;
+mod engines;
 mod floors;
 mod harness;
+mod workspaces;

@@ -1,0 +1,12 @@
+//! Do all engines keep the contract of `hotdesk::engine::Engine`? One suite, run over every engine.
+
+#[path = "engines/conformance.rs"]
+mod conformance;
+#[path = "engines/container.rs"]
+mod container;
+#[path = "engines/guest.rs"]
+mod guest;
+#[path = "engines/host.rs"]
+mod host;
+#[path = "engines/simulated.rs"]
+mod simulated;
