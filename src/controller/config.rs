@@ -109,8 +109,8 @@ pub struct Flags {
 
 impl Config {
     /// Reads the configuration: defaults, then the file, then `HOTDESK_*` variables (`__` between a section and its
-    /// field, as in `HOTDESK_LIMITS__MAX_COMPUTERS`), then flags. Those of the
-    /// clients and of the build are left out.
+    /// field, as in `HOTDESK_LIMITS__MAX_COMPUTERS`), then flags. Those of the clients and of the
+    /// build are left out.
     ///
     /// # Errors
     /// A sentence naming the file, the unknown field or the bad value.

@@ -15,7 +15,7 @@ fn image_size(file: &std::path::Path) -> (u32, u32) {
 }
 
 #[tokio::test]
-async fn every_command_works_on_a_real_computer() {
+async fn fleet_shell_and_files_work_on_a_real_computer() {
     if let Some(why) = no_computers_here() {
         return println!("{why}");
     }
@@ -37,18 +37,6 @@ async fn every_command_works_on_a_real_computer() {
     printed +=
         &person.runs(&["computers", "list", "--workspace", "Demo", "--status", "running"]).await.well();
     assert!(printed.contains(&id) && printed.contains(&instance), "{printed}");
-
-    person.runs(&["screenshot", "first light", "-o", "shot.png"]).await.well();
-    assert_eq!(image_size(&person.file("shot.png")), (800, 600));
-    person.runs(&["screenshot", &id, "-o", "half.png", "--scale", "0.5"]).await.well();
-    assert_eq!(image_size(&person.file("half.png")), (400, 300));
-    person.runs(&["screenshot", &instance, "-o", "shot.jpg"]).await.well();
-    assert_eq!(std::fs::read(person.file("shot.jpg")).expect("an image")[..2], [0xff, 0xd8]);
-    assert_eq!(person.runs(&["screenshot", &id, "--json"]).await.json()["mime_type"], "image/png");
-    printed += &person.runs(&["click", "first light", "400", "300", "--double"]).await.well();
-    printed += &person.runs(&["type", "first light", "ü"]).await.well();
-    printed += &person.runs(&["key", "first light", "Escape"]).await.well();
-    person.runs(&["click", "first light", "5000", "1"]).await.badly(1, &["request"]);
 
     let ran = person.runs(&["bash", "first light", "echo out; echo err >&2; exit 7"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (7, "out\nerr\n"), "{ran:?}");
@@ -79,4 +67,31 @@ async fn every_command_works_on_a_real_computer() {
     printed += &person.runs(&["workspaces", "list"]).await.well();
     assert!(printed.contains("There are no workspaces"), "{printed}");
     assert!(!printed.contains(house.key()));
+}
+
+#[tokio::test]
+async fn screens_pointer_and_keyboard_work_on_a_real_computer() {
+    if let Some(why) = no_computers_here() {
+        return println!("{why}");
+    }
+    let house = RunningController::boot().await;
+    let person = Person::knowing(house.base(), house.key());
+    person.runs(&["workspaces", "create", "demo"]).await.well();
+    let create =
+        ["computers", "create", "first light", "--workspace", "demo", "--resolution", "800x600x24", "--json"];
+    let made = person.runs(&create).await.json();
+    let id = made["id"].as_str().expect("an id").to_owned();
+    let instance = made["instance_id"].as_str().expect("an instance").to_owned();
+
+    person.runs(&["screenshot", "first light", "-o", "shot.png"]).await.well();
+    assert_eq!(image_size(&person.file("shot.png")), (800, 600));
+    person.runs(&["screenshot", &id, "-o", "half.png", "--scale", "0.5"]).await.well();
+    assert_eq!(image_size(&person.file("half.png")), (400, 300));
+    person.runs(&["screenshot", &instance, "-o", "shot.jpg"]).await.well();
+    assert_eq!(std::fs::read(person.file("shot.jpg")).expect("an image")[..2], [0xff, 0xd8]);
+    assert_eq!(person.runs(&["screenshot", &id, "--json"]).await.json()["mime_type"], "image/png");
+    person.runs(&["click", "first light", "400", "300", "--double"]).await.well();
+    person.runs(&["type", "first light", "ü"]).await.well();
+    person.runs(&["key", "first light", "Escape"]).await.well();
+    person.runs(&["click", "first light", "5000", "1"]).await.badly(1, &["request"]);
 }
