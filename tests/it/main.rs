@@ -1,6 +1,7 @@
 //! The integration tests: a real controller and real agents, booted on port 0 in a temporary folder.
 
 mod agent;
+mod cli;
 mod clients;
 mod engines;
 mod floors;
