@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::{RunningAgent, answered, command, end};
+use crate::harness::agent::{Owned, RunningAgent, answered, client_builder, command, end};
 
 /// Every route of the agent that needs no screen, an unknown one and a wrong method.
 fn routes() -> Vec<(Method, &'static str)> {
@@ -103,7 +103,7 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
     fs::write(&token, "a-given-token-of-some-length\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o400)).unwrap();
     let socket = folder.path().join("agent.sock");
-    let mut child = command(folder.path())
+    let child = command(folder.path())
         .arg("--listen")
         .arg(format!("unix:{}", socket.display()))
         .arg("--token-file")
@@ -112,6 +112,7 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
+    let mut child = Owned(child);
     hotdesk::base::wait::until(Duration::from_secs(20), || {
         let there = socket.exists();
         async move { there.then_some(()) }
@@ -119,10 +120,10 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
     .await
     .expect("the socket appears");
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-    let client = reqwest::Client::builder().unix_socket(socket.clone()).build().unwrap();
+    let client = client_builder().unix_socket(socket.clone()).build().unwrap();
     let health = client.get("http://agent/health").bearer_auth("a-given-token-of-some-length");
     assert_eq!(answered(health).await.status, 200);
-    end(&mut child);
-    assert!(child.wait().unwrap().success(), "SIGTERM is a clean end");
+    end(&mut child.0);
+    assert!(child.0.wait().unwrap().success(), "SIGTERM is a clean end");
     assert!(!folder.path().join("run/token").exists(), "no token is made when one is given");
 }

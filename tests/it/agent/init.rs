@@ -4,19 +4,19 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::agent::{alive, answered, end, gone};
+use crate::harness::agent::{Owned, alive, answered, client_builder, gone};
 
 const TOKEN: &str = "the-token-of-this-test-1234";
 
 struct RunningInit {
-    child: Child,
+    child: Owned,
     folder: TempDir,
     client: reqwest::Client,
     _socket: UnixListener,
@@ -47,8 +47,8 @@ impl RunningInit {
             .spawn()
             .unwrap();
         rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::CLOEXEC).unwrap();
-        let client = reqwest::Client::builder().unix_socket(at("agent.sock")).build().unwrap();
-        Self { child, folder, client, _socket: socket }
+        let client = client_builder().unix_socket(at("agent.sock")).build().unwrap();
+        Self { child: Owned(child), folder, client, _socket: socket }
     }
 
     /// Asks until an agent answers: it may be just starting, or just have died with this request.
@@ -71,12 +71,6 @@ impl RunningInit {
 
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log/agent.log")).unwrap_or_default()
-    }
-}
-
-impl Drop for RunningInit {
-    fn drop(&mut self) {
-        end(&mut self.child);
     }
 }
 
@@ -109,13 +103,13 @@ async fn orphans_are_reaped_and_signals_do_no_harm() {
     let init = RunningInit::start();
     init.bash("for i in $(seq 50); do setsid -f sleep 0.1; done").await;
     for signal in ["HUP", "USR1", "USR2", "QUIT", "PIPE", "ALRM"] {
-        init.bash(&format!("kill -{signal} {}", init.child.id())).await;
+        init.bash(&format!("kill -{signal} {}", init.child.0.id())).await;
     }
     let only_the_agent = wait::until(Duration::from_secs(10), || async {
-        (children(init.child.id()).len() == 1).then_some(())
+        (children(init.child.0.id()).len() == 1).then_some(())
     });
-    only_the_agent.await.unwrap_or_else(|| panic!("left: {:?}", children(init.child.id())));
-    assert_eq!(children(init.child.id()), [init.agent_pid().await]);
+    only_the_agent.await.unwrap_or_else(|| panic!("left: {:?}", children(init.child.0.id())));
+    assert_eq!(children(init.child.0.id()), [init.agent_pid().await]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,16 +119,17 @@ async fn told_to_stop_it_ends_agent_and_background_processes_and_exits_0() {
     let home = init.folder.path().join("home");
     init.bash("setsid -f sleep 1000; setsid -f sh -c 'trap \"\" TERM; echo $$ > stubborn; while :; do sleep 1; done'; while [ ! -s stubborn ]; do sleep 0.05; done").await;
     let stubborn = fs::read_to_string(home.join("stubborn")).unwrap();
-    let sleeper = children(init.child.id()).into_iter().find(|pid| *pid != agent && *pid != stubborn.trim());
+    let sleeper =
+        children(init.child.0.id()).into_iter().find(|pid| *pid != agent && *pid != stubborn.trim());
     let sleeper = sleeper.expect("the background process is init's");
     assert!(alive(&stubborn) && alive(&sleeper));
-    kill(&init.child.id().to_string(), nix::sys::signal::Signal::SIGTERM);
+    kill(&init.child.0.id().to_string(), nix::sys::signal::Signal::SIGTERM);
     let started = std::time::Instant::now();
-    let status = tokio::task::spawn_blocking({
-        let mut child = std::mem::replace(&mut init.child, Command::new("true").spawn().unwrap());
-        move || child.wait().unwrap()
+    let ended = wait::until(Duration::from_secs(10), || {
+        let status = init.child.0.try_wait().unwrap();
+        async move { status }
     });
-    assert!(status.await.unwrap().success());
+    assert!(ended.await.expect("it ends").success());
     assert!(started.elapsed() < Duration::from_secs(8), "took {:?}", started.elapsed());
     for pid in [&agent, &stubborn, &sleeper] {
         assert!(gone(pid).await, "{pid} lives");

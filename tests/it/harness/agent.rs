@@ -22,8 +22,17 @@ pub struct Answered {
     pub took: Duration,
 }
 
+/// A process that does not outlive its owner, however the test ends.
+pub struct Owned(pub Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
 pub struct RunningAgent {
-    child: Child,
+    child: Owned,
     folder: TempDir,
     base: String,
     token: String,
@@ -39,13 +48,14 @@ impl RunningAgent {
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");
-        let mut child = command(folder.path())
+        let child = command(folder.path())
             .args(["--listen", "127.0.0.1:0"])
             .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the agent starts");
-        let output = child.stdout.take().expect("piped");
+        let mut child = Owned(child);
+        let output = child.0.stdout.take().expect("piped");
         let reading = tokio::task::spawn_blocking(move || {
             let mut lines = BufReader::new(output).lines().map_while(Result::ok);
             lines.find_map(|line| line.strip_prefix("agent listening on ").map(str::to_owned))
@@ -53,7 +63,7 @@ impl RunningAgent {
         let address = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time");
         let base = format!("http://{}", address.expect("read").expect("an address"));
         let token = token(folder.path());
-        Self { child, folder, base, token, client: reqwest::Client::new() }
+        Self { child, folder, base, token, client: client_builder().build().expect("a client") }
     }
 
     pub fn home(&self) -> PathBuf {
@@ -70,7 +80,7 @@ impl RunningAgent {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// A request with the token, to be completed.
@@ -125,10 +135,10 @@ impl RunningAgent {
     }
 }
 
-impl Drop for RunningAgent {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
+/// A builder of HTTP clients. reqwest here is built without a default TLS provider and insists on one.
+pub fn client_builder() -> reqwest::ClientBuilder {
+    let _installed_already = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
 }
 
 /// `hotdesk agent` with its folders below `folder`.
