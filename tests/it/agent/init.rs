@@ -11,7 +11,7 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::agent::{Owned, alive, answered, client_builder, gone};
+use crate::harness::agent::{Owned, alive, client_builder, gone};
 
 const TOKEN: &str = "the-token-of-this-test-1234";
 
@@ -25,14 +25,40 @@ struct RunningInit {
 impl RunningInit {
     /// Init with an agent on an inherited socket, as an engine starts them.
     fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::by(Command::new(env!("CARGO_BIN_EXE_hotdesk")))
+    }
+
+    /// As process 1 of process and mount namespaces of its own, with empty home folders. The program is reached by a
+    /// descriptor, because its file may be below one of them.
+    fn as_process_1() -> Self {
+        let script = "mount -t tmpfs none /run && mount -t tmpfs none /home && exec 9<\"$1\" && \
+            mount -t tmpfs none /root && shift && exec /proc/self/fd/9 \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args([
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount",
+            "--mount-proc",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ]);
+        command.arg(env!("CARGO_BIN_EXE_hotdesk"));
+        Self::by(command)
+    }
+
+    fn by(mut command: Command) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| folder.path().join(name);
-        fs::create_dir(at("home")).unwrap();
-        fs::write(at("token"), TOKEN).unwrap();
-        fs::set_permissions(at("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        let socket = UnixListener::bind(at("agent.sock")).unwrap();
-        rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty()).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_hotdesk"))
+        fs::create_dir(at("home")).expect("a home folder");
+        fs::write(at("token"), TOKEN).expect("a token file");
+        fs::set_permissions(at("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .expect("a private token file");
+        let socket = UnixListener::bind(at("agent.sock")).expect("a socket");
+        rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty()).expect("an inheritable socket");
+        let child = command
             .args(["init", "--log"])
             .arg(at("log/agent.log"))
             .args(["--", "--display", "none", "--listen"])
@@ -45,9 +71,9 @@ impl RunningInit {
             .arg(at("home"))
             .stdin(Stdio::null())
             .spawn()
-            .unwrap();
-        rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::CLOEXEC).unwrap();
-        let client = client_builder().unix_socket(at("agent.sock")).build().unwrap();
+            .expect("init starts");
+        rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::CLOEXEC).expect("a private socket");
+        let client = client_builder().unix_socket(at("agent.sock")).build().expect("a client");
         Self { child: Owned(child), folder, client, _socket: socket }
     }
 
@@ -56,8 +82,7 @@ impl RunningInit {
         let body = json!({ "command": command, "timeout": 10 });
         let asked = wait::until(Duration::from_secs(20), || async {
             let request = self.client.post("http://agent/bash").bearer_auth(TOKEN).json(&body);
-            request.try_clone()?.send().await.ok()?;
-            Some(answered(request).await.body)
+            request.send().await.ok()?.json().await.ok()
         });
         asked.await.expect("an agent answers")
     }
@@ -75,7 +100,8 @@ impl RunningInit {
 }
 
 fn kill(pid: &str, signal: nix::sys::signal::Signal) {
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.parse().unwrap()), signal).unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.parse().expect("a process id")), signal)
+        .expect("it can be signalled");
 }
 
 fn children(pid: u32) -> Vec<String> {
@@ -134,4 +160,39 @@ async fn told_to_stop_it_ends_agent_and_background_processes_and_exits_0() {
     for pid in [&agent, &stubborn, &sleeper] {
         assert!(gone(pid).await, "{pid} lives");
     }
+}
+
+fn may_unshare() -> bool {
+    let tried = Command::new("unshare").args(["--pid", "--fork", "--mount", "--mount-proc", "true"]).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn as_process_1_it_prepares_the_computer_and_survives_kill_9_minus_1() {
+    if !may_unshare() {
+        println!("skipped: no process and mount namespaces here");
+        return;
+    }
+    let mut init = RunningInit::as_process_1();
+    let prepared = init
+        .bash("readlink /home/user/Desktop; stat -c %a /run/hotdesk-session; ls /root; cat /proc/1/comm")
+        .await;
+    assert_eq!(prepared["output"], json!("/root/Desktop\n700\nDesktop\nDownloads\n9\n"), "{}", init.log());
+    let before = init.agent_pid().await;
+    let body = json!({"command": "setsid -f sleep 1000; kill -9 -1"});
+    let killing = init.client.post("http://agent/bash").bearer_auth(TOKEN).json(&body).send().await;
+    assert!(killing.is_err(), "answered: {killing:?}");
+    let after = init.bash("ps -eo args= | grep -c '[s]leep 1000'").await;
+    assert_eq!(after["output"], json!("0\n"));
+    assert_ne!(init.agent_pid().await, before);
+    init.bash("kill -9 1; kill -TERM $$").await;
+    assert_eq!(init.bash("echo still").await["output"], json!("still\n"));
+
+    let process_1 = children(init.child.0.id()).pop().expect("unshare has a child");
+    kill(&process_1, nix::sys::signal::Signal::SIGTERM);
+    let ended = wait::until(Duration::from_secs(10), || {
+        let status = init.child.0.try_wait().unwrap();
+        async move { status }
+    });
+    assert!(ended.await.expect("it ends").success());
 }

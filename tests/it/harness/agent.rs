@@ -45,6 +45,19 @@ impl RunningAgent {
         Self::with(&["--display", "none"]).await
     }
 
+    /// An agent with a bare screen of its own on a free display; `None`, and why, where no X server is installed.
+    pub async fn with_a_screen() -> Option<Self> {
+        if !["/usr/bin/Xvnc", "/usr/bin/Xvfb"].iter().any(|server| Path::new(server).exists()) {
+            println!("skipped: neither Xvnc nor Xvfb is installed");
+            return None;
+        }
+        let display = format!("own:{}", free_display());
+        let session_dir = tempfile::tempdir().expect("a temporary folder");
+        let session = session_dir.path().to_string_lossy().into_owned();
+        let options = ["--display", &display, "--session", "none", "--session-dir", &session];
+        Some(Self::with(&[&options[..], &["--resolution", "800x600x24"]].concat()).await)
+    }
+
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");
@@ -139,6 +152,20 @@ impl RunningAgent {
 pub fn client_builder() -> reqwest::ClientBuilder {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
+}
+
+/// A display number that nobody uses, far from those of people and picked at random, since other tests pick too.
+fn free_display() -> u16 {
+    let used = |number: &u16| {
+        ["/tmp/.X11-unix/X{}", "/tmp/.X{}-lock"]
+            .iter()
+            .any(|path| Path::new(&path.replace("{}", &number.to_string())).exists())
+    };
+    let random = u16::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..2].try_into().expect("two bytes"));
+    (0..20_000)
+        .map(|step| 10_000 + (random % 20_000 + step) % 20_000)
+        .find(|number| !used(number))
+        .expect("a free one")
 }
 
 /// `hotdesk agent` with its folders below `folder`.
