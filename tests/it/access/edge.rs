@@ -76,9 +76,9 @@ async fn t13_a_slow_header_is_closed_and_a_huge_one_refused() {
     let house = Simulation::boot().await;
     let slow = exchange(house.address(), b"GET /api/workspaces HTTP/1.1\r\nHost: a\r\nX-Sl", Duration::from_secs(16));
     let silent = exchange(house.address(), b"", Duration::from_secs(16));
-    let bomb = format!("GET /health HTTP/1.1\r\nHost: a\r\nX-Bomb: {}\r\n\r\n", "x".repeat(100 * 1024));
-    let many = format!("GET /health HTTP/1.1\r\nHost: a\r\n{}\r\n", "X-Bomb: 1\r\n".repeat(9_000));
-    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(100 * 1024));
+    let bomb = format!("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Bomb: {}\r\n\r\n", "x".repeat(100 * 1024));
+    let many = format!("GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{}\r\n", "X-Bomb: 1\r\n".repeat(9_000));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "x".repeat(100 * 1024));
     for (what, request) in [("one field", bomb), ("many fields", many), ("a long path", long)] {
         let raw = exchange(house.address(), request.as_bytes(), SOON).await;
         assert!([0, 400, 414, 431].contains(&raw.status()), "{what}: {}", raw.text);

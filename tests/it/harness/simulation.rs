@@ -107,6 +107,11 @@ impl Simulation {
         answered(self.request(Method::POST, path).json(&body)).await
     }
 
+    /// A command without fields but the point that a click needs.
+    pub async fn command(&self, path: String) -> Answered {
+        self.post(&path, json!({"x": 1, "y": 1})).await
+    }
+
     pub async fn delete(&self, path: &str) -> Answered {
         answered(self.request(Method::DELETE, path)).await
     }
