@@ -50,9 +50,6 @@ impl Simulation {
         (self.engine, self.tasks, self.base, _) = start(&self.folder, &self.host).await;
     }
 
-    pub fn base(&self) -> &str {
-        &self.base
-    }
 
     /// `ADDR:PORT`.
     pub fn address(&self) -> &str {

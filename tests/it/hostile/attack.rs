@@ -66,7 +66,11 @@ async fn act(attack: Attack, mut stream: UnixStream) -> std::io::Result<()> {
     let _read = stream.read(&mut request).await?;
     stream.write_all(&attack.head).await?;
     match attack.then {
-        Then::Close => stream.shutdown().await,
+        Then::Close => {
+            stream.shutdown().await?;
+            // What the victim still sends is taken, or it would see a broken connection before the answer.
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(|_| ())
+        }
         Then::Stall => std::future::pending().await,
         Then::Flood(bytes) => loop {
             stream.write_all(&bytes).await?;
