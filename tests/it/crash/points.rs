@@ -12,8 +12,9 @@ use crate::harness::controller::{RunningController, no_computers_here};
 /// Rounds of a create; of each other change.
 const CREATES: u64 = 12;
 const OTHERS: u64 = 5;
-/// Within this a change is begun, and mostly done, on an idle machine.
+/// Within this a change is begun, and mostly done, on an idle machine; a create waits for a desktop besides.
 const WINDOW_MS: u64 = 300;
+const CREATE_WINDOW_MS: u64 = 1200;
 /// Until every computer is at rest after a start: a boot on a busy machine.
 const REST_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,8 +47,8 @@ fn ids(computers: &[Value]) -> Vec<String> {
 }
 
 /// Points in time, spread over the window and different in every run.
-fn moment(round: u64, rounds: u64) -> Duration {
-    let slice = WINDOW_MS / rounds;
+fn moment(round: u64, rounds: u64, window_ms: u64) -> Duration {
+    let slice = window_ms / rounds;
     Duration::from_millis(slice * round + rand::random::<u64>() % slice.max(1))
 }
 
@@ -61,7 +62,7 @@ async fn t18_a_create_killed_at_any_point_leaves_a_running_computer_or_nothing()
     let remains = Remains::of(&house);
     let mut told = Vec::new();
     for round in 0..CREATES {
-        let after = moment(round, CREATES);
+        let after = moment(round, CREATES, CREATE_WINDOW_MS);
         let body = json!({"workspace_id": workspace, "name": "desk"});
         let request = house.request(Method::POST, "/computers").json(&body);
         let status = killed_during(&mut house, request, after).await;
@@ -96,7 +97,7 @@ async fn t18_a_delete_killed_at_any_point_is_finished() {
         let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
         remains.look();
         let request = house.request(Method::DELETE, &format!("/computers/{id}"));
-        let after = moment(round, OTHERS);
+        let after = moment(round, OTHERS, WINDOW_MS);
         let status = killed_during(&mut house, request, after).await;
         house.start_again().await;
         let listed = at_rest(&house).await;
@@ -132,7 +133,7 @@ async fn t18_a_stop_start_or_restart_killed_at_any_point_ends_in_a_state_that_wo
                 house.until_status(&id, from).await;
             }
             let request = house.request(Method::POST, &path(command)).json(&json!({}));
-            let after = moment(round, OTHERS);
+            let after = moment(round, OTHERS, WINDOW_MS);
             let status = killed_during(&mut house, request, after).await;
             remains.look();
             house.start_again().await;
