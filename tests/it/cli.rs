@@ -279,3 +279,19 @@ async fn what_needs_no_server_is_well_formed() {
     std::fs::write(person.file("completions"), script).unwrap();
     assert_eq!(person.runs_in_bash("bash -n completions").await.well(), "");
 }
+
+#[tokio::test]
+async fn doctor_says_what_is_missing_and_what_mends_it() {
+    let person = Person::new();
+    let here = ["doctor", "--data-dir", "data", "--image", "/nowhere"];
+    let ended = person.runs(&here).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let told = ended.out.lines().find(|line| line.contains("guest image")).expect("the image is looked at");
+    assert!(told.starts_with("MISSING") && told.contains("/nowhere"), "{told}");
+    assert!(ended.out.contains("to mend it: ") && ended.out.contains("are not met"), "{}", ended.out);
+    let ended = person.runs(&[&here[..], &["--json"]].concat()).await;
+    let told: Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!((ended.code, &told["ok"]), (1, &json!(false)));
+    let image = told["findings"].as_array().unwrap().iter().find(|it| it["what"] == "guest image").unwrap();
+    assert!(image["ok"] == false && image["mend"].as_str().unwrap().contains("guest image"), "{image}");
+}
