@@ -3,6 +3,7 @@
 mod agent;
 mod cli;
 mod clients;
+mod display;
 mod engines;
 mod floors;
 mod harness;
