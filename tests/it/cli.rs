@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use person::Person;
 use stand_in::{StandIn, computer};
 
+mod demo;
 mod every_command;
 mod person;
 mod stand_in;
@@ -264,7 +265,10 @@ async fn what_needs_no_server_is_well_formed() {
     let person = Person::new();
     let document = person.runs(&["openapi"]).await.json();
     assert!(document["paths"]["/computers/{id}/click"].is_object());
-    let configured = Person::new().with("HOTDESK_LIMITS__MAX_COMPUTERS", "7");
+    let configured = Person::new()
+        .with("HOTDESK_LIMITS__MAX_COMPUTERS", "7")
+        .with("HOTDESK_CACHE", "the makefile's")
+        .with("HOTDESK_PROFILE", "the client's");
     let config: toml::Table = configured.runs(&["config"]).await.well().parse().unwrap();
     assert_eq!(config["limits"]["max_computers"].as_integer(), Some(7));
     std::fs::write(person.file("hotdesk.toml"), configured.runs(&["config"]).await.well()).unwrap();
