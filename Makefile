@@ -29,7 +29,7 @@ check: ## format, lints
 
 bench: deps-test image ## figures against named peers
 	cargo build --release
-	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/bench $(CARGO_TARGET_DIR)/release/hotdesk
+	python3 benches/first_light.py $(CARGO_TARGET_DIR)/release/hotdesk $(HOTDESK_IMAGE_DIR)/full
 
 image: deps ## build the guest image (cached by the hash of its inputs)
 	packaging/image/build --variant full >/dev/null

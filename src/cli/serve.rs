@@ -13,10 +13,15 @@ use crate::base::telemetry;
 use crate::controller::config::{Config, Flags};
 use crate::controller::{self, lock};
 use crate::engine::Engine;
+use crate::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
 use crate::http::serve::{Bound, Listen, bind, serve};
 
 /// How long everything may take to end after a signal; then it is named and left.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
+
+/// First host user id of computers: above every account that Debian hands out (login.defs ends at 60000, subuid ranges
+/// begin at 100000), the same for every controller of a host.
+const UID_BASE: u32 = 1_000_000;
 
 /// Options of `hotdesk serve`; each overrides the configuration file and the environment.
 #[derive(Debug, Args)]
@@ -30,7 +35,7 @@ pub struct Options {
     /// Address of the API; port 0 takes a free one.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
-    /// What makes the computers: `container`, or `simulated` for tests of clients.
+    /// What makes the computers: `container`.
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<String>,
     /// Guest image folder.
@@ -80,17 +85,15 @@ async fn run_until_told(config: Config) -> Result<(), String> {
         Bound::Unix(_) => return Err("the API listens on TCP".to_owned()),
     };
     let tasks = Tasks::new();
-    let engine = open_engine(&config).await?;
+    let engine = open_engine(&config)?;
     let ready = controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
     if let Some(key) = &ready.first_key {
         println!("account key (shown once): {}", key.reveal());
     }
     println!("{}", controller::listening_line(address));
     let router = ready.router.clone();
-    let serving = { 
-        let tasks_of_serving = tasks.clone();
-        tasks.spawn("serve", async move { serve(bound, router, &tasks_of_serving).await })
-    };
+    let group = tasks.clone();
+    let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -100,13 +103,54 @@ async fn run_until_told(config: Config) -> Result<(), String> {
     if !late.is_empty() {
         tracing::warn!(?late, "tasks did not end in time");
     }
-    drop(serving);
     ready.close().await;
     Ok(())
 }
 
-async fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
-    match config.engine.as_str() {
-        other => Err(format!("engine {other:?} is not known: use container or simulated")),
+/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks; the store is kept.
+///
+/// # Errors
+/// When a controller uses the folder, or a machine cannot be removed; the others were tried.
+pub fn purge(options: &Options) -> Result<(), String> {
+    let config = options.load()?;
+    telemetry::init(&config.log, config.log_json)?;
+    let _lock = lock::acquire(&config.data_dir)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("tokio: {error}"))?;
+    runtime.block_on(async {
+        let engine = open_engine(&config)?;
+        let machines = engine.list().await.map_err(|error| error.to_string())?;
+        let mut failures = Vec::new();
+        for machine in machines {
+            if let Err(error) = engine.destroy(machine).await {
+                failures.push(format!("{machine}: {error}"));
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    })
+}
+
+fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
+    if config.engine != "container" {
+        return Err(format!("engine {:?} is not known: use container", config.engine));
     }
+    let settings = &config.container;
+    let container = ContainerConfig {
+        state_dir: config.data_dir.clone(),
+        runtime: settings.runtime.clone(),
+        image: settings.image.clone(),
+        agent_binary: std::env::current_exe().map_err(|error| format!("own executable: {error}"))?,
+        network: NetworkConfig {
+            enabled: settings.network,
+            subnet: settings.subnet.parse()?,
+            allow_private_egress: settings.allow_private_egress,
+            ..NetworkConfig::default()
+        },
+        uid_base: UID_BASE,
+        init_args: None,
+    };
+    let engine = ContainerEngine::open(container).map_err(|error| error.to_string())?;
+    Ok(Arc::new(engine))
 }

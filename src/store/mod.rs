@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AnyPool, Executor, Transaction};
+use sqlx::{Any, AnyPool, ConnectOptions, Executor, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::domain::error::{Error, Result};
@@ -56,7 +56,8 @@ impl Store {
         let created = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(file);
         created.map_err(|error| Error::internal(format!("open {}: {error}", file.display())))?;
         let url = format!("sqlite://{}", file.display());
-        let options = AnyConnectOptions::from_str(&url).map_err(failed("open the store"))?;
+        // Statements at debug level would drown what the house itself says.
+        let options = AnyConnectOptions::from_str(&url).map_err(failed("open the store"))?.disable_statement_logging();
         let pool = AnyPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(ACQUIRE_PATIENCE)

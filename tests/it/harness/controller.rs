@@ -53,8 +53,8 @@ impl RunningController {
     pub async fn boot_with(configuration: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("hotdesk.toml"), configuration).expect("a configuration");
+        let client = super::client();
         let (child, base, key) = start(folder.path()).await;
-        let client = reqwest::Client::new();
         Self { child, folder, base, key: key.expect("the first start shows a key"), client }
     }
 
