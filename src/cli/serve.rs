@@ -79,9 +79,12 @@ pub fn run(options: &Options) -> Result<(), String> {
 async fn run_until_told(config: Config) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("signals: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("signals: {error}"))?;
-    let bound = bind(&Listen::Tcp(config.listen)).await.map_err(|error| format!("{}: {error}", config.listen))?;
+    let bound =
+        bind(&Listen::Tcp(config.listen)).await.map_err(|error| format!("{}: {error}", config.listen))?;
     let address = match &bound {
-        Bound::Tcp(listener) => listener.local_addr().map_err(|error| format!("{}: {error}", config.listen))?,
+        Bound::Tcp(listener) => {
+            listener.local_addr().map_err(|error| format!("{}: {error}", config.listen))?
+        }
         Bound::Unix(_) => return Err("the API listens on TCP".to_owned()),
     };
     let tasks = Tasks::new();

@@ -141,6 +141,8 @@ fn nurse(order: Order, mut notebook: PipeWriter) -> io::Result<()> {
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear().envs(order.environment).current_dir(&order.directory);
     command.stdin(Stdio::null());
+    // The shim's own mask is not the command's.
+    SigSet::empty().thread_set_mask()?;
     let teller = notebook.try_clone()?;
     let introduce = move || {
         nix::unistd::setsid()?;
