@@ -22,10 +22,15 @@ pub struct RequestId(pub String);
 
 /// Wraps a whole router: unknown paths and methods answer in JSON, and every response passes [`pass`].
 pub fn wrap<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    fallbacks(router).layer(axum::middleware::from_fn(pass))
+}
+
+/// Only the JSON answers to unknown paths and methods: for a router whose own layers must see those requests too,
+/// before it adds [`pass`] as the outermost.
+pub fn fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
         .fallback(|| async { Error::not_found("Not found") })
         .method_not_allowed_fallback(|| async { method_not_allowed() })
-        .layer(axum::middleware::from_fn(pass))
 }
 
 fn method_not_allowed() -> Response {
