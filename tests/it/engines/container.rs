@@ -197,6 +197,30 @@ async fn two_controllers_on_one_host_share_no_ids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hotdesk_s_own_first_process_answers_with_the_token_of_its_boot() {
+    let Some(bench) = Containers::lonely() else { return };
+    let mut config = bench.config.clone();
+    config.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
+    config.init_args = None;
+    let (engine, mut spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
+    spec.memory_bytes = 2 << 30;
+    let boot = boot(1);
+    let begun = Instant::now();
+    engine.create(&spec).await.expect("created");
+    let guest = Guest::at(&engine.start(&spec, &boot).await.expect("started"));
+    guest.answers().await;
+    eprintln!("create to the agent's first answer: {} ms", begun.elapsed().as_millis());
+    assert_eq!(guest.status("/health", Some(boot.token.reveal())).await, 200);
+    assert_eq!(guest.status("/health", Some("another")).await, 401);
+    let begun = Instant::now();
+    engine.stop(spec.id, GRACE).await.expect("stopped");
+    eprintln!("stop of a desktop: {} ms", begun.elapsed().as_millis());
+    assert!(begun.elapsed() < GRACE, "it ends when asked");
+    engine.destroy(spec.id).await.expect("destroyed");
+    bench.nothing_is_left_of(spec.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_machines_start_and_go_at_once() {
     let Some(bench) = Containers::networked() else { return };
     let lives = (0..6).map(|_| async {

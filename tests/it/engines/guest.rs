@@ -32,11 +32,27 @@ impl Guest {
         &self.endpoint
     }
 
+    /// The status of an answer to a request with a bearer token.
+    pub async fn status(&self, path: &str, token: Option<&str>) -> u16 {
+        let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        self.send("GET", path, &bearer, b"").await.expect("an answer").0
+    }
+
     async fn request(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+        self.send(method, path, "", body).await
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &str,
+        body: &[u8],
+    ) -> std::io::Result<(u16, Vec<u8>)> {
         let Endpoint::Unix(socket) = &self.endpoint else { panic!("a unix socket expected") };
         let mut stream = UnixStream::connect(socket).await?;
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Connection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).await?;
