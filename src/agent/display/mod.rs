@@ -20,6 +20,7 @@ mod keyboard;
 mod keymap;
 mod keys;
 mod link;
+mod ping;
 mod pointer;
 mod pools;
 mod process;

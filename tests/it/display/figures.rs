@@ -103,7 +103,7 @@ async fn figures() {
             0
         };
         timed("click", 1000, click).await;
-        let reader = Reader::open(&desk.display(), Duration::ZERO);
+        let reader = Reader::open(&desk.display());
         for (what, text) in [
             ("ascii", "The quick brown fox. ".repeat(200)),
             ("ideographs", (0..1000_u32).filter_map(|step| char::from_u32(0x4e00 + step)).collect()),

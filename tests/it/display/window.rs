@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use x11rb::connection::Connection;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{
-    ConnectionExt, CreateGCAux, CreateWindowAux, EventMask, Rectangle, WindowClass,
+    AtomEnum, ConnectionExt, CreateGCAux, CreateWindowAux, EventMask, InputFocus, PropMode, Rectangle,
+    WindowClass,
 };
 use x11rb::rust_connection::RustConnection;
+use x11rb::wrapper::ConnectionExt as _;
 
 /// A window of its own connection, above all others.
 pub struct Window {
@@ -107,9 +109,37 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A window over the whole screen. It waits `lag` before it looks at each event.
-    pub fn open(display: &str, lag: Duration) -> Self {
+    /// A window over the whole screen.
+    pub fn open(display: &str) -> Self {
+        Self::start(Window::open(display, 0, 0, 2000, 2000, 0), Duration::ZERO)
+    }
+
+    /// One that takes `lag` over each key, and takes part in `_NET_WM_PING`.
+    pub fn open_slow(display: &str, lag: Duration) -> Self {
         let window = Window::open(display, 0, 0, 2000, 2000, 0);
+        let atom = |name: &str| {
+            let asked = window.link.intern_atom(false, name.as_bytes()).expect("a request");
+            asked.reply().expect("an atom").atom
+        };
+        let kind = AtomEnum::ATOM;
+        window
+            .link
+            .change_property32(
+                PropMode::REPLACE,
+                window.id,
+                atom("WM_PROTOCOLS"),
+                kind,
+                &[atom("_NET_WM_PING")],
+            )
+            .expect("the protocols");
+        window.sync();
+        Self::start(window, lag)
+    }
+
+    fn start(window: Window, lag: Duration) -> Self {
+        // Override-redirect windows get no focus from a window manager.
+        window.link.set_input_focus(InputFocus::PARENT, window.id, 0_u32).expect("the focus");
+        window.sync();
         let text = std::sync::Arc::<std::sync::Mutex<Vec<(u32, u16)>>>::default();
         let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
         let (heard, stopped) = (text.clone(), stop.clone());
@@ -124,6 +154,13 @@ impl Reader {
                         std::thread::sleep(lag);
                         let keysym = lookup(&map, key.detail, key.state.into());
                         heard.lock().expect("the text").push((keysym, key.state.into()));
+                    }
+                    Some(Event::ClientMessage(mut ping)) => {
+                        let root = window.link.setup().roots[0].root;
+                        ping.window = root;
+                        let mask = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
+                        window.link.send_event(false, root, mask, ping).expect("an answer");
+                        window.link.flush().expect("a flush");
                     }
                     Some(_) => {}
                     None => std::thread::sleep(Duration::from_millis(1)),
