@@ -3,16 +3,20 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::display::Session;
 use crate::domain::resolution::Resolution;
 use crate::http::serve::Listen;
+
+/// Number of the boot screen's X display in a computer (wire.md 6).
+pub const BOOT_DISPLAY: u16 = 99;
 
 /// Which X server the boot screen is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Display {
-    /// One that the agent starts itself, on `:99`.
-    Own,
-    /// One that runs already, for example `:1`.
-    Attach(String),
+    /// One that the agent starts itself, with this number.
+    Own(u16),
+    /// One that runs already, with this number.
+    Attach(u16),
     /// None: an agent for commands and files only.
     None,
 }
@@ -21,14 +25,14 @@ impl FromStr for Display {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "own" => Ok(Self::Own),
-            "none" => Ok(Self::None),
-            // The host part is left out on purpose: a screen on another host cannot share memory.
-            _ => match text.strip_prefix(':') {
-                Some(number) if number.parse::<u16>().is_ok() => Ok(Self::Attach(text.to_owned())),
-                _ => Err(format!("{text:?} is not own, none or :NUMBER")),
-            },
+        let wrong = || format!("{text:?} is not own, own:NUMBER, :NUMBER or none");
+        // No host part, on purpose: a screen on another host cannot share memory.
+        match text.split_once(':') {
+            None if text == "own" => Ok(Self::Own(BOOT_DISPLAY)),
+            None if text == "none" => Ok(Self::None),
+            Some(("own", number)) => number.parse().map(Self::Own).map_err(|_| wrong()),
+            Some(("", number)) => number.parse().map(Self::Attach).map_err(|_| wrong()),
+            _ => Err(wrong()),
         }
     }
 }
@@ -48,11 +52,23 @@ pub struct Config {
     pub display: Display,
     /// Folder for what lasts as long as the agent: token, cookies, sockets. Mode 0700.
     pub runtime_dir: PathBuf,
+    /// What runs on a screen of our own.
+    pub session: Session,
+    /// Where the session tells its environment.
+    pub session_dir: PathBuf,
     /// Home folder of the computer's user: where commands start, `~`, and the folder that holds `Desktop`.
     pub home: PathBuf,
 }
 
 impl Config {
+    /// What runs on a screen. Where somebody else started the X server, the desktop on it is theirs as well.
+    pub fn session(&self) -> Session {
+        match self.display {
+            Display::Attach(_) | Display::None => Session::None,
+            Display::Own(_) => self.session.clone(),
+        }
+    }
+
     /// Checks what the fields say together.
     ///
     /// # Errors
@@ -74,10 +90,11 @@ mod tests {
 
     #[test]
     fn displays_are_own_none_or_a_local_number() {
-        assert_eq!("own".parse(), Ok(Display::Own));
+        assert_eq!("own".parse(), Ok(Display::Own(99)));
+        assert_eq!("own:7".parse(), Ok(Display::Own(7)));
         assert_eq!("none".parse(), Ok(Display::None));
-        assert_eq!(":99".parse(), Ok(Display::Attach(":99".to_owned())));
-        for bad in ["", "99", ":", ":x", "host:1", ":1.0", ":-1", "Own"] {
+        assert_eq!(":99".parse(), Ok(Display::Attach(99)));
+        for bad in ["", "99", ":", ":x", "host:1", ":1.0", ":-1", "Own", "own:", "none:1", ":65536"] {
             assert!(bad.parse::<Display>().is_err(), "{bad:?}");
         }
     }
@@ -91,6 +108,8 @@ mod tests {
             resolution: Resolution::default(),
             display: Display::None,
             runtime_dir: PathBuf::new(),
+            session: Session::None,
+            session_dir: PathBuf::new(),
             home: PathBuf::new(),
         };
         for good in ["127.0.0.1:0", "[::1]:80", "127.8.8.8:1", "unix:/x", "fd:3"] {

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub mod config;
 pub mod desktop;
+pub mod display;
 pub mod exec;
 pub mod files;
 mod inherited;
@@ -20,8 +21,9 @@ pub mod routes;
 pub mod state;
 mod token;
 
-use config::Config;
-use desktop::{Desktop, Headless};
+use config::{Config, Display};
+use desktop::{Desktop, Headless, Seen};
+use display::Displays;
 use exec::Commands;
 use state::{Agent, Parts};
 
@@ -56,7 +58,11 @@ pub async fn run(config: Config) -> Result<(), String> {
     let bound = serve::bind(&config.listen).await.map_err(|error| format!("{:?}: {error}", config.listen))?;
     let address = address(&bound, &config.listen);
     let tasks = Tasks::new();
-    let desktop: Arc<dyn Desktop> = Arc::new(Headless);
+    let displays = displays(&config, &tasks)?;
+    let desktop: Arc<dyn Desktop> = match &displays {
+        Some(displays) => Arc::new(Seen::new(displays.clone(), config.session_dir.clone())),
+        None => Arc::new(Headless),
+    };
     let agent = Agent::new(Parts {
         token,
         commands: Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone()),
@@ -65,18 +71,36 @@ pub async fn run(config: Config) -> Result<(), String> {
         tasks: tasks.clone(),
         started,
     });
-    let router = routes::router(agent);
+    let router = routes::router(agent, displays);
     announce(&format!("agent listening on {address}"))?;
     tokio::select! {
         () = serve::serve(bound, router, &tasks) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    // Commands, connections and screens together: a screen's session gets its own time to end inside this one.
     let late = tasks.drain(STOP_PATIENCE).await;
     if !late.is_empty() {
         tracing::warn!(?late, "tasks did not end in time");
     }
     Ok(())
+}
+
+/// Starts the boot screen, where there is to be one.
+fn displays(config: &Config, tasks: &Tasks) -> Result<Option<Displays>, String> {
+    let (xserver, display_base) = match &config.display {
+        Display::None => return Ok(None),
+        Display::Own(number) => (display::XServer::Own { boot: config.resolution }, *number),
+        Display::Attach(number) => (display::XServer::Attach(format!(":{number}")), *number),
+    };
+    let room = display::Config {
+        xserver,
+        session: config.session(),
+        runtime_dir: config.runtime_dir.clone(),
+        session_dir: config.session_dir.clone(),
+        display_base,
+    };
+    Displays::start(room, tasks).map(Some).map_err(|error| error.to_string())
 }
 
 /// A line on standard output, for whoever started the agent.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::agent::config::{Config, Display};
+use crate::agent::display::Session;
+use crate::agent::display::config::SESSION_DIR;
 use crate::base::telemetry;
 use crate::domain::resolution::Resolution;
 use crate::http::serve::Listen;
@@ -24,9 +26,16 @@ pub struct Options {
     /// Size of the boot screen.
     #[arg(long, value_name = "WIDTHxHEIGHTxDEPTH", default_value_t)]
     resolution: Resolution,
-    /// The boot screen: `own` starts an X server, `:NUMBER` uses one that runs, `none` is commands and files only.
+    /// The boot screen: `own` starts an X server on :99, `own:NUMBER` on another, `:NUMBER` uses one that runs, `none` is
+    /// commands and files only.
     #[arg(long, value_name = "DISPLAY", default_value = "own")]
     display: Display,
+    /// What runs on a screen of our own: the scripts that are `embedded` in this program, those in DIR, or `none`.
+    #[arg(long, value_name = "DIR", default_value = "embedded", value_parser = session)]
+    session: Session,
+    /// Where the session tells its environment.
+    #[arg(long, value_name = "DIR", default_value = SESSION_DIR)]
+    session_dir: PathBuf,
     /// Folder for what lasts as long as the agent.
     #[arg(long, value_name = "DIR", default_value = "/run/hotdesk-agent")]
     runtime_dir: PathBuf,
@@ -36,6 +45,14 @@ pub struct Options {
     /// Which messages are logged, for example `info,hotdesk=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
+}
+
+fn session(text: &str) -> Result<Session, std::convert::Infallible> {
+    Ok(match text {
+        "embedded" => Session::Embedded,
+        "none" => Session::None,
+        folder => Session::Folder(PathBuf::from(folder)),
+    })
 }
 
 /// Runs an agent until it is told to stop.
@@ -55,6 +72,8 @@ pub fn run(options: Options) -> Result<(), String> {
         resolution: options.resolution,
         display: options.display,
         runtime_dir: options.runtime_dir,
+        session: options.session,
+        session_dir: options.session_dir,
         home: options.home,
     };
     runtime.block_on(crate::agent::run(config))

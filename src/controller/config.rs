@@ -109,8 +109,8 @@ pub struct Flags {
 
 impl Config {
     /// Reads the configuration: defaults, then the file, then `HOTDESK_*` variables (`__` between a section and its
-    /// field, as in `HOTDESK_LIMITS__MAX_COMPUTERS`), then flags. `HOTDESK_URL` and `HOTDESK_API_KEY` are the
-    /// clients' and are left out.
+    /// field, as in `HOTDESK_LIMITS__MAX_COMPUTERS`), then flags. Those of the clients and of the
+    /// build are left out.
     ///
     /// # Errors
     /// A sentence naming the file, the unknown field or the bad value.
@@ -142,9 +142,17 @@ impl Config {
     }
 }
 
-/// Variables of the command-line client and the image build, which share the prefix.
-const CLIENT_VARIABLES: [&str; 5] =
-    ["HOTDESK_URL", "HOTDESK_API_KEY", "HOTDESK_IMAGE_DIR", "HOTDESK_IMAGE", "HOTDESK_CONFIG"];
+/// Variables of the command-line client, the makefile and the image build, which share the prefix.
+const CLIENT_VARIABLES: [&str; 8] = [
+    "HOTDESK_API_KEY",
+    "HOTDESK_CACHE",
+    "HOTDESK_CONFIG",
+    "HOTDESK_IMAGE",
+    "HOTDESK_IMAGE_DIR",
+    "HOTDESK_PROFILE",
+    "HOTDESK_PYTHON",
+    "HOTDESK_URL",
+];
 
 #[cfg(test)]
 mod tests {

@@ -44,13 +44,13 @@ pub struct Computer {
 
 /// What a create stores.
 #[derive(Clone, Debug)]
-pub struct NewComputer<'a> {
+pub struct NewComputer {
     /// Its id.
     pub id: ComputerId,
     /// The workspace that will hold it.
     pub workspace: WorkspaceId,
     /// Its name.
-    pub name: &'a Name,
+    pub name: Name,
     /// CPU, RAM, disk, resolution.
     pub hardware: Hardware,
     /// Idle minutes before it suspends itself; 0 is always-on.
@@ -162,7 +162,7 @@ impl Store {
     ///
     /// # Errors
     /// `NAME_TAKEN`, `DESKTOP_LIMIT`; `NotFound` when the workspace is gone; or the store fails.
-    pub async fn add_computer(&self, new: &NewComputer<'_>) -> Result<Computer> {
+    pub async fn add_computer(&self, new: &NewComputer) -> Result<Computer> {
         let mut write = self.write().await?;
         let workspace = new.workspace.to_string();
         let (there,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM workspaces WHERE id = $1")
@@ -210,7 +210,7 @@ impl Store {
         .execute(&mut *write.tx)
         .await;
         match inserted {
-            Err(error) if is_duplicate(&error) => return Err(name_taken(new.name)),
+            Err(error) if is_duplicate(&error) => return Err(name_taken(&new.name)),
             other => other.map_err(failed("store a computer"))?,
         };
         write.commit().await?;

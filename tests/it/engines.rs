@@ -8,5 +8,11 @@ mod container;
 mod guest;
 #[path = "engines/host.rs"]
 mod host;
+#[path = "engines/hostile.rs"]
+mod hostile;
+#[path = "engines/network.rs"]
+mod network;
+#[path = "engines/crash.rs"]
+mod crash;
 #[path = "engines/simulated.rs"]
 mod simulated;

@@ -71,10 +71,11 @@ async fn a_computer_stops_starts_and_restarts_with_its_disk() {
     assert_eq!(stopped["instance_details"], Value::Null);
     assert_eq!(stopped["ip"], Value::Null);
     assert_eq!(stopped.get("connection_url"), None);
-    for verb in ["stop", "restart"] {
+    for (verb, text) in
+        [("stop", "Computer is already stopped"), ("restart", "Computer is not running (status: stopped)")]
+    {
         let refused = house.act(id, verb, json!({})).await;
-        let text = json!("Computer is not running (status: stopped)");
-        assert_eq!((refused.status, &refused.body["error"]), (409, &text), "{verb}");
+        assert_eq!((refused.status, &refused.body["error"]), (409, &json!(text)), "{verb}");
     }
     refuses_to_act(&house, id, instance).await;
 

@@ -2,8 +2,10 @@
 
 mod actions;
 mod agent;
+mod cli;
 mod clients;
 mod computers;
+mod display;
 mod engines;
 mod files;
 mod floors;

@@ -97,7 +97,7 @@ impl Commands {
         };
         match finished.end {
             End::Abandoned => Err(Error::unavailable("the agent is stopping")),
-            _ => Ok(finished),
+            End::Itself(_) | End::TimedOut | End::Lost | End::NotStarted(_) => Ok(finished),
         }
     }
 

@@ -6,6 +6,7 @@ def _hotdesk_run():
     import json
     import linecache
     import os
+    import traceback
     import types
 
     text, result = int(sys.argv[1]), int(sys.argv[2])
@@ -32,7 +33,11 @@ def _hotdesk_run():
             pass  # the code closed the descriptor; the exit status still tells
 
     def show(error):
-        sys.excepthook(type(error), error, error.__traceback__)
+        if sys.excepthook is sys.__excepthook__:
+            # The interpreter's own hook looks for the lines in files only.
+            traceback.print_exception(error)
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
 
     try:
         compiled = compile(code, "<exec>", "exec")

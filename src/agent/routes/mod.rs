@@ -3,19 +3,25 @@
 use axum::Router;
 use axum::middleware;
 
+use super::display::Displays;
 use super::state::Agent;
 use crate::http::edge;
 
+pub mod desktop;
 mod exec;
 mod files;
 mod gate;
 mod health;
 
-/// The whole API. Nothing is answered without the token, unknown paths included.
-pub fn router(agent: Agent) -> Router {
+/// The whole API; without screens there are no routes for them. Nothing is answered without the token, unknown paths
+/// included.
+pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let routes = Router::new().merge(health::router()).merge(exec::router()).merge(files::router());
+    let mut routes = routes.with_state(agent.clone());
+    if let Some(displays) = displays {
+        routes = routes.merge(desktop::router(displays));
+    }
     edge::fallbacks(routes)
-        .layer(middleware::from_fn_with_state(agent.clone(), gate::pass))
+        .layer(middleware::from_fn_with_state(agent, gate::pass))
         .layer(middleware::from_fn(edge::pass))
-        .with_state(agent)
 }

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::command::{host_error, run_with, tool};
 use super::config::ContainerConfig;
 use super::layout::{Folder, StateDir, private_folder, remove_if_there, sync_folder, write_durably};
+use super::lock::MachineLock;
 use super::oci::{self, BootPlan, HostLimits};
 use super::runtime::Runtime;
 use super::stage::{self, Parts, StagedFile};
@@ -31,6 +32,7 @@ pub(super) struct Starter<'a> {
     pub(super) config: &'a ContainerConfig,
     pub(super) state: &'a StateDir,
     pub(super) runtime: &'a Runtime,
+    pub(super) held: &'a MachineLock,
 }
 
 impl Starter<'_> {
@@ -38,7 +40,7 @@ impl Starter<'_> {
     /// Blocks.
     pub(super) fn start(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         disk::check_reserve(&folder.path)?;
-        disk::grow(&folder.disk(), spec.disk_bytes)?;
+        disk::grow(&folder.disk(), spec.disk_bytes, self.held)?;
         let agent = keep_agent(&self.config.agent_binary, self.state)?;
         let slot = slots::claim(folder, self.config.network.slots())?;
         let resolvers = network::resolvers(&self.config.network)?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::command::{host_error, judge, run, run_patiently, tool};
+use super::lock::MachineLock;
 use super::layout::{Folder, remove_if_there, sync_folder};
 use crate::engine::{EngineError, EngineResult};
 
@@ -51,8 +52,9 @@ pub(super) fn make(folder: &Folder, bytes: u64) -> EngineResult<()> {
     sync_folder(&folder.path).map_err(host_error(STEP, &folder.path))
 }
 
-/// Lets the disk have at least `bytes`; it never shrinks. The disk may not be in use.
-pub(super) fn grow(disk: &Path, bytes: u64) -> EngineResult<()> {
+/// Lets the disk have at least `bytes`; it never shrinks. The disk may not be in use: the tools that change it hold a
+/// share of the machine's lock, so that nobody starts the machine over their heads should the controller die.
+pub(super) fn grow(disk: &Path, bytes: u64, held: &MachineLock) -> EngineResult<()> {
     const STEP: &str = "grow the disk";
     let failed = host_error(STEP, disk);
     let mut file = OpenOptions::new().read(true).write(true).open(disk).map_err(&failed)?;
@@ -68,13 +70,15 @@ pub(super) fn grow(disk: &Path, bytes: u64) -> EngineResult<()> {
         return Ok(());
     }
     let mut check = tool("e2fsck");
-    let (status, _, complaint) = run_patiently(STEP, check.args(["-f", "-p"]).arg(disk), None, GROW_PATIENCE)?;
+    check.args(["-f", "-p"]).arg(disk).stdin(held.share().map_err(&failed)?);
+    let (status, _, complaint) = run_patiently(STEP, &mut check, None, GROW_PATIENCE)?;
     // e2fsck says 1 for "errors were corrected".
     if status.code() != Some(1) {
         judge(STEP, status, &complaint)?;
     }
     let mut resize = tool("resize2fs");
-    let (status, _, complaint) = run_patiently(STEP, resize.arg(disk), None, GROW_PATIENCE)?;
+    resize.arg(disk).stdin(held.share().map_err(&failed)?);
+    let (status, _, complaint) = run_patiently(STEP, &mut resize, None, GROW_PATIENCE)?;
     judge(STEP, status, &complaint)
 }
 
@@ -88,11 +92,16 @@ fn file_system_bytes(superblock: &[u8; SUPERBLOCK_BYTES]) -> u64 {
     blocks.saturating_mul(1024 << number(0x18).min(6))
 }
 
-/// Refuses when the host's disk is nearly full.
-pub(super) fn check_reserve(folder: &Path) -> EngineResult<()> {
+/// Free space on the host's disk under a folder.
+pub(super) fn free_bytes(folder: &Path) -> EngineResult<u64> {
     let stat = rustix::fs::statvfs(folder)
         .map_err(|error| host_error("look for free space", folder)(error.into()))?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Refuses when the host's disk is nearly full.
+pub(super) fn check_reserve(folder: &Path) -> EngineResult<()> {
+    let free = free_bytes(folder)?;
     if free < HOST_RESERVE {
         let detail = format!("{}: {} MiB free, {} MiB are kept", folder.display(), free >> 20, HOST_RESERVE >> 20);
         return Err(EngineError::NoCapacity(detail));

@@ -20,7 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// Held while a verb works on a machine. The kernel lets go of it when its holder dies.
 #[derive(Debug)]
 pub(super) struct MachineLock {
-    _file: File,
+    file: File,
+}
+
+impl MachineLock {
+    /// A share in the lock, for a tool that must not be overtaken should the controller die: the lock is free when
+    /// the last share is closed.
+    pub(super) fn share(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
 }
 
 /// Takes a machine's lock; `None` when the machine has no folder.
@@ -29,7 +37,7 @@ pub(super) async fn machine(folder: &Folder) -> EngineResult<Option<MachineLock>
     let path = folder.path.join("lock");
     let taken = wait::until(PATIENCE, || async {
         match try_lock(&path) {
-            Ok(Tried::Taken(file)) => Some(Ok(Some(MachineLock { _file: file }))),
+            Ok(Tried::Taken(file)) => Some(Ok(Some(MachineLock { file }))),
             Ok(Tried::Absent) => Some(Ok(None)),
             Ok(Tried::Busy) => None,
             Err(error) => Some(Err(host_error(STEP, &path)(error))),

@@ -22,7 +22,7 @@ pub(super) struct LoopDevice {
     /// Its device node.
     pub(super) path: PathBuf,
     /// Keeps it from freeing itself until the file system is mounted.
-    pub(super) device: File,
+    _device: File,
 }
 
 /// The device that shows `file` now.
@@ -51,7 +51,7 @@ pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
         let device = open(&path).map_err(&failed)?;
         // Now that it is held open it cannot free itself any more; before, it could.
         if showing(file).map_err(&failed)?.as_ref() == Some(&path) {
-            return Ok(LoopDevice { path, device });
+            return Ok(LoopDevice { path, _device: device });
         }
     }
     let disk = open(file).map_err(&failed)?;
@@ -64,7 +64,7 @@ pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
         let device = open(&path)
             .map_err(|error| EngineError::NoCapacity(format!("loop device {}: {error}", path.display())))?;
         match kernel::configure_loop(&device, &disk) {
-            Ok(()) => return Ok(LoopDevice { path, device }),
+            Ok(()) => return Ok(LoopDevice { path, _device: device }),
             Err(error) if error.raw_os_error() == Some(nix::libc::EBUSY) => {}
             Err(error) => return Err(failed(error)),
         }

@@ -230,9 +230,8 @@ impl Engine for ContainerEngine {
         self.keep_record(&folder, spec)?;
         let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&held));
         let started = self.blocking(move |inner| {
-            let _locked = locked;
-            let starter =
-                boot::Starter { config: &inner.config, state: &inner.state, runtime: &inner.runtime };
+            let (config, state, runtime) = (&inner.config, &inner.state, &inner.runtime);
+            let starter = boot::Starter { config, state, runtime, held: &locked };
             starter.start(&plan, &of, &boot)
         });
         match started.await {

@@ -12,7 +12,7 @@ use super::{lock, slots};
 use crate::engine::{EngineError, EngineResult};
 
 /// The shared table. Loading it again replaces its rules in one transaction and keeps its sets.
-const RULES: &str = include_str!("rules.nft");
+pub(super) const RULES: &str = include_str!("rules.nft");
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 /// More name servers than this no resolver asks.
 const MOST_RESOLVERS: usize = 3;
@@ -108,6 +108,11 @@ fn forward(host: &Path) -> EngineResult<()> {
     fs::write(&record, "net.ipv4.ip_forward was 0 before\n").map_err(host_error(STEP, &record))?;
     tracing::warn!("net.ipv4.ip_forward was 0: turned on so that guests reach the world");
     fs::write(FORWARDING, "1").map_err(&failed)
+}
+
+/// What the host's forwarding switch says.
+pub(super) fn forwarding() -> String {
+    fs::read_to_string(FORWARDING).map_or_else(|error| error.to_string(), |text| text.trim().to_owned())
 }
 
 /// The name servers that guests use: the configured ones, else the host's that a guest could reach.

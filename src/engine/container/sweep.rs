@@ -54,7 +54,8 @@ pub(super) fn empty_trash(state: &StateDir) -> EngineResult<()> {
     Ok(())
 }
 
-fn remove_tree(path: &Path) -> EngineResult<()> {
+/// Removes a folder with all that is in it.
+pub(super) fn remove_tree(path: &Path) -> EngineResult<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(host_error("empty the trash", path)(error)),
         Ok(()) | Err(_) => Ok(()),

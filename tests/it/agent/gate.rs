@@ -8,9 +8,9 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::{RunningAgent, answered, command, end};
+use crate::harness::agent::{Owned, RunningAgent, answered, client_builder, command, end};
 
-/// Every route of the agent that needs no screen, an unknown one and a wrong method.
+/// Every route of the agent, an unknown one and a wrong method.
 fn routes() -> Vec<(Method, &'static str)> {
     vec![
         (Method::GET, "/health"),
@@ -19,6 +19,17 @@ fn routes() -> Vec<(Method, &'static str)> {
         (Method::POST, "/wait"),
         (Method::PUT, "/files/desktop/x.txt"),
         (Method::GET, "/files/content?path=x"),
+        (Method::GET, "/screenshot"),
+        (Method::POST, "/click"),
+        (Method::POST, "/move"),
+        (Method::POST, "/drag"),
+        (Method::POST, "/scroll"),
+        (Method::POST, "/type"),
+        (Method::POST, "/key"),
+        (Method::GET, "/screens"),
+        (Method::POST, "/screens"),
+        (Method::PATCH, "/screens/default"),
+        (Method::DELETE, "/screens/default"),
         (Method::GET, "/nothing/here"),
         (Method::DELETE, "/bash"),
         (Method::GET, "/"),
@@ -27,7 +38,7 @@ fn routes() -> Vec<(Method, &'static str)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_answered_without_the_token_or_for_a_web_page() {
-    let agent = RunningAgent::headless().await;
+    let Some(agent) = RunningAgent::with_a_screen().await else { return };
     for (method, path) in routes() {
         let bare = || agent.bare(method.clone(), path).body("{}");
         let half = &agent.token()[..20];
@@ -48,6 +59,25 @@ async fn nothing_is_answered_without_the_token_or_for_a_web_page() {
         }
     }
     assert!(!agent.home().join("Desktop").exists(), "a refused upload left something");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_a_screen_becomes_ready_and_its_commands_reach_it() {
+    let Some(agent) = RunningAgent::with_a_screen().await else { return };
+    let ready = hotdesk::base::wait::until(Duration::from_secs(20), || async {
+        let health = agent.get("/health").await;
+        assert_eq!(health.status, 200);
+        assert!(["ok", "starting"].contains(&health.body["status"].as_str().expect("a status")));
+        (health.body["status"] == "ok").then_some(health.body)
+    });
+    assert_eq!(ready.await.expect("the screen comes up")["screens"], json!(1));
+    let screens = agent.get("/screens").await.body;
+    let display = screens["screens"][0]["display"].as_str().expect("a display").to_owned();
+    assert_eq!(agent.bash("echo $DISPLAY").await.body["output"], json!(format!("{display}\n")));
+    let reached = agent.exec("import os, socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/tmp/.X11-unix/X' + os.environ['DISPLAY'][1:])\nprint('reached')");
+    assert_eq!(reached.await.body["output"], json!("reached\n"));
+    let shot = agent.get("/screenshot").await;
+    assert_eq!((shot.status, &shot.body["width"], &shot.body["height"]), (200, &json!(800), &json!(600)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,7 +133,7 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
     fs::write(&token, "a-given-token-of-some-length\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o400)).unwrap();
     let socket = folder.path().join("agent.sock");
-    let mut child = command(folder.path())
+    let child = command(folder.path())
         .arg("--listen")
         .arg(format!("unix:{}", socket.display()))
         .arg("--token-file")
@@ -112,6 +142,7 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
+    let mut child = Owned(child);
     hotdesk::base::wait::until(Duration::from_secs(20), || {
         let there = socket.exists();
         async move { there.then_some(()) }
@@ -119,10 +150,10 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
     .await
     .expect("the socket appears");
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-    let client = reqwest::Client::builder().unix_socket(socket.clone()).build().unwrap();
+    let client = client_builder().unix_socket(socket.clone()).build().unwrap();
     let health = client.get("http://agent/health").bearer_auth("a-given-token-of-some-length");
     assert_eq!(answered(health).await.status, 200);
-    end(&mut child);
-    assert!(child.wait().unwrap().success(), "SIGTERM is a clean end");
+    end(&mut child.0);
+    assert!(child.0.wait().unwrap().success(), "SIGTERM is a clean end");
     assert!(!folder.path().join("run/token").exists(), "no token is made when one is given");
 }

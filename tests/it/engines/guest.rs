@@ -28,6 +28,10 @@ impl Guest {
         Self { endpoint: endpoint.clone() }
     }
 
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
     async fn request(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
         let Endpoint::Unix(socket) = &self.endpoint else { panic!("a unix socket expected") };
         let mut stream = UnixStream::connect(socket).await?;

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
-use hotdesk::engine::{Engine, Observation};
+use hotdesk::engine::{Engine, MachineSpec, Observation};
 
-use super::conformance::Bench;
+use super::conformance::{Bench, boot};
+use super::guest::Guest;
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
 const USUAL_IMAGE: &str = "/var/cache/hotdesk/images/small";
@@ -69,6 +70,15 @@ impl Containers {
         Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })
     }
 
+    /// Creates and starts a machine; it, its id and its agent, which answers.
+    pub async fn running(&self, spec: MachineSpec) -> (MachineSpec, ComputerId, Guest) {
+        self.engine.create(&spec).await.expect("created");
+        let guest = Guest::at(&self.engine.start(&spec, &boot(1)).await.expect("started"));
+        guest.answers().await;
+        let id = spec.id;
+        (spec, id, guest)
+    }
+
     /// Remembers the host's end of a machine's network, to look for it later.
     pub async fn remember_interface(&self, id: ComputerId) -> String {
         let seen = self.engine.observe(id).await.expect("an observation");
@@ -95,8 +105,11 @@ impl Containers {
     pub fn processes(&self, id: ComputerId) -> Vec<u32> {
         let own = format!("/hotdesk/{id}");
         let all = fs::read_dir("/proc").expect("proc").flatten();
+        // What has ended waits for the host's first process to take note of it: that is not ours to hasten.
+        let ended = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own)))
+        pids.filter(|pid| !ended(pid))
+            .filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own)))
             .collect()
     }
 }

@@ -22,8 +22,17 @@ pub struct Answered {
     pub took: Duration,
 }
 
+/// A process that does not outlive its owner, however the test ends.
+pub struct Owned(pub Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        end(&mut self.0);
+    }
+}
+
 pub struct RunningAgent {
-    child: Child,
+    child: Owned,
     folder: TempDir,
     base: String,
     token: String,
@@ -36,16 +45,30 @@ impl RunningAgent {
         Self::with(&["--display", "none"]).await
     }
 
+    /// An agent with a bare screen of its own on a free display; `None`, and why, where no X server is installed.
+    pub async fn with_a_screen() -> Option<Self> {
+        if !["/usr/bin/Xvnc", "/usr/bin/Xvfb"].iter().any(|server| Path::new(server).exists()) {
+            println!("skipped: neither Xvnc nor Xvfb is installed");
+            return None;
+        }
+        let display = format!("own:{}", free_display());
+        let session_dir = tempfile::tempdir().expect("a temporary folder");
+        let session = session_dir.path().to_string_lossy().into_owned();
+        let options = ["--display", &display, "--session", "none", "--session-dir", &session];
+        Some(Self::with(&[&options[..], &["--resolution", "800x600x24"]].concat()).await)
+    }
+
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");
-        let mut child = command(folder.path())
+        let child = command(folder.path())
             .args(["--listen", "127.0.0.1:0"])
             .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the agent starts");
-        let output = child.stdout.take().expect("piped");
+        let mut child = Owned(child);
+        let output = child.0.stdout.take().expect("piped");
         let reading = tokio::task::spawn_blocking(move || {
             let mut lines = BufReader::new(output).lines().map_while(Result::ok);
             lines.find_map(|line| line.strip_prefix("agent listening on ").map(str::to_owned))
@@ -53,7 +76,7 @@ impl RunningAgent {
         let address = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time");
         let base = format!("http://{}", address.expect("read").expect("an address"));
         let token = token(folder.path());
-        Self { child, folder, base, token, client: reqwest::Client::new() }
+        Self { child, folder, base, token, client: client_builder().build().expect("a client") }
     }
 
     pub fn home(&self) -> PathBuf {
@@ -70,7 +93,7 @@ impl RunningAgent {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// A request with the token, to be completed.
@@ -125,10 +148,24 @@ impl RunningAgent {
     }
 }
 
-impl Drop for RunningAgent {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
+/// A builder of HTTP clients. reqwest here is built without a default TLS provider and insists on one.
+pub fn client_builder() -> reqwest::ClientBuilder {
+    let _installed_already = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+}
+
+/// A display number that nobody uses, far from those of people and picked at random, since other tests pick too.
+fn free_display() -> u16 {
+    let used = |number: &u16| {
+        ["/tmp/.X11-unix/X{}", "/tmp/.X{}-lock"]
+            .iter()
+            .any(|path| Path::new(&path.replace("{}", &number.to_string())).exists())
+    };
+    let random = u16::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..2].try_into().expect("two bytes"));
+    (0..20_000)
+        .map(|step| 10_000 + (random % 20_000 + step) % 20_000)
+        .find(|number| !used(number))
+        .expect("a free one")
 }
 
 /// `hotdesk agent` with its folders below `folder`.

@@ -143,6 +143,8 @@ async fn receive(app: &Shared, field: &mut Field<'_>, id: FileId) -> Result<(Fil
         }
         blob.write_all(&chunk).await.map_err(failed("write"))?;
     }
+    // Only a flush tells whether the last write failed.
+    blob.flush().await.map_err(failed("write"))?;
     blob.sync_all().await.map_err(failed("sync"))?;
     Ok((name, content_type, size))
 }
@@ -270,6 +272,8 @@ async fn copy(guest: &crate::guest::Guest, path: &str, blob_path: &std::path::Pa
         }
         blob.write_all(&data).await.map_err(failed("write"))?;
     }
+    // Only a flush tells whether the last write failed.
+    blob.flush().await.map_err(failed("write"))?;
     blob.sync_all().await.map_err(failed("sync"))?;
     Ok(size)
 }

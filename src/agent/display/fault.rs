@@ -1,0 +1,100 @@
+//! What can go wrong between a screen's thread and its X server, and what does the client hear of it?
+
+use std::io;
+
+use x11rb::errors::{ConnectError, ConnectionError, ReplyError, ReplyOrIdError};
+
+use crate::domain::error::Error;
+
+/// A retry makes sense after this many seconds: a screen restarts in less.
+pub(super) const RETRY_SECONDS: u32 = 1;
+
+/// Why a piece of work on a screen failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The request itself cannot be served; the screen is fine.
+    Refused(Error),
+    /// The X server did not answer in time (a client grabs it, or it is overloaded).
+    Silent,
+    /// The connection is of no more use.
+    Broken(String),
+}
+
+/// What work on a screen returns.
+pub(super) type Outcome<T> = Result<T, Fault>;
+
+impl Fault {
+    /// What the client hears of a failure after the work began: its effect is not known.
+    pub(super) fn after_start(self, display: &str) -> Error {
+        match self {
+            Self::Refused(error) => error,
+            Self::Silent => Error::timed_out(format!("Screen {display} stopped answering during the action"))
+                .retry_after(RETRY_SECONDS),
+            Self::Broken(why) => restarting(display).context(why),
+        }
+    }
+
+    /// What the client hears of a failure before anything was done.
+    pub(super) fn before_start(self, display: &str) -> Error {
+        match self {
+            Self::Silent => {
+                Error::unavailable(format!("Screen {display} does not answer")).retry_after(RETRY_SECONDS)
+            }
+            other @ (Self::Refused(_) | Self::Broken(_)) => other.after_start(display),
+        }
+    }
+}
+
+/// The answer while a screen has no living X server.
+pub(super) fn restarting(display: &str) -> Error {
+    Error::unavailable(format!("Screen {display} is starting")).retry_after(RETRY_SECONDS)
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::TimedOut { Self::Silent } else { Self::Broken(error.to_string()) }
+    }
+}
+
+impl From<ConnectionError> for Fault {
+    fn from(error: ConnectionError) -> Self {
+        if let ConnectionError::IoError(error) = error {
+            return error.into();
+        }
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<ReplyError> for Fault {
+    fn from(error: ReplyError) -> Self {
+        match error {
+            ReplyError::ConnectionError(error) => error.into(),
+            ReplyError::X11Error(error) => Self::Refused(Error::internal(format!("X server: {error:?}"))),
+        }
+    }
+}
+
+impl From<ReplyOrIdError> for Fault {
+    fn from(error: ReplyOrIdError) -> Self {
+        match error {
+            ReplyOrIdError::IdsExhausted => Self::Broken(String::from("X resource ids ran out")),
+            ReplyOrIdError::ConnectionError(error) => error.into(),
+            ReplyOrIdError::X11Error(error) => ReplyError::X11Error(error).into(),
+        }
+    }
+}
+
+impl From<ConnectError> for Fault {
+    fn from(error: ConnectError) -> Self {
+        if let ConnectError::IoError(error) = error {
+            return error.into();
+        }
+        Self::Broken(error.to_string())
+    }
+}

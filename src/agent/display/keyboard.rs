@@ -1,0 +1,290 @@
+//! How are keys pressed? By XTEST, in the key map as it is, with spare keycodes for what it lacks.
+//!
+//! Before anything is pressed the keyboard is made neutral: keys that are still down come up, latches and locks
+//! (Caps Lock) and another layout group are set aside, and put back afterwards.
+
+use std::time::{Duration, Instant};
+
+use x11rb::protocol::xkb::{self, ConnectionExt as _, Group};
+use x11rb::protocol::xproto::{self, ConnectionExt as _, ModMask};
+use x11rb::protocol::xtest::ConnectionExt as _;
+use xkeysym::key;
+
+use super::fault::Outcome;
+use super::keymap::Keymap;
+use super::keys::{self, Chord};
+use super::pools::{Pools, Stroke};
+use super::seat::{Gone, Seat};
+use crate::domain::error::{Error, Result};
+
+/// Longest text of one request: a book chapter. Typed from the map it takes 5 s, wholly by spare keys 6 minutes.
+pub const MAX_TEXT_CHARS: usize = 100_000;
+/// What programs get to take in a change of the key map, and to look up what was typed before its keys change again.
+/// Measured with GTK, Chromium and xterm: 0 wrong in 1,086 characters at 40 ms, 1 in 543 at 15 ms.
+const SETTLE: Duration = Duration::from_millis(40);
+/// Keys between two round trips: bounds what a slow program has not read yet, costs 0.01 ms.
+const BATCH: usize = 64;
+/// How long a person at the same screen may hold a modifier before we give up.
+const PERSON_PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between two looks at what a person holds.
+const PERSON_PAUSE: Duration = Duration::from_millis(20);
+/// The keyboard that programs hear.
+const CORE: u16 = 0x100;
+
+/// What a seat knows of its keyboard between requests.
+#[derive(Debug)]
+pub(super) struct Keyboard {
+    has_xkb: bool,
+    pools: Option<Pools>,
+    /// When each half's keys were last pressed.
+    typed: [Option<Instant>; 2],
+}
+
+impl Keyboard {
+    pub(super) fn new(has_xkb: bool) -> Self {
+        Self { has_xkb, pools: None, typed: [None, None] }
+    }
+}
+
+/// Locked modifiers and group, set aside.
+#[derive(Clone, Copy, Debug, Default)]
+struct Locks {
+    mods: u16,
+    group: u8,
+}
+
+/// Reads text as keysyms: `\n`, `\r\n` and `\r` are Return, `\t` is Tab.
+///
+/// # Errors
+/// `TooLarge` past [`MAX_TEXT_CHARS`]; `Invalid` for any other control character and for code points that are no
+/// characters.
+pub(super) fn keysyms(text: &str) -> Result<Vec<u32>> {
+    // Bytes first: counting is only worth it for texts that may be too long.
+    if text.len() > MAX_TEXT_CHARS && text.chars().count() > MAX_TEXT_CHARS {
+        return Err(Error::too_large(format!("text is longer than {MAX_TEXT_CHARS} characters")));
+    }
+    let mut keysyms = Vec::with_capacity(text.len());
+    let mut after_return = false;
+    for character in text.chars() {
+        let repeated = character == '\n' && after_return;
+        after_return = character == '\r';
+        match character {
+            '\n' if repeated => {}
+            '\n' | '\r' => keysyms.push(key::Return),
+            '\t' => keysyms.push(key::Tab),
+            _ => keysyms.push(keys::of_char(character).ok_or_else(|| {
+                Error::invalid(format!("text holds U+{:04X}, which no key types", u32::from(character)))
+            })?),
+        }
+    }
+    Ok(keysyms)
+}
+
+impl Seat {
+    /// Types text. Stops early only when nobody waits for it any more.
+    pub(super) fn type_text(&mut self, wanted: &[u32], gone: Gone<'_>) -> Outcome<()> {
+        let map = self.keymap()?;
+        let locks = self.neutral()?;
+        let typed = self.type_neutral(&map, wanted, gone);
+        self.restore(locks)?;
+        typed
+    }
+
+    fn type_neutral(&mut self, map: &Keymap, wanted: &[u32], gone: Gone<'_>) -> Outcome<()> {
+        let mut rest = wanted;
+        while !rest.is_empty() && !gone() {
+            let ready = self.provide(map, rest)?;
+            let (now, later) = rest.split_at(ready);
+            for batch in now.chunks(BATCH) {
+                if gone() {
+                    return Ok(());
+                }
+                for keysym in batch {
+                    let stroke = self.find(map, *keysym)?;
+                    self.strike(map, stroke)?;
+                }
+                self.barrier()?;
+            }
+            self.note_typed(map, now);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Presses a chord once.
+    pub(super) fn press_chord(&mut self, chord: &Chord) -> Outcome<()> {
+        let map = self.keymap()?;
+        let locks = self.neutral()?;
+        let pressed = self.press_neutral(&map, chord);
+        let toggled = self.locks()?;
+        // Caps_Lock and the like change the locks on purpose: from none, so what is set now is what was toggled.
+        let group = if toggled.group == 0 { locks.group } else { toggled.group };
+        self.restore(Locks { mods: locks.mods ^ toggled.mods, group })?;
+        pressed
+    }
+
+    fn press_neutral(&mut self, map: &Keymap, chord: &Chord) -> Outcome<()> {
+        self.provide(map, &[chord.keysym])?;
+        let stroke = self.find(map, chord.keysym)?;
+        for modifier in &chord.modifiers {
+            let code = modifier_code(map, modifier.keysym())?;
+            if !self.held.keys.contains(&code) {
+                self.key_down(code)?;
+            }
+        }
+        self.strike(map, stroke)?;
+        self.note_typed(map, &[chord.keysym]);
+        self.release_held()
+    }
+
+    /// Binds what is needed for the next keysyms; returns how many can be typed now.
+    fn provide(&mut self, map: &Keymap, wanted: &[u32]) -> Outcome<usize> {
+        if wanted.iter().all(|keysym| map.stroke(*keysym).is_some()) {
+            return Ok(wanted.len());
+        }
+        let Some(pools) = &mut self.keyboard.pools else {
+            return Err(Error::internal("the key map has no spare keycodes").into());
+        };
+        let step = pools.step(wanted, |keysym| map.stroke(keysym).is_some());
+        let Some(half) = step.rebind else { return Ok(step.take) };
+        let (first, count, rows) = pools.rows(half, map.width, |code| map.row(code).to_vec());
+        if let Some(last) = self.keyboard.typed[half] {
+            std::thread::sleep((last + SETTLE).saturating_duration_since(Instant::now()));
+        }
+        self.rearm();
+        // The width came from a byte of the server's reply.
+        self.link.change_keyboard_mapping(count, first, map.width as u8, &rows)?.check()?;
+        std::thread::sleep(SETTLE);
+        Ok(step.take)
+    }
+
+    fn find(&self, map: &Keymap, keysym: u32) -> Outcome<Stroke> {
+        let spare = || self.keyboard.pools.as_ref().and_then(|pools| pools.find(keysym));
+        map.stroke(keysym)
+            .or_else(|| spare().map(|(_, stroke)| stroke))
+            .ok_or_else(|| Error::internal(format!("keysym {keysym:#x} was not bound")).into())
+    }
+
+    fn note_typed(&mut self, map: &Keymap, typed: &[u32]) {
+        let Some(pools) = &self.keyboard.pools else { return };
+        for keysym in typed.iter().filter(|keysym| map.stroke(**keysym).is_none()) {
+            if let Some((half, _)) = pools.find(*keysym) {
+                self.keyboard.typed[half] = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Presses and releases one key, with Shift where its level needs it.
+    fn strike(&mut self, map: &Keymap, stroke: Stroke) -> Outcome<()> {
+        let shift = if stroke.shift { Some(modifier_code(map, key::Shift_L)?) } else { None };
+        let shift = shift.filter(|code| !self.held.keys.contains(code));
+        if let Some(code) = shift {
+            self.key_down(code)?;
+        }
+        self.key_down(stroke.code)?;
+        self.key_up(stroke.code)?;
+        if let Some(code) = shift {
+            self.key_up(code)?;
+        }
+        Ok(())
+    }
+
+    fn key_down(&mut self, code: u8) -> Outcome<()> {
+        self.link.xtest_fake_input(xproto::KEY_PRESS_EVENT, code, 0, self.root, 0, 0, 0)?;
+        self.held.keys.push(code);
+        Ok(())
+    }
+
+    fn key_up(&mut self, code: u8) -> Outcome<()> {
+        self.link.xtest_fake_input(xproto::KEY_RELEASE_EVENT, code, 0, self.root, 0, 0, 0)?;
+        self.held.keys.retain(|held| *held != code);
+        Ok(())
+    }
+
+    /// The present map; another program may have changed it since the last request.
+    fn keymap(&mut self) -> Outcome<Keymap> {
+        self.rearm();
+        let map = Keymap::read(&self.link)?;
+        let spare = map.spare();
+        let known = self.keyboard.pools.as_ref().is_some_and(|pools| pools.is_of(&spare));
+        if !known {
+            self.keyboard.pools = Pools::new(spare);
+        }
+        Ok(map)
+    }
+
+    /// Makes the keyboard neutral and says what was locked.
+    fn neutral(&mut self) -> Outcome<Locks> {
+        self.release_stuck_keys()?;
+        let locks = self.locks()?;
+        self.restore(Locks::default())?;
+        Ok(locks)
+    }
+
+    /// Keys that a dead request, or a program that used XTEST, left down.
+    fn release_stuck_keys(&mut self) -> Outcome<()> {
+        self.rearm();
+        let down = self.link.query_keymap()?.reply()?.keys;
+        for code in (0..=u8::MAX).filter(|code| down[usize::from(code / 8)] & (1 << (code % 8)) != 0) {
+            self.link.xtest_fake_input(xproto::KEY_RELEASE_EVENT, code, 0, self.root, 0, 0, 0)?;
+        }
+        self.barrier()?;
+        let give_up = Instant::now() + PERSON_PATIENCE;
+        while self.keyboard.has_xkb
+            && u16::from(self.link.xkb_get_state(CORE)?.reply()?.base_mods) != 0
+        {
+            if Instant::now() > give_up {
+                let error = Error::unavailable("a person at this screen holds a modifier key");
+                return Err(error.retry_after(super::fault::RETRY_SECONDS).into());
+            }
+            std::thread::sleep(PERSON_PAUSE);
+            self.rearm();
+        }
+        Ok(())
+    }
+
+    fn locks(&mut self) -> Outcome<Locks> {
+        if !self.keyboard.has_xkb {
+            return Ok(Locks::default());
+        }
+        self.rearm();
+        let state = self.link.xkb_get_state(CORE)?.reply()?;
+        Ok(Locks { mods: state.locked_mods.into(), group: state.locked_group.into() })
+    }
+
+    /// Sets locks and group, and clears every latch.
+    fn restore(&mut self, locks: Locks) -> Outcome<()> {
+        if !self.keyboard.has_xkb {
+            return Ok(());
+        }
+        self.rearm();
+        let every = ModMask::from(0xff_u8);
+        let mods = ModMask::from(locks.mods);
+        let group = Group::from(locks.group);
+        xkb::latch_lock_state(&self.link, CORE, every, mods, true, group, every, true, 0)?;
+        self.barrier()
+    }
+}
+
+fn modifier_code(map: &Keymap, keysym: u32) -> Outcome<u8> {
+    let stroke = map.stroke(keysym).filter(|stroke| map.modifier_codes.contains(&stroke.code));
+    let named = || Error::internal(format!("the key map has no modifier with keysym {keysym:#x}"));
+    Ok(stroke.ok_or_else(named)?.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_becomes_keysyms_or_is_refused() {
+        assert_eq!(keysyms("a\r\n\n\t\r").unwrap(), [0x61, key::Return, key::Return, key::Tab, key::Return]);
+        assert_eq!(keysyms("é日\u{301}").unwrap(), [0xe9, 0x0100_65e5, 0x0100_0301]);
+        assert_eq!(keysyms("").unwrap(), Vec::<u32>::new());
+        for bad in ["\0", "a\u{8}", "\u{1b}[A", "\u{7f}", "\u{85}", "\u{fdd0}", "\u{1ffff}"] {
+            assert!(keysyms(bad).unwrap_err().message.contains("U+"), "{bad:?}");
+        }
+        assert!(keysyms(&"日".repeat(MAX_TEXT_CHARS)).is_ok());
+        assert!(keysyms(&"a".repeat(MAX_TEXT_CHARS + 1)).is_err());
+    }
+}

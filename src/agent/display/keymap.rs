@@ -1,0 +1,99 @@
+//! Which key types what, right now? The server's key map as this screen's keyboard work needs it.
+
+use std::collections::HashMap;
+
+use x11rb::connection::Connection;
+use x11rb::protocol::xproto::ConnectionExt as _;
+
+use super::fault::Outcome;
+use super::keys;
+use super::link::Link;
+use super::pools::Stroke;
+
+/// Keycodes that may be given characters: the ones without any symbol in the evdev map, and F13 to F24 (191 to 202).
+/// Programs look media keys up by their code (Chromium does), so those are never used, whatever they are bound to.
+const SPARE: [u8; 23] = [
+    149, 154, 168, 178, 183, 184, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 217, 219, 222,
+    230, 248,
+];
+/// F13 to F24 carry vendor symbols in the evdev map that no such key sends; elsewhere a vendor symbol means "in use".
+const F13_TO_F24: std::ops::RangeInclusive<u8> = 191..=202;
+/// Where vendors' keysyms begin.
+const VENDOR: u32 = 0x1000_0000;
+
+/// The key map.
+#[derive(Debug)]
+pub(super) struct Keymap {
+    first: u8,
+    /// Keysyms per keycode.
+    pub(super) width: usize,
+    rows: Vec<u32>,
+    strokes: HashMap<u32, Stroke>,
+    /// Keycodes of the modifier map.
+    pub(super) modifier_codes: Vec<u8>,
+}
+
+impl Keymap {
+    /// Asks the server.
+    pub(super) fn read(link: &Link) -> Outcome<Self> {
+        let setup = link.setup();
+        let (first, last) = (setup.min_keycode, setup.max_keycode);
+        let map = link.get_keyboard_mapping(first, last - first + 1)?;
+        let modifiers = link.get_modifier_mapping()?;
+        let map = map.reply()?;
+        let modifier_codes =
+            modifiers.reply()?.keycodes.into_iter().filter(|code| *code != 0).collect();
+        let mut keymap = Self {
+            first,
+            width: usize::from(map.keysyms_per_keycode).max(1),
+            rows: map.keysyms,
+            strokes: HashMap::new(),
+            modifier_codes,
+        };
+        // All plain keysyms first: a key that needs no Shift is the better one.
+        for level in 0..2.min(keymap.width) {
+            for code in (first..=last).filter(|code| !SPARE.contains(code)) {
+                let keysym = canonical(keymap.row(code).get(level).copied().unwrap_or_default());
+                if keysym != 0 {
+                    keymap.strokes.entry(keysym).or_insert(Stroke { code, shift: level == 1 });
+                }
+            }
+        }
+        Ok(keymap)
+    }
+
+    /// The keysyms of a code.
+    pub(super) fn row(&self, code: u8) -> &[u32] {
+        let from = usize::from(code.saturating_sub(self.first)) * self.width;
+        self.rows.get(from..from + self.width).unwrap_or_default()
+    }
+
+    /// The key that types a keysym, without spare keys.
+    pub(super) fn stroke(&self, keysym: u32) -> Option<Stroke> {
+        self.strokes.get(&keysym).copied()
+    }
+
+    /// The spare keycodes of this map with their first two keysyms.
+    pub(super) fn spare(&self) -> Vec<(u8, [u32; 2])> {
+        let free = |code: &u8| {
+            !self.modifier_codes.contains(code)
+                && !self.row(*code).is_empty()
+                && (F13_TO_F24.contains(code)
+                    || self.row(*code).iter().all(|keysym| *keysym < VENDOR && !is_function(*keysym)))
+        };
+        let two = |code: u8| {
+            let mut levels = self.row(code).iter().map(|keysym| canonical(*keysym));
+            (code, [levels.next().unwrap_or_default(), levels.next().unwrap_or_default()])
+        };
+        SPARE.into_iter().filter(free).map(two).collect()
+    }
+}
+
+fn is_function(keysym: u32) -> bool {
+    keysym != 0 && keys::to_char(keysym).is_none()
+}
+
+/// One keysym per character: the map may hold any of several encodings.
+fn canonical(keysym: u32) -> u32 {
+    keys::to_char(keysym).and_then(keys::of_char).unwrap_or(keysym)
+}

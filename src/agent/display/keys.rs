@@ -1,0 +1,289 @@
+//! Which key does a name mean? Both vocabularies that clients send (`Enter`, `ArrowUp`; `Return`, `Page_Up`), every
+//! X11 keysym name, and single characters. Knows no X server.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use xkeysym::{Keysym, key};
+
+use crate::domain::error::{Error, Result};
+
+/// Longest name that is looked at; the longest keysym name has 29 characters, and chords have a few.
+const MAX_NAME_CHARS: usize = 200;
+/// Keysyms below this are characters of the old sets; from here to [`UNICODE`] they are functions, not text.
+const FUNCTIONS: u32 = 0xfd00;
+/// Keysyms from here on are Unicode code points.
+const UNICODE: u32 = 0x0100_0000;
+/// The end of Unicode keysyms.
+const UNICODE_END: u32 = 0x0110_ffff;
+
+/// A key that is held while another is pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Modifier {
+    Ctrl,
+    Shift,
+    Alt,
+    Super,
+    AltGr,
+}
+
+impl Modifier {
+    /// The keysym of the key that is pressed for it.
+    pub(super) fn keysym(self) -> u32 {
+        match self {
+            Self::Ctrl => key::Control_L,
+            Self::Shift => key::Shift_L,
+            Self::Alt => key::Alt_L,
+            Self::Super => key::Super_L,
+            Self::AltGr => key::ISO_Level3_Shift,
+        }
+    }
+}
+
+/// Keys pressed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chord {
+    /// Held, in this order.
+    pub(super) modifiers: Vec<Modifier>,
+    /// The keysym pressed while they are.
+    pub(super) keysym: u32,
+}
+
+/// The keysym of a character; `None` for control characters and code points that are no characters.
+pub(super) fn of_char(character: char) -> Option<u32> {
+    let code = u32::from(character);
+    match code {
+        0x20..=0x7e | 0xa0..=0xff => Some(code),
+        0..=0x1f | 0x7f..=0x9f | 0xfdd0..=0xfdef => None,
+        _ if code & 0xfffe == 0xfffe => None,
+        _ => Some(UNICODE + code),
+    }
+}
+
+/// The character that a keysym types, in whichever of its encodings; `None` for keys that do things.
+pub(super) fn to_char(keysym: u32) -> Option<char> {
+    let text = (0x20..FUNCTIONS).contains(&keysym) || (UNICODE..=UNICODE_END).contains(&keysym);
+    if text { Keysym::new(keysym).key_char() } else { None }
+}
+
+/// Reads a key or a chord.
+///
+/// # Errors
+/// `Invalid`, naming what is not known.
+pub(super) fn parse(text: &str) -> Result<Chord> {
+    if text.is_empty() {
+        return Err(Error::invalid("key must not be empty"));
+    }
+    if text.chars().nth(MAX_NAME_CHARS).is_some() {
+        return Err(Error::invalid(format!("key is longer than {MAX_NAME_CHARS} characters")));
+    }
+    let mut parts = split(text);
+    let last = parts.pop().unwrap_or_default();
+    let mut modifiers = Vec::new();
+    for part in parts {
+        let modifier = modifier(part).ok_or_else(|| {
+            Error::invalid(format!("unknown modifier {part:?} in key {text:?}: use ctrl, shift, alt or super"))
+        })?;
+        if !modifiers.contains(&modifier) {
+            modifiers.push(modifier);
+        }
+    }
+    let mut keysym =
+        single(last).ok_or_else(|| Error::invalid(format!("unknown key {last:?} in key {text:?}")))?;
+    // Clients write `ctrl+C` for what everybody presses as ctrl and c; who wants Shift says so.
+    let capital = (u32::from('A')..=u32::from('Z')).contains(&keysym);
+    if capital && !modifiers.is_empty() {
+        keysym += u32::from('a') - u32::from('A');
+    }
+    Ok(Chord { modifiers, keysym })
+}
+
+/// Splits at `+`, where a `+` at the end of a chord is the plus key itself.
+fn split(text: &str) -> Vec<&str> {
+    if text.chars().count() == 1 {
+        return vec![text];
+    }
+    let mut parts: Vec<&str> = match text.strip_suffix("++") {
+        Some(before) => before.split('+').chain(["+"]).collect(),
+        None => text.split('+').collect(),
+    };
+    for part in &mut parts {
+        *part = part.trim();
+    }
+    parts
+}
+
+fn modifier(name: &str) -> Option<Modifier> {
+    match name.to_ascii_lowercase().as_str() {
+        "ctrl" | "control" | "control_l" | "control_r" => Some(Modifier::Ctrl),
+        "shift" | "shift_l" | "shift_r" => Some(Modifier::Shift),
+        "alt" | "option" | "alt_l" | "alt_r" => Some(Modifier::Alt),
+        "super" | "cmd" | "command" | "win" | "windows" | "meta" | "super_l" | "super_r" | "meta_l"
+        | "meta_r" => Some(Modifier::Super),
+        "altgr" | "iso_level3_shift" => Some(Modifier::AltGr),
+        _ => None,
+    }
+}
+
+/// One key: a character, a client's name, or an X11 name.
+fn single(name: &str) -> Option<u32> {
+    let mut characters = name.chars();
+    match (characters.next(), characters.next()) {
+        (None, _) => None,
+        (Some('\n' | '\r'), None) => Some(key::Return),
+        (Some('\t'), None) => Some(key::Tab),
+        (Some(character), None) => of_char(character),
+        (Some(_), Some(_)) => alias(&name.to_ascii_lowercase()).or_else(|| x11(name)),
+    }
+}
+
+/// Clients' names that are not X11's, or that X11 writes in a case of its own.
+fn alias(lower: &str) -> Option<u32> {
+    Some(match lower {
+        "enter" | "return" => key::Return,
+        "esc" | "escape" => key::Escape,
+        "backspace" | "back_space" => key::BackSpace,
+        "del" | "delete" => key::Delete,
+        "ins" | "insert" => key::Insert,
+        "up" | "arrowup" | "arrow_up" | "uparrow" => key::Up,
+        "down" | "arrowdown" | "arrow_down" | "downarrow" => key::Down,
+        "left" | "arrowleft" | "arrow_left" | "leftarrow" => key::Left,
+        "right" | "arrowright" | "arrow_right" | "rightarrow" => key::Right,
+        "pageup" | "page_up" | "pgup" | "prior" => key::Page_Up,
+        "pagedown" | "page_down" | "pgdn" | "pgdown" | "next" => key::Page_Down,
+        "spacebar" => key::space,
+        "capslock" => key::Caps_Lock,
+        "numlock" => key::Num_Lock,
+        "scrolllock" => key::Scroll_Lock,
+        "printscreen" | "print_screen" | "prtsc" => key::Print,
+        "contextmenu" | "menu" => key::Menu,
+        // X11 names in lower case that a Greek or Cyrillic name would shadow.
+        "plus" => key::plus,
+        "minus" => key::minus,
+        other => return modifier(other).filter(|_| !other.contains('_')).map(Modifier::keysym),
+    })
+}
+
+/// An X11 keysym name: exactly, or in any case where that is not ambiguous.
+fn x11(name: &str) -> Option<u32> {
+    let keysym = names().get(name).or_else(|| names().get(&name.to_lowercase())).copied()?;
+    // Characters are known by one keysym each, so that the key map is searched by what it types.
+    Some(to_char(keysym).and_then(of_char).unwrap_or(keysym))
+}
+
+fn names() -> &'static HashMap<String, u32> {
+    static NAMES: OnceLock<HashMap<String, u32>> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        // Where keysymdef.h and XF86keysym.h put their names.
+        let blocks = [0..=0xffff, 0x1000_0000..=0x1000_ffff, 0x1008_0000..=0x1008_ffff];
+        let named: Vec<(String, u32)> = blocks
+            .into_iter()
+            .flatten()
+            .filter_map(|raw| Some((Keysym::new(raw).name()?.replacen("XK_", "", 1), raw)))
+            .collect();
+        let mut lower: HashMap<String, Option<u32>> = HashMap::new();
+        for (name, raw) in &named {
+            lower
+                .entry(name.to_lowercase())
+                .and_modify(|known| *known = known.filter(|known| known == raw))
+                .or_insert(Some(*raw));
+        }
+        let unambiguous = lower.into_iter().filter_map(|(name, raw)| Some((name, raw?)));
+        // Exact names last: they win over another's lower-case form.
+        unambiguous.chain(named).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_both_vocabularies_in_any_case() {
+        use Modifier::{Alt, AltGr, Ctrl, Shift, Super};
+        let table: &[(&str, &[Modifier], u32)] = &[
+            ("Enter", &[], key::Return),
+            ("RETURN", &[], key::Return),
+            ("KP_Enter", &[], key::KP_Enter),
+            ("Tab", &[], key::Tab),
+            ("esc", &[], key::Escape),
+            ("Escape", &[], key::Escape),
+            ("Backspace", &[], key::BackSpace),
+            ("BackSpace", &[], key::BackSpace),
+            ("delete", &[], key::Delete),
+            ("Up", &[], key::Up),
+            ("ArrowUp", &[], key::Up),
+            ("Page_Up", &[], key::Page_Up),
+            ("PageDown", &[], key::Page_Down),
+            ("Prior", &[], key::Page_Up),
+            ("home", &[], key::Home),
+            ("END", &[], key::End),
+            ("F1", &[], key::F1),
+            ("f12", &[], key::F12),
+            ("F24", &[], key::F24),
+            ("space", &[], 0x20),
+            (" ", &[], 0x20),
+            ("a", &[], 0x61),
+            ("A", &[], 0x41),
+            ("+", &[], 0x2b),
+            ("plus", &[], 0x2b),
+            ("PLUS", &[], 0x2b),
+            ("-", &[], 0x2d),
+            ("ctrl+c", &[Ctrl], 0x63),
+            ("Ctrl+C", &[Ctrl], 0x63),
+            ("ctrl+shift+C", &[Ctrl, Shift], 0x63),
+            ("ctrl+shift+Tab", &[Ctrl, Shift], key::Tab),
+            ("control+Return", &[Ctrl], key::Return),
+            ("ctrl+ctrl+a", &[Ctrl], 0x61),
+            ("ctrl++", &[Ctrl], 0x2b),
+            ("ctrl+plus", &[Ctrl], 0x2b),
+            ("shift + Home", &[Shift], key::Home),
+            ("alt+F4", &[Alt], key::F4),
+            ("cmd+l", &[Super], 0x6c),
+            ("Meta+L", &[Super], 0x6c),
+            ("win", &[], key::Super_L),
+            ("Super_L", &[], key::Super_L),
+            ("Shift_R+a", &[Shift], 0x61),
+            ("ctrl", &[], key::Control_L),
+            ("ctrl+shift", &[Ctrl], key::Shift_L),
+            ("AltGr+e", &[AltGr], 0x65),
+            ("eacute", &[], 0xe9),
+            ("Eacute", &[], 0xc9),
+            ("EuroSign", &[], UNICODE + 0x20ac),
+            ("eurosign", &[], UNICODE + 0x20ac),
+            ("Greek_alpha", &[], UNICODE + 0x3b1),
+            ("dead_acute", &[], key::dead_acute),
+            ("Caps_Lock", &[], key::Caps_Lock),
+            ("XF86AudioMute", &[], 0x1008_ff12),
+            ("xf86audiomute", &[], 0x1008_ff12),
+            ("日", &[], UNICODE + 0x65e5),
+            ("😀", &[], UNICODE + 0x1f600),
+            ("\n", &[], key::Return),
+        ];
+        for (name, modifiers, keysym) in table {
+            let wanted = Chord { modifiers: modifiers.to_vec(), keysym: *keysym };
+            assert_eq!(parse(name).unwrap_or_else(|error| panic!("{name:?}: {error}")), wanted, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        for (name, told) in [
+            ("", "empty"),
+            ("nosuchkey", "nosuchkey"),
+            ("ctrl+nosuchkey", "nosuchkey"),
+            ("hyper+a", "hyper"),
+            ("a+b", "\"a\""),
+            ("ctrl+", "\"\""),
+            ("++a", "\"\""),
+            ("ctrl-c", "ctrl-c"),
+            ("\u{7f}", "key"),
+            ("\0", "key"),
+            ("EACUTE", "EACUTE"),
+        ] {
+            let error = parse(name).expect_err(name);
+            assert!(error.message.contains(told), "{name:?}: {error}");
+        }
+        assert!(parse(&"x".repeat(100_000)).is_err());
+    }
+}

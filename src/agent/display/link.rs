@@ -1,0 +1,102 @@
+//! How is an X server spoken to without ever hanging? x11rb over a socket whose every wait has a deadline.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use x11rb::reexports::x11rb_protocol::xauth;
+use x11rb::rust_connection::{DefaultStream, PollMode, RustConnection, Stream};
+use x11rb::utils::RawFdContainer;
+
+use super::fault::Outcome;
+
+/// A connection whose waits end.
+pub(super) type Link = RustConnection<Patient>;
+
+/// Until when waits on one connection may last.
+#[derive(Clone, Debug)]
+pub(super) struct Deadline(Arc<Mutex<Instant>>);
+
+impl Deadline {
+    /// Allows waits until `patience` from now.
+    pub(super) fn allow(&self, patience: Duration) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + patience;
+    }
+
+    fn left(&self) -> Duration {
+        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        until.saturating_duration_since(Instant::now())
+    }
+}
+
+/// A socket to an X server that waits no longer than its deadline.
+#[derive(Debug)]
+pub(super) struct Patient {
+    socket: DefaultStream,
+    deadline: Deadline,
+}
+
+impl Stream for Patient {
+    fn poll(&self, mode: PollMode) -> io::Result<()> {
+        let mut wanted = PollFlags::empty();
+        if mode.readable() {
+            wanted |= PollFlags::IN;
+        }
+        if mode.writable() {
+            wanted |= PollFlags::OUT;
+        }
+        loop {
+            let left = Timespec::try_from(self.deadline.left()).map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(&self.socket, wanted)], Some(&left)) {
+                Ok(0) if mode.writable() => {
+                    // Part of a request may have left already: the stream cannot be used again.
+                    return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the X server does not read"));
+                }
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn read(&self, buffer: &mut [u8], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
+        self.socket.read(buffer, fds)
+    }
+
+    fn write(&self, buffer: &[u8], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
+        self.socket.write(buffer, fds)
+    }
+
+    fn write_vectored(&self, buffers: &[io::IoSlice<'_>], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
+        self.socket.write_vectored(buffers, fds)
+    }
+}
+
+/// The file socket of a display.
+pub(super) fn socket_path(display: u16) -> std::path::PathBuf {
+    format!("/tmp/.X11-unix/X{display}").into()
+}
+
+/// Opens the socket of a display: the file first, then the abstract name (a display of another mount namespace).
+pub(super) fn open_socket(display: u16) -> io::Result<UnixStream> {
+    let path = socket_path(display);
+    UnixStream::connect(&path).or_else(|error| {
+        let name = SocketAddr::from_abstract_name(path.as_os_str().as_encoded_bytes())?;
+        UnixStream::connect_addr(&name).map_err(|_| error)
+    })
+}
+
+/// Connects to `:display`, with the user's X authority where there is one.
+pub(super) fn connect(display: u16, patience: Duration) -> Outcome<(Link, Deadline)> {
+    let (socket, (family, address)) = DefaultStream::from_unix_stream(open_socket(display)?)?;
+    let deadline = Deadline(Arc::new(Mutex::new(Instant::now() + patience)));
+    let stream = Patient { socket, deadline: deadline.clone() };
+    // An unreadable authority file is as good as none: the server says whether it needs one.
+    let (name, data) = xauth::get_auth(family, &address, display).ok().flatten().unwrap_or_default();
+    let link = RustConnection::connect_to_stream_with_auth_info(stream, 0, name, data)?;
+    Ok((link, deadline))
+}

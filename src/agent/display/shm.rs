@@ -1,0 +1,85 @@
+//! Where does the X server put a frame for us? Into a memory file that both have mapped (MIT-SHM, ShmAttachFd).
+
+use std::ffi::c_void;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use x11rb::connection::Connection;
+use x11rb::protocol::shm::{self, ConnectionExt};
+
+use super::fault::{Fault, Outcome};
+use super::link::Link;
+
+/// A segment that the X server writes frames into.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// The server's name for it.
+    pub(super) id: shm::Seg,
+    base: NonNull<c_void>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not tied to a thread.
+#[allow(unsafe_code)]
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// Makes a segment of `bytes` and gives it to the server.
+    pub(super) fn attach(link: &Link, bytes: usize) -> Outcome<Self> {
+        let file = memfd_create("hotdesk-frame", MemfdFlags::CLOEXEC).map_err(fault)?;
+        ftruncate(&file, bytes as u64).map_err(fault)?;
+        let base = map(&file, bytes)?;
+        let id = link.generate_id()?;
+        let segment = Self { id, base, bytes };
+        link.shm_attach_fd(id, file, false)?.check()?;
+        Ok(segment)
+    }
+
+    /// How many bytes it holds.
+    pub(super) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Replaces `target`'s content by the segment's first `bytes` bytes. Call it only between a reply to a
+    /// `ShmGetImage` and the next: the server writes at no other time.
+    pub(super) fn copy_to(&self, target: &mut Vec<u8>, bytes: usize) {
+        assert!(bytes <= self.bytes, "{bytes} bytes are not in a segment of {}", self.bytes);
+        target.clear();
+        // SAFETY: `base` maps at least `bytes` readable bytes until drop, and the server is not writing (see above).
+        #[allow(unsafe_code)]
+        let seen = unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<u8>(), bytes) };
+        target.extend_from_slice(seen);
+    }
+
+    /// Takes the segment back from the server.
+    pub(super) fn detach(self, link: &Link) -> Outcome<()> {
+        link.shm_detach(self.id)?;
+        Ok(())
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this length, and nothing borrows from it beyond `copy_to`.
+        #[allow(unsafe_code)]
+        let unmapped = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+        if let Err(error) = unmapped {
+            tracing::error!(%error, "could not unmap a frame segment");
+        }
+    }
+}
+
+fn map(file: &OwnedFd, bytes: usize) -> Outcome<NonNull<c_void>> {
+    // SAFETY: a fresh mapping at an address that the kernel chooses aliases nothing.
+    #[allow(unsafe_code)]
+    let base = unsafe {
+        mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, 0).map_err(fault)?
+    };
+    NonNull::new(base).ok_or_else(|| Fault::Broken(String::from("mmap returned null")))
+}
+
+fn fault(error: rustix::io::Errno) -> Fault {
+    crate::domain::error::Error::internal(format!("frame segment: {error}")).into()
+}
