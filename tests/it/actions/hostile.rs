@@ -10,7 +10,7 @@ use crate::harness::agent::Answered;
 use crate::harness::controller::{RunningController, no_computers_here};
 
 /// The agent's process, seen from a command on its computer.
-const AGENT: &str = "$(pgrep -P 1 -x hotdesk)";
+const AGENT: &str = "$(pgrep -P 1 -f '^hotdesk agent')";
 /// The boot screen's X server.
 const X_SERVER: &str = "$(pgrep -x Xvnc)";
 
