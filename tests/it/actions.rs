@@ -73,12 +73,19 @@ async fn pointer_and_keys_reach_the_window_under_them() {
 
     // The corners are inside, 0 included.
     for (x, y) in [(0, 0), (1279, 719), (0, 719), (640, 360)] {
-        assert_eq!(done(&house, id, "move", json!({"x": x, "y": y})).await, told("move", json!({"x": x, "y": y})));
-        let place = house.bash(id, "DISPLAY=:99 xdotool getmouselocation --shell | head -n2 | tr '\\n' ' '").await;
+        assert_eq!(
+            done(&house, id, "move", json!({"x": x, "y": y})).await,
+            told("move", json!({"x": x, "y": y}))
+        );
+        let place =
+            house.bash(id, "DISPLAY=:99 xdotool getmouselocation --shell | head -n2 | tr '\\n' ' '").await;
         assert_eq!(place, format!("X={x} Y={y} "));
     }
     for key in ["Enter", "Return", "ctrl+c", "Page_Up", "space", "F5", "CTRL+Shift+a"] {
-        assert_eq!(done(&house, id, "key", json!({ "key": key })).await, told("key_press", json!({ "key": key })));
+        assert_eq!(
+            done(&house, id, "key", json!({ "key": key })).await,
+            told("key_press", json!({ "key": key }))
+        );
     }
     let keys = seen(&house, id, "KeyPress", "(?<=, )[A-Za-z_0-9]+(?=\\), same_screen)", 10).await;
     let expected =
@@ -114,7 +121,10 @@ async fn text_commands_and_waits_answer_as_the_clients_read_them() {
     let environment = house.bash(id, "echo $DISPLAY $HOME $PWD; id -u").await;
     assert_eq!(environment, ":99 /root /root\n0\n");
     let late = house.act(id, "bash", json!({"command": "echo begun; sleep 60", "timeout": 0.5})).await;
-    assert_eq!((late.status, &late.body["success"], &late.body["exit_code"]), (200, &json!(false), &json!(124)));
+    assert_eq!(
+        (late.status, &late.body["success"], &late.body["exit_code"]),
+        (200, &json!(false), &json!(124))
+    );
     assert_eq!((&late.body["timeout"], &late.body["output"]), (&json!(true), &json!("begun\n")));
 
     let ran = done(&house, id, "exec", json!({"code": "print(6 * 7)"})).await;
@@ -123,7 +133,10 @@ async fn text_commands_and_waits_answer_as_the_clients_read_them() {
     assert_eq!((failed.status, &failed.body["success"]), (200, &json!(false)));
     assert_eq!((&failed.body["error"], &failed.body["error_type"]), (&json!("no"), &json!("ValueError")));
     let late = house.act(id, "exec", json!({"code": "import time; time.sleep(60)", "timeout": 1})).await;
-    assert_eq!((late.status, &late.body["timeout"], &late.body["success"]), (200, &json!(true), &json!(false)));
+    assert_eq!(
+        (late.status, &late.body["timeout"], &late.body["success"]),
+        (200, &json!(true), &json!(false))
+    );
 
     for body in [json!({"seconds": 0.2}), json!({"duration": 0.2}), json!({"seconds": 0.2, "duration": 60})] {
         let waited = house.act(id, "wait", body.clone()).await;

@@ -144,7 +144,8 @@ async fn every_field_of_a_create_is_used_and_a_rename_changes_the_name_alone() {
         assert_eq!(made.body[field], value, "{field}");
     }
     let id = made.body["id"].as_str().unwrap();
-    let megabytes: u64 = house.bash(id, "df -BM --output=size / | tail -n1 | tr -dc 0-9").await.parse().unwrap();
+    let megabytes: u64 =
+        house.bash(id, "df -BM --output=size / | tail -n1 | tr -dc 0-9").await.parse().unwrap();
     assert!((800..=1024).contains(&megabytes), "a disk of 1 GB shows {megabytes} MB");
 
     let longest = "語".repeat(255);
@@ -159,12 +160,20 @@ async fn every_field_of_a_create_is_used_and_a_rename_changes_the_name_alone() {
     let by_instance = format!("/computers/{}", made.body["instance_id"].as_str().unwrap());
     assert_eq!(house.patch(&by_instance, json!({"name": "Work"})).await.status, 200);
     assert_eq!(house.patch(&path, json!({"name": "work"})).await.body["name"], "work");
-    for bad in [json!({}), json!({"name": ""}), json!({"name": " "}), json!({"name": "a".repeat(256)}), json!({"name": 1}), json!({"name": "a\nb"})] {
+    for bad in [
+        json!({}),
+        json!({"name": ""}),
+        json!({"name": " "}),
+        json!({"name": "a".repeat(256)}),
+        json!({"name": 1}),
+        json!({"name": "a\nb"}),
+    ] {
         let refused = house.patch(&path, bad.clone()).await;
         assert_eq!(refused.status, 400, "{bad}: {}", refused.body);
     }
     let second = house.computer(&workspace, hostile).await;
-    let taken = house.patch(&format!("/computers/{}", second["id"].as_str().unwrap()), json!({"name": "WORK"})).await;
+    let taken =
+        house.patch(&format!("/computers/{}", second["id"].as_str().unwrap()), json!({"name": "WORK"})).await;
     assert_eq!((taken.status, &taken.body["code"]), (409, &json!("NAME_TAKEN")));
     assert_eq!(house.record(id).await["name"], "work");
 }
@@ -202,8 +211,12 @@ async fn lists_are_filtered_and_paged() {
     for (query, expected) in queries {
         let listed = house.get(&format!("/computers{query}")).await;
         assert_eq!(listed.status, 200, "{query}: {}", listed.body);
-        let shown: Vec<&str> =
-            listed.body["computers"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+        let shown: Vec<&str> = listed.body["computers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["id"].as_str().unwrap())
+            .collect();
         let expected: Vec<&str> = expected.iter().map(|index| ids[*index].as_str()).collect();
         assert_eq!(shown, expected, "{query}");
         assert_eq!(listed.body["computers"], listed.body["desktops"], "{query}");
@@ -212,7 +225,16 @@ async fn lists_are_filtered_and_paged() {
     assert_eq!((&page["total"], &page["next_offset"]), (&json!(3), &json!(2)));
     let last = house.get("/computers?limit=2&offset=2").await.body;
     assert_eq!((&last["total"], &last["next_offset"]), (&json!(3), &json!(null)));
-    for bad in ["?limit=0", "?limit=1001", "?limit=-1", "?limit=x", "?offset=-1", "?offset=4294967296", "?status=frozen", "?status="] {
+    for bad in [
+        "?limit=0",
+        "?limit=1001",
+        "?limit=-1",
+        "?limit=x",
+        "?offset=-1",
+        "?offset=4294967296",
+        "?status=frozen",
+        "?status=",
+    ] {
         let refused = house.get(&format!("/computers{bad}")).await;
         assert_eq!(refused.status, 400, "{bad}: {}", refused.body);
     }

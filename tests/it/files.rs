@@ -17,7 +17,9 @@ type Part<'a> = (&'a str, Option<&'a [u8]>, &'a [u8]);
 async fn send(house: &RunningController, parts: &[Part<'_>]) -> Answered {
     let mut body = Vec::new();
     for (name, file_name, bytes) in parts {
-        body.extend_from_slice(format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"").as_bytes());
+        body.extend_from_slice(
+            format!("--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"").as_bytes(),
+        );
         if let Some(file_name) = file_name {
             body.extend_from_slice(b"; filename=\"");
             body.extend_from_slice(file_name);
@@ -29,7 +31,8 @@ async fn send(house: &RunningController, parts: &[Part<'_>]) -> Answered {
     }
     body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
     let request = house.request(Method::POST, "/files/upload");
-    answered(request.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}")).body(body)).await
+    answered(request.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}")).body(body))
+        .await
 }
 
 async fn upload(house: &RunningController, workspace: &str, name: &str, bytes: &[u8]) -> Answered {
@@ -82,9 +85,12 @@ async fn an_upload_reaches_every_computer_and_replaces_nothing() {
     assert_eq!(house.bash(elsewhere, "ls Desktop 2>/dev/null; true").await, "");
 
     // Again, by every name of the fields; only one computer when one is named.
-    for (workspace_field, computer_field) in
-        [("projectId", "desktopId"), ("workspaceId", "computerId"), ("workspace_id", "computer_id"), ("project_id", "desktop_id")]
-    {
+    for (workspace_field, computer_field) in [
+        ("projectId", "desktopId"),
+        ("workspaceId", "computerId"),
+        ("workspace_id", "computer_id"),
+        ("project_id", "desktop_id"),
+    ] {
         let parts: [Part<'_>; 4] = [
             (workspace_field, None, workspace.as_bytes()),
             (computer_field, None, one.as_bytes()),
@@ -93,7 +99,10 @@ async fn an_upload_reaches_every_computer_and_replaces_nothing() {
         ];
         assert_eq!(outcomes(&send(&house, &parts).await), [created(one)], "{computer_field}");
     }
-    assert_eq!(house.bash(one, "cd Desktop; cat desktopId computer_id; ls").await, "computerId\ncomputer_id\ndesktopId\ndesktop_id\nreport.txt\n");
+    assert_eq!(
+        house.bash(one, "cd Desktop; cat desktopId computer_id; ls").await,
+        "computerId\ncomputer_id\ndesktopId\ndesktop_id\nreport.txt\n"
+    );
 
     // One that is stopped gets it when it starts; one that is made later gets all of the workspace's.
     house.act(two, "stop", json!({})).await;
@@ -104,7 +113,10 @@ async fn an_upload_reaches_every_computer_and_replaces_nothing() {
     assert_eq!(house.bash(two, "cat Desktop/later.txt; ls Desktop").await, "laterlater.txt\nreport.txt\n");
     let third = house.computer(&workspace, "three").await;
     let third = third["id"].as_str().unwrap();
-    assert_eq!(house.bash(third, "ls Desktop; cat Desktop/report.txt").await, "later.txt\nreport.txt\ntheirs\n");
+    assert_eq!(
+        house.bash(third, "ls Desktop; cat Desktop/report.txt").await,
+        "later.txt\nreport.txt\ntheirs\n"
+    );
     // Given once: what its user removed does not come back with a restart.
     house.bash(third, "rm Desktop/later.txt").await;
     house.act(third, "restart", json!({})).await;
@@ -138,12 +150,20 @@ async fn files_are_listed_exported_downloaded_and_deleted() {
         (id, "big", None),
     ] {
         let exported = house.post("/files/export", json!({"desktopId": handle, "path": path})).await;
-        assert_eq!((exported.status, &exported.body["success"]), (200, &json!(true)), "{path}: {}", exported.body);
+        assert_eq!(
+            (exported.status, &exported.body["success"]),
+            (200, &json!(true)),
+            "{path}: {}",
+            exported.body
+        );
         assert_eq!(exported.body["file"]["source"], "export");
         let url = exported.body["url"].as_str().unwrap();
         assert!(url.starts_with("http://"), "{url}");
         let (status, bytes) = fetch(url).await;
-        assert_eq!((status, bytes.len() as u64), (200, exported.body["file"]["size_bytes"].as_u64().unwrap()));
+        assert_eq!(
+            (status, bytes.len() as u64),
+            (200, exported.body["file"]["size_bytes"].as_u64().unwrap())
+        );
         if let Some(content) = content {
             assert_eq!(bytes, content.as_bytes(), "{path}");
         }
@@ -166,7 +186,9 @@ async fn files_are_listed_exported_downloaded_and_deleted() {
         assert!(statuses.contains(&refused.status), "{path:.40}: {} {}", refused.status, refused.body);
         assert!(refused.body["error"].is_string());
     }
-    for body in [json!({}), json!({"desktopId": id}), json!({"path": "x"}), json!({"desktopId": 1, "path": "x"})] {
+    for body in
+        [json!({}), json!({"desktopId": id}), json!({"path": "x"}), json!({"desktopId": 1, "path": "x"})]
+    {
         assert_eq!(house.post("/files/export", body.clone()).await.status, 400, "{body}");
     }
     let blobs = house.blobs("files").len();
@@ -183,12 +205,17 @@ async fn files_are_listed_exported_downloaded_and_deleted() {
     }
     let listed = house.get(&format!("/files?projectId={workspace}")).await.body;
     assert_eq!(listed["files"][6], uploaded, "newest first");
-    for (query, status) in [(String::new(), 400), (format!("projectId={}", uuid::Uuid::new_v4()), 404), ("projectId=x".to_owned(), 404)] {
+    for (query, status) in [
+        (String::new(), 400),
+        (format!("projectId={}", uuid::Uuid::new_v4()), 404),
+        ("projectId=x".to_owned(), 404),
+    ] {
         assert_eq!(house.get(&format!("/files?{query}")).await.status, status, "{query}");
     }
 
     let file = uploaded["id"].as_str().unwrap();
-    let link = house.get(&format!("/files/download?id={file}")).await.body["url"].as_str().unwrap().to_owned();
+    let link =
+        house.get(&format!("/files/download?id={file}")).await.body["url"].as_str().unwrap().to_owned();
     let answer = crate::harness::client().get(&link).send().await.unwrap();
     assert_eq!(answer.headers()["content-type"], "text/plain");
     assert_eq!(answer.headers()["content-disposition"], "attachment; filename*=UTF-8''up%20%C3%A9.txt");
@@ -210,6 +237,21 @@ async fn files_are_listed_exported_downloaded_and_deleted() {
     assert_eq!(fetch(&link).await.0, 404);
     assert_eq!(house.blobs("files").len(), 6);
     assert_eq!(house.bash(id, "cat 'Desktop/up é.txt'").await, "content", "the computer's copy stays");
+
+    // What was exported outlives its computer; what was meant for it alone does not.
+    let parts: [Part<'_>; 3] = [
+        ("projectId", None, workspace.as_bytes()),
+        ("desktopId", None, id.as_bytes()),
+        ("file", Some(b"for it alone"), b"x"),
+    ];
+    assert_eq!(send(&house, &parts).await.status, 200);
+    assert_eq!(house.blobs("files").len(), 7);
+    house.delete(&format!("/computers/{id}")).await;
+    assert_eq!(house.blobs("files").len(), 6);
+    let later = house.computer(&workspace, "later").await;
+    assert_eq!(house.bash(later["id"].as_str().unwrap(), "ls -A Desktop 2>/dev/null; true").await, "");
+    let left = house.get(&format!("/files?projectId={workspace}")).await.body;
+    assert_eq!(left["files"].as_array().unwrap().len(), 6);
     house.delete(&format!("/workspaces/{workspace}")).await;
     assert_eq!(house.blobs("files"), [""; 0], "a workspace takes its files along");
 }

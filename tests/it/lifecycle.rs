@@ -27,7 +27,11 @@ async fn refuses_to_act(house: &RunningController, id: &str, instance: &str) {
     let requests = [
         (Method::POST, format!("{computer}/click"), json!({"x": 1, "y": 1})),
         (Method::POST, format!("{computer}/move"), json!({"x": 1, "y": 1})),
-        (Method::POST, format!("{computer}/drag"), json!({"start_x": 1, "start_y": 1, "end_x": 2, "end_y": 2})),
+        (
+            Method::POST,
+            format!("{computer}/drag"),
+            json!({"start_x": 1, "start_y": 1, "end_x": 2, "end_y": 2}),
+        ),
         (Method::POST, format!("{computer}/scroll"), json!({"direction": "up"})),
         (Method::POST, format!("{computer}/type"), json!({"text": "x"})),
         (Method::POST, format!("{computer}/key"), json!({"key": "a"})),
@@ -186,4 +190,31 @@ async fn commands_at_once_end_in_one_clear_state() {
     assert!([200, 404, 409, 503].contains(&acted.status), "{} {}", acted.status, acted.body);
     assert_eq!(house.get(&path).await.status, 404);
     assert_eq!(house.machines(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_that_cannot_start_reads_error_and_leads_out_of_it() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let house = RunningController::boot().await;
+    let workspace = house.workspace("demo").await;
+    let made = house.computer(&workspace, "one").await;
+    let id = made["id"].as_str().unwrap();
+    house.bash(id, "echo kept > /root/note").await;
+    house.act(id, "stop", json!({})).await;
+    house.until_status(id, "stopped").await;
+    let (disk, aside) = (house.machine(id).join("disk.img"), house.machine(id).join("disk.aside"));
+    std::fs::rename(&disk, &aside).expect("a disk");
+    assert_eq!(told(&house.act(id, "start", json!({})).await), (200, &under_way("starting")));
+    let acted = house.act(id, "bash", json!({"command": "true"})).await;
+    let text = json!("Computer is not running (status: error)");
+    assert_eq!((acted.status, &acted.body["error"]), (409, &text), "{}", acted.body);
+    let failed = house.until_status(id, "error").await;
+    assert_eq!((&failed["instance_details"], failed.get("connection_url")), (&Value::Null, None));
+    let ensured = house.act(id, "ensure-running", json!({})).await;
+    assert_eq!((ensured.status, &ensured.body["error"]), (500, &json!("Computer could not be started")));
+    std::fs::rename(&aside, &disk).expect("the disk again");
+    assert_eq!(house.act(id, "restart", json!({})).await.status, 200);
+    assert_eq!(house.bash(id, "cat /root/note").await, "kept\n");
 }

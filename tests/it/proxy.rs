@@ -25,8 +25,15 @@ async fn the_proxy_path_reaches_the_computer_s_own_api() {
     }
     let ran = house.post(&proxy("bash"), json!({"command": "echo proxied"})).await;
     assert_eq!((ran.status, &ran.body["output"]), (200, &json!("proxied\n")));
-    let shot = house.request(Method::GET, &proxy("screenshot?response_format=binary&scale=0.5")).send().await.unwrap();
-    assert_eq!((shot.status().as_u16(), shot.headers()["content-type"].to_str().unwrap()), (200, "image/png"));
+    let shot = house
+        .request(Method::GET, &proxy("screenshot?response_format=binary&scale=0.5"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        (shot.status().as_u16(), shot.headers()["content-type"].to_str().unwrap()),
+        (200, "image/png")
+    );
     assert_eq!(shot.headers()["x-content-type-options"], "nosniff");
     assert!(shot.headers().contains_key("x-request-id"));
     assert_eq!(picture::size(&shot.bytes().await.unwrap()), (640, 360));
@@ -38,10 +45,14 @@ async fn the_proxy_path_reaches_the_computer_s_own_api() {
     let body = reqwest::Body::wrap_stream(futures_util::stream::iter(pieces));
     let put = answered(house.request(Method::PUT, &proxy("files/desktop/a%20b.bin")).body(body)).await;
     assert_eq!((put.status, put.body), (200, json!({"path": "/root/Desktop/a b.bin", "outcome": "created"})));
-    let content = house.request(Method::GET, &proxy("files/content?path=Desktop%2Fa%20b.bin")).send().await.unwrap();
+    let content =
+        house.request(Method::GET, &proxy("files/content?path=Desktop%2Fa%20b.bin")).send().await.unwrap();
     let content = content.bytes().await.unwrap();
     assert_eq!((content.len(), content[0], content[content.len() - 1]), (4 * 1024 * 1024, 0, 63));
-    let large = answered(house.request(Method::PUT, &proxy("files/desktop/large")).body(vec![0; 10 * 1024 * 1024 + 1]));
+    let large =
+        answered(
+            house.request(Method::PUT, &proxy("files/desktop/large")).body(vec![0; 10 * 1024 * 1024 + 1]),
+        );
     let large = large.await;
     assert_eq!(large.status, 413, "{}", large.body);
 
@@ -97,7 +108,8 @@ async fn tricks_with_the_path_reach_nothing() {
     let made = house.computer(&workspace, "one").await;
     let instance = made["instance_id"].as_str().unwrap();
     let machine = house.machine(made["id"].as_str().unwrap());
-    let impostor = Impostor::at(&machine.join("agent.sock"), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    let impostor =
+        Impostor::at(&machine.join("agent.sock"), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
     let base = format!("/api/desktops/{instance}/proxy");
     for path in [
         "/../health",
@@ -136,8 +148,12 @@ async fn tricks_with_the_path_reach_nothing() {
         assert!((400..=505).contains(&status), "{line}: {answer}");
     }
     // Two lengths, or a length beside chunks: refused, or at least never passed on as sent (T25).
-    let head = format!("POST {base}/bash HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n", house.key());
-    let (status, _) = house.raw(format!("{head}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{{}}").as_bytes()).await;
+    let head = format!(
+        "POST {base}/bash HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n",
+        house.key()
+    );
+    let (status, _) =
+        house.raw(format!("{head}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{{}}").as_bytes()).await;
     assert_eq!(status, 400);
     let smuggled = "Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n";
     let (status, answer) = house.raw(format!("{head}{smuggled}").as_bytes()).await;
@@ -178,8 +194,17 @@ async fn a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
     let policies: Vec<_> = answer.headers().get_all("content-security-policy").iter().collect();
     assert_eq!(policies, ["sandbox; default-src 'none'"]);
     let asked = impostor.asked().concat().to_lowercase();
-    assert!(asked.starts_with("get /health?token=x http/1.1\r\n") && asked.contains("text/x-kept"), "{asked}");
-    for secret in [house.key(), "session=secret", "10.0.0.1", "proxy-authorization", house.base().trim_start_matches("http://")] {
+    assert!(
+        asked.starts_with("get /health?token=x http/1.1\r\n") && asked.contains("text/x-kept"),
+        "{asked}"
+    );
+    for secret in [
+        house.key(),
+        "session=secret",
+        "10.0.0.1",
+        "proxy-authorization",
+        house.base().trim_start_matches("http://"),
+    ] {
         assert!(!asked.contains(&secret.to_lowercase()), "{secret} reached the agent");
     }
     drop(impostor);
@@ -195,7 +220,13 @@ async fn a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
         ("an endless header", format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(2_000_000)), 503),
         ("a refusal of our token", "HTTP/1.1 401 X\r\nContent-Length: 0\r\n\r\n".to_owned(), 503),
         ("a status that nobody sends", "HTTP/1.1 700 X\r\nContent-Length: 0\r\n\r\n".to_owned(), 500),
-        ("a code of its own", format!("HTTP/1.1 409 X\r\nContent-Length: 38\r\n\r\n{{\"error\":\"made up\",\"code\":\"{code}\"}}"), 409),
+        (
+            "a code of its own",
+            format!(
+                "HTTP/1.1 409 X\r\nContent-Length: 38\r\n\r\n{{\"error\":\"made up\",\"code\":\"{code}\"}}"
+            ),
+            409,
+        ),
     ] {
         let _impostor = Impostor::at(&socket, answer);
         let told = house.act(id, "bash", json!({"command": "true"})).await;
@@ -205,9 +236,17 @@ async fn a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
         assert_eq!(shot.status, status, "a screenshot of {what}: {}", shot.body);
     }
     // An image that is none, called one.
-    let _impostor = Impostor::at(&socket, "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 6\r\n\r\n<html>");
-    let shot = answered(house.request(Method::GET, &format!("/computers/{id}/screenshot?response_format=binary"))).await;
-    assert_eq!((shot.status, &shot.body["error"]), (500, &json!("The computer's agent sent an invalid answer")));
+    let _impostor = Impostor::at(
+        &socket,
+        "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 6\r\n\r\n<html>",
+    );
+    let shot =
+        answered(house.request(Method::GET, &format!("/computers/{id}/screenshot?response_format=binary")))
+            .await;
+    assert_eq!(
+        (shot.status, &shot.body["error"]),
+        (500, &json!("The computer's agent sent an invalid answer"))
+    );
     // None of this is the service's own end, nor the computer's.
     assert_eq!(house.record(id).await["status"], "running");
     assert_eq!(house.delete(&format!("/computers/{id}")).await.status, 200);

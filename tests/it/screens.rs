@@ -70,7 +70,12 @@ async fn screens_are_made_used_resized_and_removed() {
     // Only one side, or none: the boot screen's size. Two at once get an id each.
     let (one_side, none) = tokio::join!(desk.add(json!({"width": 800})), desk.add(json!({})));
     for made in [&one_side, &none] {
-        assert_eq!((made.status, &made.body["width"], &made.body["height"]), (201, &json!(1024), &json!(768)), "{}", made.body);
+        assert_eq!(
+            (made.status, &made.body["width"], &made.body["height"]),
+            (201, &json!(1024), &json!(768)),
+            "{}",
+            made.body
+        );
     }
     let mut ids = desk.ids().await;
     ids.sort();
@@ -114,8 +119,15 @@ async fn screens_are_made_used_resized_and_removed() {
         assert_eq!(desk.resize("screen-100", bad.clone()).await.status, 400, "{bad}");
     }
     for unknown in ["screen-103", "screen-99", "x", "..%2f..", "%00", "default%2f", &"x".repeat(5000)] {
-        let (resized, removed) = (desk.resize(unknown, json!({"width": 640, "height": 480})).await, desk.remove(unknown).await);
-        assert_eq!((resized.status, removed.status), (404, 404), "{unknown}: {} {}", resized.body, removed.body);
+        let (resized, removed) =
+            (desk.resize(unknown, json!({"width": 640, "height": 480})).await, desk.remove(unknown).await);
+        assert_eq!(
+            (resized.status, removed.status),
+            (404, 404),
+            "{unknown}: {} {}",
+            resized.body,
+            removed.body
+        );
     }
     let kept = desk.remove("default").await;
     assert_eq!((kept.status, kept.body["error"].is_string()), (409, true));
@@ -124,7 +136,11 @@ async fn screens_are_made_used_resized_and_removed() {
     assert_eq!(desk.remove("screen-101").await.status, 404);
     assert_eq!(house.get(&format!("/computers/{id}/screenshot?screen=screen-101")).await.status, 404);
     let again = desk.add(json!({"width": 320, "height": 240})).await;
-    assert_eq!((again.status, &again.body["id"]), (201, &json!("screen-101")), "the freed place is used again");
+    assert_eq!(
+        (again.status, &again.body["id"]),
+        (201, &json!("screen-101")),
+        "the freed place is used again"
+    );
     let removals = join_all([0; 3].map(|_| desk.remove("screen-102"))).await;
     assert!(removals.iter().any(|removed| removed.status == 200), "{removals:?}");
 

@@ -13,6 +13,7 @@ use super::fleet::{Presence, Shared};
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::wait;
 use crate::controller::files;
+use crate::controller::storage::Kind;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Operation, Status};
 use crate::engine::{Boot, EngineError, EngineResult, MachineSpec, Observation};
@@ -357,7 +358,15 @@ impl Runner {
             return (Err(refused("Computer could not be removed", &error)), Next::Stay);
         }
         match self.shared.store.remove_computer(self.id).await {
-            Ok(()) => (Ok(()), Next::Gone),
+            Ok(files) => {
+                for file in files {
+                    // What stays is swept later: no record names it any more.
+                    if let Err(error) = self.shared.storage.remove(Kind::File, file.0).await {
+                        tracing::warn!(computer = %self.id, %file, %error, "a file was left");
+                    }
+                }
+                (Ok(()), Next::Gone)
+            }
             Err(error) => (Err(error), Next::Stay),
         }
     }

@@ -44,7 +44,11 @@ async fn kill_in_mid_drag(house: &RunningController, id: &str, processes: &str) 
 /// Asserts a failure that a client can act on: 503 or 504 in JSON, soon.
 fn is_honest(answer: &Answered, what: &str) {
     assert!([503, 504].contains(&answer.status), "{what}: {} {}", answer.status, answer.body);
-    assert!(answer.body["error"].is_string() && answer.body["request_id"].is_string(), "{what}: {}", answer.body);
+    assert!(
+        answer.body["error"].is_string() && answer.body["request_id"].is_string(),
+        "{what}: {}",
+        answer.body
+    );
     assert!(answer.took < Duration::from_secs(15), "{what} took {:?}", answer.took);
 }
 
@@ -79,7 +83,9 @@ async fn commands_that_misbehave_leave_the_computer_usable() {
     let reading = run("cat; read line; echo $?", 10.0).await;
     assert_eq!((&reading.body["output"], reading.took < Duration::from_secs(5)), (&json!("1\n"), true));
     // Whatever it kills, an answer comes.
-    for command in ["kill -9 $PPID; sleep 1; echo lived", "kill -9 $$", "kill -STOP $PPID; exit 0", "kill -9 0"] {
+    for command in
+        ["kill -9 $PPID; sleep 1; echo lived", "kill -9 $$", "kill -STOP $PPID; exit 0", "kill -9 0"]
+    {
         let killed = run(command, 5.0).await;
         assert!([200, 503].contains(&killed.status), "{command}: {} {}", killed.status, killed.body);
         assert!(killed.took < Duration::from_secs(20), "{command} took {:?}", killed.took);
@@ -111,7 +117,11 @@ async fn an_agent_or_x_server_killed_in_mid_request_is_told_and_comes_back() {
     is_usable(&house, id, "the agent's death").await;
 
     // A computer whose agent dies again and again is told of as it is, and comes back when that ends.
-    let slow = house.act(id, "bash", json!({"command": format!("sleep 1; kill -9 {AGENT}; sleep 60"), "timeout": 70}));
+    let slow = house.act(
+        id,
+        "bash",
+        json!({"command": format!("sleep 1; kill -9 {AGENT}; sleep 60"), "timeout": 70}),
+    );
     is_honest(&slow.await, "a command that killed its agent");
     is_usable(&house, id, "the agent's second death").await;
 }

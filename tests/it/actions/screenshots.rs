@@ -32,14 +32,20 @@ async fn a_screenshot_comes_in_three_forms_and_two_formats() {
     ] {
         let binary = house.request(Method::GET, &format!("{path}?response_format=binary{query}"));
         let binary = binary.send().await.expect("an answer");
-        assert_eq!((binary.status().as_u16(), binary.headers()["content-type"].to_str().unwrap()), (200, mime_type));
+        assert_eq!(
+            (binary.status().as_u16(), binary.headers()["content-type"].to_str().unwrap()),
+            (200, mime_type)
+        );
         let bytes = binary.bytes().await.unwrap();
         assert_eq!(picture::size(&bytes), size, "{query}");
         assert!(bytes.len() >= 100, "{query}: {} bytes", bytes.len());
 
         let based = house.get(&format!("{path}?response_format=base64{query}")).await;
         assert_eq!((based.status, &based.body["success"]), (200, &json!(true)), "{}", based.body);
-        assert_eq!((&based.body["mime_type"], &based.body["width"], &based.body["height"]), (&json!(mime_type), &json!(size.0), &json!(size.1)));
+        assert_eq!(
+            (&based.body["mime_type"], &based.body["width"], &based.body["height"]),
+            (&json!(mime_type), &json!(size.0), &json!(size.1))
+        );
         assert_eq!(picture::size(&picture::from_base64(based.body["image"].as_str().unwrap())), size);
 
         let linked = house.get(&format!("{path}?response_format=url{query}")).await;
@@ -47,7 +53,10 @@ async fn a_screenshot_comes_in_three_forms_and_two_formats() {
         assert!(link.starts_with(&format!("{}/api/storage/", house.base())), "{link}");
         // Without a key, as old clients fetch it.
         let fetched = reqwest::get(&link).await.expect("an answer");
-        assert_eq!((fetched.status().as_u16(), fetched.headers()["content-type"].to_str().unwrap()), (200, mime_type));
+        assert_eq!(
+            (fetched.status().as_u16(), fetched.headers()["content-type"].to_str().unwrap()),
+            (200, mime_type)
+        );
         assert_eq!(fetched.headers()["x-content-type-options"], "nosniff");
         let bytes = fetched.bytes().await.unwrap();
         assert_eq!(picture::size(&bytes), size, "{link}");
@@ -56,7 +65,20 @@ async fn a_screenshot_comes_in_three_forms_and_two_formats() {
         assert!(metadata["id"].is_string() && metadata["timestamp"].is_string());
         assert!(metadata["storage_path"].as_str().unwrap().contains(metadata["id"].as_str().unwrap()));
     }
-    for bad in ["response_format=gif", "response_format=", "format=gif", "format=PNG", "scale=0", "scale=-1", "scale=1.01", "scale=NaN", "scale=x", "quality=0", "quality=101", "quality=-1"] {
+    for bad in [
+        "response_format=gif",
+        "response_format=",
+        "format=gif",
+        "format=PNG",
+        "scale=0",
+        "scale=-1",
+        "scale=1.01",
+        "scale=NaN",
+        "scale=x",
+        "quality=0",
+        "quality=101",
+        "quality=-1",
+    ] {
         let refused = house.get(&format!("{path}?{bad}")).await;
         assert_eq!(refused.status, 400, "{bad}: {}", refused.body);
         let refused = house.get(&format!("{path}?response_format=binary&{bad}")).await;
@@ -76,7 +98,8 @@ async fn a_screenshot_comes_in_three_forms_and_two_formats() {
     };
     let before = picture().await;
     house.bash(id, "DISPLAY=:99 xterm -geometry 60x20+10+10 -bg '#00ff00' >/dev/null 2>&1 &").await;
-    let changed = wait::until(Duration::from_secs(10), || async { (picture().await != before).then_some(()) });
+    let changed =
+        wait::until(Duration::from_secs(10), || async { (picture().await != before).then_some(()) });
     assert!(changed.await.is_some(), "the screenshot does not follow the screen");
 }
 
@@ -102,7 +125,10 @@ async fn a_link_that_was_changed_or_has_expired_opens_nothing() {
         format!("{plain}?expires={expires}&signature="),
         format!("{plain}?expires={later}&signature={signature}"),
         format!("{plain}?expires=1&signature={signature}"),
-        format!("{plain}?expires={expires}&signature={}", signature.replace(|c: char| c.is_ascii_digit(), "a")),
+        format!(
+            "{plain}?expires={expires}&signature={}",
+            signature.replace(|c: char| c.is_ascii_digit(), "a")
+        ),
         format!("{plain}?expires={expires}&signature={}é", signature),
         link.replace(shot_id, &uuid::Uuid::new_v4().to_string()),
         link.replace("/storage/screenshots/", "/storage/files/"),

@@ -71,7 +71,11 @@ async fn bad_input_is_refused_and_nothing_is_done() {
         let shown = body.to_string();
         let shown = shown.get(..shown.len().min(80)).unwrap_or_default();
         assert_eq!(refused.status, 400, "{action} {shown}: {}", refused.body);
-        assert!(refused.body["error"].is_string() && refused.body["request_id"].is_string(), "{}", refused.body);
+        assert!(
+            refused.body["error"].is_string() && refused.body["request_id"].is_string(),
+            "{}",
+            refused.body
+        );
     }
     let actions = ["click", "move", "drag", "scroll", "type", "key", "wait", "bash", "exec"];
     let deep = format!("{{\"x\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000)).into_bytes();
@@ -81,14 +85,19 @@ async fn bad_input_is_refused_and_nothing_is_done() {
         (b"{", 400, "broken"),
         (b"[1,2]", 400, "array"),
         (b"\"x\"", 400, "string"),
-        (b"{\"text\":\"\xff\",\"key\":\"\xff\",\"command\":\"\xff\",\"code\":\"\xff\"}", 400, "invalid UTF-8"),
+        (
+            b"{\"text\":\"\xff\",\"key\":\"\xff\",\"command\":\"\xff\",\"code\":\"\xff\"}",
+            400,
+            "invalid UTF-8",
+        ),
         (b"{\"x\":1e999,\"y\":1}", 400, "a number beyond all numbers"),
         (&deep, 400, "deep"),
         (&huge, 413, "huge"),
     ];
     for action in actions {
         for (body, status, what) in bodies {
-            let request = house.request(Method::POST, &format!("/computers/{id}/{action}")).body(body.to_vec());
+            let request =
+                house.request(Method::POST, &format!("/computers/{id}/{action}")).body(body.to_vec());
             let refused = answered(request).await;
             assert_eq!(refused.status, status, "{action} {what}: {}", refused.body);
             assert!(refused.body["error"].is_string(), "{action} {what}");
@@ -115,6 +124,7 @@ async fn bad_input_is_refused_and_nothing_is_done() {
             assert_eq!(refused.body["upstream_status"], 404, "{}", refused.body);
         }
     }
-    let place = house.bash(id, "DISPLAY=:99 xdotool getmouselocation --shell | head -n2 | tr '\\n' ' '").await;
+    let place =
+        house.bash(id, "DISPLAY=:99 xdotool getmouselocation --shell | head -n2 | tr '\\n' ' '").await;
     assert_eq!(place, "X=7 Y=9 ", "a refused action moved the pointer");
 }

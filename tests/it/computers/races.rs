@@ -20,7 +20,10 @@ async fn of_many_creates_for_one_name_or_the_last_slot_one_wins() {
     let answers = join_all(asked).await;
     let won: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
     assert_eq!(won.len(), 1, "{answers:?}");
-    assert!(answers.iter().all(|answer| answer.status == 201 || answer.body["code"] == "NAME_TAKEN"), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| answer.status == 201 || answer.body["code"] == "NAME_TAKEN"),
+        "{answers:?}"
+    );
     assert_eq!(house.machines(), [won[0].body["id"].as_str().unwrap()]);
 
     let names = ["a", "b", "c", "d"];
@@ -28,7 +31,11 @@ async fn of_many_creates_for_one_name_or_the_last_slot_one_wins() {
     let answers = join_all(asked).await;
     let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
-    assert_eq!(answers.iter().filter(|answer| answer.body["code"] == "DESKTOP_LIMIT").count(), 3, "{answers:?}");
+    assert_eq!(
+        answers.iter().filter(|answer| answer.body["code"] == "DESKTOP_LIMIT").count(),
+        3,
+        "{answers:?}"
+    );
     assert_eq!(house.machines().len(), 2);
 
     // Deleted from all sides, it goes once; whoever comes late hears that it is not there.

@@ -1,5 +1,7 @@
 //! Which creates are refused, and do they leave nothing behind? (interface.md "Computer" and "Errors", wire.md 4.2)
 
+use std::os::unix::fs::PermissionsExt;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -76,7 +78,11 @@ async fn a_refused_create_leaves_nothing_behind() {
     for (order, status) in cases {
         let refused = house.post("/computers", order.clone()).await;
         assert_eq!(refused.status, status, "{order}: {}", refused.body);
-        assert!(refused.body["error"].is_string() && refused.body["request_id"].is_string(), "{}", refused.body);
+        assert!(
+            refused.body["error"].is_string() && refused.body["request_id"].is_string(),
+            "{}",
+            refused.body
+        );
     }
     let disk = house.post("/computers", with("disk_size_gb", json!(301))).await;
     assert_eq!((&disk.body["code"], &disk.body["max_disk_gb"]), (&json!("DISK_QUOTA_EXCEEDED"), &json!(300)));
@@ -133,4 +139,26 @@ async fn a_taken_name_and_a_full_account_are_refused() {
     assert_eq!(still.status, 403);
     house.delete(&format!("/computers/{id}")).await;
     house.computer(&here, "desk").await;
+}
+
+#[tokio::test]
+async fn a_create_that_fails_leaves_nothing_behind() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    // A runtime that can do all but make containers.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let runtime = folder.path().join("runtime");
+    std::fs::write(&runtime, "#!/bin/sh\ncase \"$*\" in *' create '*) exit 9;; esac\nexec runc \"$@\"\n")
+        .unwrap();
+    std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let configuration = format!("[container]\nruntime = {:?}\n", runtime.to_str().unwrap());
+    let house = RunningController::boot_with(&configuration).await;
+    let workspace = house.workspace("demo").await;
+    for _ in 0..2 {
+        let failed = house.post("/computers", json!({"workspace_id": workspace, "name": "one"})).await;
+        assert_eq!(failed.status, 500, "{}", failed.body);
+        assert_eq!(failed.body["error"], "Computer could not be started", "and nothing of the inside");
+        nothing_is_left(&house, "a create that failed").await;
+    }
 }

@@ -49,8 +49,7 @@ async fn only_plain_names_reach_the_desktop() {
         assert!(refused.body["error"].is_string());
     }
     assert_eq!(house.blobs("files").len(), odd.len(), "a refused upload leaves no blob");
-    let mut found: Vec<String> =
-        house.bash(id, "ls -A Desktop").await.lines().map(str::to_owned).collect();
+    let mut found: Vec<String> = house.bash(id, "ls -A Desktop").await.lines().map(str::to_owned).collect();
     found.sort();
     let mut expected = odd.map(str::to_owned);
     expected.sort();
@@ -69,7 +68,10 @@ async fn forms_that_are_too_large_or_no_forms_are_refused() {
     let made = house.computer(&workspace, "one").await;
     let id = made["id"].as_str().unwrap();
     let whole = vec![b'x'; LIMIT];
-    assert_eq!(outcomes(&upload(&house, &workspace, "whole", &whole).await), [(id.to_owned(), "created".to_owned())]);
+    assert_eq!(
+        outcomes(&upload(&house, &workspace, "whole", &whole).await),
+        [(id.to_owned(), "created".to_owned())]
+    );
     assert_eq!(house.bash(id, "stat -c %s Desktop/whole").await, format!("{LIMIT}\n"));
     for size in [LIMIT + 1, LIMIT + 1024 * 1024] {
         let large = upload(&house, &workspace, "large", &vec![b'x'; size]).await;
@@ -87,8 +89,20 @@ async fn forms_that_are_too_large_or_no_forms_are_refused() {
         (&[("projectId", None, &[b'x'; 1000]), ("file", Some(b"x"), b"x")], 400, "a long workspace"),
         (&[("projectId", None, b"x"), ("file", Some(b"x"), b"x")], 404, "a workspace that is none"),
         (&[("projectId", None, unknown.as_bytes()), ("file", Some(b"x"), b"x")], 404, "an unknown workspace"),
-        (&[("projectId", None, ours), ("desktopId", None, b"x"), ("file", Some(b"x"), b"x")], 404, "no computer"),
-        (&[("projectId", None, elsewhere.as_bytes()), ("desktopId", None, id.as_bytes()), ("file", Some(b"x"), b"x")], 400, "another's computer"),
+        (
+            &[("projectId", None, ours), ("desktopId", None, b"x"), ("file", Some(b"x"), b"x")],
+            404,
+            "no computer",
+        ),
+        (
+            &[
+                ("projectId", None, elsewhere.as_bytes()),
+                ("desktopId", None, id.as_bytes()),
+                ("file", Some(b"x"), b"x"),
+            ],
+            400,
+            "another's computer",
+        ),
         (&[], 400, "nothing"),
     ];
     for (parts, status, what) in cases {
@@ -103,7 +117,8 @@ async fn forms_that_are_too_large_or_no_forms_are_refused() {
         (multipart.as_str(), "", "an empty body"),
         (multipart.as_str(), "--a-boundary-of-the-tests\r\nContent-Disp", "a form that breaks off"),
     ] {
-        let request = house.request(Method::POST, "/files/upload").header("content-type", content_type).body(body);
+        let request =
+            house.request(Method::POST, "/files/upload").header("content-type", content_type).body(body);
         let refused = answered(request).await;
         assert_eq!(refused.status, 400, "{what}: {}", refused.body);
     }

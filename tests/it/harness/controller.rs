@@ -262,7 +262,8 @@ async fn start(folder: &Path) -> (Child, String, Option<String>) {
         }
         None
     });
-    let said = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time").expect("read");
+    let said =
+        tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time").expect("read");
     let (base, key) = said.expect("the controller says where it listens");
     (child, base, key)
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::multipart::Field;
-use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
 use futures_util::StreamExt;
 use futures_util::stream;
 use http_body_util::BodyStream;
@@ -83,7 +83,10 @@ async fn store_upload(
     let limit = usize::try_from(MAX_UPLOAD).unwrap_or(usize::MAX) + FORM_OVERHEAD;
     let (parts, body) = request.into_parts();
     let limited = axum::body::Body::new(http_body_util::Limited::new(body, limit));
-    let mut form = Multipart::from_request(Request::from_parts(parts, limited), &())
+    let mut request = Request::from_parts(parts, limited);
+    // Else axum's own limit of 2 MB holds.
+    DefaultBodyLimit::disable().apply(&mut request);
+    let mut form = Multipart::from_request(request, &())
         .await
         .map_err(|error| Error::invalid(format!("not a multipart form: {}", error.body_text())))?;
     let (mut workspace, mut computer, mut received) = (None, None, None);
