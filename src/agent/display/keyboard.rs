@@ -230,9 +230,7 @@ impl Seat {
         }
         self.barrier()?;
         let give_up = Instant::now() + PERSON_PATIENCE;
-        while self.keyboard.has_xkb
-            && u16::from(self.link.xkb_get_state(CORE)?.reply()?.base_mods) != 0
-        {
+        while self.keyboard.has_xkb && u16::from(self.link.xkb_get_state(CORE)?.reply()?.base_mods) != 0 {
             if Instant::now() > give_up {
                 let error = Error::unavailable("a person at this screen holds a modifier key");
                 return Err(error.retry_after(super::fault::RETRY_SECONDS).into());
@@ -280,7 +278,7 @@ mod tests {
     fn text_becomes_keysyms_or_is_refused() {
         assert_eq!(keysyms("a\r\n\n\t\r").unwrap(), [0x61, key::Return, key::Return, key::Tab, key::Return]);
         assert_eq!(keysyms("é日\u{301}").unwrap(), [0xe9, 0x0100_65e5, 0x0100_0301]);
-        assert_eq!(keysyms("").unwrap(), Vec::<u32>::new());
+        assert!(keysyms("").unwrap().is_empty());
         for bad in ["\0", "a\u{8}", "\u{1b}[A", "\u{7f}", "\u{85}", "\u{fdd0}", "\u{1ffff}"] {
             assert!(keysyms(bad).unwrap_err().message.contains("U+"), "{bad:?}");
         }

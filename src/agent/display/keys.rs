@@ -82,7 +82,9 @@ pub(super) fn parse(text: &str) -> Result<Chord> {
     let mut modifiers = Vec::new();
     for part in parts {
         let modifier = modifier(part).ok_or_else(|| {
-            Error::invalid(format!("unknown modifier {part:?} in key {text:?}: use ctrl, shift, alt or super"))
+            Error::invalid(format!(
+                "unknown modifier {part:?} in key {text:?}: use ctrl, shift, alt or super"
+            ))
         })?;
         if !modifiers.contains(&modifier) {
             modifiers.push(modifier);

@@ -13,10 +13,16 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use tokio::io::AsyncReadExt as _;
 use tokio::sync::oneshot;
+
+use crate::base::tasks::Tasks;
 
 /// Rounds of one sweep: a process may start another while it is being ended; each round leaves fewer.
 const SWEEP_ROUNDS: usize = 10;
+
+/// Bytes of standard error that are looked at together: also the longest line that is logged as one.
+const PIECE: usize = 1024;
 
 /// A process that leads a group. When it ends, or this value goes, the rest of its group is killed.
 #[derive(Debug)]
@@ -126,6 +132,36 @@ fn send(target: i64, signal: Signal) {
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => tracing::warn!(%error, pid = raw, %signal, "could not signal"),
     }
+}
+
+/// Logs what a process says on standard error, and keeps its last words for when it ends.
+pub(super) fn listen(
+    tasks: &Tasks,
+    what: &'static str,
+    screen: String,
+    stderr: ChildStderr,
+    last_words: Arc<Mutex<String>>,
+) -> Result<(), String> {
+    let stderr = tokio::process::ChildStderr::from_std(stderr);
+    let mut stderr = stderr.map_err(|error| format!("standard error of the {what}: {error}"))?;
+    let stop = tasks.stopping();
+    let _listener = tasks.spawn("standard error", async move {
+        let mut piece = [0; PIECE];
+        loop {
+            // Whatever inherited the pipe may outlive this program.
+            let read = tokio::select! {
+                read = stderr.read(&mut piece) => read,
+                () = stop.cancelled() => break,
+            };
+            let Ok(read @ 1..) = read else { break };
+            let text = String::from_utf8_lossy(&piece[..read]);
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+                tracing::debug!(screen, line, "{what}");
+                line.clone_into(&mut last_words.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    });
+    Ok(())
 }
 
 /// When a process started, in clock ticks since boot: with its id it names one process for ever.

@@ -317,21 +317,20 @@ pub(super) async fn sit(display: u16, size: Arc<SeenSize>) -> Result<Seated, Str
     let (jobs, queue) = mpsc::channel(QUEUE);
     let (ready, opened) = oneshot::channel();
     let (end, ended) = oneshot::channel();
-    let started =
-        std::thread::Builder::new().name(format!("screen :{display}")).spawn(move || {
-            match Seat::open(display, size) {
-                Err(fault) => {
-                    // Nobody waits any more: the supervisor gave up.
-                    let _ = ready.send(Err(describe(&fault)));
-                }
-                Ok(seat) => {
-                    if ready.send(Ok(())).is_ok() {
-                        // Nobody listens any more: the screen was deleted.
-                        let _ = end.send(work_through(seat, queue));
-                    }
+    let started = std::thread::Builder::new().name(format!("screen :{display}")).spawn(move || {
+        match Seat::open(display, size) {
+            Err(fault) => {
+                // Nobody waits any more: the supervisor gave up.
+                let _ = ready.send(Err(describe(&fault)));
+            }
+            Ok(seat) => {
+                if ready.send(Ok(())).is_ok() {
+                    // Nobody listens any more: the screen was deleted.
+                    let _ = end.send(work_through(seat, queue));
                 }
             }
-        });
+        }
+    });
     if let Err(error) = started {
         return Err(format!("could not start the thread of :{display}: {error}"));
     }

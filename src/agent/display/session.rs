@@ -4,12 +4,14 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
 
 use super::config::{SESSION_DIR, Session};
 use super::process::{self, Kept};
+use crate::base::tasks::Tasks;
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/xsession");
 
@@ -90,6 +92,7 @@ impl Running {
         screen: &str,
         display: &str,
         default: bool,
+        tasks: &Tasks,
     ) -> Result<Self, String> {
         let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
         let mut command = Command::new(folder.join("session"));
@@ -101,8 +104,11 @@ impl Running {
             .env("HOTDESK_SESSION_DIR", session_dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let kept = process::keep("the session", command).await?;
+            .stderr(Stdio::piped());
+        let mut kept = process::keep("the session", command).await?;
+        if let Some(stderr) = kept.stderr.take() {
+            process::listen(tasks, "session", display.to_owned(), stderr, Arc::default())?;
+        }
         let marks = vec![format!("HOTDESK_SCREEN={screen}"), format!("DISPLAY={display}")];
         Ok(Self { kept, marks })
     }

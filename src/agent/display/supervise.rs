@@ -185,7 +185,9 @@ impl Supervisor {
     async fn start_session(&self) -> Option<Running> {
         let (screen, folder) = (&self.screen, self.session.as_ref()?);
         let display = screen.display_name();
-        match Running::start(folder, &self.session_dir, &screen.id, &display, screen.default).await {
+        let started =
+            Running::start(folder, &self.session_dir, &screen.id, &display, screen.default, &self.tasks);
+        match started.await {
             Ok(running) => Some(running),
             Err(why) => {
                 tracing::error!(screen = screen.id, why);
@@ -222,8 +224,7 @@ impl Seat {
     fn has_window_manager(&mut self) -> Outcome<bool> {
         let atom = self.link.intern_atom(false, b"_NET_SUPPORTING_WM_CHECK")?.reply()?.atom;
         let named = |window| -> Outcome<Option<u32>> {
-            let property =
-                self.link.get_property(false, window, atom, AtomEnum::WINDOW, 0, 1)?.reply()?;
+            let property = self.link.get_property(false, window, atom, AtomEnum::WINDOW, 0, 1)?.reply()?;
             Ok(property.value32().and_then(|mut values| values.next()))
         };
         let Some(check) = named(self.root)? else { return Ok(false) };

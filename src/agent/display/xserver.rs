@@ -5,9 +5,6 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::ChildStderr;
-
 use super::link;
 use super::process::{self, Kept};
 use crate::base::tasks::Tasks;
@@ -15,8 +12,6 @@ use crate::domain::resolution::Size;
 
 /// How long a server may take to end before it is killed: it has nothing to save.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of one line of a server's words that are kept.
-const LINE_BYTES: usize = 400;
 
 /// A running X server.
 #[derive(Debug)]
@@ -63,8 +58,8 @@ impl Server {
         process::note(&note, kept.pid);
         let last_words = Arc::<Mutex<String>>::default();
         if let Some(stderr) = kept.stderr.take() {
-            let stderr = ChildStderr::from_std(stderr).map_err(|error| format!("X server's log: {error}"))?;
-            let _listener = tasks.spawn("x server log", listen(display, stderr, Arc::clone(&last_words)));
+            let words = Arc::clone(&last_words);
+            process::listen(tasks, "X server", format!(":{display}"), stderr, words)?;
         }
         Ok(Self { kept, note, last_words })
     }
@@ -79,20 +74,6 @@ impl Server {
     pub(super) async fn end(self) {
         self.kept.end(END_PATIENCE).await;
         process::forget(&self.note);
-    }
-}
-
-/// Logs what an X server says, and keeps its last line for when it ends.
-async fn listen(display: u16, stderr: ChildStderr, last_words: Arc<Mutex<String>>) {
-    let screen = format!(":{display}");
-    let mut lines = BufReader::new(stderr).split(b'\n');
-    while let Ok(Some(mut line)) = lines.next_segment().await {
-        line.truncate(LINE_BYTES);
-        let line = String::from_utf8_lossy(&line).trim().to_owned();
-        if !line.is_empty() {
-            tracing::debug!(screen, line, "X server");
-            *last_words.lock().unwrap_or_else(PoisonError::into_inner) = line;
-        }
     }
 }
 

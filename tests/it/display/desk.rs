@@ -7,13 +7,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use http_body_util::BodyExt;
 use hotdesk::agent::display::{Config, Displays, Session, XServer};
 use hotdesk::agent::routes::desktop;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::resolution::{Resolution, Size};
 use hotdesk::http::edge;
+use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -99,7 +99,7 @@ pub struct Desk {
     pub displays: Displays,
     router: Router,
     tasks: Tasks,
-    pub folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
     pub claim: Claim,
 }
 
@@ -126,7 +126,7 @@ impl Desk {
         };
         let displays = Displays::start(config, &tasks).expect("a display room");
         let router = edge::wrap(desktop::router(displays.clone()));
-        let desk = Self { displays, router, tasks, folder, claim };
+        let desk = Self { displays, router, tasks, _folder: folder, claim };
         desk.boot().ready(PATIENCE).await.expect("the boot screen is ready");
         desk
     }
@@ -195,7 +195,7 @@ impl Desk {
 pub struct Shot {
     pub width: u32,
     pub height: u32,
-    rgb: Vec<u8>,
+    pub rgb: Vec<u8>,
 }
 
 impl Shot {
@@ -228,6 +228,8 @@ pub fn processes_of(display: &str) -> Vec<u32> {
         content.split(|byte| *byte == 0).any(|part| part == word.as_bytes())
     };
     pids.filter(|pid| *pid != own)
-        .filter(|pid| has(format!("/proc/{pid}/cmdline"), display) || has(format!("/proc/{pid}/environ"), &wanted))
+        .filter(|pid| {
+            has(format!("/proc/{pid}/cmdline"), display) || has(format!("/proc/{pid}/environ"), &wanted)
+        })
         .collect()
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, installed};
+use super::desk::{Desk, Shot, installed};
 use super::window::{Reader, Window};
 use hotdesk::agent::display::Session;
 
@@ -20,7 +20,11 @@ async fn timed<F: Future<Output = usize>>(what: &str, rounds: usize, mut round: 
     }
     took.sort_unstable();
     let ms = |took: Duration| took.as_secs_f64() * 1000.0;
-    println!("{what:44} best {:8.3} ms  median {:8.3} ms  {bytes:>9} bytes", ms(took[0]), ms(took[rounds / 2]));
+    println!(
+        "{what:44} best {:8.3} ms  median {:8.3} ms  {bytes:>9} bytes",
+        ms(took[0]),
+        ms(took[rounds / 2])
+    );
 }
 
 fn clutter(display: &str) -> Vec<Child> {
@@ -33,6 +37,33 @@ fn clutter(display: &str) -> Vec<Child> {
         terminal.stderr(Stdio::null()).spawn().expect("xterm")
     });
     open.collect()
+}
+
+/// What the choice of compression and filter rests on.
+fn compare_png(shot: &Shot) {
+    use png::{Compression, Filter};
+    for (what, compression, filter) in [
+        ("Fast, Sub", Compression::Fast, Filter::Sub),
+        ("Fast, Up", Compression::Fast, Filter::Up),
+        ("Fast, Adaptive", Compression::Fast, Filter::Adaptive),
+        ("Fastest, Sub", Compression::Fastest, Filter::Sub),
+        ("Fastest, Up", Compression::Fastest, Filter::Up),
+    ] {
+        let mut took = Duration::MAX;
+        let mut file = Vec::new();
+        for _ in 0..20 {
+            let began = Instant::now();
+            file.clear();
+            let mut encoder = png::Encoder::new(&mut file, shot.width, shot.height);
+            encoder.set_color(png::ColorType::Rgb);
+            encoder.set_compression(compression);
+            encoder.set_filter(filter);
+            encoder.write_header().expect("a header").write_image_data(&shot.rgb).expect("pixels");
+            took = took.min(began.elapsed());
+        }
+        let ms = took.as_secs_f64() * 1000.0;
+        println!("  png alone, {what:32} best {ms:8.3} ms {:>29} bytes", file.len());
+    }
 }
 
 #[tokio::test]
@@ -51,7 +82,9 @@ async fn figures() {
         let mark = Window::open(&desk.display(), 0, 0, 8, 8, 0);
         println!("--- {width}x{height}");
         let (desk, mark) = (&desk, &mark);
-        for query in ["format=png", "format=png&scale=0.5", "format=jpeg&quality=80", "format=jpeg&quality=95"] {
+        for query in
+            ["format=png", "format=png&scale=0.5", "format=jpeg&quality=80", "format=jpeg&quality=95"]
+        {
             let shot = async |number: usize| {
                 mark.fill(0, 0, 8, 8, number as u32 + 1);
                 let path = format!("/screenshot?response_format=binary&{query}");
@@ -59,17 +92,22 @@ async fn figures() {
             };
             timed(&format!("changed, {query}"), 60, shot).await;
         }
-        let same = async |_| desk.raw("GET", "/screenshot?response_format=binary", &Value::Null).await.2.len();
+        let same =
+            async |_| desk.raw("GET", "/screenshot?response_format=binary", &Value::Null).await.2.len();
         timed("unchanged, png", 300, same).await;
         let base64 = async |_| desk.raw("GET", "/screenshot", &Value::Null).await.2.len();
         timed("unchanged, png as base64 JSON", 100, base64).await;
+        compare_png(&desk.picture("").await);
         let click = async |number: usize| {
             desk.ok("POST", "/click", json!({"x": number % 64, "y": 60})).await;
             0
         };
         timed("click", 1000, click).await;
         let reader = Reader::open(&desk.display(), Duration::ZERO);
-        for (what, text) in [("ascii", "The quick brown fox. ".repeat(200)), ("ideographs", (0..1000_u32).filter_map(|step| char::from_u32(0x4e00 + step)).collect())] {
+        for (what, text) in [
+            ("ascii", "The quick brown fox. ".repeat(200)),
+            ("ideographs", (0..1000_u32).filter_map(|step| char::from_u32(0x4e00 + step)).collect()),
+        ] {
             let count = text.chars().count();
             let began = Instant::now();
             desk.ok("POST", "/type", json!({ "text": text })).await;

@@ -49,9 +49,8 @@ async fn a_thousand_clicks_all_arrive_in_order() {
     for number in 0..1000_i16 {
         desk.ok("POST", "/click", json!({"x": number, "y": number / 2})).await;
     }
-    let wanted: Vec<_> = (0..1000_i16)
-        .flat_map(|at| [Got::Press(1, at, at / 2), Got::Release(1, at, at / 2)])
-        .collect();
+    let wanted: Vec<_> =
+        (0..1000_i16).flat_map(|at| [Got::Press(1, at, at / 2), Got::Release(1, at, at / 2)]).collect();
     assert_eq!(window.clicks(), wanted);
     desk.close().await;
 }

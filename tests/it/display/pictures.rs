@@ -52,7 +52,11 @@ async fn pixels_are_true_on_an_xvfb_that_somebody_started() {
     pixels_are_true(&desk).await;
     let record = desk.ok("GET", "/screens", Value::Null).await["screens"][0].clone();
     assert_eq!((&record["width"], &record["height"]), (&json!(640), &json!(480)));
-    assert!(desk.fails("PATCH", "/screens/default", json!({"width": 800, "height": 600}), 409).await.contains("size"));
+    assert!(
+        desk.fails("PATCH", "/screens/default", json!({"width": 800, "height": 600}), 409)
+            .await
+            .contains("size")
+    );
     // The room goes, the server is not its to end.
     desk.displays.stop().await;
     assert!(xvfb.child.try_wait().expect("a status").is_none(), "the foreign server was ended");
@@ -66,12 +70,16 @@ async fn the_pointer_is_in_the_picture_and_moving_it_makes_a_new_one() {
     let font = x11rb::connection::Connection::generate_id(&window.link).expect("an id");
     window.link.open_font(font, b"cursor").expect("the cursor font");
     let cursor = x11rb::connection::Connection::generate_id(&window.link).expect("an id");
-    window.link.create_glyph_cursor(cursor, font, font, 68, 69, 0, 0xffff, 0, 0, 0xffff, 0).expect("a cursor");
+    window
+        .link
+        .create_glyph_cursor(cursor, font, font, 68, 69, 0, 0xffff, 0, 0, 0xffff, 0)
+        .expect("a cursor");
     let look = x11rb::protocol::xproto::ChangeWindowAttributesAux::new().cursor(cursor);
     window.link.change_window_attributes(window.id, &look).expect("the look");
     window.link.sync().expect("a round trip");
     let green = |shot: &Shot, x: u32, y: u32| {
-        let around = (x.saturating_sub(2)..(x + 12).min(shot.width)).flat_map(|x| (y..(y + 12).min(shot.height)).map(move |y| (x, y)));
+        let around = (x.saturating_sub(2)..(x + 12).min(shot.width))
+            .flat_map(|x| (y..(y + 12).min(shot.height)).map(move |y| (x, y)));
         around.filter(|(x, y)| shot.pixel(*x, *y) == 0x00_ff_00).count()
     };
     for (x, y) in [(100, 50), (0, 0), (319, 239), (200, 239)] {
@@ -102,7 +110,9 @@ async fn every_form_of_a_picture() {
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "image/jpeg"));
         assert!(bytes.starts_with(&[0xff, 0xd8]) && bytes.len() < most, "{} bytes", bytes.len());
     }
-    for bad in ["format=gif", "quality=0", "quality=101", "scale=0", "scale=2", "scale=x", "response_format=x"] {
+    for bad in
+        ["format=gif", "quality=0", "quality=101", "scale=0", "scale=2", "scale=x", "response_format=x"]
+    {
         desk.fails("GET", &format!("/screenshot?{bad}"), Value::Null, 400).await;
     }
     let told = desk.fails("GET", "/screenshot?screen=screen-100", Value::Null, 404).await;

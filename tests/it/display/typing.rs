@@ -204,7 +204,8 @@ async fn typing_whose_client_hung_up_stops_and_leaves_nothing_pressed() {
     let began = Instant::now();
     desk.ok("POST", "/key", json!({"key": "F5"})).await;
     assert!(began.elapsed() < Duration::from_secs(2), "the screen was busy for {:?}", began.elapsed());
-    let keys = wait::until(PATIENCE, || async { reader.keys(0).into_iter().find(|(keysym, _)| *keysym == 0xffc2) });
+    let keys =
+        wait::until(PATIENCE, || async { reader.keys(0).into_iter().find(|(keysym, _)| *keysym == 0xffc2) });
     assert_eq!(keys.await, Some((0xffc2, 0)));
     desk.close().await;
 }

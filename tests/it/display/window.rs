@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use x11rb::connection::Connection;
 use x11rb::protocol::Event;
-use x11rb::protocol::xproto::{ConnectionExt, CreateGCAux, CreateWindowAux, EventMask, Rectangle, WindowClass};
+use x11rb::protocol::xproto::{
+    ConnectionExt, CreateGCAux, CreateWindowAux, EventMask, Rectangle, WindowClass,
+};
 use x11rb::rust_connection::RustConnection;
 
 /// A window of its own connection, above all others.
@@ -65,6 +67,7 @@ impl Window {
         self.sync();
         let mut got = Vec::new();
         while let Some(event) = self.link.poll_for_event().expect("the connection") {
+            #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
             got.extend(match event {
                 Event::ButtonPress(e) => Some(Got::Press(e.detail, e.event_x, e.event_y)),
                 Event::ButtonRelease(e) => Some(Got::Release(e.detail, e.event_x, e.event_y)),
@@ -113,7 +116,9 @@ impl Reader {
         let thread = std::thread::spawn(move || {
             let mut map = key_map(&window.link);
             while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-                match window.link.poll_for_event().expect("the connection") {
+                // The X server may be ended first.
+                let Ok(event) = window.link.poll_for_event() else { return };
+                match event {
                     Some(Event::MappingNotify(_)) => map = key_map(&window.link),
                     Some(Event::KeyPress(key)) => {
                         std::thread::sleep(lag);
@@ -172,7 +177,10 @@ fn key_map(link: &RustConnection) -> KeyMap {
 fn lookup(map: &KeyMap, code: u8, state: u16) -> u32 {
     let row = &map.keysyms[usize::from(code - map.first) * map.width..][..map.width];
     let group = if state >> 13 & 3 == 0 { 0 } else { 2 };
-    let keysym = row[group + usize::from(state & 1)];
+    let keysym = match row[group + usize::from(state & 1)] {
+        0 => row[group],
+        keysym => keysym,
+    };
     let small = (0x61..=0x7a).contains(&keysym);
     if state & 2 != 0 && small { keysym - 0x20 } else { keysym }
 }

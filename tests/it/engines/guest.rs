@@ -43,7 +43,8 @@ impl Guest {
         stream.write_all(body).await?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await?;
-        let split = answer.windows(4).position(|at| at == b"\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        let split =
+            answer.windows(4).position(|at| at == b"\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
         let status = String::from_utf8_lossy(&answer[9..12]).parse().map_err(std::io::Error::other)?;
         Ok((status, answer.split_off(split + 4)))
     }
