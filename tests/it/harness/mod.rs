@@ -2,6 +2,8 @@
 
 pub mod agent;
 pub mod controller;
+pub mod impostor;
+pub mod picture;
 
 /// An HTTP client. TLS is never spoken here, but reqwest wants to know by whom.
 pub fn client() -> reqwest::Client {
