@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub mod config;
@@ -101,6 +102,15 @@ fn displays(config: &Config, tasks: &Tasks) -> Result<Option<Displays>, String> 
         display_base,
     };
     Displays::start(room, tasks).map(Some).map_err(|error| error.to_string())
+}
+
+/// Lets every signal through to this thread and those it starts. A mask is inherited by every program that is started,
+/// and one that blocks signals cannot be ended by the usual means.
+///
+/// # Errors
+/// When the kernel refuses, which it has no reason to.
+pub fn unblock_signals() -> Result<(), String> {
+    SigSet::empty().thread_set_mask().map_err(|error| format!("signal mask: {error}"))
 }
 
 /// A line on standard output, for whoever started the agent.

@@ -61,6 +61,8 @@ fn session(text: &str) -> Result<Session, std::convert::Infallible> {
 /// When it cannot start.
 pub fn run(options: Options) -> Result<(), String> {
     telemetry::init(&options.log, false)?;
+    // Before any thread starts, so that none inherits what `hotdesk init` blocks for itself.
+    crate::agent::unblock_signals()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

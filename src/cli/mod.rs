@@ -14,7 +14,7 @@ mod client;
 mod computers;
 mod copy;
 mod desktop;
-//mod doctor;
+mod doctor;
 mod failure;
 mod output;
 mod power;
@@ -97,7 +97,7 @@ enum Command {
     #[command(subcommand)]
     Profile(profile::Command),
     /// Tell what this host can and cannot do, why, and how to mend it.
-    //Doctor(serve::Options),
+    Doctor(serve::Options),
     /// Print the configuration in force, as a configuration file.
     Config(serve::Options),
     /// Print the API's description.
@@ -140,7 +140,7 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
         Command::Profile(command) => profile::run(command, shared.url(), shared.json)?,
-        //Command::Doctor(options) => return doctor::run(&options, shared.json),
+        Command::Doctor(options) => return doctor::run(&options, shared.json),
         Command::Bash(options) => return shared.ask(async |session| bash::run(options, session).await),
         Command::Workspaces(it) => shared.ask(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => shared.ask(async |session| computers::run(it, session).await)?,

@@ -79,9 +79,12 @@ pub fn run(options: &Options) -> Result<(), String> {
 async fn run_until_told(config: Config) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("signals: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("signals: {error}"))?;
-    let bound = bind(&Listen::Tcp(config.listen)).await.map_err(|error| format!("{}: {error}", config.listen))?;
+    let bound =
+        bind(&Listen::Tcp(config.listen)).await.map_err(|error| format!("{}: {error}", config.listen))?;
     let address = match &bound {
-        Bound::Tcp(listener) => listener.local_addr().map_err(|error| format!("{}: {error}", config.listen))?,
+        Bound::Tcp(listener) => {
+            listener.local_addr().map_err(|error| format!("{}: {error}", config.listen))?
+        }
         Bound::Unix(_) => return Err("the API listens on TCP".to_owned()),
     };
     let tasks = Tasks::new();
@@ -136,8 +139,17 @@ fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
     if config.engine != "container" {
         return Err(format!("engine {:?} is not known: use container", config.engine));
     }
+    let engine = ContainerEngine::open(container_config(config)?).map_err(|error| error.to_string())?;
+    Ok(Arc::new(engine))
+}
+
+/// What a configuration says to the container engine.
+///
+/// # Errors
+/// When the subnet is none, or this program's own path is not known.
+pub fn container_config(config: &Config) -> Result<ContainerConfig, String> {
     let settings = &config.container;
-    let container = ContainerConfig {
+    Ok(ContainerConfig {
         state_dir: config.data_dir.clone(),
         runtime: settings.runtime.clone(),
         image: settings.image.clone(),
@@ -150,7 +162,5 @@ fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
         },
         uid_base: UID_BASE,
         init_args: None,
-    };
-    let engine = ContainerEngine::open(container).map_err(|error| error.to_string())?;
-    Ok(Arc::new(engine))
+    })
 }

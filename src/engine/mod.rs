@@ -66,7 +66,8 @@ pub struct Boot {
 /// What an engine sees of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// Nothing of it is on the host.
+    /// It has no disk on the host. Leftovers of a create that was cut short may be there: [`Engine::list`] names
+    /// them, create completes them, destroy removes them.
     Absent,
     /// Its disk is there; it does not run.
     Stopped,

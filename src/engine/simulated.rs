@@ -1,137 +1,32 @@
 //! How do the fleet's rules behave when machines fail? An engine whose machines are folders and tasks of this process,
 //! with failures at chosen calls. Its agents are real HTTP servers on unix sockets, made by an injected closure.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod faults;
+mod host;
+
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::Router;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Boot, Capabilities, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation,
-};
+use self::faults::Faults;
+pub use self::faults::{Failure, Fault, Verb};
+use self::host::Running;
+pub use self::host::{AgentFactory, Birth, SimulatedHost};
+use super::{Boot, Capabilities, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation};
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
 use crate::http::serve::{Listen, bind, serve};
-
-/// What an agent of a simulated machine is made for.
-#[derive(Clone, Debug)]
-pub struct Birth {
-    /// The machine.
-    pub spec: MachineSpec,
-    /// Its boot.
-    pub boot: Boot,
-    /// A folder that lives as long as the machine: its disk.
-    pub disk: PathBuf,
-}
-
-/// Makes the agent of a machine that boots.
-pub type AgentFactory = Arc<dyn Fn(&Birth) -> Router + Send + Sync>;
-
-/// A verb of the engine that can be made to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
-pub enum Verb {
-    Create,
-    Start,
-    Stop,
-    Destroy,
-    Observe,
-    List,
-}
-
-/// What goes wrong.
-#[derive(Clone, Debug)]
-pub enum Failure {
-    /// The verb fails and has done nothing.
-    Before(EngineError),
-    /// The verb has done its work and still fails: its answer was lost.
-    After(EngineError),
-    /// The verb takes longer.
-    Delay(Duration),
-}
-
-/// A failure at the `call`-th call of a verb, counted from 1 over all machines.
-#[derive(Clone, Debug)]
-pub struct Fault {
-    /// Which verb.
-    pub verb: Verb,
-    /// Which of its calls.
-    pub call: u32,
-    /// What goes wrong.
-    pub failure: Failure,
-}
-
-/// The simulated host: machines live in it whatever becomes of the engines that drive it.
-pub struct SimulatedHost {
-    folder: PathBuf,
-    agent: AgentFactory,
-    running: Mutex<BTreeMap<ComputerId, Running>>,
-}
-
-#[derive(Clone)]
-struct Running {
-    generation: u64,
-    tasks: Tasks,
-    ended: CancellationToken,
-}
-
-impl fmt::Debug for SimulatedHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimulatedHost").field("folder", &self.folder).finish_non_exhaustive()
-    }
-}
-
-impl SimulatedHost {
-    /// A host that keeps its machines' disks in `folder`.
-    pub fn new(folder: impl Into<PathBuf>, agent: AgentFactory) -> Arc<Self> {
-        Arc::new(Self { folder: folder.into(), agent, running: Mutex::default() })
-    }
-
-    /// The machine's first process ends by itself.
-    pub fn crash(&self, id: ComputerId) {
-        if let Some(running) = self.running().remove(&id) {
-            running.tasks.stopping().cancel();
-            running.ended.cancel();
-        }
-    }
-
-    /// The host loses its power: every machine ends, disks stay.
-    pub fn reboot(&self) {
-        let ids: Vec<ComputerId> = self.running().keys().copied().collect();
-        ids.into_iter().for_each(|id| self.crash(id));
-    }
-
-    fn running(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn machine(&self, id: ComputerId) -> PathBuf {
-        self.folder.join(id.to_string())
-    }
-
-    fn socket(&self, id: ComputerId) -> PathBuf {
-        self.machine(id).join("agent.sock")
-    }
-}
 
 /// The simulated engine. Engines over one host see the same machines, as a controller that was restarted does.
 #[derive(Debug)]
 pub struct SimulatedEngine {
     host: Arc<SimulatedHost>,
     faults: Mutex<Faults>,
-}
-
-#[derive(Debug, Default)]
-struct Faults {
-    planned: Vec<Fault>,
-    calls: BTreeMap<Verb, u32>,
 }
 
 /// How long an agent's connections may take to end when its machine stops.
@@ -158,15 +53,12 @@ impl SimulatedEngine {
     }
 
     /// Does a verb, with what was planned for this call of it.
-    async fn act<T>(&self, verb: Verb, work: impl Future<Output = EngineResult<T>> + Send) -> EngineResult<T> {
-        let planned = {
-            let mut faults = self.faults();
-            let call = faults.calls.entry(verb).or_default();
-            *call += 1;
-            let call = *call;
-            let found = faults.planned.iter().position(|fault| fault.verb == verb && fault.call == call);
-            found.map(|found| faults.planned.swap_remove(found).failure)
-        };
+    async fn act<T>(
+        &self,
+        verb: Verb,
+        work: impl Future<Output = EngineResult<T>> + Send,
+    ) -> EngineResult<T> {
+        let planned = self.faults().strike(verb);
         match planned {
             None => work.await,
             Some(Failure::Before(error)) => Err(error),
@@ -200,7 +92,8 @@ impl SimulatedEngine {
         let running =
             Running { generation: boot.generation, tasks: Tasks::new(), ended: CancellationToken::new() };
         let tasks = running.tasks.clone();
-        let _agent = running.tasks.spawn("simulated agent", async move { serve(bound, router, &tasks).await });
+        let _agent =
+            running.tasks.spawn("simulated agent", async move { serve(bound, router, &tasks).await });
         self.host.running().insert(spec.id, running);
         Ok(Endpoint::Unix(socket))
     }
@@ -214,7 +107,11 @@ impl SimulatedEngine {
                 tracing::warn!(computer = %id, ?late, "a simulated agent ends late");
             }
         }
-        absent_is_fine(fs::remove_file(self.host.socket(id)), "remove the agent's socket", &self.host.socket(id))
+        absent_is_fine(
+            fs::remove_file(self.host.socket(id)),
+            "remove the agent's socket",
+            &self.host.socket(id),
+        )
     }
 }
 

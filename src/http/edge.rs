@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use super::leftover;
 use super::refuse::{self, Carried};
 use super::serve::MAX_HEADER_BYTES;
 use crate::domain::error::{Error, Kind};
@@ -50,6 +51,7 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
     // The path only: queries may hold tokens (threats.md, trap 3).
     let path = request.uri().path().to_owned();
     request.extensions_mut().insert(RequestId(id.clone()));
+    let (request, leftover) = leftover::keep(request);
     let response = match check_header(&request) {
         Err(error) => error.into_response(),
         Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|panic| {
@@ -58,6 +60,7 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
             Error::internal(format!("handler panicked: {text}")).into_response()
         }),
     };
+    leftover.swallow().await;
     let mut response = finish(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);

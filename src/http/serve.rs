@@ -88,14 +88,19 @@ pub async fn bind(listen: &Listen) -> io::Result<Bound> {
     }
 }
 
+/// Binds beside the path and moves the socket there once it is private: nobody else can connect in between, and an
+/// earlier socket is replaced in one step.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
-    match std::fs::remove_file(path) {
+    let mut fresh = path.to_owned().into_os_string();
+    fresh.push(".new");
+    match std::fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let listener = UnixListener::bind(&fresh)?;
+    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&fresh, path)?;
     Ok(listener)
 }
 

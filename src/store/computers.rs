@@ -2,7 +2,7 @@
 
 use super::{Store, failed, id, is_duplicate};
 use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, ComputerRef, InstanceId, WorkspaceId};
+use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, WorkspaceId};
 use crate::base::secret::Secret;
 use crate::domain::computer::Hardware;
 use crate::domain::error::{Error, Result};
@@ -44,13 +44,13 @@ pub struct Computer {
 
 /// What a create stores.
 #[derive(Clone, Debug)]
-pub struct NewComputer<'a> {
+pub struct NewComputer {
     /// Its id.
     pub id: ComputerId,
     /// The workspace that will hold it.
     pub workspace: WorkspaceId,
     /// Its name.
-    pub name: &'a Name,
+    pub name: Name,
     /// CPU, RAM, disk, resolution.
     pub hardware: Hardware,
     /// Idle minutes before it suspends itself; 0 is always-on.
@@ -162,7 +162,7 @@ impl Store {
     ///
     /// # Errors
     /// `NAME_TAKEN`, `DESKTOP_LIMIT`; `NotFound` when the workspace is gone; or the store fails.
-    pub async fn add_computer(&self, new: &NewComputer<'_>) -> Result<Computer> {
+    pub async fn add_computer(&self, new: &NewComputer) -> Result<Computer> {
         let mut write = self.write().await?;
         let workspace = new.workspace.to_string();
         let (there,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM workspaces WHERE id = $1")
@@ -210,7 +210,7 @@ impl Store {
         .execute(&mut *write.tx)
         .await;
         match inserted {
-            Err(error) if is_duplicate(&error) => return Err(name_taken(new.name)),
+            Err(error) if is_duplicate(&error) => return Err(name_taken(&new.name)),
             other => other.map_err(failed("store a computer"))?,
         };
         write.commit().await?;
@@ -345,18 +345,31 @@ impl Store {
         write.commit().await
     }
 
-    /// Removes a computer's row and all that refers to it.
+    /// Removes a computer's row and what was meant for it alone. Files that were exported from it stay in its
+    /// workspace. Returns the ids of the files whose records went.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn remove_computer(&self, computer: ComputerId) -> Result<()> {
+    pub async fn remove_computer(&self, computer: ComputerId) -> Result<Vec<FileId>> {
+        let text = computer.to_string();
         let mut write = self.write().await?;
+        sqlx::query("UPDATE files SET computer_id = NULL WHERE computer_id = $1 AND source = 'export'")
+            .bind(&text)
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("keep a computer's exports"))?;
+        let files: Vec<(String,)> = sqlx::query_as("SELECT id FROM files WHERE computer_id = $1")
+            .bind(&text)
+            .fetch_all(&mut *write.tx)
+            .await
+            .map_err(failed("list a computer's files"))?;
         sqlx::query("DELETE FROM computers WHERE id = $1")
-            .bind(computer.to_string())
+            .bind(&text)
             .execute(&mut *write.tx)
             .await
             .map_err(failed("remove a computer"))?;
-        write.commit().await
+        write.commit().await?;
+        files.iter().map(|(text,)| id(text)).collect()
     }
 }
 

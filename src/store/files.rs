@@ -12,7 +12,7 @@ pub struct File {
     pub id: FileId,
     /// The workspace that holds it.
     pub workspace: WorkspaceId,
-    /// The computer it is for or from; `None` is all of the workspace.
+    /// The computer it is for or from; `None` is all of the workspace, or one that is gone.
     pub computer: Option<ComputerId>,
     /// Its base name.
     pub filename: String,
@@ -86,8 +86,8 @@ impl Store {
     /// When the store fails.
     pub async fn files(&self, workspace: WorkspaceId, computer: Option<ComputerId>) -> Result<Vec<File>> {
         let rows: Vec<Row> = sqlx::query_as(
-            "SELECT * FROM files WHERE workspace_id = $1 AND ($2 = '' OR computer_id = $2 OR computer_id IS NULL) \
-             ORDER BY created_at DESC, id",
+            "SELECT * FROM files WHERE workspace_id = $1 AND ($2 = '' OR computer_id = $2 \
+             OR (computer_id IS NULL AND source = 'upload')) ORDER BY created_at DESC, id",
         )
         .bind(workspace.to_string())
         .bind(computer.map(|computer| computer.to_string()).unwrap_or_default())

@@ -61,7 +61,8 @@ impl Store {
         created.map_err(|error| Error::internal(format!("open {}: {error}", file.display())))?;
         let url = format!("sqlite://{}", file.display());
         // Statements at debug level would drown what the house itself says.
-        let options = AnyConnectOptions::from_str(&url).map_err(failed("open the store"))?.disable_statement_logging();
+        let options =
+            AnyConnectOptions::from_str(&url).map_err(failed("open the store"))?.disable_statement_logging();
         let pool = AnyPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(ACQUIRE_PATIENCE)

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use person::Person;
 use stand_in::{StandIn, computer};
 
+mod demo;
 mod every_command;
 mod person;
 mod stand_in;
@@ -264,7 +265,10 @@ async fn what_needs_no_server_is_well_formed() {
     let person = Person::new();
     let document = person.runs(&["openapi"]).await.json();
     assert!(document["paths"]["/computers/{id}/click"].is_object());
-    let configured = Person::new().with("HOTDESK_LIMITS__MAX_COMPUTERS", "7");
+    let configured = Person::new()
+        .with("HOTDESK_LIMITS__MAX_COMPUTERS", "7")
+        .with("HOTDESK_CACHE", "the makefile's")
+        .with("HOTDESK_PROFILE", "the client's");
     let config: toml::Table = configured.runs(&["config"]).await.well().parse().unwrap();
     assert_eq!(config["limits"]["max_computers"].as_integer(), Some(7));
     std::fs::write(person.file("hotdesk.toml"), configured.runs(&["config"]).await.well()).unwrap();
@@ -278,4 +282,20 @@ async fn what_needs_no_server_is_well_formed() {
     let script = person.runs(&["completions", "bash"]).await.well();
     std::fs::write(person.file("completions"), script).unwrap();
     assert_eq!(person.runs_in_bash("bash -n completions").await.well(), "");
+}
+
+#[tokio::test]
+async fn doctor_says_what_is_missing_and_what_mends_it() {
+    let person = Person::new();
+    let here = ["doctor", "--data-dir", "data", "--image", "/nowhere"];
+    let ended = person.runs(&here).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let told = ended.out.lines().find(|line| line.contains("guest image")).expect("the image is looked at");
+    assert!(told.starts_with("MISSING") && told.contains("/nowhere"), "{told}");
+    assert!(ended.out.contains("to mend it: ") && ended.out.contains("are not met"), "{}", ended.out);
+    let ended = person.runs(&[&here[..], &["--json"]].concat()).await;
+    let told: Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!((ended.code, &told["ok"]), (1, &json!(false)));
+    let image = told["findings"].as_array().unwrap().iter().find(|it| it["what"] == "guest image").unwrap();
+    assert!(image["ok"] == false && image["mend"].as_str().unwrap().contains("guest image"), "{image}");
 }

@@ -4,6 +4,8 @@
 mod conformance;
 #[path = "engines/container.rs"]
 mod container;
+#[path = "engines/crash.rs"]
+mod crash;
 #[path = "engines/guest.rs"]
 mod guest;
 #[path = "engines/host.rs"]
@@ -12,7 +14,5 @@ mod host;
 mod hostile;
 #[path = "engines/network.rs"]
 mod network;
-#[path = "engines/crash.rs"]
-mod crash;
 #[path = "engines/simulated.rs"]
 mod simulated;

@@ -9,7 +9,8 @@ use crate::harness::controller::RunningController;
 #[tokio::test]
 async fn workspaces_are_made_listed_found_changed_and_removed() {
     let house = RunningController::boot().await;
-    let made = house.post("/workspaces", json!({"name": "  Demo  ", "icon_url": "https://x.example/i.png"})).await;
+    let made =
+        house.post("/workspaces", json!({"name": "  Demo  ", "icon_url": "https://x.example/i.png"})).await;
     assert_eq!(made.status, 201);
     assert_eq!(made.body["name"], "Demo");
     assert_eq!(made.body["status"], "active");
@@ -31,15 +32,25 @@ async fn workspaces_are_made_listed_found_changed_and_removed() {
     }
     assert_eq!(house.get("/projects/by-name/none").await.status, 404);
 
-    let changed = house.patch(&format!("/workspaces/{id}"), json!({"name": "語", "status": "inactive"})).await;
-    assert_eq!((changed.status, &changed.body["name"], &changed.body["status"]), (200, &json!("語"), &json!("inactive")));
+    let changed =
+        house.patch(&format!("/workspaces/{id}"), json!({"name": "語", "status": "inactive"})).await;
+    assert_eq!(
+        (changed.status, &changed.body["name"], &changed.body["status"]),
+        (200, &json!("語"), &json!("inactive"))
+    );
     assert_eq!(changed.body["icon_url"], "https://x.example/i.png");
-    assert_eq!(house.patch(&format!("/workspaces/{id}"), json!({"icon_url": ""})).await.body["icon_url"], json!(null));
+    assert_eq!(
+        house.patch(&format!("/workspaces/{id}"), json!({"icon_url": ""})).await.body["icon_url"],
+        json!(null)
+    );
 
     let other = house.workspace("other").await;
     assert_eq!(house.delete(&format!("/projects/{id}")).await.body, json!({"success": true}));
     assert_eq!(house.get(&format!("/workspaces/{id}")).await.status, 404);
-    assert_eq!(house.post(&format!("/projects/{other}/delete"), json!({})).await.body, json!({"success": true}));
+    assert_eq!(
+        house.post(&format!("/projects/{other}/delete"), json!({})).await.body,
+        json!({"success": true})
+    );
     assert_eq!(house.get("/projects").await.body["projects"], json!([]));
 }
 
@@ -63,7 +74,8 @@ async fn a_taken_name_is_refused_with_400_whatever_its_case() {
 async fn of_twenty_at_once_one_gets_the_name() {
     let house = RunningController::boot().await;
     let asked = (0..20).map(|_| house.post("/workspaces", json!({"name": "race"})));
-    let statuses: Vec<u16> = futures_util::future::join_all(asked).await.iter().map(|made| made.status).collect();
+    let statuses: Vec<u16> =
+        futures_util::future::join_all(asked).await.iter().map(|made| made.status).collect();
     assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 19, "{statuses:?}");
 }
@@ -97,7 +109,10 @@ async fn bad_bodies_are_refused_with_400_in_json() {
     let long = "a".repeat(256);
     assert_eq!(house.post("/workspaces", json!({ "name": long })).await.body["code"], "INVALID_REQUEST");
     assert_eq!(house.post("/workspaces", json!({"name": "語".repeat(255)})).await.status, 201);
-    assert_eq!(house.post("/workspaces", json!({"name": "../../etc; $(reboot) `x` \"y\""})).await.status, 201);
+    assert_eq!(
+        house.post("/workspaces", json!({"name": "../../etc; $(reboot) `x` \"y\""})).await.status,
+        201
+    );
     for status in ["", "deleted", "Active"] {
         assert_eq!(house.post("/workspaces", json!({"name": "s", "status": status})).await.status, 400);
     }
@@ -128,7 +143,12 @@ async fn unknown_paths_and_methods_answer_in_json() {
         assert!(response.json::<serde_json::Value>().await.unwrap()["error"].is_string());
     }
     // Ids of no known form are no workspace and no computer.
-    for path in ["/workspaces/x", "/computers/x", "/computers/..%2f..", "/computers/00000000-0000-4000-8000-000000000000"] {
+    for path in [
+        "/workspaces/x",
+        "/computers/x",
+        "/computers/..%2f..",
+        "/computers/00000000-0000-4000-8000-000000000000",
+    ] {
         assert_eq!(house.get(path).await.status, 404, "{path}");
     }
     assert_eq!(house.get("/computers/deadbeef").await.body["error"], "Desktop not found");
@@ -163,13 +183,17 @@ async fn keys_are_needed_exact_and_never_kept() {
             request = request.header("authorization", header);
         }
         let response = request.send().await.unwrap();
-        assert_eq!((response.status().as_u16(), response.headers()["www-authenticate"].to_str().unwrap()), (401, "Bearer"));
+        assert_eq!(
+            (response.status().as_u16(), response.headers()["www-authenticate"].to_str().unwrap()),
+            (401, "Bearer")
+        );
         let body: serde_json::Value = response.json().await.unwrap();
         assert!(body["error"].as_str().unwrap().starts_with(text), "{header:?}: {body}");
     }
     let query = answered(house.bare(Method::GET, &format!("/api/workspaces?api_key={}", house.key()))).await;
     assert_eq!(query.status, 401);
-    let lower = house.bare(Method::GET, "/api/workspaces").header("authorization", format!("bearer {}", house.key()));
+    let lower =
+        house.bare(Method::GET, "/api/workspaces").header("authorization", format!("bearer {}", house.key()));
     assert_eq!(answered(lower).await.status, 200);
     // Neither the store nor its log holds the text.
     for entry in std::fs::read_dir(house.data_dir()).unwrap().flatten() {

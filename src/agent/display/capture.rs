@@ -133,7 +133,9 @@ impl Seat {
             pixels.extend_from_slice(&image.reply()?.data);
         }
         if pixels.len() != bytes {
-            return Err(Error::internal(format!("the X server sent {} of {bytes} bytes", pixels.len())).into());
+            return Err(
+                Error::internal(format!("the X server sent {} of {bytes} bytes", pixels.len())).into()
+            );
         }
         Ok(Frame { width: size.width, height: size.height, pixels, pool: self.camera.pool.clone() })
     }

@@ -72,15 +72,13 @@ pub(super) fn encode(frame: &Frame, form: Form) -> Result<Picture> {
 }
 
 fn shrink(frame: &Frame, width: u32, height: u32) -> Result<Vec<u8>> {
-    let source =
-        ImageRef::new(frame.width.into(), frame.height.into(), &frame.pixels, PixelType::U8x4)
-            .map_err(|error| Error::internal(format!("scale: {error}")))?;
+    let source = ImageRef::new(frame.width.into(), frame.height.into(), &frame.pixels, PixelType::U8x4)
+        .map_err(|error| Error::internal(format!("scale: {error}")))?;
     let mut target = Image::new(width, height, PixelType::U8x4);
     // Bilinear with the footprint widened by the factor: smooth text, half the time of Lanczos. The fourth byte is
     // not opacity, so nothing is multiplied by it.
-    let options = ResizeOptions::new()
-        .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
-        .use_alpha(false);
+    let options =
+        ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
     Resizer::new()
         .resize(&source, &mut target, &options)
         .map_err(|error| Error::internal(format!("scale: {error}")))?;
@@ -114,11 +112,8 @@ fn jpeg(pixels: &[u8], width: u32, height: u32, quality: u8) -> Result<Vec<u8>> 
         height: height as usize,
         format: turbojpeg::PixelFormat::BGRX,
     };
-    let colours = if quality >= FULL_COLOUR_QUALITY {
-        turbojpeg::Subsamp::None
-    } else {
-        turbojpeg::Subsamp::Sub2x2
-    };
+    let colours =
+        if quality >= FULL_COLOUR_QUALITY { turbojpeg::Subsamp::None } else { turbojpeg::Subsamp::Sub2x2 };
     let file = turbojpeg::compress(image, i32::from(quality), colours)
         .map_err(|error| Error::internal(format!("JPEG: {error}")))?;
     Ok(file.to_vec())

@@ -41,8 +41,7 @@ impl Keymap {
         let map = link.get_keyboard_mapping(first, last - first + 1)?;
         let modifiers = link.get_modifier_mapping()?;
         let map = map.reply()?;
-        let modifier_codes =
-            modifiers.reply()?.keycodes.into_iter().filter(|code| *code != 0).collect();
+        let modifier_codes = modifiers.reply()?.keycodes.into_iter().filter(|code| *code != 0).collect();
         let mut keymap = Self {
             first,
             width: usize::from(map.keysyms_per_keycode).max(1),

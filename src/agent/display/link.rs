@@ -71,7 +71,11 @@ impl Stream for Patient {
         self.socket.write(buffer, fds)
     }
 
-    fn write_vectored(&self, buffers: &[io::IoSlice<'_>], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
+    fn write_vectored(
+        &self,
+        buffers: &[io::IoSlice<'_>],
+        fds: &mut Vec<RawFdContainer>,
+    ) -> io::Result<usize> {
         self.socket.write_vectored(buffers, fds)
     }
 }

@@ -20,6 +20,7 @@ mod keyboard;
 mod keymap;
 mod keys;
 mod link;
+mod ping;
 mod pointer;
 mod pools;
 mod process;
@@ -48,6 +49,8 @@ pub const BOOT_SCREEN: &str = "default";
 pub const MAX_SCREENS: u16 = 4;
 /// Number in the id of the first further screen: `screen-100` (wire.md 7), whatever its display.
 const FIRST_ID: u16 = 100;
+/// The size of a display to attach to, until it was connected to.
+const UNSEEN: Size = Size { width: 0, height: 0 };
 /// How long a new screen may take until it is usable.
 const CREATE_PATIENCE: Duration = Duration::from_secs(25);
 /// How long a screen may take to end: its session, then its X server, each asked and then killed.
@@ -83,7 +86,7 @@ impl Displays {
         let session = session::prepare(&config.session, &config.runtime_dir).map_err(failed)?;
         let (display, size, own) = match &config.xserver {
             XServer::Own { boot } => (config.display_base, boot.size, true),
-            XServer::Attach(name) => (display_number(name)?, Size { width: 0, height: 0 }, false),
+            XServer::Attach(name) => (display_number(name)?, UNSEEN, false),
         };
         // As many encoders as cores: more would only take memory for frames.
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -130,11 +133,14 @@ impl Displays {
             };
             let size = match (size, screens.get(&0)) {
                 (Some(size), _) => size,
-                (None, Some(boot)) => boot.size(),
-                (None, None) => return Err(Error::unavailable("The computer is shutting down")),
+                (None, Some(boot)) if boot.size() != UNSEEN => boot.size(),
+                (None, _) => return Err(Error::unavailable("The boot screen is not up").retry_after(1)),
             };
             let id = format!("screen-{}", FIRST_ID + place - 1);
             let display = self.room.config.display_base + place;
+            if link::open_socket(display).is_ok() {
+                return Err(Error::conflict(format!("Display :{display} is taken by another X server")));
+            }
             self.add(&mut screens, place, id, display, size, true)
         };
         if let Err(error) = screen.ready(CREATE_PATIENCE).await {

@@ -114,8 +114,7 @@ impl Pools {
         present: impl Fn(u8) -> Vec<u32>,
     ) -> (u8, u8, Vec<u32>) {
         let half = &self.halves[half];
-        let bound: HashMap<u8, &[u32]> =
-            half.codes.iter().copied().zip(half.bound.chunks(LEVELS)).collect();
+        let bound: HashMap<u8, &[u32]> = half.codes.iter().copied().zip(half.bound.chunks(LEVELS)).collect();
         let (first, last) = (half.codes[0], half.codes[half.codes.len() - 1]);
         let rows = (first..=last).flat_map(|code| {
             let mut row = bound.get(&code).map_or_else(|| present(code), |levels| doubled(levels));
@@ -157,7 +156,10 @@ mod tests {
         // `a` stays where it is when `z` needs room.
         assert_eq!(pools.step(&letters("za"), none), Step { take: 2, rebind: Some(0) });
         assert_eq!(pools.find('a'.into()), Some((0, Stroke { code: 10, shift: false })));
-        assert_eq!(pools.step(&letters("xyz"), |keysym| keysym != u32::from('z')), Step { take: 3, rebind: None });
+        assert_eq!(
+            pools.step(&letters("xyz"), |keysym| keysym != u32::from('z')),
+            Step { take: 3, rebind: None }
+        );
     }
 
     #[test]

@@ -1,21 +1,128 @@
-//! How are a screen's processes found and ended? By process group, by a note of who was started, by their environment.
+//! How are a screen's processes started, found and ended?
+//!
+//! Each is started by a thread of its own that waits for it: the kernel then kills it should this program die
+//! (`PR_SET_PDEATHSIG` follows the thread), and its id cannot pass to a stranger between its end and a signal.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::{Child, ChildStderr, Command};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::oneshot;
+
+use crate::base::tasks::Tasks;
 
 /// Rounds of one sweep: a process may start another while it is being ended; each round leaves fewer.
 const SWEEP_ROUNDS: usize = 10;
 
-/// Sends a signal to one process; one that is gone already is fine.
-pub(super) fn signal(pid: u32, signal: Signal) {
-    send(i64::from(pid), signal);
+/// Bytes of standard error that are looked at together: also the longest line that is logged as one.
+const PIECE: usize = 1024;
+
+/// A process that leads a group. When it ends, or this value goes, the rest of its group is killed.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Its id, and its group's.
+    pub(super) pid: u32,
+    /// What it writes to standard error, when that was piped.
+    pub(super) stderr: Option<ChildStderr>,
+    ended: oneshot::Receiver<String>,
+    /// How it ended, once that was heard.
+    how: Option<String>,
+    /// True once the id may be anybody's.
+    over: Arc<Mutex<bool>>,
 }
 
-/// Sends a signal to a process group.
-pub(super) fn signal_group(leader: u32, signal: Signal) {
+/// Starts a process at the head of a group of its own.
+pub(super) async fn keep(what: &'static str, mut command: Command) -> Result<Kept, String> {
+    let (started, has_started) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    let over = Arc::<Mutex<bool>>::default();
+    let is_over = Arc::clone(&over);
+    command.process_group(0);
+    // SAFETY: between fork and exec only the one system call is made, which is async-signal-safe.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(|| {
+            Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+        });
+    }
+    let thread = std::thread::Builder::new().name(format!("keep {what}"));
+    let spawned = thread.spawn(move || {
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                // The starter always waits for this.
+                let _ = started.send(Err(error));
+                return;
+            }
+        };
+        let _ = started.send(Ok((child.id(), child.stderr.take())));
+        // Nobody may care any more.
+        let _ = end.send(format!("{what} ended ({})", wait_out(&mut child, &is_over)));
+    });
+    spawned.map_err(|error| format!("could not start a thread for {what}: {error}"))?;
+    match has_started.await {
+        Ok(Ok((pid, stderr))) => Ok(Kept { pid, stderr, ended, how: None, over }),
+        Ok(Err(error)) => Err(format!("could not start {what}: {error}")),
+        Err(_) => Err(format!("the thread of {what} panicked")),
+    }
+}
+
+/// Waits for the end, kills what is left of the group, and only then lets the id go.
+fn wait_out(child: &mut Child, over: &Mutex<bool>) -> String {
+    let pid = child.id();
+    let id = || Id::Pid(Pid::from_raw(pid.cast_signed()));
+    while waitid(id(), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
+    let mut over = over.lock().unwrap_or_else(PoisonError::into_inner);
+    signal_group(pid, Signal::SIGKILL);
+    *over = true;
+    match child.wait() {
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+impl Kept {
+    /// Waits until it has ended; the text says how.
+    pub(super) async fn ended(&mut self) -> String {
+        if self.how.is_none() {
+            let heard = (&mut self.ended).await;
+            self.how = Some(heard.unwrap_or_else(|_| String::from("its thread panicked")));
+        }
+        self.how.clone().unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*over {
+            signal_group(self.pid, signal);
+        }
+    }
+
+    /// Asks it to end and kills its group after `patience`; on return it is gone.
+    pub(super) async fn end(mut self, patience: Duration) {
+        self.signal(Signal::SIGTERM);
+        if tokio::time::timeout(patience, self.ended()).await.is_err() {
+            self.signal(Signal::SIGKILL);
+            let how = self.ended().await;
+            tracing::info!(pid = self.pid, how, "did not end when asked, was killed");
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+fn signal_group(leader: u32, signal: Signal) {
     send(-i64::from(leader), signal);
 }
 
@@ -25,6 +132,36 @@ fn send(target: i64, signal: Signal) {
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => tracing::warn!(%error, pid = raw, %signal, "could not signal"),
     }
+}
+
+/// Logs what a process says on standard error, and keeps its last words for when it ends.
+pub(super) fn listen(
+    tasks: &Tasks,
+    what: &'static str,
+    screen: String,
+    stderr: ChildStderr,
+    last_words: Arc<Mutex<String>>,
+) -> Result<(), String> {
+    let stderr = tokio::process::ChildStderr::from_std(stderr);
+    let mut stderr = stderr.map_err(|error| format!("standard error of the {what}: {error}"))?;
+    let stop = tasks.stopping();
+    let _listener = tasks.spawn("standard error", async move {
+        let mut piece = [0; PIECE];
+        loop {
+            // Whatever inherited the pipe may outlive this program.
+            let read = tokio::select! {
+                read = stderr.read(&mut piece) => read,
+                () = stop.cancelled() => break,
+            };
+            let Ok(read @ 1..) = read else { break };
+            let text = String::from_utf8_lossy(&piece[..read]);
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+                tracing::debug!(screen, line, "{what}");
+                line.clone_into(&mut last_words.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    });
+    Ok(())
 }
 
 /// When a process started, in clock ticks since boot: with its id it names one process for ever.
@@ -73,7 +210,7 @@ pub(super) fn sweep(marks: &[String]) {
             return;
         }
         for pid in found {
-            signal(pid, Signal::SIGKILL);
+            send(pid.into(), Signal::SIGKILL);
         }
     }
 }

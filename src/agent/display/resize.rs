@@ -74,8 +74,7 @@ impl Seat {
         output: randr::Output,
         size: Size,
     ) -> Outcome<randr::Mode> {
-        let of_size =
-            |mode: &&ModeInfo| (mode.width, mode.height) == (size.width, size.height);
+        let of_size = |mode: &&ModeInfo| (mode.width, mode.height) == (size.width, size.height);
         let info = self.link.randr_get_output_info(output, resources.config_timestamp)?.reply()?;
         if let Some(mode) = resources.modes.iter().find(of_size) {
             if !info.modes.contains(&mode.id) {

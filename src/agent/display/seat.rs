@@ -192,23 +192,28 @@ impl Seat {
 
     /// Takes in what the server told since the last look.
     pub(super) fn read_events(&mut self) -> Outcome<()> {
-        let mut damaged = false;
         while let Some(event) = self.link.poll_for_event()? {
-            #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
-            match event {
-                Event::DamageNotify(_) => damaged = true,
-                Event::ConfigureNotify(change) if change.window == self.root => {
-                    self.size.set(Size { width: change.width, height: change.height });
-                    damaged = true;
-                }
-                _ => {}
-            }
+            self.take_in(&event)?;
         }
-        if damaged {
-            self.frame += 1;
-            if let Some(damage) = self.damage {
-                self.link.damage_subtract(damage, x11rb::NONE, x11rb::NONE)?;
+        Ok(())
+    }
+
+    /// Takes in one event.
+    pub(super) fn take_in(&mut self, event: &Event) -> Outcome<()> {
+        #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
+        match event {
+            // One is sent per change after the last subtraction, so there is at most one to answer.
+            Event::DamageNotify(_) => {
+                self.frame += 1;
+                if let Some(damage) = self.damage {
+                    self.link.damage_subtract(damage, x11rb::NONE, x11rb::NONE)?;
+                }
             }
+            Event::ConfigureNotify(change) if change.window == self.root => {
+                self.size.set(Size { width: change.width, height: change.height });
+                self.frame += 1;
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -317,21 +322,20 @@ pub(super) async fn sit(display: u16, size: Arc<SeenSize>) -> Result<Seated, Str
     let (jobs, queue) = mpsc::channel(QUEUE);
     let (ready, opened) = oneshot::channel();
     let (end, ended) = oneshot::channel();
-    let started =
-        std::thread::Builder::new().name(format!("screen :{display}")).spawn(move || {
-            match Seat::open(display, size) {
-                Err(fault) => {
-                    // Nobody waits any more: the supervisor gave up.
-                    let _ = ready.send(Err(describe(&fault)));
-                }
-                Ok(seat) => {
-                    if ready.send(Ok(())).is_ok() {
-                        // Nobody listens any more: the screen was deleted.
-                        let _ = end.send(work_through(seat, queue));
-                    }
+    let started = std::thread::Builder::new().name(format!("screen :{display}")).spawn(move || {
+        match Seat::open(display, size) {
+            Err(fault) => {
+                // Nobody waits any more: the supervisor gave up.
+                let _ = ready.send(Err(describe(&fault)));
+            }
+            Ok(seat) => {
+                if ready.send(Ok(())).is_ok() {
+                    // Nobody listens any more: the screen was deleted.
+                    let _ = end.send(work_through(seat, queue));
                 }
             }
-        });
+        }
+    });
     if let Err(error) = started {
         return Err(format!("could not start the thread of :{display}: {error}"));
     }

@@ -3,15 +3,15 @@
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
-use nix::sys::signal::Signal;
-use tokio::process::{Child, Command};
 
 use super::config::{SESSION_DIR, Session};
-use super::process;
+use super::process::{self, Kept};
+use crate::base::tasks::Tasks;
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/xsession");
 
@@ -80,24 +80,23 @@ pub fn session_env_in(session_dir: &Path) -> Vec<(String, String)> {
 /// A running session.
 #[derive(Debug)]
 pub(super) struct Running {
-    child: Child,
-    /// Its process group, which can outlive its first process.
-    group: u32,
+    kept: Kept,
     marks: Vec<String>,
 }
 
 impl Running {
     /// Starts a screen's session, in a process group of its own.
-    pub(super) fn start(
+    pub(super) async fn start(
         folder: &Path,
         session_dir: &Path,
         screen: &str,
         display: &str,
         default: bool,
+        tasks: &Tasks,
     ) -> Result<Self, String> {
-        let script = folder.join("session");
         let home = std::env::var("HOME").ok().filter(|home| !home.is_empty());
-        let child = Command::new(&script)
+        let mut command = Command::new(folder.join("session"));
+        command
             .arg(if default { "default" } else { "bare" })
             .env("DISPLAY", display)
             .env("HOME", home.as_deref().unwrap_or("/root"))
@@ -105,34 +104,23 @@ impl Running {
             .env("HOTDESK_SESSION_DIR", session_dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| format!("could not start {}: {error}", script.display()))?;
+            .stderr(Stdio::piped());
+        let mut kept = process::keep("the session", command).await?;
+        if let Some(stderr) = kept.stderr.take() {
+            process::listen(tasks, "session", display.to_owned(), stderr, Arc::default())?;
+        }
         let marks = vec![format!("HOTDESK_SCREEN={screen}"), format!("DISPLAY={display}")];
-        let group = child.id().ok_or_else(|| String::from("the session ended at once"))?;
-        Ok(Self { child, group, marks })
+        Ok(Self { kept, marks })
     }
 
     /// Waits until it has ended; the text says how.
     pub(super) async fn ended(&mut self) -> String {
-        match self.child.wait().await {
-            Ok(status) => format!("the session ended ({status})"),
-            Err(error) => format!("the session cannot be waited for: {error}"),
-        }
+        self.kept.ended().await
     }
 
-    /// Ends the session and all that it started; on return they are gone.
-    pub(super) async fn end(mut self) {
-        process::signal_group(self.group, Signal::SIGTERM);
-        if tokio::time::timeout(END_PATIENCE, self.child.wait()).await.is_err() {
-            tracing::info!("a session did not end when asked");
-        }
-        process::signal_group(self.group, Signal::SIGKILL);
-        if let Err(error) = self.child.wait().await {
-            tracing::warn!(%error, "could not wait for a session");
-        }
+    /// Ends the session and all that it started, also what left its process group; on return they are gone.
+    pub(super) async fn end(self) {
+        self.kept.end(END_PATIENCE).await;
         let marks = self.marks;
         let swept = tokio::task::spawn_blocking(move || process::sweep(&marks)).await;
         if let Err(error) = swept {

@@ -95,7 +95,7 @@ impl Supervisor {
         let mut server = None;
         if self.own {
             let size = self.screen.wanted();
-            match Server::start(self.screen.display, size, &self.runtime_dir, &self.tasks) {
+            match Server::start(self.screen.display, size, &self.runtime_dir, &self.tasks).await {
                 Ok(started) => server = Some(started),
                 Err(why) => return why,
             }
@@ -124,7 +124,7 @@ impl Supervisor {
                 Err(why) => return why,
             };
             if session.is_none() && self.session.is_some() {
-                *session = self.start_session();
+                *session = self.start_session().await;
                 let announced = wait::until(WM_PATIENCE, || announced(&seated));
                 tokio::select! {
                     announced = announced => if announced.is_none() {
@@ -170,7 +170,7 @@ impl Supervisor {
                     }
                     tokio::time::sleep(pause).await;
                     began = Instant::now();
-                    *session = self.start_session();
+                    *session = self.start_session().await;
                 }
                 _ = looks.tick() => {
                     // Every piece of work begins with reading what the server told; this one has nothing more to do.
@@ -182,10 +182,12 @@ impl Supervisor {
         }
     }
 
-    fn start_session(&self) -> Option<Running> {
+    async fn start_session(&self) -> Option<Running> {
         let (screen, folder) = (&self.screen, self.session.as_ref()?);
         let display = screen.display_name();
-        match Running::start(folder, &self.session_dir, &screen.id, &display, screen.default) {
+        let started =
+            Running::start(folder, &self.session_dir, &screen.id, &display, screen.default, &self.tasks);
+        match started.await {
             Ok(running) => Some(running),
             Err(why) => {
                 tracing::error!(screen = screen.id, why);
@@ -222,8 +224,7 @@ impl Seat {
     fn has_window_manager(&mut self) -> Outcome<bool> {
         let atom = self.link.intern_atom(false, b"_NET_SUPPORTING_WM_CHECK")?.reply()?.atom;
         let named = |window| -> Outcome<Option<u32>> {
-            let property =
-                self.link.get_property(false, window, atom, AtomEnum::WINDOW, 0, 1)?.reply()?;
+            let property = self.link.get_property(false, window, atom, AtomEnum::WINDOW, 0, 1)?.reply()?;
             Ok(property.value32().and_then(|mut values| values.next()))
         };
         let Some(check) = named(self.root)? else { return Ok(false) };

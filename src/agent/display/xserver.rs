@@ -1,28 +1,22 @@
 //! How is an X server started and ended? Xvnc where it is installed (it can change its size), else Xvfb.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-
 use super::link;
-use super::process;
+use super::process::{self, Kept};
 use crate::base::tasks::Tasks;
 use crate::domain::resolution::Size;
 
 /// How long a server may take to end before it is killed: it has nothing to save.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of one line of a server's words that are kept.
-const LINE_BYTES: usize = 400;
 
 /// A running X server.
 #[derive(Debug)]
 pub(super) struct Server {
-    child: Child,
+    kept: Kept,
     note: PathBuf,
     last_words: Arc<Mutex<String>>,
 }
@@ -45,7 +39,7 @@ pub(super) fn vnc_socket(runtime_dir: &Path, display: u16) -> PathBuf {
 
 impl Server {
     /// Starts the server of a display. On return it runs; whether it answers is for the caller to find out.
-    pub(super) fn start(
+    pub(super) async fn start(
         display: u16,
         size: Size,
         runtime_dir: &Path,
@@ -59,56 +53,26 @@ impl Server {
             (None, Some(program)) => xvfb(&program, display, size),
             (None, None) => return Err(String::from("neither Xvnc nor Xvfb is installed")),
         };
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| format!("could not start the X server of :{display}: {error}"))?;
-        if let Some(pid) = child.id() {
-            process::note(&note, pid);
-        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut kept = process::keep("the X server", command).await?;
+        process::note(&note, kept.pid);
         let last_words = Arc::<Mutex<String>>::default();
-        if let Some(stderr) = child.stderr.take() {
-            let kept = Arc::clone(&last_words);
-            let name = format!(":{display}");
-            let _listener = tasks.spawn("x server log", async move {
-                let mut lines = BufReader::new(stderr).split(b'\n');
-                while let Ok(Some(mut line)) = lines.next_segment().await {
-                    line.truncate(LINE_BYTES);
-                    let line = String::from_utf8_lossy(&line).trim().to_owned();
-                    if !line.is_empty() {
-                        tracing::debug!(screen = name, line, "X server");
-                        *kept.lock().unwrap_or_else(PoisonError::into_inner) = line;
-                    }
-                }
-            });
+        if let Some(stderr) = kept.stderr.take() {
+            let words = Arc::clone(&last_words);
+            process::listen(tasks, "X server", format!(":{display}"), stderr, words)?;
         }
-        Ok(Self { child, note, last_words })
+        Ok(Self { kept, note, last_words })
     }
 
     /// Waits until it has ended; the text says how.
     pub(super) async fn ended(&mut self) -> String {
-        let status = self.child.wait().await;
-        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        match status {
-            Ok(status) => format!("the X server ended ({status}): {words}"),
-            Err(error) => format!("the X server cannot be waited for: {error}"),
-        }
+        let how = self.kept.ended().await;
+        format!("{how}: {}", self.last_words.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends it; on return it is gone.
-    pub(super) async fn end(mut self) {
-        if let Some(pid) = self.child.id() {
-            process::signal(pid, Signal::SIGTERM);
-            if tokio::time::timeout(END_PATIENCE, self.child.wait()).await.is_err()
-                && let Err(error) = self.child.kill().await
-            {
-                tracing::warn!(%error, pid, "could not kill an X server");
-            }
-        }
+    pub(super) async fn end(self) {
+        self.kept.end(END_PATIENCE).await;
         process::forget(&self.note);
     }
 }

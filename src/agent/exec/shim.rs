@@ -10,7 +10,7 @@
 //! the shim tells and leaves; what still runs in the background passes to process 1 and lives on.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -97,7 +97,13 @@ pub fn run() -> io::Result<()> {
     drop((order, notebook));
     close_output()?;
     let mut watch = Watch { command: None, nursed: true, ended: None, notes };
-    watch.keep(&mut agent, &children, result)
+    let told = watch.keep(&mut agent, &children, result);
+    if matches!(told, Ok(true)) {
+        return Ok(());
+    }
+    // The agent is gone, or something broke here: either way nobody will answer for this command.
+    let left = tree::end(&Target::below(nix::unistd::getpid().as_raw()), END_PATIENCE);
+    if left > 0 { Err(io::Error::other(format!("{left} processes are left"))) } else { told.map(drop) }
 }
 
 /// Puts the order's text where the program can read it and returns the end of the result's pipe to read.
@@ -128,17 +134,26 @@ fn close_output() -> io::Result<()> {
 }
 
 /// The nurse: starts the command in a session of its own and waits for it.
-fn nurse(order: Order, mut notebook: impl Write) -> io::Result<()> {
+fn nurse(order: Order, mut notebook: PipeWriter) -> io::Result<()> {
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
         tracing::debug!(%error, "oom_score_adj stays as it is");
     }
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear().envs(order.environment).current_dir(&order.directory);
     command.stdin(Stdio::null());
-    // SAFETY: setsid is async-signal-safe and touches no memory.
+    // The shim's own mask is not the command's.
+    SigSet::empty().thread_set_mask()?;
+    let teller = notebook.try_clone()?;
+    let introduce = move || {
+        nix::unistd::setsid()?;
+        // Told by the command itself before its program begins, so that a program whose first act is to kill its
+        // parent is known all the same.
+        (&teller).write_all(&Note::Started(nix::unistd::getpid().as_raw()).encode())
+    };
+    // SAFETY: setsid, getpid and a write from the stack are async-signal-safe and allocate nothing.
     #[allow(unsafe_code)]
     unsafe {
-        command.pre_exec(|| nix::unistd::setsid().map(drop).map_err(io::Error::from));
+        command.pre_exec(introduce);
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -148,7 +163,6 @@ fn nurse(order: Order, mut notebook: impl Write) -> io::Result<()> {
     };
     drop(command);
     close_output()?;
-    notebook.write_all(&Note::Started(child.id().cast_signed()).encode())?;
     let status = child.wait()?;
     notebook.write_all(&Note::Ended(status.into_raw()).encode())
 }
@@ -163,8 +177,13 @@ struct Watch<N> {
 }
 
 impl<N: Read + AsFd> Watch<N> {
-    /// Watches until the command has ended or the agent is gone.
-    fn keep(&mut self, agent: &mut UnixStream, children: &SignalFd, result: Option<File>) -> io::Result<()> {
+    /// Watches until the command has ended and the agent was told so (true), or the agent is gone.
+    fn keep(
+        &mut self,
+        agent: &mut UnixStream,
+        children: &SignalFd,
+        result: Option<File>,
+    ) -> io::Result<bool> {
         loop {
             let mut ready = [
                 PollFd::new(agent.as_fd(), PollFlags::POLLIN),
@@ -186,11 +205,11 @@ impl<N: Read + AsFd> Watch<N> {
                 self.reap();
             }
             if let Some(how) = self.ended {
-                return talk::send(agent, &Report::Ended { how, result: read_result(result)? });
+                talk::send(agent, &Report::Ended { how, result: read_result(result)? })?;
+                return Ok(true);
             }
             if gone {
-                let left = tree::end(&Target::below(nix::unistd::getpid().as_raw()), END_PATIENCE);
-                return if left == 0 { Ok(()) } else { Err(io::Error::other(format!("{left} are left"))) };
+                return Ok(false);
             }
         }
     }

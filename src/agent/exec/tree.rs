@@ -139,19 +139,18 @@ pub fn end(target: &Target, patience: Duration) -> usize {
     }
 }
 
-/// Stops all that is meant until a look finds no new one; returns all that are alive.
+/// Stops all that is meant until a look finds no new one; returns all that were stopped, also those that a look no
+/// longer finds: when the process they are below dies meanwhile, they are still the ones to kill.
 fn freeze(target: &Target, deadline: Instant) -> Vec<i32> {
     let mut stopped = HashSet::new();
-    let mut found = Vec::new();
     for _ in 0..FREEZE_ROUNDS {
-        found = alive(target);
-        let fresh: Vec<i32> = found.iter().copied().filter(|pid| stopped.insert(*pid)).collect();
+        let fresh: Vec<i32> = alive(target).into_iter().filter(|pid| stopped.insert(*pid)).collect();
+        signal_all(&fresh, Signal::SIGSTOP);
         if fresh.is_empty() || Instant::now() >= deadline {
             break;
         }
-        signal_all(&fresh, Signal::SIGSTOP);
     }
-    found
+    stopped.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 async fn receive(body: Body, file: &mut tokio::fs::File, path: &str) -> Result<()> {
     let mut pieces = body.into_data_stream();
     let mut total = 0;
+    let mut written = Ok(());
     loop {
         let piece = match tokio::time::timeout(BODY_PATIENCE, pieces.next()).await {
             Err(_) => return Err(Error::invalid("the request body did not arrive in time")),
@@ -63,8 +64,12 @@ async fn receive(body: Body, file: &mut tokio::fs::File, path: &str) -> Result<(
         if total > MAX_BYTES {
             return Err(Error::too_large(format!("the file is larger than {MAX_BYTES} bytes")));
         }
-        file.write_all(&piece).await.map_err(|error| file_error(path, &error))?;
+        // After a failure the rest is read all the same: a client that is still sending would not see the answer.
+        if written.is_ok() {
+            written = file.write_all(&piece).await;
+        }
     }
+    written.map_err(|error| file_error(path, &error))?;
     // tokio's file reports the error of its last write only here.
     file.flush().await.map_err(|error| file_error(path, &error))
 }

@@ -17,8 +17,8 @@ use crate::domain::pointer::{Button, Direction, MAX_DRAG_SECONDS, MAX_SCROLL_STE
 use crate::domain::resolution::Size;
 use crate::http::extract::{Json, Path, Query};
 use crate::wire::action::{
-    ActionResult, Click, Done, Drag, Key, Move, Screen, ScreenList, ScreenQuery, ScreenSize, ScreenshotBase64,
-    ScreenshotQuery, Scroll, Type,
+    ActionResult, Click, Done, Drag, Key, Move, Screen, ScreenList, ScreenQuery, ScreenSize,
+    ScreenshotBase64, ScreenshotQuery, Scroll, Type,
 };
 
 /// Seconds of a drag when none are given (wire.md 6).
@@ -45,7 +45,10 @@ fn done(action: &str, details: Value) -> axum::Json<ActionResult> {
     axum::Json(ActionResult { success: true, action: action.to_owned(), details: Some(details) })
 }
 
-async fn screenshot(State(displays): State<Displays>, Query(query): Query<ScreenshotQuery>) -> Result<Response> {
+async fn screenshot(
+    State(displays): State<Displays>,
+    Query(query): Query<ScreenshotQuery>,
+) -> Result<Response> {
     let form = Form::parse(query.format.as_deref(), query.quality, query.scale)?;
     // An agent stores nothing, so it has no URL to give: `url` is answered like `base64`.
     let binary = match query.response_format.as_deref() {

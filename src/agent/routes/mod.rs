@@ -7,7 +7,7 @@ use super::display::Displays;
 use super::state::Agent;
 use crate::http::edge;
 
-mod desktop;
+pub mod desktop;
 mod exec;
 mod files;
 mod gate;

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::runner::{Message, Runner, Work};
 use super::view;
-use crate::base::ids::ComputerId;
+use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::tasks::Tasks;
 use crate::controller::storage::Storage;
 use crate::domain::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::domain::lifecycle::{self, Command, Decision, Status};
 use crate::engine::Engine;
 use crate::guest::Guest;
 use crate::store::Store;
-use crate::store::computers::Computer;
+use crate::store::computers::{Computer, NewComputer};
 
 /// Commands that wait for one computer; more are told to come back.
 const MAILBOX: usize = 16;
@@ -117,13 +117,21 @@ impl Fleet {
         Ok(())
     }
 
-    /// Makes a computer whose row was just stored. Returns when it is usable; on failure nothing is left of it.
+    /// Makes a computer. Returns when it is usable; on failure nothing is left of it. A caller that goes away in
+    /// between changes nothing: a row without a runner would stay `creating` until the next start.
     ///
     /// # Errors
-    /// Why it could not be made.
-    pub async fn create(&self, id: ComputerId) -> Result<()> {
-        let (_, finished) = self.send(id, Work::Create)?;
-        finished.await.map_err(|_| stopping())?
+    /// As [`Store::add_computer`], or why it could not be made.
+    pub async fn create(&self, new: NewComputer) -> Result<Computer> {
+        let fleet = self.clone();
+        let made = self.shared.tasks.spawn("create", async move {
+            let stored = fleet.shared.store.add_computer(&new).await?;
+            let (_, finished) = fleet.send(stored.id, Work::Create)?;
+            finished.await.map_err(|_| stopping())??;
+            let made = fleet.shared.store.computer(&ComputerRef::Id(stored.id)).await?;
+            made.ok_or_else(|| Error::not_found("Desktop not found"))
+        });
+        made.await.map_err(Error::internal)?.unwrap_or_else(|| Err(Error::internal("a create panicked")))
     }
 
     /// Hands a command over. Returns when its intent is stored; the work goes on even if the caller goes away.

@@ -13,6 +13,7 @@ use super::fleet::{Presence, Shared};
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::wait;
 use crate::controller::files;
+use crate::controller::storage::Kind;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Operation, Status};
 use crate::engine::{Boot, EngineError, EngineResult, MachineSpec, Observation};
@@ -85,8 +86,17 @@ impl Runner {
             let Some(message) = message else { break };
             if self.handle(message).await == Next::Gone {
                 self.shared.forget(self.id);
+                self.refuse_the_rest();
                 break;
             }
+        }
+    }
+
+    /// What was still waiting learns that the computer is gone.
+    fn refuse_the_rest(&mut self) {
+        while let Ok(Message { accepted, finished, .. }) = self.inbox.try_recv() {
+            let _ = accepted.send(Err(gone()));
+            let _ = finished.send(Err(gone()));
         }
     }
 
@@ -122,8 +132,8 @@ impl Runner {
         let row = match self.shared.store.computer(&ComputerRef::Id(self.id)).await {
             Ok(Some(row)) => row,
             Ok(None) => {
-                let _ = accepted.send(Err(Error::not_found("Desktop not found")));
-                let _ = finished.send(Err(Error::not_found("Desktop not found")));
+                let _ = accepted.send(Err(gone()));
+                let _ = finished.send(Err(gone()));
                 return Next::Gone;
             }
             Err(error) => {
@@ -264,7 +274,7 @@ impl Runner {
     /// Boots the row as it is now stored and tells the outcome.
     async fn boot(&mut self) -> Result<()> {
         let row = self.shared.store.computer(&ComputerRef::Id(self.id)).await?;
-        let row = row.ok_or_else(|| Error::not_found("Desktop not found"))?;
+        let row = row.ok_or_else(gone)?;
         match self.bring_up(&row).await {
             Ok(()) => {
                 self.shared.store.set_status(self.id, Status::Running).await?;
@@ -350,7 +360,15 @@ impl Runner {
             return (Err(refused("Computer could not be removed", &error)), Next::Stay);
         }
         match self.shared.store.remove_computer(self.id).await {
-            Ok(()) => (Ok(()), Next::Gone),
+            Ok(files) => {
+                for file in files {
+                    // What stays is swept later: no record names it any more.
+                    if let Err(error) = self.shared.storage.remove(Kind::File, file.0).await {
+                        tracing::warn!(computer = %self.id, %file, %error, "a file was left");
+                    }
+                }
+                (Ok(()), Next::Gone)
+            }
             Err(error) => (Err(error), Next::Stay),
         }
     }
@@ -370,6 +388,10 @@ impl Runner {
     fn show(&self, status: Status, guest: Option<Guest>, address: Option<IpAddr>) {
         self.presence.send_replace(Presence { status: Some(status), guest, address });
     }
+}
+
+fn gone() -> Error {
+    Error::not_found("Desktop not found")
 }
 
 fn machine(row: &Computer) -> MachineSpec {

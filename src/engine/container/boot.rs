@@ -1,11 +1,11 @@
 //! How does a machine start? Everything that can be taken back first, its first process last.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::sys::resource::{Resource, getrlimit};
 use serde_json::json;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::command::{host_error, run_with, tool};
 use super::config::ContainerConfig;
-use super::layout::{Folder, StateDir, private_folder, remove_if_there, sync_folder, write_durably};
+use super::layout::{Folder, private_folder, remove_if_there, write_durably};
 use super::lock::MachineLock;
 use super::oci::{self, BootPlan, HostLimits};
 use super::runtime::Runtime;
@@ -30,7 +30,8 @@ const NAMESPACE_BOUNDS: [(&str, u32); 3] =
 #[derive(Debug)]
 pub(super) struct Starter<'a> {
     pub(super) config: &'a ContainerConfig,
-    pub(super) state: &'a StateDir,
+    /// The executable that becomes the guest's agent.
+    pub(super) agent: &'a Path,
     pub(super) runtime: &'a Runtime,
     pub(super) held: &'a MachineLock,
 }
@@ -41,14 +42,13 @@ impl Starter<'_> {
     pub(super) fn start(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         disk::check_reserve(&folder.path)?;
         disk::grow(&folder.disk(), spec.disk_bytes, self.held)?;
-        let agent = keep_agent(&self.config.agent_binary, self.state)?;
         let slot = slots::claim(folder, self.config.network.slots())?;
         let resolvers = network::resolvers(&self.config.network)?;
         self.write_bundle(folder, spec, boot, slot)?;
         let listener = listen(&folder.socket())?;
         let parts = Parts {
             image: self.config.image.join("rootfs"),
-            agent,
+            agent: self.agent.to_owned(),
             disk: folder.disk(),
             first_id: self.config.host_ids(slot),
             files: staged_files(spec, boot, &network::resolv_conf(&resolvers)),
@@ -66,13 +66,7 @@ impl Starter<'_> {
         Ok(Endpoint::Unix(folder.socket()))
     }
 
-    fn write_bundle(
-        &self,
-        folder: &Folder,
-        spec: &MachineSpec,
-        boot: &Boot,
-        slot: u16,
-    ) -> EngineResult<()> {
+    fn write_bundle(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot, slot: u16) -> EngineResult<()> {
         const STEP: &str = "write the bundle";
         let host = |error: io::Error| EngineError::failed(STEP, error);
         let network = &self.config.network;
@@ -132,42 +126,6 @@ fn machine_id(spec: &MachineSpec) -> String {
     let digest = Sha256::digest(format!("hotdesk machine-id {}", spec.id));
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     hex + "\n"
-}
-
-/// The agent's executable under the name of its content, so that an upgrade never changes what a guest runs.
-fn keep_agent(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
-    const STEP: &str = "keep the agent's executable";
-    let failed = host_error(STEP, binary);
-    let mut source = File::open(binary).map_err(&failed)?;
-    let mut hasher = Sha256::new();
-    io::copy(&mut source, &mut HashWriter(&mut hasher)).map_err(&failed)?;
-    let name: String = hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    let kept = state.agents().join(&name);
-    if kept.exists() {
-        return Ok(kept);
-    }
-    // Several starts may do this at once: each under a name of its own, and the last rename changes nothing.
-    let fresh = state.agents().join(format!("{name}.{}", uuid::Uuid::new_v4().simple()));
-    fs::copy(binary, &fresh)
-        .and_then(|_| fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)))
-        .and_then(|()| File::open(&fresh)?.sync_all())
-        .and_then(|()| fs::rename(&fresh, &kept))
-        .and_then(|()| sync_folder(&state.agents()))
-        .map_err(host_error(STEP, &fresh))?;
-    Ok(kept)
-}
-
-struct HashWriter<'a>(&'a mut Sha256);
-
-impl io::Write for HashWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Bounds what the guest's user namespace may take of the kernel's shared pots.

@@ -31,7 +31,11 @@ pub(super) fn roots() -> Vec<PathBuf> {
     }
     let Ok(entries) = fs::read_dir(mounts) else { return Vec::new() };
     // Controllers mounted together appear as links to one folder; the folder alone counts.
-    entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+    entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
 }
 
 /// Whether the host speaks v2 alone.
@@ -59,9 +63,9 @@ pub(super) async fn clear(id: ComputerId) -> EngineResult<()> {
         let left = folders(id);
         for folder in &left {
             if let Err(error) = kill_all(folder).and_then(|()| remove(folder)) {
-                match error.kind() {
-                    io::ErrorKind::ResourceBusy | io::ErrorKind::DirectoryNotEmpty => {}
-                    _ => return Some(Err(host_error(STEP, folder)(error))),
+                let busy = [io::ErrorKind::ResourceBusy, io::ErrorKind::DirectoryNotEmpty];
+                if !busy.contains(&error.kind()) {
+                    return Some(Err(host_error(STEP, folder)(error)));
                 }
             }
         }

@@ -86,13 +86,15 @@ pub(super) fn run_patiently(
 pub(super) fn spawn(step: &'static str, command: &mut Command) -> EngineResult<Child> {
     command.spawn().map_err(|error| {
         let program = command.get_program();
-        match error.kind() {
-            io::ErrorKind::NotFound => EngineError::failed(
-                step,
-                format!("{} is not installed (package {})", Path::new(program).display(), package(program)),
-            ),
-            _ => EngineError::failed(step, format!("{}: {error}", Path::new(program).display())),
-        }
+        let named = Path::new(program).display();
+        EngineError::failed(
+            step,
+            if error.kind() == io::ErrorKind::NotFound {
+                format!("{named} is not installed (package {})", package(program))
+            } else {
+                format!("{named}: {error}")
+            },
+        )
     })
 }
 
@@ -127,11 +129,13 @@ pub(super) fn judge(step: &'static str, status: ExitStatus, complaint: &str) -> 
 /// An error of the host's files as the engine's: a full disk is a lack of capacity.
 pub(super) fn host_error(step: &'static str, path: &Path) -> impl Fn(io::Error) -> EngineError {
     let path = path.to_owned();
-    move |error| match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+    move |error| {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind());
+        if full {
             EngineError::NoCapacity(format!("{step}: {}: {error}", path.display()))
+        } else {
+            EngineError::failed(step, format!("{}: {error}", path.display()))
         }
-        _ => EngineError::failed(step, format!("{}: {error}", path.display())),
     }
 }
 

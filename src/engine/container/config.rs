@@ -156,8 +156,7 @@ mod tests {
         assert_eq!(network.addresses(MAX_SLOTS - 1).guest, Ipv4Addr::new(10, 213, 255, 254));
         assert_eq!(config.host_ids(1) - config.host_ids(0), IDS_PER_MACHINE);
         assert!(config.host_ids(MAX_SLOTS - 1) < 1 << 31);
-        let small =
-            NetworkConfig { subnet: "10.9.0.0/24".parse().unwrap(), ..NetworkConfig::default() };
+        let small = NetworkConfig { subnet: "10.9.0.0/24".parse().unwrap(), ..NetworkConfig::default() };
         assert_eq!(small.slots(), 64);
     }
 }

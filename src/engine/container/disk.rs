@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::command::{host_error, judge, run, run_patiently, tool};
-use super::lock::MachineLock;
 use super::layout::{Folder, remove_if_there, sync_folder};
+use super::lock::MachineLock;
 use crate::engine::{EngineError, EngineResult};
 
 /// Smallest disk: below this ext4 with its journal leaves a guest nothing.
@@ -44,7 +44,10 @@ pub(super) fn make(folder: &Folder, bytes: u64) -> EngineResult<()> {
     let mut mkfs = tool("mkfs.ext4");
     // The file is new and reads as zeros: nothing needs to be written or discarded to know that.
     mkfs.args(["-q", "-F", "-m", "0", "-I", "256", "-L", "hotdesk"])
-        .args(["-E", "assume_storage_prezeroed=1,lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"])
+        .args([
+            "-E",
+            "assume_storage_prezeroed=1,lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0",
+        ])
         .arg(&fresh);
     run(STEP, mkfs)?;
     file.sync_all().map_err(host_error(STEP, &fresh))?;
@@ -65,7 +68,9 @@ pub(super) fn grow(disk: &Path, bytes: u64, held: &MachineLock) -> EngineResult<
     }
     // Read anew rather than remembered: a growth cut short by a crash is finished at the next start.
     let mut superblock = [0; SUPERBLOCK_BYTES];
-    file.seek(SeekFrom::Start(SUPERBLOCK_AT)).and_then(|_| file.read_exact(&mut superblock)).map_err(&failed)?;
+    file.seek(SeekFrom::Start(SUPERBLOCK_AT))
+        .and_then(|_| file.read_exact(&mut superblock))
+        .map_err(&failed)?;
     if file_system_bytes(&superblock).saturating_add(WHOLE_GROUP) > size {
         return Ok(());
     }
@@ -103,7 +108,8 @@ pub(super) fn free_bytes(folder: &Path) -> EngineResult<u64> {
 pub(super) fn check_reserve(folder: &Path) -> EngineResult<()> {
     let free = free_bytes(folder)?;
     if free < HOST_RESERVE {
-        let detail = format!("{}: {} MiB free, {} MiB are kept", folder.display(), free >> 20, HOST_RESERVE >> 20);
+        let detail =
+            format!("{}: {} MiB free, {} MiB are kept", folder.display(), free >> 20, HOST_RESERVE >> 20);
         return Err(EngineError::NoCapacity(detail));
     }
     Ok(())

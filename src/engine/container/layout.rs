@@ -7,7 +7,7 @@
 //!                      /runtime.log    what the OCI runtime complained of at the current boot
 //!                      /agent.sock     where its agent answers
 //! <state>/runtime/                     the OCI runtime's own records
-//! <state>/agent/<hash>                 the guest's executable, by content
+//! <state>/agent/<hash>                 the guests' executable, by content
 //! <state>/trash/                       machines being destroyed
 //! ```
 //! Nothing that a guest can write is opened by path: its files are mounted nowhere in the controller's own view.
@@ -171,8 +171,7 @@ pub(super) fn private_folder(path: &Path) -> io::Result<()> {
 pub(super) fn write_durably(path: &Path, text: &[u8]) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let fresh = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(text)?;
     file.sync_all()?;
     fs::rename(&fresh, path)?;

@@ -10,11 +10,13 @@
 //! is known about it is in its folder, in the runtime's record and in the kernel, so any later controller on the same
 //! state folder finds it. Verbs run on threads of their own: a caller that goes away cuts no step in half.
 
+mod agent;
 mod boot;
 mod cgroup;
 mod command;
 mod config;
 mod disk;
+mod halt;
 mod idmap;
 mod kernel;
 mod layout;
@@ -31,19 +33,16 @@ mod stage;
 mod sweep;
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use async_trait::async_trait;
-use rustix::process::Signal;
+use std::time::Duration;
 
 pub use self::config::{Addresses, ContainerConfig, NetworkConfig, Subnet};
 use self::layout::{Folder, Record, StateDir, private_folder};
 use self::runtime::{Runtime, State};
-use super::{
-    Boot, Capabilities, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation,
-};
+use super::{Boot, Capabilities, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation};
 use crate::base::ids::ComputerId;
+use async_trait::async_trait;
 
 /// The engine `container`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works
 /// on a machine.
@@ -57,6 +56,8 @@ struct Inner {
     config: ContainerConfig,
     state: StateDir,
     runtime: Runtime,
+    /// The executable that guests run as their agent.
+    agent: PathBuf,
 }
 
 impl ContainerEngine {
@@ -73,11 +74,15 @@ impl ContainerEngine {
         }
         let rootfs = config.image.join("rootfs");
         if !rootfs.is_dir() {
-            return Err(EngineError::failed("find the guest image", format!("{} is no folder", rootfs.display())));
+            return Err(EngineError::failed(
+                "find the guest image",
+                format!("{} is no folder", rootfs.display()),
+            ));
         }
         sweep::empty_trash(&state)?;
         let runtime = Runtime::new(&config.runtime, state.runtime());
-        Ok(Self { inner: Arc::new(Inner { config, state, runtime }) })
+        let agent = agent::keep(&config.agent_binary, &state)?;
+        Ok(Self { inner: Arc::new(Inner { config, state, runtime, agent }) })
     }
 
     /// Runs a step that blocks. It runs to its end whatever becomes of the caller.
@@ -95,42 +100,10 @@ impl ContainerEngine {
         self.blocking(move |inner| inner.state_of(id)).await
     }
 
-    /// Ends a machine's processes and takes back what its boot took.
-    async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
-        if let Some(pidfd) = self.state(folder.id).await?.and_then(|state| first_process(folder.id, &state)) {
-            let failed = |error: std::io::Error| EngineError::failed("end the guest", error);
-            if !grace.is_zero() {
-                send(&pidfd, Signal::TERM)?;
-                let waited = pidfd.try_clone().map_err(failed)?;
-                let ended = tokio::time::timeout(grace, process::ended(waited)).await;
-                ended.unwrap_or(Ok(())).map_err(failed)?;
-            }
-            // The first process of a pid namespace takes all others along.
-            send(&pidfd, Signal::KILL)?;
-            let ended = self.blocking(move |_| {
-                process::wait_exit(&pidfd, Instant::now() + sweep::KILL_PATIENCE).map_err(failed)
-            });
-            if !ended.await? {
-                return Err(EngineError::failed("end the guest", "its first process does not die"));
-            }
-        }
-        self.sweep(folder).await
-    }
-
     /// Lets the machine's record say what it is started as: its size may have changed since.
     fn keep_record(&self, folder: &Folder, spec: &MachineSpec) -> EngineResult<()> {
         let record = Record::of(spec);
         if folder.read_record()? == record { Ok(()) } else { folder.write_record(&record) }
-    }
-
-    /// Takes back what a boot took, in whatever state it is.
-    async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
-        let id = folder.id;
-        self.blocking(move |inner| inner.runtime.delete(id)).await?;
-        cgroup::clear(id).await?;
-        loopdev::released(&folder.disk()).await?;
-        let folder = folder.clone();
-        self.blocking(move |_| sweep::boot(&folder)).await
     }
 }
 
@@ -140,7 +113,8 @@ impl Inner {
         if !folder.boot_config().exists() {
             return Ok(None);
         }
-        let boot = process::boot_id().map_err(|error| EngineError::failed("read the host's boot id", error))?;
+        let boot =
+            process::boot_id().map_err(|error| EngineError::failed("read the host's boot id", error))?;
         let state = self.runtime.state(id)?;
         Ok(state.filter(|state| state.annotations.get(oci::HOST_BOOT) == Some(&boot)))
     }
@@ -162,22 +136,6 @@ impl Inner {
             endpoint: Endpoint::Unix(folder.socket()),
             address: label(oci::ADDRESS).parse::<IpAddr>().ok(),
         })
-    }
-}
-
-/// The first process of a machine, when it has one. Held first and checked then: a number used again belongs elsewhere.
-fn first_process(id: ComputerId, state: &State) -> Option<std::os::fd::OwnedFd> {
-    if state.pid == 0 || state.status == "stopped" {
-        return None;
-    }
-    let pidfd = process::open(state.pid).ok().flatten()?;
-    cgroup::holds(id, state.pid).then_some(pidfd)
-}
-
-fn send(pidfd: &std::os::fd::OwnedFd, signal: Signal) -> EngineResult<()> {
-    match rustix::process::pidfd_send_signal(pidfd, signal) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(EngineError::failed("signal the guest", error)),
     }
 }
 
@@ -230,8 +188,8 @@ impl Engine for ContainerEngine {
         self.keep_record(&folder, spec)?;
         let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&held));
         let started = self.blocking(move |inner| {
-            let (config, state, runtime) = (&inner.config, &inner.state, &inner.runtime);
-            let starter = boot::Starter { config, state, runtime, held: &locked };
+            let (config, runtime, agent) = (&inner.config, &inner.runtime, &*inner.agent);
+            let starter = boot::Starter { config, runtime, agent, held: &locked };
             starter.start(&plan, &of, &boot)
         });
         match started.await {
@@ -253,9 +211,11 @@ impl Engine for ContainerEngine {
 
     async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
-        let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
-        self.halt(&folder, Duration::ZERO).await?;
-        self.blocking(move |inner| sweep::folder(&inner.state, &folder)).await
+        if let Some(_held) = lock::machine(&folder).await? {
+            self.halt(&folder, Duration::ZERO).await?;
+            self.blocking(move |inner| sweep::folder(&inner.state, &folder)).await?;
+        }
+        self.blocking(move |inner| sweep::trash_of(&inner.state, id)).await
     }
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
@@ -267,12 +227,6 @@ impl Engine for ContainerEngine {
     }
 
     async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
-        let state = self.state(id).await?.filter(|state| state.status == "running");
-        match state.and_then(|state| first_process(id, &state)) {
-            Some(pidfd) => process::ended(pidfd)
-                .await
-                .map_err(|error| EngineError::failed("wait for the guest's end", error)),
-            None => Ok(()),
-        }
+        self.ended(id).await
     }
 }

@@ -115,7 +115,8 @@ pub(super) fn config(plan: &BootPlan<'_>) -> Value {
     let id = plan.spec.id;
     let open_files = OPEN_FILES.min(plan.limits.open_files);
     let mapping = json!([{ "containerID": 0, "hostID": plan.first_id, "size": IDS_PER_MACHINE }]);
-    let namespaces = ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind }));
+    let namespaces =
+        ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind }));
     json!({
         "ociVersion": "1.0.2",
         "hostname": hostname(id),
@@ -177,7 +178,11 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
     json!([
         kernel("/proc", "proc", &["nosuid", "noexec", "nodev"]),
         kernel("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=64k"]),
-        kernel("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &terminals]),
+        kernel(
+            "/dev/pts",
+            "devpts",
+            &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &terminals]
+        ),
         kernel("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", &shared_memory]),
         kernel("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
         kernel("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
@@ -205,4 +210,56 @@ fn resources(spec: &MachineSpec) -> Value {
         "pids": { "limit": MOST_PROCESSES },
         "devices": [{ "allow": false, "access": "rwm" }],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(cpu: f64, limits: HostLimits) -> Value {
+        let id = ComputerId::random();
+        config(&BootPlan {
+            spec: &MachineSpec { id, cpu, memory_bytes: 1 << 30, disk_bytes: 8 << 30 },
+            generation: 3,
+            args: init_args("1280x720x24"),
+            first_id: 1_000_000,
+            addresses: None,
+            host_boot: "boot",
+            stage: Path::new("/stage"),
+            limits,
+        })
+    }
+
+    #[test]
+    fn shares_of_a_core_become_quotas() {
+        let usual = HostLimits { open_files: 1 << 20, oom_score: 0 };
+        for (cpu, quota, shares) in
+            [(0.5, 50_000, 512), (1.0, 100_000, 1024), (8.0, 800_000, 8192), (0.0, 1000, 2)]
+        {
+            let resources = &planned(cpu, usual)["linux"]["resources"]["cpu"];
+            assert_eq!((&resources["quota"], &resources["shares"]), (&json!(quota), &json!(shares)), "{cpu}");
+        }
+    }
+
+    #[test]
+    fn never_more_is_asked_for_than_the_host_allows() {
+        let process =
+            |open_files, oom_score| planned(1.0, HostLimits { open_files, oom_score })["process"].clone();
+        assert_eq!(process(20_000, 900)["rlimits"][0]["hard"], 20_000);
+        assert_eq!(process(20_000, 900)["oomScoreAdj"], 900);
+        assert_eq!(process(1 << 20, 0)["rlimits"][0]["hard"], OPEN_FILES);
+        assert_eq!(process(1 << 20, -900)["oomScoreAdj"], OOM_SCORE);
+    }
+
+    #[test]
+    fn every_namespace_is_the_guest_s_own_and_nothing_of_the_host_is_named() {
+        let config = planned(1.0, HostLimits { open_files: 1024, oom_score: 0 });
+        let namespaces = config["linux"]["namespaces"].as_array().unwrap();
+        assert_eq!(namespaces.len(), 7);
+        assert!(namespaces.iter().all(|namespace| namespace.get("path").is_none()));
+        let binds = config["mounts"].as_array().unwrap().iter().filter(|mount| mount["type"] == "bind");
+        for bind in binds {
+            assert!(bind["source"].as_str().unwrap().starts_with("/stage/"), "{bind}");
+        }
+    }
 }

@@ -88,7 +88,11 @@ fn finding(what: &'static str, outcome: EngineResult<String>, mend: &'static str
 
 fn root() -> EngineResult<String> {
     let user = nix::unistd::geteuid();
-    if user.is_root() { Ok("yes".into()) } else { Err(EngineError::failed("be root", format!("user {user}"))) }
+    if user.is_root() {
+        Ok("yes".into())
+    } else {
+        Err(EngineError::failed("be root", format!("user {user}")))
+    }
 }
 
 fn disk_tools() -> EngineResult<String> {
@@ -96,7 +100,12 @@ fn disk_tools() -> EngineResult<String> {
         let mut command = tool(program);
         // Without arguments these explain themselves and fail; being there is what counts.
         command.arg("-V");
-        super::command::run_patiently("look for the disk tools", &mut command, None, super::command::PATIENCE)?;
+        super::command::run_patiently(
+            "look for the disk tools",
+            &mut command,
+            None,
+            super::command::PATIENCE,
+        )?;
     }
     Ok("mkfs.ext4, e2fsck, resize2fs".into())
 }
@@ -107,8 +116,10 @@ fn control_groups() -> EngineResult<String> {
     if cgroup::is_unified() {
         let path = "/sys/fs/cgroup/cgroup.controllers";
         let there = fs::read_to_string(path).map_err(|error| failed(format!("{path}: {error}")))?;
-        let missing: Vec<&str> =
-            ["cpu", "memory", "pids"].into_iter().filter(|name| !there.split_whitespace().any(|has| has == *name)).collect();
+        let missing: Vec<&str> = ["cpu", "memory", "pids"]
+            .into_iter()
+            .filter(|name| !there.split_whitespace().any(|has| has == *name))
+            .collect();
         return if missing.is_empty() {
             Ok(format!("v2 with {}", there.trim()))
         } else {
@@ -140,7 +151,8 @@ fn whole_file_system(config: &ContainerConfig) -> EngineResult<String> {
     const STEP: &str = "try a guest's file system";
     let failed = |error: io::Error| EngineError::failed(STEP, error);
     let state = StateDir::open(&config.state_dir)?;
-    let folder = Folder { id: ComputerId::random(), path: state.trash().join(uuid::Uuid::new_v4().to_string()) };
+    let folder =
+        Folder { id: ComputerId::random(), path: state.trash().join(uuid::Uuid::new_v4().to_string()) };
     let lower = folder.path.join("lower");
     private_folder(&lower).map_err(failed)?;
     let agent = folder.path.join("agent");
@@ -153,7 +165,8 @@ fn whole_file_system(config: &ContainerConfig) -> EngineResult<String> {
         first_id: config.uid_base,
         files: Vec::new(),
     };
-    let tried = disk::make(&folder, disk::SMALLEST).and_then(|()| stage::with(&parts, || owner_of_root(STEP)));
+    let tried =
+        disk::make(&folder, disk::SMALLEST).and_then(|()| stage::with(&parts, || owner_of_root(STEP)));
     let removed = sweep::remove_tree(&folder.path);
     let owner = tried?;
     removed?;

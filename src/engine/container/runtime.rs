@@ -65,7 +65,11 @@ impl Runtime {
             .mode(0o600)
             .open(&log)
             .map_err(host_error(STEP, &log))?;
-        create.arg("--log").arg(&log).args(["--log-format", "text", "create", "--bundle"]).arg(folder.bundle());
+        create
+            .arg("--log")
+            .arg(&log)
+            .args(["--log-format", "text", "create", "--bundle"])
+            .arg(folder.bundle());
         create.args(["--preserve-fds", "1"]).arg(folder.id.to_string());
         kernel::hand_over(&mut create, handed);
         let mut child = command::spawn(STEP, &mut create)?;

@@ -24,7 +24,8 @@ fn allowed() -> Vec<&'static str> {
 
 /// The profile in the OCI runtime specification's form.
 pub(super) fn profile() -> Value {
-    let allow = |names: Value, args: Value| json!({ "names": names, "action": "SCMP_ACT_ALLOW", "args": args });
+    let allow =
+        |names: Value, args: Value| json!({ "names": names, "action": "SCMP_ACT_ALLOW", "args": args });
     let equals = |value: u64| json!([{ "index": 0, "value": value, "op": "SCMP_CMP_EQ" }]);
     let none_of =
         |mask: u64| json!([{ "index": 0, "value": mask, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ" }]);
@@ -37,8 +38,7 @@ pub(super) fn profile() -> Value {
     ];
     rules.extend(SOCKET_FAMILIES.map(|family| allow(json!(["socket"]), equals(family))));
     rules.extend(PERSONALITIES.map(|personality| allow(json!(["personality"]), equals(personality))));
-    let architecture =
-        if cfg!(target_arch = "aarch64") { "SCMP_ARCH_AARCH64" } else { "SCMP_ARCH_X86_64" };
+    let architecture = if cfg!(target_arch = "aarch64") { "SCMP_ARCH_AARCH64" } else { "SCMP_ARCH_X86_64" };
     json!({
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": EPERM,
@@ -58,16 +58,54 @@ mod tests {
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), names.len(), "a name appears twice");
-        for needed in ["execve", "openat", "futex", "memfd_create", "shmget", "epoll_wait", "statx", "socketpair"] {
+        for needed in
+            ["execve", "openat", "futex", "memfd_create", "shmget", "epoll_wait", "statx", "socketpair"]
+        {
             assert!(names.contains(&needed), "{needed}");
         }
         for dangerous in [
-            "acct", "add_key", "bpf", "clock_settime", "clone", "clone3", "delete_module", "finit_module",
-            "fsconfig", "fsmount", "fsopen", "init_module", "io_uring_setup", "ioperm", "iopl", "kcmp", "kexec_load",
-            "keyctl", "lookup_dcookie", "mount", "mount_setattr", "move_mount", "open_by_handle_at", "open_tree",
-            "perf_event_open", "pidfd_getfd", "pivot_root", "process_vm_readv", "process_vm_writev", "ptrace",
-            "quotactl", "reboot", "request_key", "setns", "settimeofday", "socket", "swapon", "syslog", "umount2",
-            "unshare", "userfaultfd", "vhangup",
+            "acct",
+            "add_key",
+            "bpf",
+            "clock_settime",
+            "clone",
+            "clone3",
+            "delete_module",
+            "finit_module",
+            "fsconfig",
+            "fsmount",
+            "fsopen",
+            "init_module",
+            "io_uring_setup",
+            "ioperm",
+            "iopl",
+            "kcmp",
+            "kexec_load",
+            "keyctl",
+            "lookup_dcookie",
+            "mount",
+            "mount_setattr",
+            "move_mount",
+            "open_by_handle_at",
+            "open_tree",
+            "perf_event_open",
+            "pidfd_getfd",
+            "pivot_root",
+            "process_vm_readv",
+            "process_vm_writev",
+            "ptrace",
+            "quotactl",
+            "reboot",
+            "request_key",
+            "setns",
+            "settimeofday",
+            "socket",
+            "swapon",
+            "syslog",
+            "umount2",
+            "unshare",
+            "userfaultfd",
+            "vhangup",
         ] {
             assert!(!names.contains(&dangerous), "{dangerous}");
         }

@@ -63,10 +63,7 @@ pub(super) fn path(name: &str) -> EngineResult<PathBuf> {
 
 /// Puts a guest together and calls `then` with it in place; everything is gone when that returns, save what `then`
 /// started. Blocks.
-pub(super) fn with<T: Send>(
-    parts: &Parts,
-    then: impl FnOnce() -> EngineResult<T> + Send,
-) -> EngineResult<T> {
+pub(super) fn with<T: Send>(parts: &Parts, then: impl FnOnce() -> EngineResult<T> + Send) -> EngineResult<T> {
     let outcome = std::thread::scope(|scope| {
         let staging = std::thread::Builder::new().name("stage".to_owned());
         let thread = staging.spawn_scoped(scope, || {
@@ -93,8 +90,14 @@ fn enter_own_namespace() -> EngineResult<()> {
 
 fn assemble(parts: &Parts) -> EngineResult<()> {
     let stage = path("")?;
-    mount("tmpfs", &stage, "tmpfs", MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSUID, STAGE_OPTIONS)
-        .map_err(|error| EngineError::failed("mount the staging area", error))?;
+    mount(
+        "tmpfs",
+        &stage,
+        "tmpfs",
+        MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSUID,
+        STAGE_OPTIONS,
+    )
+    .map_err(|error| EngineError::failed("mount the staging area", error))?;
     for folder in ["image", "disk", "rootfs"] {
         let path = stage.join(folder);
         fs::create_dir(&path).map_err(|error| EngineError::failed("make a mount point", error))?;
@@ -115,7 +118,8 @@ fn assemble(parts: &Parts) -> EngineResult<()> {
 /// The disk's file system as a mount that is not attached, with the overlay's two folders in it, owners mapped.
 fn mounted_disk(image: &Path, namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd> {
     const STEP: &str = "mount the disk";
-    let failed = |error: rustix::io::Errno| EngineError::failed(STEP, format!("{}: {error}", image.display()));
+    let failed =
+        |error: rustix::io::Errno| EngineError::failed(STEP, format!("{}: {error}", image.display()));
     let device = loopdev::attach(image)?;
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
     fsconfig_set_string(context.as_fd(), "source", &device.path).map_err(failed)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::command::host_error;
 use super::layout::{Folder, StateDir, remove_if_there, sync_folder};
 use super::{network, slots};
+use crate::base::ids::ComputerId;
 use crate::engine::EngineResult;
 
 /// How long a killed first process may take with all of its namespace: as long as one read of a slow disk takes.
@@ -33,15 +34,28 @@ pub(super) fn boot(folder: &Folder) -> EngineResult<()> {
     Ok(())
 }
 
-/// Removes a machine's folder. It leaves the machines' folder at once and whole; the rest is trash.
+/// Removes a machine's folder. It leaves the machines' folder at once and whole; the rest is trash with its name.
 pub(super) fn folder(state: &StateDir, folder: &Folder) -> EngineResult<()> {
     const STEP: &str = "remove the machine's folder";
-    let trash = state.trash().join(uuid::Uuid::new_v4().simple().to_string());
+    let trash = state.trash().join(format!("{}.{}", folder.id, uuid::Uuid::new_v4().simple()));
     fs::rename(&folder.path, &trash).map_err(host_error(STEP, &folder.path))?;
     if let Some(parent) = folder.path.parent() {
         sync_folder(parent).map_err(host_error(STEP, parent))?;
     }
     remove_tree(&trash)
+}
+
+/// Finishes a destroy of the machine that a crash cut short.
+pub(super) fn trash_of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
+    let trash = state.trash();
+    let failed = host_error("empty the trash", &trash);
+    for entry in fs::read_dir(&trash).map_err(&failed)? {
+        let entry = entry.map_err(&failed)?;
+        if entry.file_name().to_string_lossy().starts_with(&id.to_string()) {
+            remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Finishes the destroys that a crash cut short.
@@ -57,7 +71,9 @@ pub(super) fn empty_trash(state: &StateDir) -> EngineResult<()> {
 /// Removes a folder with all that is in it.
 pub(super) fn remove_tree(path: &Path) -> EngineResult<()> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(host_error("empty the trash", path)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(host_error("empty the trash", path)(error))
+        }
         Ok(()) | Err(_) => Ok(()),
     }
 }

@@ -196,3 +196,11 @@ async fn as_process_1_it_prepares_the_computer_and_survives_kill_9_minus_1() {
     });
     assert!(ended.await.expect("it ends").success());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_and_python_can_be_ended_by_signals() {
+    let init = RunningInit::start();
+    let ran = init.bash("grep SigBlk /proc/self/status; sleep 30 & kill $!; wait $!; echo $?").await;
+    let output = ran["output"].as_str().expect("output");
+    assert_eq!(output, "SigBlk:\t0000000000000000\n143\n");
+}

@@ -24,7 +24,10 @@ async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
     assert!(!mounts.contains(&id.to_string()) && !mounts.contains("hotdesk-engine/stage"), "{mounts}");
 
     guest.says("touch /root/owned && chown 1000:1000 /root/owned && touch /root/roots").await;
-    assert_eq!(guest.says("stat -c %u:%g /root/owned /root/roots /usr/bin/hotdesk /").await, "1000:1000\n0:0\n0:0\n0:0");
+    assert_eq!(
+        guest.says("stat -c %u:%g /root/owned /root/roots /usr/bin/hotdesk /").await,
+        "1000:1000\n0:0\n0:0\n0:0"
+    );
     let first = bench.config.uid_base;
     for pid in bench.processes(id) {
         let owner = fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
@@ -37,7 +40,8 @@ async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
         let output = Command::new("debugfs").arg("-R").arg(format!("stat {path}")).arg(disk).output();
         String::from_utf8_lossy(&output.expect("debugfs").stdout).into_owned()
     };
-    let owner = |text: &str| text.split_whitespace().skip_while(|word| *word != "User:").nth(1).map(str::to_owned);
+    let owner =
+        |text: &str| text.split_whitespace().skip_while(|word| *word != "User:").nth(1).map(str::to_owned);
     assert_eq!(owner(&stored("upper/root/roots")).as_deref(), Some("0"));
     assert_eq!(owner(&stored("upper/root/owned")).as_deref(), Some("1000"));
     assert_eq!(fs::metadata(bench.folder(id)).expect("folder").mode() & 0o777, 0o700);
@@ -61,7 +65,10 @@ async fn the_token_reaches_guest_root_by_a_file_and_nobody_else() {
     assert_eq!(guest.sh("grep -az secret /proc/1/environ /proc/1/cmdline").await.code, 1);
 
     let mut search = Command::new("grep");
-    search.args(["-rl", "a-very-secret-token"]).arg(bench.folder(id)).arg(bench.engine_root().join("runtime"));
+    search
+        .args(["-rl", "a-very-secret-token"])
+        .arg(bench.folder(id))
+        .arg(bench.engine_root().join("runtime"));
     let found = search.output().expect("grep");
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the token is on the host's disk");
 }
@@ -85,17 +92,23 @@ async fn a_guest_has_a_name_and_an_identity_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_that_ignores_the_request_is_killed_after_its_grace() {
+async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its_daemons() {
     let Some(bench) = Containers::lonely() else { return };
-    let (_, id, guest) = bench.running(a_machine()).await;
-    guest.says("kill -STOP 1; setsid sleep 1000 >/dev/null 2>&1 & exit 0").await;
-    guest.says("python3 -c 'import os,signal; os.kill(1, 0)'").await;
-    let begun = Instant::now();
-    bench.engine.stop(id, Duration::ZERO).await.expect("stopped");
-    assert!(begun.elapsed() < GRACE);
-    assert_eq!(bench.processes(id), Vec::<u32>::new());
-    assert_eq!(control_groups(id), Vec::<std::path::PathBuf>::new());
-    assert_eq!(loop_devices(id), Vec::<String>::new());
+    let mut config = bench.config.clone();
+    // As the first process of a pid namespace a shell does not hear SIGTERM.
+    let script = "for i in 1 2 3; do setsid sleep 1000 & done; wait";
+    config.init_args = Some(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
+    let (engine, spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
+    engine.create(&spec).await.expect("created");
+    engine.start(&spec, &boot(1)).await.expect("started");
+    let daemons = wait::until(GRACE, || async { (bench.processes(spec.id).len() == 4).then_some(()) });
+    assert!(daemons.await.is_some(), "{:?}", bench.processes(spec.id));
+    let (begun, grace) = (Instant::now(), Duration::from_millis(300));
+    engine.stop(spec.id, grace).await.expect("stopped");
+    assert!(begun.elapsed() >= grace && begun.elapsed() < GRACE, "{:?}", begun.elapsed());
+    assert_eq!(bench.processes(spec.id), Vec::<u32>::new());
+    assert_eq!(control_groups(spec.id), Vec::<std::path::PathBuf>::new());
+    assert_eq!(loop_devices(spec.id), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +120,8 @@ async fn a_disk_grows_at_the_next_start() {
     spec.disk_bytes *= 4;
     bench.engine.start(&spec, &boot(2)).await.expect("started");
     guest.answers().await;
-    let megabytes: u64 = guest.says("df -m --output=size / | tail -1").await.trim().parse().expect("a number");
+    let megabytes: u64 =
+        guest.says("df -m --output=size / | tail -1").await.trim().parse().expect("a number");
     assert!((900..=1024).contains(&megabytes), "{megabytes} MiB");
     assert_eq!(guest.kept("note").await.as_deref(), Some("before"));
     bench.engine.stop(id, GRACE).await.expect("stopped");
@@ -120,7 +134,8 @@ async fn records_of_an_earlier_boot_of_the_host_do_not_pass_for_a_running_machin
     let Some(bench) = Containers::lonely() else { return };
     let (spec, id, guest) = bench.running(a_machine()).await;
     let root = bench.engine_root();
-    let (record, config) = (root.join("runtime").join(id.to_string()), bench.folder(id).join("bundle/config.json"));
+    let (record, config) =
+        (root.join("runtime").join(id.to_string()), bench.folder(id).join("bundle/config.json"));
     let kept = root.join("kept");
     let copy = |from: &std::path::Path, to: &std::path::Path| {
         assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp").success());
@@ -182,6 +197,53 @@ async fn two_controllers_on_one_host_share_no_ids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hotdesk_s_own_first_process_answers_with_the_token_of_its_boot() {
+    let Some(bench) = Containers::lonely() else { return };
+    let mut config = bench.config.clone();
+    config.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
+    config.init_args = None;
+    let (engine, mut spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
+    spec.memory_bytes = 2 << 30;
+    let boot = boot(1);
+    let begun = Instant::now();
+    engine.create(&spec).await.expect("created");
+    let guest = Guest::at(&engine.start(&spec, &boot).await.expect("started"));
+    guest.answers().await;
+    eprintln!("create to the agent's first answer: {} ms", begun.elapsed().as_millis());
+    assert_eq!(guest.status("/health", Some(boot.token.reveal())).await, 200);
+    assert_eq!(guest.status("/health", Some("another")).await, 401);
+    let begun = Instant::now();
+    engine.stop(spec.id, GRACE).await.expect("stopped");
+    eprintln!("stop of a desktop: {} ms", begun.elapsed().as_millis());
+    assert!(begun.elapsed() < GRACE, "it ends when asked");
+    engine.destroy(spec.id).await.expect("destroyed");
+    bench.nothing_is_left_of(spec.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_machines_start_and_go_at_once() {
+    let Some(bench) = Containers::networked() else { return };
+    let lives = (0..6).map(|_| async {
+        let (_, id, guest) = bench.running(a_machine()).await;
+        assert_eq!(guest.says("echo here").await, "here");
+        bench.engine.destroy(id).await.expect("destroyed");
+    });
+    futures_util::future::join_all(lives).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_disk_costs_nothing_until_it_is_used() {
+    let Some(bench) = Containers::lonely() else { return };
+    let mut spec = a_machine();
+    spec.disk_bytes = 64 << 30;
+    let begun = Instant::now();
+    bench.engine.create(&spec).await.expect("created");
+    eprintln!("create with 64 GiB: {} ms", begun.elapsed().as_millis());
+    let spent = fs::metadata(bench.folder(spec.id).join("disk.img")).expect("the disk").blocks() * 512;
+    assert!(spent < 64 << 20, "{spent} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_missing_image_or_runtime_is_named() {
     let Some(bench) = Containers::lonely() else { return };
     let mut config = bench.config.clone();
@@ -216,7 +278,11 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
     config.runtime = "no-such-runtime".into();
     config.image = "/nowhere".into();
     let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
-    let broken: Vec<_> = findings.iter().filter(|finding| !finding.ok && !finding.mend.is_empty()).map(|finding| finding.what).collect();
+    let broken: Vec<_> = findings
+        .iter()
+        .filter(|finding| !finding.ok && !finding.mend.is_empty())
+        .map(|finding| finding.what)
+        .collect();
     assert!(broken.contains(&"OCI runtime") && broken.contains(&"guest image"), "{broken:?}");
 }
 

@@ -32,18 +32,35 @@ impl Guest {
         &self.endpoint
     }
 
+    /// The status of an answer to a request with a bearer token.
+    pub async fn status(&self, path: &str, token: Option<&str>) -> u16 {
+        let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        self.send("GET", path, &bearer, b"").await.expect("an answer").0
+    }
+
     async fn request(&self, method: &str, path: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+        self.send(method, path, "", body).await
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        fields: &str,
+        body: &[u8],
+    ) -> std::io::Result<(u16, Vec<u8>)> {
         let Endpoint::Unix(socket) = &self.endpoint else { panic!("a unix socket expected") };
         let mut stream = UnixStream::connect(socket).await?;
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: guest\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Connection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(body).await?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await?;
-        let split = answer.windows(4).position(|at| at == b"\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        let split =
+            answer.windows(4).position(|at| at == b"\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
         let status = String::from_utf8_lossy(&answer[9..12]).parse().map_err(std::io::Error::other)?;
         Ok((status, answer.split_off(split + 4)))
     }

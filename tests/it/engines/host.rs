@@ -106,17 +106,22 @@ impl Containers {
         let own = format!("/hotdesk/{id}");
         let all = fs::read_dir("/proc").expect("proc").flatten();
         // What has ended waits for the host's first process to take note of it: that is not ours to hasten.
-        let ended = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+        let ended = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+        };
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         pids.filter(|pid| !ended(pid))
-            .filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own)))
+            .filter(|pid| {
+                fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own))
+            })
             .collect()
     }
 }
 
 /// Every hierarchy's folder of a machine.
 pub fn control_groups(id: ComputerId) -> Vec<PathBuf> {
-    let hierarchies = fs::read_dir("/sys/fs/cgroup").expect("control groups").flatten().map(|entry| entry.path());
+    let hierarchies =
+        fs::read_dir("/sys/fs/cgroup").expect("control groups").flatten().map(|entry| entry.path());
     hierarchies
         .chain([PathBuf::from("/sys/fs/cgroup")])
         .map(|root| root.join("hotdesk").join(id.to_string()))

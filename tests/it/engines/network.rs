@@ -97,10 +97,11 @@ async fn reaches(guest: &Guest, address: impl Into<IpAddr>, port: u16) -> bool {
 }
 
 async fn address_of(bench: &Containers, id: hotdesk::base::ids::ComputerId) -> Ipv4Addr {
-    match bench.engine.observe(id).await.expect("seen") {
-        Observation::Running { address: Some(IpAddr::V4(address)), .. } => address,
-        other => panic!("an address expected, {other:?} seen"),
-    }
+    let seen = bench.engine.observe(id).await.expect("seen");
+    let Observation::Running { address: Some(IpAddr::V4(address)), .. } = seen else {
+        panic!("an address expected, {seen:?} seen");
+    };
+    address
 }
 
 /// Lets a guest listen on a port.
@@ -185,7 +186,9 @@ async fn private_networks_are_reached_when_the_operator_says_so_and_name_servers
     let world = World::new();
     let network = NetworkConfig { resolvers: vec![world.private], ..NetworkConfig::default() };
     let Some(strict) = Containers::with(network.clone()) else { return };
-    let Some(open) = Containers::with(NetworkConfig { allow_private_egress: true, ..network }) else { return };
+    let Some(open) = Containers::with(NetworkConfig { allow_private_egress: true, ..network }) else {
+        return;
+    };
     let _service = world.listens(world.private, PORT);
     let _names = world.listens(world.private, 53);
 

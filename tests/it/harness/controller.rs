@@ -10,6 +10,7 @@ use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::agent::{Answered, answered, end};
 
@@ -182,6 +183,65 @@ impl RunningController {
         made.body
     }
 
+    /// An action on a computer, for example `click`.
+    pub async fn act(&self, id: &str, action: &str, body: Value) -> Answered {
+        self.post(&format!("/computers/{id}/{action}"), body).await
+    }
+
+    /// A computer's record.
+    pub async fn record(&self, id: &str) -> Value {
+        let got = self.get(&format!("/computers/{id}")).await;
+        assert_eq!(got.status, 200, "{}", got.body);
+        got.body
+    }
+
+    /// The names of the machines that the engine holds.
+    pub fn machines(&self) -> Vec<String> {
+        names(&self.data_dir().join("machines"))
+    }
+
+    /// The names of the stored blobs of a kind: `files` or `screenshots`.
+    pub fn blobs(&self, kind: &str) -> Vec<String> {
+        names(&self.data_dir().join("blobs").join(kind))
+    }
+
+    /// Where the engine keeps what belongs to a computer.
+    pub fn machine(&self, id: &str) -> PathBuf {
+        self.data_dir().join("machines").join(id)
+    }
+
+    /// Process 1 of a running computer, as the host counts.
+    pub fn init_pid(&self, id: &str) -> i32 {
+        let path = self.data_dir().join("runtime").join(id).join("state.json");
+        let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let state: Value = serde_json::from_slice(&text).expect("the runtime's record");
+        let pid = state["init_process_pid"].as_i64().expect("a process id");
+        i32::try_from(pid).expect("a process id")
+    }
+
+    /// Sends bytes as they are and reads the whole answer: for what no HTTP client sends. The bytes must ask for
+    /// `Connection: close`.
+    pub async fn raw(&self, bytes: &[u8]) -> (u16, String) {
+        let address = self.base.trim_start_matches("http://").to_owned();
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        stream.write_all(bytes).await.expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("an answer");
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+        (status.unwrap_or_else(|| panic!("no status in {answer:?}")), answer)
+    }
+
+    /// As [`Self::raw`], for a request line and more header lines with the key.
+    pub async fn raw_request(&self, line: &str) -> (u16, String) {
+        let host = self.base.trim_start_matches("http://");
+        let key = &self.key;
+        let head = format!(
+            "{line}\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        );
+        self.raw(head.as_bytes()).await
+    }
+
     /// Waits until a computer has a status.
     pub async fn until_status(&self, id: &str, status: &str) -> Value {
         let found = wait::until(CHANGE_PATIENCE, || async {
@@ -197,6 +257,14 @@ impl RunningController {
         assert_eq!(ran.status, 200, "{}", ran.body);
         ran.body["output"].as_str().expect("output").to_owned()
     }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 impl Drop for RunningController {
@@ -276,7 +344,8 @@ async fn start(folder: &Path) -> (Child, String, Option<String>) {
         }
         None
     });
-    let said = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time").expect("read");
+    let said =
+        tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time").expect("read");
     let (base, key) = said.expect("the controller says where it listens");
     (child, base, key)
 }

@@ -2,6 +2,8 @@
 
 pub mod agent;
 pub mod controller;
+pub mod impostor;
+pub mod picture;
 pub mod raw;
 pub mod simulation;
 

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::ids::{ComputerId, ComputerRef};
+use crate::base::ids::ComputerId;
 use crate::controller::Shared;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
@@ -61,15 +61,12 @@ async fn create(
     let new = NewComputer {
         id: ComputerId::random(),
         workspace: workspace.id,
-        name: &name,
+        name,
         hardware,
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
         account_limit: app.config.limits.max_computers,
     };
-    let stored = app.store.add_computer(&new).await?;
-    app.fleet.create(stored.id).await?;
-    let made = app.store.computer(&ComputerRef::Id(stored.id)).await?;
-    let made = made.ok_or_else(|| Error::not_found("Desktop not found"))?;
+    let made = app.fleet.create(new).await?;
     Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
 }
 

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::multipart::Field;
-use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
 use futures_util::StreamExt;
 use futures_util::stream;
 use http_body_util::BodyStream;
@@ -83,7 +83,10 @@ async fn store_upload(
     let limit = usize::try_from(MAX_UPLOAD).unwrap_or(usize::MAX) + FORM_OVERHEAD;
     let (parts, body) = request.into_parts();
     let limited = axum::body::Body::new(http_body_util::Limited::new(body, limit));
-    let mut form = Multipart::from_request(Request::from_parts(parts, limited), &())
+    let mut request = Request::from_parts(parts, limited);
+    // Else axum's own limit of 2 MB holds.
+    DefaultBodyLimit::disable().apply(&mut request);
+    let mut form = Multipart::from_request(request, &())
         .await
         .map_err(|error| Error::invalid(format!("not a multipart form: {}", error.body_text())))?;
     let (mut workspace, mut computer, mut received) = (None, None, None);
@@ -144,6 +147,8 @@ async fn receive(app: &Shared, field: &mut Field<'_>, id: FileId) -> Result<(Fil
         }
         blob.write_all(&chunk).await.map_err(failed("write"))?;
     }
+    // Only a flush tells whether the last write failed.
+    blob.flush().await.map_err(failed("write"))?;
     blob.sync_all().await.map_err(failed("sync"))?;
     Ok((name, content_type, size))
 }
@@ -272,6 +277,8 @@ async fn copy(guest: &crate::guest::Guest, path: &str, blob_path: &std::path::Pa
         }
         blob.write_all(&data).await.map_err(failed("write"))?;
     }
+    // Only a flush tells whether the last write failed.
+    blob.flush().await.map_err(failed("write"))?;
     blob.sync_all().await.map_err(failed("sync"))?;
     Ok(size)
 }

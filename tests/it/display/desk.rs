@@ -1,0 +1,235 @@
+//! A display room under test: own display numbers, own folder, spoken to through its HTTP routes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use hotdesk::agent::display::{Config, Displays, Session, XServer};
+use hotdesk::agent::routes::desktop;
+use hotdesk::base::tasks::Tasks;
+use hotdesk::base::wait;
+use hotdesk::domain::resolution::{Resolution, Size};
+use hotdesk::http::edge;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+/// Longest a test waits for anything; far above what a loaded two-core machine needs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Four display numbers that no other test uses, claimed by a folder.
+#[derive(Debug)]
+pub struct Claim {
+    pub base: u16,
+    folder: PathBuf,
+}
+
+impl Claim {
+    pub fn new() -> Self {
+        let from: u16 = rand::random::<u16>() % 2000;
+        for step in 0..2000 {
+            let base = 1000 + (from + step) % 2000 * 4;
+            let folder = std::env::temp_dir().join(format!("hotdesk-test-displays-{base}"));
+            let taken = (base..base + 4).any(|number| {
+                Path::new(&format!("/tmp/.X11-unix/X{number}")).exists()
+                    || Path::new(&format!("/tmp/.X{number}-lock")).exists()
+            });
+            if !taken && std::fs::create_dir(&folder).is_ok() {
+                return Self { base, folder };
+            }
+        }
+        panic!("no free display numbers");
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.folder).expect("the claim's folder");
+    }
+}
+
+/// Whether a program is installed; a missing one is a printed skip.
+pub fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// An X server that was started by hand.
+#[derive(Debug)]
+pub struct Foreign {
+    pub child: Child,
+    pub display: u16,
+}
+
+impl Foreign {
+    pub async fn xvfb(claim: &Claim) -> Self {
+        Self::start("Xvfb", claim.base, &["-screen", "0", "640x480x24", "-nolisten", "tcp"]).await
+    }
+
+    pub async fn start(program: &str, display: u16, arguments: &[&str]) -> Self {
+        std::fs::create_dir_all("/tmp/.X11-unix").expect("the sockets' folder");
+        let child = Command::new(program)
+            .arg(format!(":{display}"))
+            .args(arguments)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("an X server");
+        let answers = || async move { x11rb::connect(Some(&format!(":{display}"))).ok().map(|_| ()) };
+        wait::until(PATIENCE, answers).await.expect("the X server answers");
+        Self { child, display }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A display room and what it stands on.
+pub struct Desk {
+    pub displays: Displays,
+    router: Router,
+    tasks: Tasks,
+    _folder: tempfile::TempDir,
+    pub claim: Claim,
+}
+
+impl Desk {
+    /// Bare X servers of its own.
+    pub async fn bare(width: u32, height: u32) -> Self {
+        Self::own(width, height, Session::None).await
+    }
+
+    pub async fn own(width: u32, height: u32, session: Session) -> Self {
+        let boot = Resolution { size: Size::new(width, height).expect("a size"), depth: 24 };
+        Self::start(Claim::new(), XServer::Own { boot }, session).await
+    }
+
+    pub async fn start(claim: Claim, xserver: XServer, session: Session) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tasks = Tasks::new();
+        let config = Config {
+            xserver,
+            session,
+            runtime_dir: folder.path().join("run"),
+            session_dir: folder.path().join("session"),
+            display_base: claim.base,
+        };
+        let displays = Displays::start(config, &tasks).expect("a display room");
+        let router = edge::wrap(desktop::router(displays.clone()));
+        let desk = Self { displays, router, tasks, _folder: folder, claim };
+        desk.boot().ready(PATIENCE).await.expect("the boot screen is ready");
+        desk
+    }
+
+    pub fn boot(&self) -> std::sync::Arc<hotdesk::agent::display::Screen> {
+        self.displays.screen(None).expect("a boot screen")
+    }
+
+    /// `DISPLAY` of the boot screen.
+    pub fn display(&self) -> String {
+        self.boot().display_name()
+    }
+
+    pub async fn raw(&self, method: &str, path: &str, body: &Value) -> (StatusCode, String, Vec<u8>) {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request = Request::builder().method(method).uri(path).header(header::HOST, "agent").body(body);
+        let answer = self.router.clone().oneshot(request.expect("a request")).await.expect("an answer");
+        let status = answer.status();
+        let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.unwrap_or_default().to_owned();
+        let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
+        (status, kind, bytes.to_vec())
+    }
+
+    pub async fn call(&self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
+        let (status, _, bytes) = self.raw(method, path, &body).await;
+        let value = serde_json::from_slice(&bytes).expect("a JSON body");
+        (status, value)
+    }
+
+    /// A call that must succeed.
+    pub async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
+        let (status, answer) = self.call(method, path, body.clone()).await;
+        assert_eq!(status, StatusCode::OK, "{method} {path} {body}: {answer}");
+        answer
+    }
+
+    /// A call that must fail so.
+    pub async fn fails(&self, method: &str, path: &str, body: Value, with: u16) -> String {
+        let (status, answer) = self.call(method, path, body.clone()).await;
+        assert_eq!(status.as_u16(), with, "{method} {path} {body}: {answer}");
+        answer["error"].as_str().expect("an error text").to_owned()
+    }
+
+    /// A decoded screenshot.
+    pub async fn picture(&self, query: &str) -> Shot {
+        let path = format!("/screenshot?response_format=binary&{query}");
+        let (status, kind, bytes) = self.raw("GET", &path, &Value::Null).await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&bytes));
+        assert_eq!(kind, "image/png");
+        Shot::decode(&bytes)
+    }
+
+    /// Ends the room; nothing of it may be left.
+    pub async fn close(self) {
+        self.displays.stop().await;
+        let late = self.tasks.drain(PATIENCE).await;
+        assert!(late.is_empty(), "late: {late:?}");
+        for number in self.claim.base..self.claim.base + 4 {
+            assert!(!is_running(&format!(":{number}")), "something of :{number} still runs");
+        }
+    }
+}
+
+/// A decoded picture.
+pub struct Shot {
+    pub width: u32,
+    pub height: u32,
+    pub rgb: Vec<u8>,
+}
+
+impl Shot {
+    pub fn decode(bytes: &[u8]) -> Self {
+        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("a PNG");
+        let mut rgb = vec![0; reader.output_buffer_size().expect("a size")];
+        let info = reader.next_frame(&mut rgb).expect("a whole PNG");
+        assert_eq!(info.color_type, png::ColorType::Rgb);
+        Self { width: info.width, height: info.height, rgb }
+    }
+
+    pub fn pixel(&self, x: u32, y: u32) -> u32 {
+        let at = (y * self.width + x) as usize * 3;
+        u32::from_be_bytes([0, self.rgb[at], self.rgb[at + 1], self.rgb[at + 2]])
+    }
+}
+
+/// Whether any process has the word as an argument, or as its `DISPLAY`.
+pub fn is_running(display: &str) -> bool {
+    !processes_of(display).is_empty()
+}
+
+pub fn processes_of(display: &str) -> Vec<u32> {
+    let wanted = format!("DISPLAY={display}");
+    let own = std::process::id();
+    let pids = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has = |file: String, word: &str| {
+        let content = std::fs::read(file).unwrap_or_default();
+        content.split(|byte| *byte == 0).any(|part| part == word.as_bytes())
+    };
+    pids.filter(|pid| *pid != own)
+        .filter(|pid| {
+            has(format!("/proc/{pid}/cmdline"), display) || has(format!("/proc/{pid}/environ"), &wanted)
+        })
+        .collect()
+}

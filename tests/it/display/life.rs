@@ -1,0 +1,251 @@
+//! Do screens come, go, change and recover?
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use x11rb::protocol::xproto::ConnectionExt as _;
+
+use super::desk::{Claim, Desk, PATIENCE, installed, is_running, processes_of};
+use super::window::{Got, Window};
+use hotdesk::agent::display::{Session, XServer};
+use hotdesk::base::wait;
+use hotdesk::domain::resolution::Resolution;
+
+/// Longest that any request on a silent or absent X server may take.
+const BOUND: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn four_screens_at_most_each_with_its_own_pointer_and_picture() {
+    let desk = Desk::bare(320, 240).await;
+    let base = desk.claim.base;
+    for (body, id, display, width, height) in [
+        (json!({"width": 640, "height": 400}), "screen-100", base + 1, 640, 400),
+        (json!({"width": 640}), "screen-101", base + 2, 320, 240),
+        (Value::Null, "screen-102", base + 3, 320, 240),
+    ] {
+        let wanted = json!({"id": id, "display": format!(":{display}"), "width": width, "height": height,
+            "default": false, "vnc_port": null, "ws_port": null});
+        assert_eq!(desk.ok("POST", "/screens", body).await, wanted);
+    }
+    desk.fails("POST", "/screens", Value::Null, 409).await;
+    let list = desk.ok("GET", "/screens", Value::Null).await;
+    let ids: Vec<_> =
+        list["screens"].as_array().expect("a list").iter().map(|screen| &screen["id"]).collect();
+    assert_eq!(ids, ["default", "screen-100", "screen-101", "screen-102"]);
+    assert_eq!(list["screens"][0]["default"], true);
+    let boot = Window::open(&desk.display(), 0, 0, 320, 240, 0xff_00_00);
+    let other = Window::open(&format!(":{}", base + 1), 0, 0, 640, 400, 0x00_00_ff);
+    desk.ok("POST", "/click?screen=screen-100", json!({"x": 600, "y": 300})).await;
+    assert_eq!(other.clicks(), [Got::Press(1, 600, 300), Got::Release(1, 600, 300)]);
+    assert_eq!(boot.clicks(), []);
+    assert_eq!(desk.picture("screen=screen-100").await.pixel(10, 10), 0x00_00_ff);
+    assert_eq!(desk.picture("screen=default").await.pixel(10, 10), 0xff_00_00);
+    desk.fails("DELETE", "/screens/default", Value::Null, 409).await;
+    desk.fails("DELETE", "/screens/screen-103", Value::Null, 404).await;
+    drop(other);
+    assert_eq!(desk.ok("DELETE", "/screens/screen-100", Value::Null).await, json!({"success": true}));
+    assert!(!is_running(&format!(":{}", base + 1)));
+    desk.fails("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1}), 404).await;
+    // The lowest free place is taken again.
+    assert_eq!(desk.ok("POST", "/screens", Value::Null).await["id"], "screen-100");
+    desk.fails("POST", "/screens", json!({"width": 10, "height": 10}), 400).await;
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn creating_at_once_never_passes_the_limit() {
+    let desk = Desk::bare(320, 240).await;
+    let create = || desk.call("POST", "/screens", Value::Null);
+    let (a, b, c, d, e) = tokio::join!(create(), create(), create(), create(), create());
+    let statuses = [a, b, c, d, e].map(|(status, _)| status);
+    assert_eq!(statuses.iter().filter(|status| **status == StatusCode::OK).count(), 3, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == StatusCode::CONFLICT).count(), 2, "{statuses:?}");
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_screen_changes_its_size_in_place() {
+    if !installed("Xvnc") {
+        return;
+    }
+    let desk = Desk::bare(800, 600).await;
+    let window = Window::open(&desk.display(), 0, 0, 3000, 2000, 0x12_34_56);
+    for (width, height) in [(1280, 720), (1921, 1081), (640, 480), (64, 64), (2560, 1440), (1280, 720)] {
+        let body = json!({"width": width, "height": height});
+        let record = desk.ok("PATCH", "/screens/default", body).await;
+        assert_eq!((&record["width"], &record["height"]), (&json!(width), &json!(height)));
+        desk.ok("POST", "/click", json!({"x": width - 1, "y": height - 1})).await;
+        let at = (width as i16 - 1, height as i16 - 1);
+        assert_eq!(window.clicks(), [Got::Press(1, at.0, at.1), Got::Release(1, at.0, at.1)]);
+        desk.fails("POST", "/click", json!({"x": width, "y": 0}), 400).await;
+        desk.ok("POST", "/move", json!({"x": 0, "y": 0})).await;
+        let shot = desk.picture("").await;
+        assert_eq!((shot.width, shot.height), (width, height));
+        assert_eq!(shot.pixel(width - 1, height - 1), 0x12_34_56);
+    }
+    desk.fails("PATCH", "/screens/default", json!({"width": 800}), 400).await;
+    desk.fails("PATCH", "/screens/default", json!({"width": 8000, "height": 600}), 400).await;
+    desk.fails("PATCH", "/screens/nosuch", json!({"width": 800, "height": 600}), 404).await;
+    desk.close().await;
+}
+
+/// The X server of a display.
+fn x_server(display: &str) -> u32 {
+    let found = processes_of(display).into_iter().find(|pid| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        ["Xvnc\n", "Xvfb\n"].contains(&name.as_str())
+    });
+    found.expect("an X server")
+}
+
+fn kill(pid: u32, signal: nix::sys::signal::Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).expect("a signal");
+}
+
+#[tokio::test]
+async fn a_killed_x_server_comes_back_with_its_size_and_others_do_not_notice() {
+    let desk = Desk::bare(320, 240).await;
+    desk.ok("POST", "/screens", Value::Null).await;
+    if installed("Xvnc") {
+        desk.ok("PATCH", "/screens/default", json!({"width": 500, "height": 400})).await;
+    }
+    let wanted = desk.boot().size();
+    for round in 0..3 {
+        let old = x_server(&desk.display());
+        kill(old, nix::sys::signal::Signal::SIGKILL);
+        let (mut refused, began) = (0, Instant::now());
+        loop {
+            let asked = Instant::now();
+            let (status, answer) = desk.call("POST", "/click", json!({"x": 10, "y": 10})).await;
+            assert!(asked.elapsed() < BOUND, "{:?}", asked.elapsed());
+            desk.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
+            if status == StatusCode::OK && x_server(&desk.display()) != old {
+                break;
+            }
+            if status != StatusCode::OK {
+                assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+                assert_eq!(answer["retry_after"], 1, "{answer}");
+                refused += 1;
+            }
+            assert!(began.elapsed() < PATIENCE, "round {round}: not back");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(refused > 0, "round {round}: nobody noticed");
+        let shot = desk.picture("").await;
+        assert_eq!((shot.width, shot.height), (wanted.width.into(), wanted.height.into()));
+    }
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_grabbed_x_server_is_answered_for_in_time_and_receives_nothing_late() {
+    let desk = Desk::bare(320, 240).await;
+    desk.ok("POST", "/screens", Value::Null).await;
+    let window = Window::open(&desk.display(), 0, 0, 320, 240, 0);
+    window.link.grab_server().expect("a grab");
+    window.sync();
+    for (method, path, body) in [
+        ("POST", "/click", json!({"x": 10, "y": 10})),
+        ("GET", "/screenshot", Value::Null),
+        ("POST", "/type", json!({"text": "late"})),
+        ("PATCH", "/screens/default", json!({"width": 400, "height": 300})),
+    ] {
+        let asked = Instant::now();
+        let told = desk.fails(method, path, body, 503).await;
+        assert!(told.contains("does not answer"), "{told}");
+        assert!(asked.elapsed() < BOUND, "{path} took {:?}", asked.elapsed());
+        let asked = Instant::now();
+        desk.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
+        assert!(asked.elapsed() < Duration::from_millis(500), "the other took {:?}", asked.elapsed());
+    }
+    // A hundred at once: the queue is bounded, and all are answered in time.
+    let asked = Instant::now();
+    let calls = (0..100).map(|_| desk.call("POST", "/click", json!({"x": 10, "y": 10})));
+    for (status, _) in futures_util::future::join_all(calls).await {
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert!(asked.elapsed() < BOUND, "{:?}", asked.elapsed());
+    window.link.ungrab_server().expect("the end of the grab");
+    window.sync();
+    let back = || async {
+        (desk.call("POST", "/click", json!({"x": 20, "y": 20})).await.0 == StatusCode::OK).then_some(())
+    };
+    wait::until(BOUND, back).await.expect("the screen is back");
+    assert_eq!(window.clicks(), [Got::Press(1, 20, 20), Got::Release(1, 20, 20)]);
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn what_a_dead_x_server_left_is_cleared_even_when_its_id_lives_again() {
+    let claim = Claim::new();
+    let (lock, socket) = (format!("/tmp/.X{}-lock", claim.base), format!("/tmp/.X11-unix/X{}", claim.base));
+    // The lock names a living stranger (this test), the socket file answers nobody.
+    std::fs::write(&lock, format!("{:>10}\n", std::process::id())).expect("a lock");
+    std::fs::create_dir_all("/tmp/.X11-unix").expect("the sockets' folder");
+    drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
+    let boot = "320x240".parse::<Resolution>().expect("a resolution");
+    let desk = Desk::start(claim, XServer::Own { boot }, Session::None).await;
+    desk.picture("").await;
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
+    if !installed("openbox") {
+        return;
+    }
+    let desk = Desk::own(640, 480, Session::Embedded).await;
+    let windows = |link: &x11rb::rust_connection::RustConnection| {
+        let root = x11rb::connection::Connection::setup(link).roots[0].root;
+        let atom = link.intern_atom(false, b"_NET_SUPPORTING_WM_CHECK").expect("a request");
+        let atom = atom.reply().expect("an atom").atom;
+        let property = link.get_property(false, root, atom, 33_u32, 0, 1).expect("a request");
+        property.reply().expect("a property").value32().and_then(|mut ids| ids.next())
+    };
+    let (link, _) = x11rb::connect(Some(&desk.display())).expect("an X connection");
+    windows(&link).expect("a window manager");
+    let server = x_server(&desk.display());
+    let openbox = || {
+        let of = processes_of(&desk.display()).into_iter();
+        of.filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default() == "openbox\n"
+        })
+        .collect::<Vec<_>>()
+    };
+    let old = openbox();
+    assert_eq!(old.len(), 1);
+    kill(old[0], nix::sys::signal::Signal::SIGKILL);
+    let again = || async { openbox().iter().any(|pid| !old.contains(pid)).then_some(()) };
+    wait::until(PATIENCE, again).await.expect("another window manager");
+    assert_eq!(x_server(&desk.display()), server, "the X server lives on");
+    desk.ok("POST", "/click", json!({"x": 10, "y": 10})).await;
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn deleting_a_screen_leaves_no_process_of_it() {
+    let scripts = tempfile::tempdir().expect("a folder");
+    let script = scripts.path().join("session");
+    // Leaves children in the group, out of the group, and one that shrugs off being asked.
+    let text = "#!/bin/sh\nsleep 1000 &\nsetsid sleep 1000 &\nsetsid sh -c 'trap \"\" TERM HUP; sleep 1000; sleep 1000' &\n\
+        echo \"$1 $DISPLAY $HOTDESK_SCREEN\" > \"$(dirname \"$0\")/$HOTDESK_SCREEN\"\nxterm -e sleep 1000 &\nexec sleep 1000\n";
+    std::fs::write(&script, text).expect("a script");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let folder = Session::Folder(scripts.path().to_owned());
+    let claim = Claim::new();
+    let boot = "320x240".parse::<Resolution>().expect("a resolution");
+    // No window manager ever announces itself: the screens are used without, after a while.
+    let desk = Desk::start(claim, XServer::Own { boot }, folder).await;
+    let id = desk.ok("POST", "/screens", Value::Null).await["id"].as_str().expect("an id").to_owned();
+    let display = format!(":{}", desk.claim.base + 1);
+    let note =
+        |screen: &str| std::fs::read_to_string(scripts.path().join(screen)).expect("the session's note");
+    assert_eq!(note("screen-100"), format!("bare {display} screen-100\n"));
+    assert_eq!(note("default"), format!("default {} default\n", desk.display()));
+    assert!(processes_of(&display).len() >= 5);
+    desk.ok("DELETE", &format!("/screens/{id}"), Value::Null).await;
+    assert_eq!(processes_of(&display), Vec::<u32>::new());
+    desk.close().await;
+}

@@ -1,0 +1,10 @@
+//! Does the display room do on real X servers what it says? Each test has displays of its own.
+
+mod desk;
+mod window;
+
+mod figures;
+mod input;
+mod life;
+mod pictures;
+mod typing;

@@ -1,0 +1,231 @@
+//! A plain X client: paints known pixels and notes the input that it receives.
+
+use std::time::{Duration, Instant};
+
+use x11rb::connection::Connection;
+use x11rb::protocol::Event;
+use x11rb::protocol::xproto::{
+    AtomEnum, ConnectionExt, CreateGCAux, CreateWindowAux, EventMask, InputFocus, PropMode, Rectangle,
+    WindowClass,
+};
+use x11rb::rust_connection::RustConnection;
+use x11rb::wrapper::ConnectionExt as _;
+
+/// A window of its own connection, above all others.
+pub struct Window {
+    pub link: RustConnection,
+    pub id: u32,
+}
+
+/// What a window received, in its own coordinates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Got {
+    Press(u8, i16, i16),
+    Release(u8, i16, i16),
+    Motion(i16, i16),
+    Key(u8, u16),
+}
+
+impl Window {
+    pub fn open(display: &str, x: i16, y: i16, width: u16, height: u16, colour: u32) -> Self {
+        let (link, screen) = x11rb::connect(Some(display)).expect("an X connection");
+        let screen = &link.setup().roots[screen];
+        let (root, visual) = (screen.root, screen.root_visual);
+        let id = link.generate_id().expect("an id");
+        let look = CreateWindowAux::new().background_pixel(colour).override_redirect(1).event_mask(
+            EventMask::BUTTON_PRESS
+                | EventMask::BUTTON_RELEASE
+                | EventMask::POINTER_MOTION
+                | EventMask::KEY_PRESS
+                | EventMask::EXPOSURE,
+        );
+        link.create_window(24, id, root, x, y, width, height, 0, WindowClass::INPUT_OUTPUT, visual, &look)
+            .expect("a window");
+        link.map_window(id).expect("mapping");
+        let window = Self { link, id };
+        window.link.flush().expect("a flush");
+        loop {
+            if let Event::Expose(_) = window.link.wait_for_event().expect("an event") {
+                return window;
+            }
+        }
+    }
+
+    pub fn fill(&self, x: i16, y: i16, width: u16, height: u16, colour: u32) {
+        let gc = self.link.generate_id().expect("an id");
+        self.link.create_gc(gc, self.id, &CreateGCAux::new().foreground(colour)).expect("a context");
+        let area = Rectangle { x, y, width, height };
+        self.link.poly_fill_rectangle(self.id, gc, &[area]).expect("a rectangle");
+        self.link.free_gc(gc).expect("freeing");
+        self.sync();
+    }
+
+    pub fn sync(&self) {
+        self.link.get_input_focus().expect("a request").reply().expect("a reply");
+    }
+
+    /// All input so far. What was delivered before the reply to a room's action is in it.
+    pub fn got(&self) -> Vec<Got> {
+        self.sync();
+        let mut got = Vec::new();
+        while let Some(event) = self.link.poll_for_event().expect("the connection") {
+            #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
+            got.extend(match event {
+                Event::ButtonPress(e) => Some(Got::Press(e.detail, e.event_x, e.event_y)),
+                Event::ButtonRelease(e) => Some(Got::Release(e.detail, e.event_x, e.event_y)),
+                Event::MotionNotify(e) => Some(Got::Motion(e.event_x, e.event_y)),
+                Event::KeyPress(e) => Some(Got::Key(e.detail, e.state.into())),
+                _ => None,
+            });
+        }
+        got
+    }
+
+    /// Buttons only.
+    pub fn clicks(&self) -> Vec<Got> {
+        self.got().into_iter().filter(|got| matches!(got, Got::Press(..) | Got::Release(..))).collect()
+    }
+
+    /// Waits until `enough` is so of all that came since.
+    pub fn wait_for(&self, patience: Duration, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
+        let (until, mut all) = (Instant::now() + patience, Vec::new());
+        loop {
+            all.extend(self.got());
+            if enough(&all) {
+                return all;
+            }
+            assert!(Instant::now() < until, "still only {all:?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A program that reads keys the way Xlib programs do: in a thread of its own, looking the map up again after every
+/// `MappingNotify`.
+pub struct Reader {
+    text: std::sync::Arc<std::sync::Mutex<Vec<(u32, u16)>>>,
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Reader {
+    /// A window over the whole screen.
+    pub fn open(display: &str) -> Self {
+        Self::start(Window::open(display, 0, 0, 2000, 2000, 0), Duration::ZERO)
+    }
+
+    /// One that takes `lag` over each key, and takes part in `_NET_WM_PING`.
+    pub fn open_slow(display: &str, lag: Duration) -> Self {
+        let window = Window::open(display, 0, 0, 2000, 2000, 0);
+        let atom = |name: &str| {
+            let asked = window.link.intern_atom(false, name.as_bytes()).expect("a request");
+            asked.reply().expect("an atom").atom
+        };
+        let kind = AtomEnum::ATOM;
+        window
+            .link
+            .change_property32(
+                PropMode::REPLACE,
+                window.id,
+                atom("WM_PROTOCOLS"),
+                kind,
+                &[atom("_NET_WM_PING")],
+            )
+            .expect("the protocols");
+        window.sync();
+        Self::start(window, lag)
+    }
+
+    fn start(window: Window, lag: Duration) -> Self {
+        // Override-redirect windows get no focus from a window manager.
+        window.link.set_input_focus(InputFocus::PARENT, window.id, 0_u32).expect("the focus");
+        window.sync();
+        let text = std::sync::Arc::<std::sync::Mutex<Vec<(u32, u16)>>>::default();
+        let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+        let (heard, stopped) = (text.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let mut map = key_map(&window.link);
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                // The X server may be ended first.
+                let Ok(event) = window.link.poll_for_event() else { return };
+                match event {
+                    Some(Event::MappingNotify(_)) => map = key_map(&window.link),
+                    Some(Event::KeyPress(key)) => {
+                        std::thread::sleep(lag);
+                        let keysym = lookup(&map, key.detail, key.state.into());
+                        heard.lock().expect("the text").push((keysym, key.state.into()));
+                    }
+                    Some(Event::ClientMessage(mut ping)) => {
+                        let root = window.link.setup().roots[0].root;
+                        ping.window = root;
+                        let mask = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
+                        window.link.send_event(false, root, mask, ping).expect("an answer");
+                        window.link.flush().expect("a flush");
+                    }
+                    Some(_) => {}
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                }
+            }
+        });
+        Self { text, stop, thread: Some(thread) }
+    }
+
+    /// Waits for as many keys as that, modifiers left out, and takes them.
+    pub fn keys(&self, count: usize) -> Vec<(u32, u16)> {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let mut heard = self.text.lock().expect("the text");
+            heard.retain(|(keysym, _)| !(0xffe1..=0xffee).contains(keysym));
+            if heard.len() >= count {
+                return std::mem::take(&mut heard);
+            }
+            assert!(Instant::now() < until, "{} of {count} keys", heard.len());
+            drop(heard);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The next characters as text.
+    pub fn text(&self, count: usize) -> String {
+        self.keys(count).into_iter().map(|(keysym, _)| character(keysym)).collect()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+struct KeyMap {
+    first: u8,
+    width: usize,
+    keysyms: Vec<u32>,
+}
+
+fn key_map(link: &RustConnection) -> KeyMap {
+    let (first, last) = (link.setup().min_keycode, link.setup().max_keycode);
+    let map = link.get_keyboard_mapping(first, last - first + 1).expect("a request").reply().expect("a map");
+    KeyMap { first, width: map.keysyms_per_keycode.into(), keysyms: map.keysyms }
+}
+
+/// The core protocol's rule (section 5): group by bits 13 and 14, Shift, Lock.
+fn lookup(map: &KeyMap, code: u8, state: u16) -> u32 {
+    let row = &map.keysyms[usize::from(code - map.first) * map.width..][..map.width];
+    let group = if state >> 13 & 3 == 0 { 0 } else { 2 };
+    let keysym = match row[group + usize::from(state & 1)] {
+        0 => row[group],
+        keysym => keysym,
+    };
+    let small = (0x61..=0x7a).contains(&keysym);
+    if state & 2 != 0 && small { keysym - 0x20 } else { keysym }
+}
+
+fn character(keysym: u32) -> char {
+    match keysym {
+        0xff0d => '\n',
+        0xff09 => '\t',
+        _ => xkeysym::Keysym::new(keysym).key_char().unwrap_or('\u{fffd}'),
+    }
+}
