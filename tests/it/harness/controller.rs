@@ -134,11 +134,6 @@ impl RunningController {
         &self.key
     }
 
-    /// Acts with another key from now on.
-    pub fn use_key(&mut self, key: &str) {
-        key.clone_into(&mut self.key);
-    }
-
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
