@@ -1,6 +1,6 @@
 //! What is counted? Requests by route and status, their durations, computers by status.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request};
@@ -14,6 +14,7 @@ use crate::domain::error::{Error, Result};
 const BUCKETS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0];
 
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// Renders what was counted.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ impl Metrics {
     /// # Errors
     /// When another recorder is installed.
     pub fn install() -> Result<Self> {
+        // Two controllers of one process (tests) may start at the same moment.
+        let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = HANDLE.get() {
             return Ok(Self(handle.clone()));
         }

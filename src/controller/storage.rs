@@ -17,6 +17,9 @@ pub const LINK_LIFE: Duration = Duration::from_secs(3600);
 /// Screenshots kept at most; past it the oldest go first. At about 0.1 to 1 MB each, some gigabytes at the worst.
 const MAX_SCREENSHOTS: usize = 5000;
 
+/// Free space that blobs leave on the disk: the store's own writes go on for long with it, and a largest upload fits.
+const RESERVE: u64 = 16 * 1024 * 1024;
+
 /// What a link leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -63,6 +66,19 @@ impl Storage {
         Ok(Self { folder, signer })
     }
 
+    /// Refuses what needs room when the disk is nearly full.
+    ///
+    /// # Errors
+    /// `Unavailable` (`disk_full`); or the disk cannot be asked.
+    pub fn check_room(&self) -> Result<()> {
+        let stat = rustix::fs::statvfs(&self.folder)
+            .map_err(|error| failed("look for free space in", &self.folder, &error.into()))?;
+        if stat.f_bavail.saturating_mul(stat.f_frsize) < RESERVE {
+            return Err(failed("keep a reserve in", &self.folder, &io::ErrorKind::StorageFull.into()));
+        }
+        Ok(())
+    }
+
     /// The path of a blob.
     pub fn path(&self, kind: Kind, id: Uuid) -> PathBuf {
         self.folder.join(kind.name()).join(id.to_string())
@@ -73,9 +89,14 @@ impl Storage {
     /// # Errors
     /// `Unavailable` when the disk is full.
     pub async fn put_screenshot(&self, bytes: &[u8]) -> Result<Uuid> {
+        self.check_room()?;
         let id = Uuid::new_v4();
         let path = self.path(Kind::Screenshot, id);
-        tokio::fs::write(&path, bytes).await.map_err(|error| failed("write", &path, &error))?;
+        if let Err(error) = tokio::fs::write(&path, bytes).await {
+            // Half a picture is none; what cannot be removed now is swept when its hour is over.
+            let _half = tokio::fs::remove_file(&path).await;
+            return Err(failed("write", &path, &error));
+        }
         Ok(id)
     }
 

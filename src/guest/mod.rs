@@ -3,6 +3,7 @@
 //! The agent must be treated as compromised (threats.md): every answer is bounded in time and size, no redirect is
 //! followed, nothing it says becomes a header or a path here.
 
+mod collect;
 mod connect;
 mod failure;
 
@@ -11,7 +12,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -41,6 +41,7 @@ const IDLE_PATIENCE: Duration = Duration::from_secs(60);
 pub struct Guest {
     client: Client<connect::Connector, Body>,
     bearer: HeaderValue,
+    room: collect::Room,
 }
 
 /// An image as the agent sent it.
@@ -66,7 +67,7 @@ impl Guest {
             .pool_idle_timeout(IDLE_PATIENCE)
             .pool_timer(TokioTimer::new())
             .build(connect::Connector::new(endpoint));
-        Ok(Self { client, bearer })
+        Ok(Self { client, bearer, room: collect::Room::new() })
     }
 
     /// How the agent is.
@@ -95,7 +96,7 @@ impl Guest {
         };
         let exchange = async {
             let response = self.send(method, uri(path, query)?, body).await?;
-            let bytes = collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
             serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
         };
         within(patience, exchange).await
@@ -108,7 +109,7 @@ impl Guest {
     pub async fn screenshot(&self, query: &crate::wire::action::ScreenshotQuery) -> Result<Image> {
         let exchange = async {
             let response = self.send(Method::GET, uri("/screenshot", query)?, Body::empty()).await?;
-            let bytes = collect(response.into_body(), MAX_IMAGE).await?;
+            let bytes = self.room.collect(response.into_body(), MAX_IMAGE).await?;
             // The type follows from the bytes, not from what a guest calls them.
             let mime_type = match bytes.get(..4) {
                 Some([0x89, b'P', b'N', b'G']) => "image/png",
@@ -135,7 +136,7 @@ impl Guest {
         let exchange = async {
             let path = format!("/files/desktop/{encoded}");
             let response = self.send(Method::PUT, uri(&path, ())?, body).await?;
-            let bytes = collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
             serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
         };
         within(patience, exchange).await.map_err(|error| {
@@ -186,7 +187,7 @@ impl Guest {
         let status: StatusCode = response.status();
         let retry_after =
             response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let bytes = collect(response.into_body(), failure::MAX_REFUSAL).await.unwrap_or_default();
+        let bytes = self.room.collect(response.into_body(), failure::MAX_REFUSAL).await.unwrap_or_default();
         Err(failure::refused(status, &bytes, retry_after))
     }
 }
@@ -195,16 +196,6 @@ async fn within<T>(patience: Duration, work: impl Future<Output = Result<T>>) ->
     match tokio::time::timeout(patience, work).await {
         Ok(done) => done,
         Err(_) => Err(failure::late(patience)),
-    }
-}
-
-async fn collect(body: Incoming, limit: usize) -> Result<Bytes> {
-    match Limited::new(body, limit).collect().await {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            Err(failure::nonsense(&format!("an answer of more than {limit} bytes")))
-        }
-        Err(error) => Err(failure::broke_off(&*error)),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::base::tasks::Tasks;
 /// A request's header must be whole after this long (threats.md T13).
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 /// Largest header block: 64 KiB holds every real client's and bounds what a connection can make us keep.
-const MAX_HEADER_BYTES: usize = 64 * 1024;
+pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Connections at once; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
 const MAX_CONNECTIONS: usize = 4096;
 /// How long connections may finish what they do after a stop was asked.

@@ -3,7 +3,7 @@
 //! The SQL is kept to what PostgreSQL takes as well (`$1` placeholders, no booleans, times as BIGINT), so that one code
 //! path can serve both. Only this folder knows SQL.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use crate::domain::error::{Error, Result};
 pub mod accounts;
 pub mod computers;
 pub mod files;
+mod room;
 pub mod workspaces;
 
 /// Connections: one writes, the others read; more would only queue on two cores.
@@ -31,6 +32,7 @@ static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("src/store/migration
 pub struct Store {
     pool: AnyPool,
     writer: Arc<Mutex<()>>,
+    file: PathBuf,
 }
 
 /// A write in progress: nobody else writes until it is committed or dropped (then nothing happened).
@@ -53,6 +55,8 @@ impl Store {
     pub async fn open(file: &Path) -> Result<Self> {
         use std::os::unix::fs::OpenOptionsExt;
         sqlx::any::install_default_drivers();
+        let given = room::give(file);
+        given.map_err(|error| Error::internal(format!("give the room of {}: {error}", file.display())))?;
         let created = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(file);
         created.map_err(|error| Error::internal(format!("open {}: {error}", file.display())))?;
         let url = format!("sqlite://{}", file.display());
@@ -65,11 +69,12 @@ impl Store {
             .after_connect(|connection, _| {
                 Box::pin(async move {
                     // FULL: what was acknowledged survives a power cut.
+                    let pages = room::CHECKPOINT_PAGES;
                     connection
-                        .execute(
+                        .execute(sqlx::AssertSqlSafe(format!(
                             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-                             PRAGMA busy_timeout = 5000;",
-                        )
+                             PRAGMA busy_timeout = 5000; PRAGMA wal_autocheckpoint = {pages};",
+                        )))
                         .await?;
                     Ok(())
                 })
@@ -81,12 +86,14 @@ impl Store {
             .run(&pool)
             .await
             .map_err(|error| Error::internal(format!("migrate the store: {error}")))?;
-        Ok(Self { pool, writer: Arc::default() })
+        room::take(&pool).await;
+        Ok(Self { pool, writer: Arc::default(), file: file.to_owned() })
     }
 
     /// Closes all connections; the write-ahead log is folded into the file.
     pub async fn close(&self) {
         self.pool.close().await;
+        room::keep(&self.file);
     }
 
     /// Whether the store answers.
@@ -112,6 +119,8 @@ fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
                 || matches!(&error, sqlx::Error::Database(inner) if is_passing(inner.message()));
         if passing {
             let refused = Error::unavailable("Service temporarily unavailable").retry_after(5);
+            let full = error.to_string().contains("disk is full");
+            let refused = if full { refused.code("disk_full") } else { refused };
             refused.context(format!("{step}: {error}"))
         } else {
             Error::internal(format!("{step}: {error}"))

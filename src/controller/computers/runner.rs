@@ -177,7 +177,7 @@ impl Runner {
             return (Err(error), Next::Stay);
         }
         let _ = accepted.send(Ok(Decision::Do(operation)));
-        self.carry_out(operation).await
+        self.carry_out(operation, row.status).await
     }
 
     /// Stores the intent; from here on a crash is followed by the same operation.
@@ -191,8 +191,10 @@ impl Runner {
         Ok(())
     }
 
-    async fn carry_out(&mut self, operation: Operation) -> (Result<()>, Next) {
+    async fn carry_out(&mut self, operation: Operation, from: Status) -> (Result<()>, Next) {
         match operation {
+            // After a stop that failed the machine of an earlier boot may still run.
+            Operation::Start if from == Status::Error => (self.restart_boot().await, Next::Stay),
             Operation::Start => (self.boot().await, Next::Stay),
             Operation::Stop => (self.halt().await, Next::Stay),
             Operation::Restart => {

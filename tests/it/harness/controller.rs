@@ -16,11 +16,15 @@ use super::agent::{Answered, answered, end};
 
 /// How long a controller may take to say that it listens.
 const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Log lines that a failed test shows.
+const SHOWN_LINES: usize = 40;
 /// How long a computer may take to be what was asked.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct RunningController {
     child: Child,
+    /// Dropped before the folder that it is mounted in.
+    disk: Option<SmallDisk>,
     folder: TempDir,
     base: String,
     key: String,
@@ -53,10 +57,21 @@ impl RunningController {
     /// A controller with more lines in its configuration file.
     pub async fn boot_with(configuration: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::boot_in(folder, None, configuration).await
+    }
+
+    /// A controller whose data folder is a disk of its own.
+    pub async fn boot_on_disk(mib: u64) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let disk = SmallDisk::mount(folder.path(), &folder.path().join("data"), mib);
+        Self::boot_in(folder, Some(disk), "").await
+    }
+
+    async fn boot_in(folder: TempDir, disk: Option<SmallDisk>, configuration: &str) -> Self {
         std::fs::write(folder.path().join("hotdesk.toml"), configuration).expect("a configuration");
         let client = super::client();
         let (child, base, key) = start(folder.path()).await;
-        Self { child, folder, base, key: key.expect("the first start shows a key"), client }
+        Self { child, disk, folder, base, key: key.expect("the first start shows a key"), client }
     }
 
     /// Ends the controller in its own way and starts it again on the same data.
@@ -71,10 +86,39 @@ impl RunningController {
         self.child.wait().expect("it ends");
     }
 
+    /// SIGTERM; the process is the caller's to wait for by [`RunningController::ended`].
+    pub fn terminate(&self) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it lives");
+    }
+
+    /// Waits for the controller's end; how it ended.
+    pub async fn ended(&mut self, patience: Duration) -> std::process::ExitStatus {
+        let child = &mut self.child;
+        let deadline = std::time::Instant::now() + patience;
+        loop {
+            if let Some(status) = child.try_wait().expect("a child of ours") {
+                return status;
+            }
+            assert!(std::time::Instant::now() < deadline, "the controller lives after {patience:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     pub async fn start_again(&mut self) {
         let (child, base, key) = start(self.folder.path()).await;
         assert!(key.is_none(), "a key is shown once only");
         (self.child, self.base) = (child, base);
+    }
+
+    /// The folder with its configuration, its data and its log.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What it has logged since its first start.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -88,11 +132,6 @@ impl RunningController {
 
     pub fn key(&self) -> &str {
         &self.key
-    }
-
-    /// Acts with another key from now on.
-    pub fn use_key(&mut self, key: &str) {
-        key.clone_into(&mut self.key);
     }
 
     pub fn pid(&self) -> u32 {
@@ -235,6 +274,43 @@ impl Drop for RunningController {
         if !cleaned.as_ref().is_ok_and(std::process::ExitStatus::success) {
             eprintln!("the computers of {} could not be removed: {cleaned:?}", self.data_dir().display());
         }
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            eprintln!("the controller's last lines:\n{}", lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n"));
+        }
+        drop(self.disk.take());
+    }
+}
+
+/// A small file system of its own, unmounted when dropped.
+struct SmallDisk {
+    mounted: PathBuf,
+}
+
+impl SmallDisk {
+    /// A disk file in `folder`, mounted at `at`.
+    fn mount(folder: &Path, at: &Path, mib: u64) -> Self {
+        let image = folder.join("disk");
+        let file = std::fs::File::create_new(&image).expect("a disk file");
+        file.set_len(mib << 20).expect("its size");
+        std::fs::create_dir(at).expect("a folder to mount on");
+        for command in [
+            Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image),
+            Command::new("mount").args(["-o", "loop"]).arg(&image).arg(at),
+        ] {
+            assert!(command.status().expect("e2fsprogs and mount").success(), "{command:?}");
+        }
+        Self { mounted: at.to_owned() }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(&self.mounted).status();
+        if !unmounted.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            eprintln!("{} is still mounted: {unmounted:?}", self.mounted.display());
+        }
     }
 }
 
@@ -248,7 +324,8 @@ pub fn command(folder: &Path) -> Command {
 }
 
 async fn start(folder: &Path) -> (Child, String, Option<String>) {
-    let mut child = command(folder).stdout(Stdio::piped()).spawn().expect("the controller starts");
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).expect("a log");
+    let mut child = command(folder).stdout(Stdio::piped()).stderr(log).spawn().expect("the controller starts");
     let output = child.stdout.take().expect("piped");
     let reading = tokio::task::spawn_blocking(move || {
         let mut key = None;

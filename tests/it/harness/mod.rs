@@ -4,6 +4,8 @@ pub mod agent;
 pub mod controller;
 pub mod impostor;
 pub mod picture;
+pub mod raw;
+pub mod simulation;
 
 /// An HTTP client. TLS is never spoken here, but reqwest wants to know by whom.
 pub fn client() -> reqwest::Client {

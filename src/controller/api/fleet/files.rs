@@ -132,6 +132,7 @@ async fn store_upload(
 async fn receive(app: &Shared, field: &mut Field<'_>, id: FileId) -> Result<(FileName, String, u64)> {
     let name = FileName::parse(field.file_name().unwrap_or_default())?;
     let content_type = plain_type(field.content_type());
+    app.storage.check_room()?;
     let path = app.storage.path(Kind::File, id.0);
     let failed = |step: &'static str| {
         let path = path.clone();
@@ -238,6 +239,7 @@ async fn fetch(app: &Shared, computer: &Computer, guest: &crate::guest::Guest, p
     let name = FileName::parse(path.rsplit('/').next().unwrap_or_default())?;
     let id = FileId::random();
     let blob_path = app.storage.path(Kind::File, id.0);
+    app.storage.check_room()?;
     let copied = copy(guest, path, &blob_path).await;
     let size_bytes = match copied {
         Ok(size) => size,
