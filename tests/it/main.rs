@@ -16,5 +16,6 @@ mod hostile;
 mod lifecycle;
 mod openapi;
 mod proxy;
+mod schemathesis;
 mod screens;
 mod workspaces;

@@ -68,7 +68,10 @@ fn the_document_has_its_version_a_key_and_the_index_s_routes() {
             operations.iter().any(|(m, p, _)| m.as_str().eq_ignore_ascii_case(method) && any_name(p) == path);
         assert!(there, "{method} {path} is not documented");
     }
+    let mut names = std::collections::BTreeSet::new();
     for (method, path, operation) in &operations {
+        let id = operation["operationId"].as_str().unwrap_or_default();
+        assert!(names.insert(id), "two operations are called {id:?}");
         let name = format!("{method} {path}");
         let responses = operation["responses"].as_object().expect("responses");
         assert!(responses.keys().any(|status| status.starts_with('2')), "{name} documents no success");

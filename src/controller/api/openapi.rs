@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use utoipa::openapi::path::{HttpMethod, Operation};
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::server::Server;
 use utoipa::openapi::{Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
@@ -48,22 +48,18 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(bearer));
     for item in document.paths.paths.values_mut() {
-        for (method, operation) in [
-            (HttpMethod::Get, &mut item.get),
-            (HttpMethod::Put, &mut item.put),
-            (HttpMethod::Post, &mut item.post),
-            (HttpMethod::Patch, &mut item.patch),
-            (HttpMethod::Delete, &mut item.delete),
-        ] {
-            if let Some(operation) = operation {
-                complete_operation(&method, operation);
-            }
-        }
+        let operations =
+            [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete].into_iter().flatten();
+        operations.for_each(complete_operation);
     }
     document
 }
 
-fn complete_operation(_method: &HttpMethod, operation: &mut Operation) {
+fn complete_operation(operation: &mut Operation) {
+    // Handlers of several rooms have the same name; OpenAPI 3.1 section 4.8.10 wants each operation's to be its own.
+    if let (Some(tag), Some(name)) = (operation.tags.iter().flatten().next(), &operation.operation_id) {
+        operation.operation_id = Some(format!("{tag}_{name}"));
+    }
     let public = operation.tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == "service"));
     if public {
         return;
