@@ -25,7 +25,8 @@ impl Room {
 
     /// Reads a whole body of at most `limit` bytes.
     pub(super) async fn collect(&self, mut body: Incoming, limit: usize) -> Result<Bytes> {
-        let full = |_| Error::unavailable("The computer is sending more than can be kept at once").retry_after(1);
+        let full =
+            |_| Error::unavailable("The computer is sending more than can be kept at once").retry_after(1);
         let mut held = self.0.try_acquire_many(0).map_err(full)?;
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {

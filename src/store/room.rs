@@ -46,9 +46,10 @@ pub(super) async fn take(pool: &AnyPool) {
 
 /// Keeps the room of a store that was closed.
 pub(super) fn keep(store: &Path) {
-    let kept = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(holder(store)).and_then(
-        |file: File| fallocate(&file, FallocateFlags::empty(), 0, ROOM).map_err(io::Error::from),
-    );
+    let kept =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(holder(store)).and_then(
+            |file: File| fallocate(&file, FallocateFlags::empty(), 0, ROOM).map_err(io::Error::from),
+        );
     if let Err(error) = kept {
         tracing::warn!(%error, "no room was kept on the store's disk");
     }

@@ -58,10 +58,14 @@ fn the_document_has_its_version_a_key_and_the_index_s_routes() {
     assert_eq!(document["components"]["securitySchemes"]["api_key"]["scheme"], "bearer");
     let operations = operations(&document);
     let any_name = |path: &str| {
-        path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part }).collect::<Vec<_>>().join("/")
+        path.split('/')
+            .map(|part| if part.starts_with('{') { "{}" } else { part })
+            .collect::<Vec<_>>()
+            .join("/")
     };
     for (method, path) in INDEX {
-        let there = operations.iter().any(|(m, p, _)| m.as_str().eq_ignore_ascii_case(method) && any_name(p) == path);
+        let there =
+            operations.iter().any(|(m, p, _)| m.as_str().eq_ignore_ascii_case(method) && any_name(p) == path);
         assert!(there, "{method} {path} is not documented");
     }
     let mut names = std::collections::BTreeSet::new();
@@ -71,9 +75,16 @@ fn the_document_has_its_version_a_key_and_the_index_s_routes() {
         let name = format!("{method} {path}");
         let responses = operation["responses"].as_object().expect("responses");
         assert!(responses.keys().any(|status| status.starts_with('2')), "{name} documents no success");
-        assert!(operation["summary"].is_string() || operation["description"].is_string(), "{name} has no sentence");
+        assert!(
+            operation["summary"].is_string() || operation["description"].is_string(),
+            "{name} has no sentence"
+        );
         let public = operation["tags"] == serde_json::json!(["service"]);
-        assert_eq!(public, operation["security"].is_null(), "{name}: a key is needed but for the service's own");
+        assert_eq!(
+            public,
+            operation["security"].is_null(),
+            "{name}: a key is needed but for the service's own"
+        );
         assert_eq!(public, !responses.contains_key("401"), "{name}: 401");
     }
 }

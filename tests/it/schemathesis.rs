@@ -31,7 +31,8 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     let house = RunningController::boot_with(limits).await;
     let workspace = house.workspace("fixture").await;
     let computer = house.computer(&workspace, "acted on").await["id"].as_str().expect("an id").to_owned();
-    let second = house.computer(&workspace, "turned on and off").await["id"].as_str().expect("an id").to_owned();
+    let second =
+        house.computer(&workspace, "turned on and off").await["id"].as_str().expect("an id").to_owned();
     let form = reqwest::multipart::Form::new()
         .text("projectId", workspace.clone())
         .part("file", reqwest::multipart::Part::text("hi").file_name("a.txt"));
@@ -39,21 +40,36 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     let file = stored.body["file"]["id"].as_str().expect("a file").to_owned();
 
     let mut run = Command::new(program);
-    run.arg("--config-file").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/schemathesis/schemathesis.toml"));
+    run.arg("--config-file")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/schemathesis/schemathesis.toml"));
     run.args(["run", &format!("{}/openapi.json", house.base()), "--url", &format!("{}/api", house.base())]);
     run.args(["--max-examples", EXAMPLES, "--max-time", TIME, "--no-color", "--warnings", "off"]);
     run.args(["--phases", "examples,coverage,fuzzing", "--suppress-health-check", "all"]);
     run.current_dir(house.folder()).env("HOTDESK_API_KEY", house.key());
-    run.envs([("WORKSPACE", &workspace), ("COMPUTER", &computer), ("SECOND_COMPUTER", &second), ("FILE", &file)]);
+    run.envs([
+        ("WORKSPACE", &workspace),
+        ("COMPUTER", &computer),
+        ("SECOND_COMPUTER", &second),
+        ("FILE", &file),
+    ]);
     let ran = tokio::task::spawn_blocking(move || run.output()).await.expect("no panic").expect("it runs");
     let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     let lines: Vec<&str> = said.lines().collect();
     println!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
     assert!(ran.status.success(), "{said}\n{complained}");
     // It was not all refused at the door: the computer was acted on and still is there.
-    let metrics = house.bare(Method::GET, "/metrics").send().await.expect("metrics").text().await.expect("text");
-    for route in ["/computers/{id}/bash", "/computers/{id}/click", "/computers/{id}/screenshot", "/files", "/workspaces"] {
-        let reached = metrics.lines().any(|line| line.contains(&format!("route=\"{route}\"")) && line.contains("status=\"200\""));
+    let metrics =
+        house.bare(Method::GET, "/metrics").send().await.expect("metrics").text().await.expect("text");
+    for route in [
+        "/computers/{id}/bash",
+        "/computers/{id}/click",
+        "/computers/{id}/screenshot",
+        "/files",
+        "/workspaces",
+    ] {
+        let reached = metrics
+            .lines()
+            .any(|line| line.contains(&format!("route=\"{route}\"")) && line.contains("status=\"200\""));
         assert!(reached, "{route} was never reached");
     }
     assert_eq!(house.bash(&computer, "echo hi").await, "hi\n");

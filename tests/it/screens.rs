@@ -22,7 +22,7 @@ impl Desk<'_> {
         let listed = self.house.get(&self.path("")).await;
         assert_eq!(listed.status, 200, "{}", listed.body);
         let screens = listed.body["screens"].as_array().expect("screens").clone();
-        screens.iter().map(|screen| screen["id"].as_str().unwrap().to_owned()).collect()
+        screens.iter().map(|screen| screen["id"].as_str().expect("an id").to_owned()).collect()
     }
 
     async fn add(&self, size: Value) -> Answered {

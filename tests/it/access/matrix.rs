@@ -46,7 +46,8 @@ impl Scene {
 
     /// Every operation that needs a key; the proxy path, which is no operation of the document, is one more.
     fn guarded(&self) -> Vec<Operation> {
-        let documented = operations(&self.document).into_iter().filter(|(_, _, said)| said["security"].is_array());
+        let documented =
+            operations(&self.document).into_iter().filter(|(_, _, said)| said["security"].is_array());
         let mut all: Vec<Operation> =
             documented.map(|(method, path, said)| Operation { method, path, said }).collect();
         let proxy = Operation {
@@ -98,7 +99,8 @@ impl Scene {
             return (request, targeted);
         }
         let body = self.sample(schema);
-        targeted |= body.as_object().is_some_and(|fields| fields.keys().any(|name| self.known(name).is_some()));
+        targeted |=
+            body.as_object().is_some_and(|fields| fields.keys().any(|name| self.known(name).is_some()));
         (request.json(&body), targeted)
     }
 
@@ -123,7 +125,8 @@ impl Scene {
             "object" => {
                 let mut fields = Map::new();
                 for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-                    let required = schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
+                    let required =
+                        schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
                     match self.known(name) {
                         Some(value) => drop(fields.insert(name.clone(), json!(value))),
                         None if required => drop(fields.insert(name.clone(), self.sample(field))),
@@ -166,11 +169,14 @@ async fn add_key(house: &Simulation, account: AccountId, workspace: Option<&Stri
 /// There is no way yet to make one through the API.
 async fn second_account(house: &Simulation) -> AccountId {
     sqlx::any::install_default_drivers();
-    let pool = sqlx::AnyPool::connect(&format!("sqlite://{}", house.store_file().display())).await.expect("the store");
+    let pool = sqlx::AnyPool::connect(&format!("sqlite://{}", house.store_file().display()))
+        .await
+        .expect("the store");
     let account = AccountId::random();
-    let inserted = sqlx::query("INSERT INTO accounts (id, email, created_at) VALUES ($1, 'other@localhost', 1)")
-        .bind(account.to_string())
-        .execute(&pool);
+    let inserted =
+        sqlx::query("INSERT INTO accounts (id, email, created_at) VALUES ($1, 'other@localhost', 1)")
+            .bind(account.to_string())
+            .execute(&pool);
     inserted.await.expect("a second account");
     account
 }
@@ -203,7 +209,10 @@ async fn a2_a8_a9_no_operation_answers_without_one_known_key() {
             assert_eq!(response.status(), 401, "{name}");
             assert_eq!(response.headers()["www-authenticate"], "Bearer", "{name}");
             let body: Value = response.json().await.expect("JSON");
-            assert!(body["error"].as_str().is_some_and(|error| error.starts_with(sentence)), "{name}: {body}");
+            assert!(
+                body["error"].as_str().is_some_and(|error| error.starts_with(sentence)),
+                "{name}: {body}"
+            );
             assert!(body["request_id"].is_string(), "{name}: {body}");
         }
     }
@@ -244,7 +253,10 @@ async fn a13_a_scoped_key_is_refused_on_every_operation_elsewhere() {
     // And nothing of it happened.
     assert_eq!(scene.house.status(&scene.computer).await, "running");
     assert_eq!(scene.house.get(&format!("/workspaces/{}", scene.home)).await.body["name"], "home");
-    assert_eq!(scene.house.get(&format!("/files?projectId={}", scene.home)).await.body["files"][0]["id"], scene.file.as_str());
+    assert_eq!(
+        scene.house.get(&format!("/files?projectId={}", scene.home)).await.body["files"][0]["id"],
+        scene.file.as_str()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -255,19 +267,28 @@ async fn a14_a_scoped_key_sees_and_changes_its_own_workspace_only() {
     assert_eq!(listed.body["workspaces"].as_array().map(Vec::len), Some(1), "{}", listed.body);
     assert_eq!(listed.body["workspaces"][0]["id"], scene.away.as_str());
     let computers = answered(ask(Method::GET, "/computers")).await;
-    assert_eq!((computers.status, &computers.body["computers"], &computers.body["total"]), (200, &json!([]), &json!(0)));
+    assert_eq!(
+        (computers.status, &computers.body["computers"], &computers.body["total"]),
+        (200, &json!([]), &json!(0))
+    );
     let made = answered(ask(Method::POST, "/workspaces").json(&json!({"name": "third"}))).await;
     assert_eq!((made.status, &made.body["code"]), (403, &json!("workspace_scope_mismatch")));
     assert_eq!(made.body["key_workspace_id"], scene.away.as_str());
-    let own = answered(ask(Method::POST, "/computers").json(&json!({"workspace_id": scene.away, "name": "own"}))).await;
+    let own =
+        answered(ask(Method::POST, "/computers").json(&json!({"workspace_id": scene.away, "name": "own"})))
+            .await;
     assert_eq!(own.status, 201, "{}", own.body);
     let id = own.body["id"].as_str().expect("an id");
-    for path in [format!("/computers/{id}"), format!("/computers/{}", own.body["instance_id"].as_str().expect("one"))] {
+    for path in
+        [format!("/computers/{id}"), format!("/computers/{}", own.body["instance_id"].as_str().expect("one"))]
+    {
         assert_eq!(answered(ask(Method::GET, &path)).await.status, 200);
     }
     // The instance handle is no way around the check (A15).
     let desk = scene.house.get(&format!("/computers/{}", scene.computer)).await.body;
-    let around = answered(ask(Method::GET, &format!("/computers/{}", desk["instance_id"].as_str().expect("one")))).await;
+    let around =
+        answered(ask(Method::GET, &format!("/computers/{}", desk["instance_id"].as_str().expect("one"))))
+            .await;
     assert_eq!(around.status, 403, "{}", around.body);
     // A workspace that goes takes its keys along.
     assert_eq!(scene.house.delete(&format!("/workspaces/{}", scene.away)).await.status, 200);
@@ -286,7 +307,11 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
         let name = format!("{}: {}", operation.name(), answer.body);
         if operation.path.contains("{name}") {
             // Names are each account's own.
-            assert_eq!((answer.status, &answer.body["error"]), (404, &json!("Workspace not found")), "{name}");
+            assert_eq!(
+                (answer.status, &answer.body["error"]),
+                (404, &json!("Workspace not found")),
+                "{name}"
+            );
             continue;
         }
         assert_eq!((answer.status, &answer.body["error"]), (403, &json!("Access denied")), "{name}");
@@ -298,7 +323,9 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
         assert!(!listed.body.to_string().contains(&scene.home), "{path}: {}", listed.body);
     }
     let nobody = Secret::random(8).reveal().to_owned();
-    for path in ["/computers/00000000-0000-4000-8000-000000000000".to_owned(), format!("/workspaces/{nobody}")] {
+    for path in
+        ["/computers/00000000-0000-4000-8000-000000000000".to_owned(), format!("/workspaces/{nobody}")]
+    {
         assert_eq!(answered(scene.house.request_with(&scene.foreign, Method::GET, &path)).await.status, 404);
     }
 }

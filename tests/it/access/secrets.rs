@@ -13,7 +13,8 @@ fn processes(computer: &str) -> Vec<String> {
     let own = format!("/hotdesk/{computer}");
     let all = fs::read_dir("/proc").expect("proc").flatten();
     let pids = all.filter_map(|entry| Some(entry.file_name().to_str()?.parse::<u32>().ok()?.to_string()));
-    pids.filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own))).collect()
+    pids.filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own)))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,8 +49,12 @@ async fn a20_no_secret_shows_in_logs_command_lines_or_environments() {
     // What the controller knows and must not tell.
     let store = hotdesk::store::Store::open(&house.data_dir().join("hotdesk.db")).await.expect("the store");
     let token = store.all_computers().await.expect("rows")[0].agent_token.reveal().to_owned();
-    let secrets =
-        [("the key", house.key()), ("the password", &*password), ("the new password", &*newer), ("the agent's token", &*token)];
+    let secrets = [
+        ("the key", house.key()),
+        ("the password", &*password),
+        ("the new password", &*newer),
+        ("the agent's token", &*token),
+    ];
 
     let pids = processes(&id);
     assert!(pids.len() > 2, "the computer's processes are found: {pids:?}");
@@ -71,7 +76,9 @@ async fn a20_no_secret_shows_in_logs_command_lines_or_environments() {
         assert!(line.is_none(), "the log shows {what}: {line:?}");
     }
     // Inside, the token is root's alone, and the guest's own log does not show it either.
-    let seen = house.bash(&id, "cat /var/log/hotdesk/*.log 2>/dev/null; ls -ln /run/hotdesk /run/secrets 2>/dev/null").await;
+    let seen = house
+        .bash(&id, "cat /var/log/hotdesk/*.log 2>/dev/null; ls -ln /run/hotdesk /run/secrets 2>/dev/null")
+        .await;
     assert!(!seen.contains(&token), "{seen}");
 }
 

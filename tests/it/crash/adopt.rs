@@ -14,12 +14,12 @@ use super::remains::Remains;
 use crate::harness::controller::{RunningController, command, image, no_computers_here};
 
 /// Starts what lives on after its command: it notes the time ten times a second.
-const START_BEATING: &str =
-    "setsid -f bash -c 'while :; do date +%s%N >> /tmp/beats; sleep 0.1; done' >/dev/null 2>&1 </dev/null; \
+const START_BEATING: &str = "setsid -f bash -c 'while :; do date +%s%N >> /tmp/beats; sleep 0.1; done' >/dev/null 2>&1 </dev/null; \
      until test -s /tmp/beats; do sleep 0.05; done";
 
 /// What tells one life of a computer from the next: when its first process started, and its process namespace.
-const IDENTITY: &str = "cut -d' ' -f22 /proc/1/stat; readlink /proc/1/ns/pid; pgrep -f 'tmp/beats' | sort -n | head -1";
+const IDENTITY: &str =
+    "cut -d' ' -f22 /proc/1/stat; readlink /proc/1/ns/pid; pgrep -f 'tmp/beats' | sort -n | head -1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_computers_run_on_and_are_adopted_as_they_are() {
@@ -50,7 +50,10 @@ async fn t18_computers_run_on_and_are_adopted_as_they_are() {
         println!("round {round}: down for {:?}, first answer after {:?}", asked - down, asked.elapsed());
         let record = house.get(&format!("/computers/{id}")).await.body;
         assert_eq!(record["vnc_password"], made["vnc_password"]);
-        assert_eq!((&record["status"], &record["ip"], &record["instance_id"]), (&json!("running"), &made["ip"], &made["instance_id"]));
+        assert_eq!(
+            (&record["status"], &record["ip"], &record["instance_id"]),
+            (&json!("running"), &made["ip"], &made["instance_id"])
+        );
     }
     // The longest pause between two beats is far below the time that the controllers were away.
     let pause = "awk 'NR > 1 && $1 - last > most { most = $1 - last } { last = $1 } END { printf \"%d\", most / 1000000 }' /tmp/beats";
@@ -71,7 +74,10 @@ async fn t18_a_computer_that_ended_meanwhile_reads_stopped() {
     let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
     house.kill();
     for pid in Remains::of(&house).processes() {
-        let _gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGKILL);
+        let _gone = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(pid.cast_signed()),
+            nix::sys::signal::Signal::SIGKILL,
+        );
     }
     house.start_again().await;
     house.until_status(&id, "stopped").await;
@@ -92,7 +98,11 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
     let engine = ContainerEngine::open(config).expect("an engine");
     let spec = MachineSpec { id: ComputerId::random(), cpu: 1.0, memory_bytes: 1 << 30, disk_bytes: 1 << 30 };
     engine.create(&spec).await.expect("created");
-    let boot = Boot { generation: 1, token: Secret::random(43), resolution: hotdesk::domain::resolution::Resolution::default() };
+    let boot = Boot {
+        generation: 1,
+        token: Secret::random(43),
+        resolution: hotdesk::domain::resolution::Resolution::default(),
+    };
     engine.start(&spec, &boot).await.expect("started");
     let remains = Remains::of(&house);
     assert_eq!(remains.machines(), [spec.id.to_string()]);
@@ -106,7 +116,8 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
 async fn t19_a_second_controller_on_the_same_data_names_the_first() {
     let mut house = RunningController::boot().await;
     let started = Instant::now();
-    let second = command(house.folder()).stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("it runs");
+    let second =
+        command(house.folder()).stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("it runs");
     let took = started.elapsed();
     assert!(!second.status.success() && took < Duration::from_secs(1), "{:?} after {took:?}", second.status);
     let said = String::from_utf8_lossy(&second.stderr);

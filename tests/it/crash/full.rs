@@ -34,7 +34,11 @@ async fn upload(house: &RunningController, workspace: &str, bytes: usize) -> Ans
 
 fn is_refused(answer: &Answered, name: &str) {
     assert_eq!(answer.status, 503, "{name}: {}", answer.body);
-    assert!(answer.body["code"].is_string() && answer.body["retry_after"].is_u64(), "{name}: {}", answer.body);
+    assert!(
+        answer.body["code"].is_string() && answer.body["retry_after"].is_u64(),
+        "{name}: {}",
+        answer.body
+    );
 }
 
 fn blobs(house: &RunningController) -> usize {
@@ -65,7 +69,9 @@ async fn t20_a_full_disk_refuses_what_needs_room_and_nothing_else() {
     assert_eq!(blobs(&house), held, "no half blob");
 
     // Reading works, and so does the desktop.
-    for path in ["/workspaces".to_owned(), format!("/computers/{id}"), format!("/files?projectId={workspace}")] {
+    for path in
+        ["/workspaces".to_owned(), format!("/computers/{id}"), format!("/files?projectId={workspace}")]
+    {
         assert_eq!(house.get(&path).await.status, 200, "{path}");
     }
     assert_eq!(house.bash(&id, "echo hi").await, "hi\n");
@@ -87,5 +93,8 @@ async fn t20_a_full_disk_refuses_what_needs_room_and_nothing_else() {
     assert_eq!(upload(&house, &workspace, 5_000_000).await.status, 200);
     let made = house.computer(&workspace, "second").await;
     let id = made["id"].as_str().expect("an id");
-    assert_eq!(house.get(&format!("/computers/{id}/screenshot?response_format=base64")).await.body["success"], true);
+    assert_eq!(
+        house.get(&format!("/computers/{id}/screenshot?response_format=base64")).await.body["success"],
+        true
+    );
 }

@@ -19,7 +19,11 @@ const CREATE_WINDOW_MS: u64 = 1200;
 const REST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request, kills the controller after a while and starts it again; the answer's status, if one came.
-async fn killed_during(house: &mut RunningController, request: reqwest::RequestBuilder, after: Duration) -> Option<u16> {
+async fn killed_during(
+    house: &mut RunningController,
+    request: reqwest::RequestBuilder,
+    after: Duration,
+) -> Option<u16> {
     let sent = tokio::time::timeout(after, request.send()).await;
     // An answer that came early still leaves the work behind it (stop and start answer first).
     if sent.is_ok() {
@@ -33,7 +37,9 @@ async fn killed_during(house: &mut RunningController, request: reqwest::RequestB
 async fn at_rest(house: &RunningController) -> Vec<Value> {
     let rested = wait::until(REST_PATIENCE, || async {
         let listed = house.get("/computers").await.body["computers"].as_array().expect("a list").clone();
-        let resting = |computer: &Value| ["running", "stopped", "error"].contains(&computer["status"].as_str().unwrap_or_default());
+        let resting = |computer: &Value| {
+            ["running", "stopped", "error"].contains(&computer["status"].as_str().unwrap_or_default())
+        };
         listed.iter().all(resting).then_some(listed)
     });
     match rested.await {
@@ -124,12 +130,20 @@ async fn t18_a_stop_start_or_restart_killed_at_any_point_ends_in_a_state_that_wo
     let remains = Remains::of(&house);
     house.bash(&id, "echo kept > /root/kept; sync").await;
     for round in 0..OTHERS {
-        for (command, from, goal) in
-            [("stop", "running", "stopped"), ("start", "stopped", "running"), ("restart", "running", "running")]
-        {
+        for (command, from, goal) in [
+            ("stop", "running", "stopped"),
+            ("start", "stopped", "running"),
+            ("restart", "running", "running"),
+        ] {
             let path = |command: &str| format!("/computers/{id}/{command}");
             if house.get(&format!("/computers/{id}")).await.body["status"] != from {
-                assert_eq!(house.post(&path(if from == "running" { "start" } else { "stop" }), json!({})).await.status, 200);
+                assert_eq!(
+                    house
+                        .post(&path(if from == "running" { "start" } else { "stop" }), json!({}))
+                        .await
+                        .status,
+                    200
+                );
                 house.until_status(&id, from).await;
             }
             let request = house.request(Method::POST, &path(command)).json(&json!({}));

@@ -61,7 +61,8 @@ impl Remains {
     fn slots(&self) -> Vec<u16> {
         let folder = Path::new("/run/hotdesk-engine/slots");
         let own = |name: &String| {
-            fs::read_link(folder.join(name)).is_ok_and(|text| text.to_string_lossy().contains(&*self.data.to_string_lossy()))
+            fs::read_link(folder.join(name))
+                .is_ok_and(|text| text.to_string_lossy().contains(&*self.data.to_string_lossy()))
         };
         names_in(folder).into_iter().filter(own).filter_map(|name| name.parse().ok()).collect()
     }
@@ -85,11 +86,14 @@ impl Remains {
             }
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-        let mounted = |line: &&str| line.contains(&data) && line.contains("machines") || gone.iter().any(|id| line.contains(id));
+        let mounted = |line: &&str| {
+            line.contains(&data) && line.contains("machines") || gone.iter().any(|id| line.contains(id))
+        };
         if let Some(mount) = mounts.lines().find(mounted) {
             return Some(format!("a mount: {mount}"));
         }
-        let backing = |device: String| fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok();
+        let backing =
+            |device: String| fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok();
         let loops: Vec<String> = names_in(Path::new("/sys/block")).into_iter().filter_map(backing).collect();
         let own: Vec<&String> = loops.iter().filter(|file| file.contains(&format!("{data}/"))).collect();
         if own.len() != wanted.len() {
@@ -102,16 +106,22 @@ impl Remains {
             return Some(format!("slots {:?} for {} computers", self.slots(), wanted.len()));
         }
         for id in &gone {
-            let groups = names_in(Path::new("/sys/fs/cgroup")).into_iter().map(|name| format!("/sys/fs/cgroup/{name}"));
-            let left = groups.chain(["/sys/fs/cgroup".to_owned()]).find(|root| Path::new(root).join("hotdesk").join(id).exists());
+            let groups = names_in(Path::new("/sys/fs/cgroup"))
+                .into_iter()
+                .map(|name| format!("/sys/fs/cgroup/{name}"));
+            let left = groups
+                .chain(["/sys/fs/cgroup".to_owned()])
+                .find(|root| Path::new(root).join("hotdesk").join(id).exists());
             if let Some(root) = left {
                 return Some(format!("a control group of {id} in {root}"));
             }
         }
-        let there = |(index, number): &&(PathBuf, String)| fs::read_to_string(index).is_ok_and(|now| now == *number);
+        let there =
+            |(index, number): &&(PathBuf, String)| fs::read_to_string(index).is_ok_and(|now| now == *number);
         let interfaces = self.interfaces.lock().expect("no panic");
         let left: Vec<_> = interfaces.iter().filter(there).collect();
-        (left.len() > wanted.len()).then(|| format!("network interfaces {left:?} for {} computers", wanted.len()))
+        (left.len() > wanted.len())
+            .then(|| format!("network interfaces {left:?} for {} computers", wanted.len()))
     }
 
     /// Waits until the host holds exactly what these computers, all running, need.

@@ -277,7 +277,10 @@ impl Drop for RunningController {
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
-            eprintln!("the controller's last lines:\n{}", lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n"));
+            eprintln!(
+                "the controller's last lines:\n{}",
+                lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+            );
         }
         drop(self.disk.take());
     }
@@ -325,7 +328,8 @@ pub fn command(folder: &Path) -> Command {
 
 async fn start(folder: &Path) -> (Child, String, Option<String>) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).expect("a log");
-    let mut child = command(folder).stdout(Stdio::piped()).stderr(log).spawn().expect("the controller starts");
+    let mut child =
+        command(folder).stdout(Stdio::piped()).stderr(log).spawn().expect("the controller starts");
     let output = child.stdout.take().expect("piped");
     let reading = tokio::task::spawn_blocking(move || {
         let mut key = None;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use hotdesk::base::tasks::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
@@ -10,7 +11,7 @@ use tokio::task::JoinHandle;
 /// Listens on an agent's socket until dropped.
 pub struct Impostor {
     asked: Arc<Mutex<Vec<String>>>,
-    task: JoinHandle<()>,
+    task: JoinHandle<Option<()>>,
 }
 
 impl Impostor {
@@ -23,7 +24,7 @@ impl Impostor {
         let listener = UnixListener::bind(socket).expect("a socket");
         let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), answer.into());
         let written = Arc::clone(&asked);
-        let task = tokio::spawn(async move {
+        let task = Tasks::new().spawn("impostor", async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = vec![0; 64 * 1024];
                 let length = stream.read(&mut request).await.unwrap_or_default();

@@ -50,7 +50,6 @@ impl Simulation {
         (self.engine, self.tasks, self.base, _) = start(&self.folder, &self.host).await;
     }
 
-
     /// `ADDR:PORT`.
     pub fn address(&self) -> &str {
         self.base.trim_start_matches("http://")
@@ -72,7 +71,12 @@ impl Simulation {
     /// Machines that have a folder on the host.
     pub fn machines(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join("machines"));
-        entries.into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
     }
 
     /// Takes the place of a computer's agent: whoever calls it from now on comes here.
@@ -154,7 +158,8 @@ async fn start(
     let config = Config { data_dir: folder.path().join("data"), ..Config::default() };
     let engine = Arc::new(SimulatedEngine::open(Arc::clone(host)));
     let tasks = Tasks::new();
-    let ready = controller::start(config, Arc::clone(&engine) as _, &tasks).await.expect("the controller starts");
+    let ready =
+        controller::start(config, Arc::clone(&engine) as _, &tasks).await.expect("the controller starts");
     let key = ready.first_key.as_ref().map(|key| key.reveal().to_owned());
     let bound = bind(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.expect("a free port");
     let Bound::Tcp(listener) = &bound else { panic!("TCP was asked for") };
@@ -174,13 +179,18 @@ fn honest_agent() -> Router {
         let body = match path.as_str() {
             "/health" => json!({"status": "ok", "version": "1", "uptime_ms": 1, "screens": 1, "cpu_count": 1,
                 "memory_total_bytes": 1, "memory_used_bytes": 1}),
-            "/bash" => json!({"success": true, "action": "bash", "command": "", "output": "hi\n", "exit_code": 0}),
+            "/bash" => {
+                json!({"success": true, "action": "bash", "command": "", "output": "hi\n", "exit_code": 0})
+            }
             "/exec" => json!({"success": true, "action": "exec", "output": "", "timeout": false}),
             "/screens" if request.method() == axum::http::Method::GET => json!({ "screens": [screen] }),
             path if path.starts_with("/screens") => screen,
-            path if path.starts_with("/files/desktop/") => json!({"path": "/root/Desktop/x", "outcome": "created"}),
+            path if path.starts_with("/files/desktop/") => {
+                json!({"path": "/root/Desktop/x", "outcome": "created"})
+            }
             "/screenshot" => {
-                return ([(header::CONNECTION, "close")], Bytes::from_static(b"\x89PNG\r\n\x1a\n")).into_response();
+                return ([(header::CONNECTION, "close")], Bytes::from_static(b"\x89PNG\r\n\x1a\n"))
+                    .into_response();
             }
             _ => json!({"success": true, "action": "wait"}),
         };

@@ -34,7 +34,9 @@ impl Attack {
     /// A whole answer with this status line's rest, these header lines and this body.
     pub fn answer(name: &'static str, status: &str, headers: &str, body: &str) -> Self {
         let length = body.len();
-        let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
+        let head = format!(
+            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        );
         Self::new(name, head, Then::Close)
     }
 }

@@ -24,7 +24,11 @@ fn broken() -> EngineError {
 
 fn is_told(answer: &Answered, status: u16, name: &str) {
     assert_eq!(answer.status, status, "{name}: {}", answer.body);
-    assert!(answer.body["error"].is_string() && answer.body["request_id"].is_string(), "{name}: {}", answer.body);
+    assert!(
+        answer.body["error"].is_string() && answer.body["request_id"].is_string(),
+        "{name}: {}",
+        answer.body
+    );
     assert!(!answer.body.to_string().contains("on purpose"), "{name} tells the inside: {}", answer.body);
 }
 

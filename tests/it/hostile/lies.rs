@@ -33,7 +33,11 @@ fn proxied(house: &Simulation, computer: &str) -> RequestBuilder {
 
 fn is_an_error_of_ours(answer: &Answered, name: &str) {
     assert!(answer.status >= 400, "{name}: {} {}", answer.status, answer.body);
-    assert!(answer.body["error"].as_str().is_some_and(|text| !text.is_empty() && text.len() < 2100), "{name}: {}", answer.body);
+    assert!(
+        answer.body["error"].as_str().is_some_and(|text| !text.is_empty() && text.len() < 2100),
+        "{name}: {}",
+        answer.body
+    );
     assert!(answer.body["request_id"].is_string(), "{name}: {}", answer.body);
     for code in ["workspace_scope_mismatch", "NAME_TAKEN", "pwned"] {
         assert!(answer.body["code"] != code, "{name}: {}", answer.body);
@@ -46,13 +50,13 @@ fn lies(elsewhere: &str) -> Vec<(Attack, &'static [u16])> {
     let error = |status, code: &str| {
         Attack::answer("an error", status, "", &json!({"error": "no", "code": code}).to_string())
     };
-    let moved = |status: &str| {
-        Attack::answer("a redirect", status, &format!("Location: {elsewhere}\r\n"), "{}")
-    };
+    let moved =
+        |status: &str| Attack::answer("a redirect", status, &format!("Location: {elsewhere}\r\n"), "{}");
     let long = json!({"error": "x".repeat(60_000)}).to_string();
     let longer = json!({"error": "x".repeat(2_000_000)}).to_string();
     let control = "{\"error\":\"a\\u0000b\\r\\nSet-Cookie: x=y\"}";
-    let wrong_types = json!({"success": "yes", "action": 1, "output": [], "exit_code": "0", "screens": "none", "image": 7});
+    let wrong_types =
+        json!({"success": "yes", "action": 1, "output": [], "exit_code": "0", "screens": "none", "image": 7});
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let bomb = format!("HTTP/1.1 200 OK\r\nX-Bomb: {}\r\n\r\n", "x".repeat(2_000_000));
     vec![
@@ -72,18 +76,38 @@ fn lies(elsewhere: &str) -> Vec<(Attack, &'static [u16])> {
         (error("429 Too Many Requests", "pwned"), &[503]),
         (error("500 Oops", "pwned"), &[500]),
         (error("999 What", "pwned"), &[500]),
-        (Attack::answer("long waits", "503 Busy", "Retry-After: 999999999\r\n", "{\"error\":\"later\"}"), &[503]),
+        (
+            Attack::answer("long waits", "503 Busy", "Retry-After: 999999999\r\n", "{\"error\":\"later\"}"),
+            &[503],
+        ),
         (moved("301 Moved"), &[500]),
         (moved("302 Found"), &[500]),
         (moved("307 Temporary Redirect"), &[500]),
-        (Attack::new("an upgrade", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", Then::Close), &[500, 503]),
+        (
+            Attack::new(
+                "an upgrade",
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+                Then::Close,
+            ),
+            &[500, 503],
+        ),
         (Attack::new("garbage", "\0\u{1}\u{2}garbage\r\n\r\n", Then::Close), &[503]),
         (Attack::new("silence and an end", "", Then::Close), &[503]),
         (Attack::new("half a header", "HTTP/1.1 200 OK\r\nConte", Then::Close), &[503]),
-        (Attack::new("half a body", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"succ", Then::Close), &[503]),
+        (
+            Attack::new("half a body", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"succ", Then::Close),
+            &[503],
+        ),
         (Attack::new("half a chunk", format!("{chunked}fff\r\n{{"), Then::Close), &[503]),
         (Attack::new("no chunk", format!("{chunked}zzz\r\n"), Then::Close), &[503]),
-        (Attack::new("two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", Then::Close), &[503]),
+        (
+            Attack::new(
+                "two lengths",
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+                Then::Close,
+            ),
+            &[503],
+        ),
         (Attack::new("a header bomb", bomb, Then::Close), &[503]),
         (Attack::new("endless fields", "HTTP/1.1 200 OK\r\n", Then::Flood(b"X-A: b\r\n".to_vec())), &[503]),
         (
@@ -91,7 +115,11 @@ fn lies(elsewhere: &str) -> Vec<(Attack, &'static [u16])> {
             &[500, 503],
         ),
         (
-            Attack::new("10 GB", "HTTP/1.1 200 OK\r\nContent-Length: 10737418240\r\n\r\n", Then::Flood(vec![b'0'; 64 * 1024])),
+            Attack::new(
+                "10 GB",
+                "HTTP/1.1 200 OK\r\nContent-Length: 10737418240\r\n\r\n",
+                Then::Flood(vec![b'0'; 64 * 1024]),
+            ),
             &[500, 503],
         ),
     ]
@@ -115,7 +143,11 @@ async fn t4_every_lie_becomes_an_error_of_ours_at_once() {
             is_an_error_of_ours(answer, &name);
             assert!(expected.contains(&answer.status), "{name}: {} {}", answer.status, answer.body);
             assert!(answer.took < AT_ONCE, "{name} took {:?}", answer.took);
-            assert!(answer.body["retry_after"].as_u64().is_none_or(|seconds| seconds <= 60), "{name}: {}", answer.body);
+            assert!(
+                answer.body["retry_after"].as_u64().is_none_or(|seconds| seconds <= 60),
+                "{name}: {}",
+                answer.body
+            );
         }
         let other = house.post(&format!("/computers/{honest}/bash"), json!({"command": "id"})).await;
         assert_eq!((other.status, &other.body["output"]), (200, &json!("hi\n")), "beside {}", attack.name);
@@ -136,7 +168,11 @@ async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
         Access-Control-Allow-Origin: *\r\n";
     let body = json!({"success": true, "action": "click", "computer_id": honest, "id": honest, "path": "/etc/passwd", "outcome": "created"});
     let tasks = Tasks::new();
-    answer_with(&Attack::answer("claims", "200 OK", headers, &body.to_string()), house.possess(&liar), &tasks);
+    answer_with(
+        &Attack::answer("claims", "200 OK", headers, &body.to_string()),
+        house.possess(&liar),
+        &tasks,
+    );
 
     let response = call(&house, &liar, "click").send().await.expect("an answer");
     assert_eq!(response.status(), 200);
@@ -152,17 +188,27 @@ async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
         .text("desktopId", liar.clone())
         .part("file", reqwest::multipart::Part::text("hi").file_name("a.txt"));
     let uploaded = answered(house.request(Method::POST, "/files/upload").multipart(form)).await;
-    assert_eq!(uploaded.body["deliveries"], json!([{"computer_id": liar, "outcome": "created", "path": "/root/Desktop/a.txt"}]));
+    assert_eq!(
+        uploaded.body["deliveries"],
+        json!([{"computer_id": liar, "outcome": "created", "path": "/root/Desktop/a.txt"}])
+    );
 
     // An image is passed on by its first bytes alone, never decoded: its claimed size harms nobody here.
     tasks.drain(AT_ONCE).await;
     let giant = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x06\0\0\0\0\0\0\0";
-    let mut head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", giant.len()).into_bytes();
+    let mut head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        giant.len()
+    )
+    .into_bytes();
     head.extend_from_slice(giant);
     let tasks = Tasks::new();
     answer_with(&Attack::new("a giant", head, Then::Close), house.possess(&liar), &tasks);
     let image = call(&house, &liar, "binary").send().await.expect("an answer");
-    assert_eq!((image.status().as_u16(), &image.headers()["content-type"]), (200, &"image/png".parse().unwrap()));
+    assert_eq!(
+        (image.status().as_u16(), &image.headers()["content-type"]),
+        (200, &"image/png".parse().unwrap())
+    );
     assert_eq!(image.bytes().await.expect("a body").as_ref(), giant);
 }
 
@@ -180,14 +226,24 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     let tasks = Tasks::new();
     let page = "<script>alert(1)</script>";
     let mut attack = Attack::answer("a page", "302 Found", &headers, page);
-    attack.head = String::from_utf8(attack.head).unwrap().replace("Connection: close", "Connection: close, X-Named").into();
+    attack.head = String::from_utf8(attack.head)
+        .unwrap()
+        .replace("Connection: close", "Connection: close, X-Named")
+        .into();
     answer_with(&attack, house.possess(&liar), &tasks);
     let response = proxied(&house, &liar).send().await.expect("an answer");
     assert_eq!(response.status(), 302);
     for name in ["location", "set-cookie", "keep-alive", "x-named"] {
         assert!(!response.headers().contains_key(name), "{name} passed");
     }
-    let all = |name: &str| response.headers().get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let all = |name: &str| {
+        response
+            .headers()
+            .get_all(name)
+            .iter()
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(all("content-security-policy"), ["sandbox; default-src 'none'"]);
     assert_eq!(all("x-content-type-options"), ["nosniff"]);
     assert!(all("x-request-id").iter().all(|id| id != "forged"));
@@ -195,7 +251,9 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     assert_eq!(response.text().await.expect("a body"), page);
     tasks.drain(AT_ONCE).await;
 
-    for head in ["\0garbage\r\n\r\n", "", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"] {
+    for head in
+        ["\0garbage\r\n\r\n", "", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"]
+    {
         let tasks = Tasks::new();
         answer_with(&Attack::new("broken", head, Then::Close), house.possess(&liar), &tasks);
         let answer = answered(proxied(&house, &liar)).await;
@@ -225,7 +283,11 @@ async fn t4_a_computer_that_never_answers_keeps_nobody_else_waiting() {
         Attack::new("a slow header", ok, Then::Drip(b'X')),
         Attack::new("a slow body", format!("{ok}Content-Length: 1000000\r\n\r\n"), Then::Drip(b' ')),
         Attack::new("a body that stops", format!("{ok}Content-Length: 10\r\n\r\n{{"), Then::Stall),
-        Attack::new("an endless chunk size", format!("{ok}Transfer-Encoding: chunked\r\n\r\n"), Then::Flood(b"0".to_vec())),
+        Attack::new(
+            "an endless chunk size",
+            format!("{ok}Transfer-Encoding: chunked\r\n\r\n"),
+            Then::Flood(b"0".to_vec()),
+        ),
         Attack::new("promises", "", Then::Flood(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec())),
     ];
     let tasks = Tasks::new();
