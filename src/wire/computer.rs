@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::action::ScreenshotBase64;
+
 /// A computer's record: the union of what clients read from create, get and list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Computer {
@@ -195,6 +197,16 @@ pub struct ScreenshotUrl {
     pub image: String,
     /// About the stored copy.
     pub metadata: ScreenshotMetadata,
+}
+
+/// `GET screenshot`'s JSON: what `response_format` asked for.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum ScreenshotJson {
+    /// `url`.
+    Url(ScreenshotUrl),
+    /// `base64`.
+    Base64(ScreenshotBase64),
 }
 
 /// About a stored screenshot.

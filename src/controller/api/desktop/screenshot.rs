@@ -16,7 +16,7 @@ use crate::domain::error::{Error, Result};
 use crate::guest::QUICK;
 use crate::http::extract::{Path, Query};
 use crate::wire::action::{ScreenshotBase64, ScreenshotQuery};
-use crate::wire::computer::{ScreenshotMetadata, ScreenshotUrl};
+use crate::wire::computer::{ScreenshotJson, ScreenshotMetadata, ScreenshotUrl};
 
 /// The route of screenshots.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -27,7 +27,7 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(get, path = "/computers/{id}/screenshot", tag = "actions",
     params(("id" = String, Path), ScreenshotQuery),
     responses((status = 200, description = "By `response_format`: a link, base64 in JSON, or the image", content(
-        (ScreenshotUrl = "application/json"), (String = "image/png"), (String = "image/jpeg")))))]
+        (ScreenshotJson = "application/json"), (String = "image/png"), (String = "image/jpeg")))))]
 async fn screenshot(
     State(app): State<Shared>,
     caller: Caller,
@@ -45,7 +45,7 @@ async fn screenshot(
         query.response_format = Some(wanted);
         let image: ScreenshotBase64 =
             guest.call(Method::GET, "/screenshot", &query, None::<&()>, QUICK).await?;
-        return Ok(Json(image).into_response());
+        return Ok(Json(ScreenshotJson::Base64(image)).into_response());
     }
     query.response_format = Some("binary".to_owned());
     let image = guest.screenshot(&query).await?;
@@ -55,7 +55,7 @@ async fn screenshot(
     let id = app.storage.put_screenshot(&image.bytes).await?;
     let extension = image.mime_type.trim_start_matches("image/");
     let link = app.storage.link(Kind::Screenshot, id, &format!("{id}.{extension}"));
-    Ok(Json(ScreenshotUrl {
+    let stored = ScreenshotUrl {
         success: true,
         image: format!("{}{link}", origin.0),
         metadata: ScreenshotMetadata {
@@ -64,6 +64,6 @@ async fn screenshot(
             size: image.bytes.len() as u64,
             storage_path: format!("{}/{id}", Kind::Screenshot.name()),
         },
-    })
-    .into_response())
+    };
+    Ok(Json(ScreenshotJson::Url(stored)).into_response())
 }
