@@ -1,3 +1,7 @@
 //! The composition root: arguments in, exit code out.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hotdesk::cli::main()
+}

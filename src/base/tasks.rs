@@ -58,7 +58,7 @@ impl Tasks {
                 }
             }
         };
-        self.tracker.spawn(guarded.instrument(tracing::info_span!("task", name)))
+        self.tracker.spawn(guarded.instrument(tracing::info_span!(parent: None, "task", name)))
     }
 
     /// Asks every task to stop and waits at most `patience`; returns the names of those still running.

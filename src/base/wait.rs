@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// Longest pause between two looks: what a person would not notice, and cheap enough for an idle core.
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks `probe` until it yields a value or `patience` has passed (then `None`). Pauses grow from 2 ms.
 pub async fn until<T, F: Future<Output = Option<T>>>(

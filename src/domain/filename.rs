@@ -47,6 +47,32 @@ impl FileName {
     }
 }
 
+/// Longest path in bytes: the limit of Linux (`PATH_MAX`).
+const MAX_PATH: usize = 4096;
+
+/// The path of a file that may be exported, made absolute: relative to the home folder, `~/`, or absolute below
+/// `/root` or `/home/user` (wire.md 9).
+///
+/// # Errors
+/// `Invalid` when it is no path of a file; `Forbidden` when it leads elsewhere.
+pub fn exportable(path: &str) -> Result<String> {
+    if path.is_empty() || path.len() > MAX_PATH || path.ends_with('/') || path.chars().any(char::is_control) {
+        return Err(Error::invalid("path must name a file").code("INVALID_REQUEST"));
+    }
+    let absolute = match path.strip_prefix("~/") {
+        Some(rest) => format!("/root/{rest}"),
+        None if path.starts_with('/') => path.to_owned(),
+        None => format!("/root/{path}"),
+    };
+    if absolute.split('/').any(|part| part == ".." || part == ".") {
+        return Err(Error::forbidden("path must not hold . or .. parts"));
+    }
+    if absolute.starts_with("/root/") || absolute.starts_with("/home/user/") {
+        return Ok(absolute);
+    }
+    Err(Error::forbidden("only files below /root and /home/user can be exported"))
+}
+
 /// Unicode's bidirectional embeddings, overrides and isolates (UAX #9): they make `exe.txt` read as `txt.exe`.
 fn reorders_text(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -55,6 +81,31 @@ fn reorders_text(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exports_stay_in_the_home_folder() {
+        for (path, absolute) in [
+            ("Desktop/a.txt", "/root/Desktop/a.txt"),
+            ("~/a.txt", "/root/a.txt"),
+            ("/root/a.txt", "/root/a.txt"),
+            ("/home/user/Desktop/a b.txt", "/home/user/Desktop/a b.txt"),
+        ] {
+            assert_eq!(exportable(path).unwrap(), absolute);
+        }
+        for bad in [
+            "",
+            "/etc/passwd",
+            "../etc/passwd",
+            "~/../x",
+            "/root/./x",
+            "/rootx/y",
+            "/root/",
+            "a\0b",
+            "/home/userx/y",
+        ] {
+            assert!(exportable(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn hostile_names_are_refused_and_odd_ones_kept() {

@@ -143,11 +143,11 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
         (Command::Restart, Restarting) => Ok(AlreadySo),
         (Command::Restart, Creating | Starting | Stopping | Stopped) => Err(not_running(status)),
 
-        (Command::Delete, Deleting) => Ok(AlreadySo),
         (Command::Delete, Creating) => {
             Err(Error::conflict("Computer is still being created; retry in a moment").retry_after(2))
         }
-        (Command::Delete, Starting | Running | Stopping | Stopped | Restarting | Failed) => {
+        // Also one that is being deleted: the second waits for the end of the same work, or tries a failed one again.
+        (Command::Delete, Starting | Running | Stopping | Stopped | Restarting | Deleting | Failed) => {
             Ok(Do(Operation::Delete))
         }
 
@@ -176,11 +176,11 @@ mod tests {
     fn the_decision_table() {
         // columns: creating starting running stopping stopped restarting deleting error
         let table = [
-            (Command::Start, "...!S.!S"),
-            (Command::EnsureRunning, "...!S.!S"),
+            (Command::Start, "...SS.!S"),
+            (Command::EnsureRunning, "...SS.!S"),
             (Command::Stop, "!!T.!!!T"),
             (Command::Restart, "!!R!!.!R"),
-            (Command::Delete, "!DDDDD.D"),
+            (Command::Delete, "!DDDDDDD"),
             (Command::Act, "!!.!!!!!"),
         ];
         for (command, row) in table {

@@ -3,9 +3,11 @@
 pub mod access;
 pub mod api_key;
 pub mod computer;
+pub mod endpoint;
 pub mod error;
 pub mod filename;
 pub mod lifecycle;
 pub mod name;
 pub mod pointer;
 pub mod resolution;
+pub mod template;

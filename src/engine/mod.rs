@@ -5,14 +5,13 @@
 //! leaves on its host is labelled with the computer's id and generation before it is used, so that a controller that
 //! crashed can find it again (threats.md T18).
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::base::ids::ComputerId;
 use crate::base::secret::Secret;
+pub use crate::domain::endpoint::Endpoint;
 use crate::domain::resolution::Resolution;
 
 pub mod container;
@@ -64,19 +63,11 @@ pub struct Boot {
     pub resolution: Resolution,
 }
 
-/// Where a machine's agent answers. Only the controller's host can reach it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// A unix socket on the controller's host, in a folder that no guest can write.
-    Unix(PathBuf),
-    /// An address that only the controller's host reaches.
-    Tcp(SocketAddr),
-}
-
 /// What an engine sees of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// Nothing of it is on the host.
+    /// It has no disk on the host. Leftovers of a create that was cut short may be there: [`Engine::list`] names
+    /// them, create completes them, destroy removes them.
     Absent,
     /// Its disk is there; it does not run.
     Stopped,

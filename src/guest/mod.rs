@@ -1,1 +1,220 @@
-//! Floor module.
+//! Floor 4: how does the controller speak to a computer? A typed client of the agent's API.
+//!
+//! The agent must be treated as compromised (threats.md): every answer is bounded in time and size, no redirect is
+//! followed, nothing it says becomes a header or a path here.
+
+mod collect;
+mod connect;
+mod failure;
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::base::ids::FileId;
+use crate::base::secret::Secret;
+use crate::domain::endpoint::Endpoint;
+use crate::domain::error::{Error, Result};
+use crate::domain::filename::FileName;
+use crate::wire::agent::{Health, PutResult};
+
+/// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
+const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
+/// Largest image in bytes: an 8K screenshot of noise as PNG is about 100 MB; real ones stay below 20.
+const MAX_IMAGE: usize = 128 * 1024 * 1024;
+/// How long an agent may take for what should be immediate.
+pub const QUICK: Duration = Duration::from_secs(15);
+/// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
+const IDLE_CONNECTIONS: usize = 4;
+/// Idle connections are closed after this long.
+const IDLE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A guest: a computer as the controller sees it from outside.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    client: Client<connect::Connector, Body>,
+    bearer: HeaderValue,
+    room: collect::Room,
+}
+
+/// An image as the agent sent it.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// The encoded bytes.
+    pub bytes: Bytes,
+    /// `image/png` or `image/jpeg`.
+    pub mime_type: &'static str,
+}
+
+impl Guest {
+    /// A client for the agent at an endpoint. No connection is made yet.
+    ///
+    /// # Errors
+    /// When the token cannot be a header value.
+    pub fn new(endpoint: Endpoint, token: &Secret) -> Result<Self> {
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
+            .map_err(|_| Error::internal("an agent token is not a header value"))?;
+        bearer.set_sensitive(true);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .pool_idle_timeout(IDLE_PATIENCE)
+            .pool_timer(TokioTimer::new())
+            .build(connect::Connector::new(endpoint));
+        Ok(Self { client, bearer, room: collect::Room::new() })
+    }
+
+    /// How the agent is.
+    ///
+    /// # Errors
+    /// When it does not answer within a second.
+    pub async fn health(&self) -> Result<Health> {
+        self.call(Method::GET, "/health", (), None::<&()>, Duration::from_secs(1)).await
+    }
+
+    /// One JSON call. `query` is a serde struct; `patience` bounds the whole answer.
+    ///
+    /// # Errors
+    /// The agent's own refusal with its status, or why it could not be asked.
+    pub async fn call<Query: Serialize, Send: Serialize, Receive: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        query: Query,
+        body: Option<&Send>,
+        patience: Duration,
+    ) -> Result<Receive> {
+        let body = match body {
+            None => Body::empty(),
+            Some(value) => Body::from(serde_json::to_vec(value).map_err(Error::internal)?),
+        };
+        let exchange = async {
+            let response = self.send(method, uri(path, query)?, body).await?;
+            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
+        };
+        within(patience, exchange).await
+    }
+
+    /// A screenshot; `query` is that of wire.md 6.1 with the format chosen.
+    ///
+    /// # Errors
+    /// As [`Guest::call`]; also when what comes is no PNG or JPEG.
+    pub async fn screenshot(&self, query: &crate::wire::action::ScreenshotQuery) -> Result<Image> {
+        let exchange = async {
+            let response = self.send(Method::GET, uri("/screenshot", query)?, Body::empty()).await?;
+            let bytes = self.room.collect(response.into_body(), MAX_IMAGE).await?;
+            // The type follows from the bytes, not from what a guest calls them.
+            let mime_type = match bytes.get(..4) {
+                Some([0x89, b'P', b'N', b'G']) => "image/png",
+                Some([0xff, 0xd8, 0xff, _]) => "image/jpeg",
+                _ => return Err(failure::nonsense(&"not an image")),
+            };
+            Ok(Image { bytes, mime_type })
+        };
+        within(QUICK, exchange).await
+    }
+
+    /// Puts a file on the desktop; an existing one is never replaced.
+    ///
+    /// # Errors
+    /// As [`Guest::call`].
+    pub async fn put_file(
+        &self,
+        name: &FileName,
+        file: FileId,
+        body: Body,
+        patience: Duration,
+    ) -> Result<PutResult> {
+        let encoded = percent_encode(name.as_str());
+        let exchange = async {
+            let path = format!("/files/desktop/{encoded}");
+            let response = self.send(Method::PUT, uri(&path, ())?, body).await?;
+            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
+        };
+        within(patience, exchange).await.map_err(|error| {
+            let said = error.context.clone().unwrap_or_default();
+            error.context(format!("file {file}: {said}"))
+        })
+    }
+
+    /// Opens a file of the computer for reading.
+    ///
+    /// # Errors
+    /// As [`Guest::call`].
+    pub async fn open_file(&self, path: &str) -> Result<Incoming> {
+        let response = within(QUICK, async {
+            self.send(Method::GET, uri("/files/content", [("path", path)])?, Body::empty()).await
+        });
+        Ok(response.await?.into_body())
+    }
+
+    /// Passes a request on as it is, upgrade included; method, path and headers were chosen by the caller.
+    ///
+    /// # Errors
+    /// When the agent cannot be reached or sends no header in time.
+    pub async fn forward(
+        &self,
+        mut request: Request<Body>,
+        patience: Duration,
+    ) -> Result<Response<Incoming>> {
+        request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
+        request.headers_mut().insert(header::HOST, HeaderValue::from_static("agent"));
+        within(patience, async {
+            self.client.request(request).await.map_err(|error| failure::unreachable(&error))
+        })
+        .await
+    }
+
+    /// Sends and lets only a 2xx through; a refusal becomes an error that carries the agent's words, bounded.
+    async fn send(&self, method: Method, uri: Uri, body: Body) -> Result<Response<Incoming>> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = self.client.request(request).await.map_err(|error| failure::unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status: StatusCode = response.status();
+        let retry_after =
+            response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let bytes = self.room.collect(response.into_body(), failure::MAX_REFUSAL).await.unwrap_or_default();
+        Err(failure::refused(status, &bytes, retry_after))
+    }
+}
+
+async fn within<T>(patience: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(patience, work).await {
+        Ok(done) => done,
+        Err(_) => Err(failure::late(patience)),
+    }
+}
+
+fn uri(path: &str, query: impl Serialize) -> Result<Uri> {
+    let query = serde_urlencoded::to_string(query).map_err(Error::internal)?;
+    let joined =
+        if query.is_empty() { format!("http://agent{path}") } else { format!("http://agent{path}?{query}") };
+    joined.parse().map_err(|error| Error::internal(format!("agent path: {error}")))
+}
+
+/// Percent-encodes one path segment (RFC 3986 section 2.3: everything but the unreserved characters).
+pub fn percent_encode(segment: &str) -> String {
+    segment
+        .bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}

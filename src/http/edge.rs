@@ -10,7 +10,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use super::leftover;
 use super::refuse::{self, Carried};
+use super::serve::MAX_HEADER_BYTES;
 use crate::domain::error::{Error, Kind};
 
 /// The header that names a request, in every response.
@@ -22,10 +24,15 @@ pub struct RequestId(pub String);
 
 /// Wraps a whole router: unknown paths and methods answer in JSON, and every response passes [`pass`].
 pub fn wrap<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    fallbacks(router).layer(axum::middleware::from_fn(pass))
+}
+
+/// Only the JSON answers to unknown paths and methods: for a router whose own layers must see those requests too,
+/// before it adds [`pass`] as the outermost.
+pub fn fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
         .fallback(|| async { Error::not_found("Not found") })
         .method_not_allowed_fallback(|| async { method_not_allowed() })
-        .layer(axum::middleware::from_fn(pass))
 }
 
 fn method_not_allowed() -> Response {
@@ -44,7 +51,8 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
     // The path only: queries may hold tokens (threats.md, trap 3).
     let path = request.uri().path().to_owned();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let response = match check_host(&request) {
+    let (request, leftover) = leftover::keep(request);
+    let response = match check_header(&request) {
         Err(error) => error.into_response(),
         Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -52,6 +60,7 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
             Error::internal(format!("handler panicked: {text}")).into_response()
         }),
     };
+    leftover.swallow().await;
     let mut response = finish(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
@@ -83,8 +92,14 @@ fn finish(mut response: Response, id: &str) -> Response {
     rendered
 }
 
-/// RFC 9112 section 3.2: a request with no Host field, or more than one, is answered 400 (hyper lets both through).
-fn check_host(request: &Request) -> Result<(), Error> {
+/// RFC 9112 section 3.2: a request with no Host field, or more than one, is answered 400 (hyper lets both through). So
+/// is a header past [`MAX_HEADER_BYTES`], of which hyper lets up to twice as much through.
+fn check_header(request: &Request) -> Result<(), Error> {
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    if path + fields.sum::<usize>() > MAX_HEADER_BYTES {
+        return Err(Error::invalid(format!("the request header is larger than {MAX_HEADER_BYTES} bytes")));
+    }
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if !host.is_empty() => Ok(()),

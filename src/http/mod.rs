@@ -3,5 +3,6 @@
 pub mod bearer;
 pub mod edge;
 pub mod extract;
+pub mod leftover;
 pub mod refuse;
 pub mod serve;

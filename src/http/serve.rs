@@ -22,7 +22,7 @@ use crate::base::tasks::Tasks;
 /// A request's header must be whole after this long (threats.md T13).
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 /// Largest header block: 64 KiB holds every real client's and bounds what a connection can make us keep.
-const MAX_HEADER_BYTES: usize = 64 * 1024;
+pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Connections at once; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
 const MAX_CONNECTIONS: usize = 4096;
 /// How long connections may finish what they do after a stop was asked.
@@ -88,14 +88,19 @@ pub async fn bind(listen: &Listen) -> io::Result<Bound> {
     }
 }
 
+/// Binds beside the path and moves the socket there once it is private: nobody else can connect in between, and an
+/// earlier socket is replaced in one step.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
-    match std::fs::remove_file(path) {
+    let mut fresh = path.to_owned().into_os_string();
+    fresh.push(".new");
+    match std::fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let listener = UnixListener::bind(&fresh)?;
+    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&fresh, path)?;
     Ok(listener)
 }
 

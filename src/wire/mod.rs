@@ -2,4 +2,7 @@
 
 pub mod action;
 pub mod agent;
+pub mod computer;
 pub mod error;
+pub mod file;
+pub mod workspace;

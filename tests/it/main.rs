@@ -1,4 +1,21 @@
 //! The integration tests: a real controller and real agents, booted on port 0 in a temporary folder.
 
+mod access;
+mod actions;
+mod agent;
+mod cli;
+mod clients;
+mod computers;
+mod crash;
 mod display;
+mod engines;
+mod files;
 mod floors;
+mod harness;
+mod hostile;
+mod lifecycle;
+mod openapi;
+mod proxy;
+mod schemathesis;
+mod screens;
+mod workspaces;

@@ -1,1 +1,232 @@
-//! The `container` engine.
+//! The engine `container`: OCI containers over a guest image, each with its own user ids, disk, network and socket.
+//!
+//! ```text
+//!            create                  start: stage, runtime create, network, runtime start
+//!   Absent ----------> Stopped ------------------------------------------------> Running
+//!      ^                 |  ^------------------------------------------------------|
+//!      |---- destroy ----|       stop: TERM, grace, KILL; sweep   (or its init ends)
+//! ```
+//! A machine outlives its controller: nothing of it is a child, a mount or a descriptor of the controller's. All that
+//! is known about it is in its folder, in the runtime's record and in the kernel, so any later controller on the same
+//! state folder finds it. Verbs run on threads of their own: a caller that goes away cuts no step in half.
+
+mod agent;
+mod boot;
+mod cgroup;
+mod command;
+mod config;
+mod disk;
+mod halt;
+mod idmap;
+mod kernel;
+mod layout;
+mod lock;
+mod loopdev;
+mod network;
+mod oci;
+pub mod probe;
+mod process;
+mod runtime;
+mod seccomp;
+mod slots;
+mod stage;
+mod sweep;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::config::{Addresses, ContainerConfig, NetworkConfig, Subnet};
+use self::layout::{Folder, Record, StateDir, private_folder};
+use self::runtime::{Runtime, State};
+use super::{Boot, Capabilities, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation};
+use crate::base::ids::ComputerId;
+use async_trait::async_trait;
+
+/// The engine `container`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works
+/// on a machine.
+#[derive(Clone, Debug)]
+pub struct ContainerEngine {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: ContainerConfig,
+    state: StateDir,
+    runtime: Runtime,
+    /// The executable that guests run as their agent.
+    agent: PathBuf,
+}
+
+impl ContainerEngine {
+    /// Opens a state folder, making it when missing, and finishes what a destroy left there. Machines that run are
+    /// found by [`Engine::list`] and [`Engine::observe`].
+    ///
+    /// # Errors
+    /// When the state folder, the image or the agent is not there or cannot be used.
+    pub fn open(mut config: ContainerConfig) -> EngineResult<Self> {
+        let state = StateDir::open(&config.state_dir)?;
+        for path in [&mut config.image, &mut config.agent_binary] {
+            let found = std::fs::canonicalize(&*path);
+            *path = found.map_err(command::host_error("find the image and the agent", path))?;
+        }
+        let rootfs = config.image.join("rootfs");
+        if !rootfs.is_dir() {
+            return Err(EngineError::failed(
+                "find the guest image",
+                format!("{} is no folder", rootfs.display()),
+            ));
+        }
+        sweep::empty_trash(&state)?;
+        let runtime = Runtime::new(&config.runtime, state.runtime());
+        let agent = agent::keep(&config.agent_binary, &state)?;
+        Ok(Self { inner: Arc::new(Inner { config, state, runtime, agent }) })
+    }
+
+    /// Runs a step that blocks. It runs to its end whatever becomes of the caller.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Inner) -> EngineResult<T> + Send + 'static,
+    ) -> EngineResult<T> {
+        let inner = Arc::clone(&self.inner);
+        let done = tokio::task::spawn_blocking(move || step(&inner)).await;
+        done.unwrap_or_else(|error| Err(EngineError::failed("finish a step", error)))
+    }
+
+    /// What the runtime says about a machine in this boot of the host; `None` when nothing of it can run.
+    async fn state(&self, id: ComputerId) -> EngineResult<Option<State>> {
+        self.blocking(move |inner| inner.state_of(id)).await
+    }
+
+    /// Lets the machine's record say what it is started as: its size may have changed since.
+    fn keep_record(&self, folder: &Folder, spec: &MachineSpec) -> EngineResult<()> {
+        let record = Record::of(spec);
+        if folder.read_record()? == record { Ok(()) } else { folder.write_record(&record) }
+    }
+}
+
+impl Inner {
+    fn state_of(&self, id: ComputerId) -> EngineResult<Option<State>> {
+        let folder = self.state.folder(id);
+        if !folder.boot_config().exists() {
+            return Ok(None);
+        }
+        let boot =
+            process::boot_id().map_err(|error| EngineError::failed("read the host's boot id", error))?;
+        let state = self.runtime.state(id)?;
+        Ok(state.filter(|state| state.annotations.get(oci::HOST_BOOT) == Some(&boot)))
+    }
+
+    fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
+        let folder = self.state.folder(id);
+        if !folder.is_whole()? {
+            return Ok(Observation::Absent);
+        }
+        let Some(state) = self.state_of(id)?.filter(|state| state.status == "running") else {
+            return Ok(Observation::Stopped);
+        };
+        let label = |name: &str| state.annotations.get(name).map_or("", String::as_str);
+        let generation = label(oci::GENERATION).parse().map_err(|error| {
+            EngineError::failed("read the generation", format!("{:?}: {error}", label(oci::GENERATION)))
+        })?;
+        Ok(Observation::Running {
+            generation,
+            endpoint: Endpoint::Unix(folder.socket()),
+            address: label(oci::ADDRESS).parse::<IpAddr>().ok(),
+        })
+    }
+}
+
+#[async_trait]
+impl Engine for ContainerEngine {
+    fn name(&self) -> &'static str {
+        "container"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
+        const STEP: &str = "make the machine's folder";
+        let folder = self.inner.state.folder(spec.id);
+        private_folder(&folder.path).map_err(command::host_error(STEP, &folder.path))?;
+        let Some(held) = lock::machine(&folder).await? else {
+            return Err(EngineError::failed(STEP, "it was destroyed while being made"));
+        };
+        let spec = spec.clone();
+        self.blocking(move |_| {
+            let _held = held;
+            if folder.is_whole()? {
+                return Ok(());
+            }
+            disk::check_reserve(&folder.path)?;
+            folder.write_record(&Record::of(&spec))?;
+            disk::make(&folder, spec.disk_bytes)
+        })
+        .await
+    }
+
+    async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        let folder = self.inner.state.folder(spec.id);
+        let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+        let held = Arc::new(held);
+        let id = spec.id;
+        match self.blocking(move |inner| inner.observe(id)).await? {
+            Observation::Absent => return Err(EngineError::Absent),
+            Observation::Running { generation, endpoint, .. } if generation == boot.generation => {
+                return Ok(endpoint);
+            }
+            Observation::Running { generation, .. } => {
+                let detail = format!("it runs since boot {generation}, not {}", boot.generation);
+                return Err(EngineError::failed("start the machine", detail));
+            }
+            Observation::Stopped => self.sweep(&folder).await?,
+        }
+        self.keep_record(&folder, spec)?;
+        let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&held));
+        let started = self.blocking(move |inner| {
+            let (config, runtime, agent) = (&inner.config, &inner.runtime, &*inner.agent);
+            let starter = boot::Starter { config, runtime, agent, held: &locked };
+            starter.start(&plan, &of, &boot)
+        });
+        match started.await {
+            Ok(endpoint) => Ok(endpoint),
+            Err(error) => {
+                if let Err(left) = self.sweep(&folder).await {
+                    tracing::warn!(computer = %id, error = %left, "a failed start left something behind");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
+        let folder = self.inner.state.folder(id);
+        let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
+        self.halt(&folder, grace).await
+    }
+
+    async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
+        let folder = self.inner.state.folder(id);
+        if let Some(_held) = lock::machine(&folder).await? {
+            self.halt(&folder, Duration::ZERO).await?;
+            self.blocking(move |inner| sweep::folder(&inner.state, &folder)).await?;
+        }
+        self.blocking(move |inner| sweep::trash_of(&inner.state, id)).await
+    }
+
+    async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
+        self.blocking(move |inner| inner.observe(id)).await
+    }
+
+    async fn list(&self) -> EngineResult<Vec<ComputerId>> {
+        self.blocking(|inner| inner.state.list()).await
+    }
+
+    async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
+        self.ended(id).await
+    }
+}

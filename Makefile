@@ -1,0 +1,48 @@
+# Which command does what? `make run` and `make test` are all that a newcomer needs; both install what they need.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Expensive results live outside the tree, so that a fresh clone finds them again.
+export HOTDESK_CACHE ?= /var/cache/hotdesk
+export HOTDESK_IMAGE_DIR ?= $(HOTDESK_CACHE)/images
+export CARGO_TARGET_DIR ?= $(HOTDESK_CACHE)/target
+VENV := $(HOTDESK_CACHE)/venv
+
+.PHONY: help run test check bench image image-small deps deps-test package
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+run: deps image ## build, start hotdesk and show a computer working
+	cargo build --release
+	packaging/demo/run $(CARGO_TARGET_DIR)/release/hotdesk
+
+test: deps-test image-small check ## prove everything
+	cargo build
+	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test
+
+check: ## format, lints
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+
+bench: deps-test image ## figures against named peers
+	cargo build --release
+	python3 benches/first_light.py $(CARGO_TARGET_DIR)/release/hotdesk $(HOTDESK_IMAGE_DIR)/full
+
+image: deps ## build the guest image (cached by the hash of its inputs)
+	packaging/image/build --variant full >/dev/null
+
+image-small: deps ## build the small guest image, for tests
+	packaging/image/build --variant small >/dev/null
+
+package: deps ## build the Debian package
+	cargo build --release
+	packaging/deb/build $(CARGO_TARGET_DIR)/release/hotdesk
+
+deps: ## install what building and running need
+	packaging/dev/deps run
+
+deps-test: ## install what testing needs
+	packaging/dev/deps test

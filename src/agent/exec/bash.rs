@@ -1,0 +1,61 @@
+//! What does `POST /bash` do? (wire.md 6; interface.md "Bash execution")
+
+use super::command::End;
+use super::talk::How;
+use super::{Commands, Program, timeout};
+use crate::domain::error::{Error, Result};
+use crate::wire::action::{Bash, BashResult};
+
+/// Seconds when the request names none.
+const DEFAULT_SECONDS: f64 = 200.0;
+/// The most seconds that a request may ask for.
+const MAX_SECONDS: f64 = 300.0;
+/// Exit code at the time-out, as `timeout(1)` has it.
+const TIMED_OUT: i32 = 124;
+/// 128 and SIGKILL: what a shell says of a command that was killed.
+const KILLED: i32 = 137;
+/// Longest single argument that Linux passes to a program (`MAX_ARG_STRLEN` with its NUL); a longer script goes
+/// through a descriptor.
+const MAX_ARGUMENT: usize = 128 * 1024 - 1;
+
+/// Runs a command with `bash -c` in the home folder, standard input empty, standard output and standard error
+/// merged as they come. The answer does not wait for background processes, which live on.
+///
+/// # Errors
+/// `Invalid` for a time-out out of range or a command that holds NUL; else as [`Commands::run`].
+pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
+    let allowed = |seconds: f64| seconds > 0.0 && seconds <= MAX_SECONDS;
+    let timeout = timeout(request.timeout, DEFAULT_SECONDS, allowed, "above 0 and at most 300 seconds")?;
+    if request.command.contains('\0') {
+        return Err(Error::invalid("command holds a NUL character").code("INVALID_REQUEST"));
+    }
+    let finished = commands.run(program(&request.command), timeout).await?;
+    let exit_code = match &finished.end {
+        End::Itself(How::Status(status)) => *status,
+        End::Itself(How::Signal(signal)) => 128 + signal,
+        End::TimedOut => TIMED_OUT,
+        End::Lost | End::Abandoned => KILLED,
+        End::NotStarted(why) => {
+            return Err(Error::unavailable(format!("bash could not be started: {why}")));
+        }
+    };
+    let timed_out = finished.end == End::TimedOut;
+    Ok(BashResult {
+        success: !timed_out,
+        action: "bash".to_owned(),
+        command: request.command,
+        output: finished.output.text,
+        exit_code,
+        timeout: timed_out,
+        omitted_bytes: finished.output.omitted_bytes,
+    })
+}
+
+fn program(command: &str) -> Program {
+    let (script, text) = if command.len() > MAX_ARGUMENT {
+        (String::from(". /proc/self/fd/{text}"), Some(command.to_owned()))
+    } else {
+        (command.to_owned(), None)
+    };
+    Program { name: "/bin/bash", args: vec![String::from("-c"), script], text }
+}

@@ -1,0 +1,72 @@
+//! What does `POST /exec` do? (wire.md 6)
+
+use serde::Deserialize;
+
+use super::command::End;
+use super::talk::How;
+use super::{Commands, Program, timeout};
+use crate::domain::error::{Error, Result};
+use crate::wire::action::{Exec, ExecResult};
+
+/// Seconds when the request names none.
+const DEFAULT_SECONDS: f64 = 10.0;
+/// The fewest and the most seconds that a request may ask for.
+const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
+/// The script that runs the code and reports an uncaught exception.
+const RUNNER: &str = include_str!("runner.py");
+
+/// What the runner writes when the code failed.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Failure {
+    error: Option<String>,
+    error_type: Option<String>,
+}
+
+/// Runs Python code as `__main__` in the home folder, standard input empty. A failure of the code is an answer, not
+/// an error; the traceback is in the output.
+///
+/// # Errors
+/// `Invalid` for a time-out out of range; else as [`Commands::run`].
+pub async fn run(commands: &Commands, request: Exec) -> Result<ExecResult> {
+    let allowed = |seconds: f64| SECONDS.contains(&seconds);
+    let timeout = timeout(request.timeout, DEFAULT_SECONDS, allowed, "1 to 300 seconds")?;
+    let args = ["-u", "-c", RUNNER, "{text}", "{result}"].map(str::to_owned).to_vec();
+    let program = Program { name: "python3", args, text: Some(request.code) };
+    let finished = commands.run(program, timeout).await?;
+    let told = failure(&finished.result);
+    let (error, kind) = match &finished.end {
+        End::Itself(How::Status(0)) if told.error_type.is_none() => (None, None),
+        End::Itself(How::Status(_)) if told.error_type.is_some() => (told.error, told.error_type),
+        End::Itself(How::Status(status)) => {
+            (Some(format!("python3 ended with status {status}")), Some(String::from("SystemExit")))
+        }
+        End::Itself(How::Signal(signal)) => {
+            (Some(format!("python3 was ended by signal {signal}")), Some(String::from("Killed")))
+        }
+        End::Lost | End::Abandoned => {
+            (Some(String::from("the code killed its own supervisor")), Some(String::from("Killed")))
+        }
+        End::TimedOut => (
+            Some(format!("the code was killed after {} seconds", timeout.as_secs_f64())),
+            Some(String::from("TimeoutError")),
+        ),
+        End::NotStarted(why) => {
+            return Err(Error::unavailable(format!("python3 could not be started: {why}")));
+        }
+    };
+    Ok(ExecResult {
+        success: error.is_none() && kind.is_none(),
+        action: "exec".to_owned(),
+        output: finished.output.text,
+        timeout: finished.end == End::TimedOut,
+        error,
+        error_type: kind,
+        omitted_bytes: finished.output.omitted_bytes,
+    })
+}
+
+/// Code that wrote to the runner's descriptor, or ended the process under it, leaves no readable result.
+fn failure(result: &str) -> Failure {
+    serde_json::from_str(result).unwrap_or_default()
+}

@@ -1,0 +1,46 @@
+//! What do the agent's handlers share?
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::desktop::Desktop;
+use super::exec::Commands;
+use crate::base::secret::Secret;
+use crate::base::tasks::Tasks;
+
+/// A running agent's parts.
+pub struct Parts {
+    /// What every request must show.
+    pub token: Secret,
+    /// The home folder of the computer's user.
+    pub home: PathBuf,
+    /// Runs bash and Python.
+    pub commands: Commands,
+    /// The screens.
+    pub desktop: Arc<dyn Desktop>,
+    /// Everything that runs in the background.
+    pub tasks: Tasks,
+    /// When the agent started.
+    pub started: Instant,
+}
+
+/// A running agent; cheap to clone.
+#[derive(Clone)]
+pub struct Agent(Arc<Parts>);
+
+impl Agent {
+    /// Shares the parts.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for Agent {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

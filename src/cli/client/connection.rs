@@ -1,0 +1,146 @@
+//! Which server is asked, and with which key? Flag, then environment, then profile; a profile's key goes to its own
+//! server only.
+
+use reqwest::Url;
+
+use super::credentials::{Credentials, Profile};
+use crate::base::secret::Secret;
+
+/// Where `hotdesk serve` listens unless told otherwise.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8700";
+
+/// A server and the key to it.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The API's base, ending in `/api`.
+    pub base: Url,
+    /// The key.
+    pub key: Secret,
+}
+
+/// What was said about the connection; `None` for what was not.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// `--url` or `HOTDESK_URL`.
+    pub url: Option<String>,
+    /// `--profile` or `HOTDESK_PROFILE`.
+    pub profile: Option<String>,
+    /// `HOTDESK_API_KEY`.
+    pub key: Option<Secret>,
+}
+
+/// Decides. With a URL that is not the profile's, the key is that of the profile for that URL, or
+/// `HOTDESK_API_KEY`: a key never goes to a server that it was not stored for.
+///
+/// # Errors
+/// When the profile is unknown, the URL is none, or no key belongs to it.
+pub fn choose(wishes: &Wishes, credentials: &Credentials) -> Result<Connection, String> {
+    let name = wishes.profile.as_ref().or(credentials.current.as_ref());
+    let profile = match name {
+        None => None,
+        Some(name) => match credentials.profiles.get(name) {
+            None if wishes.profile.is_some() => return Err(format!("there is no profile {name:?}")),
+            found => found,
+        },
+    };
+    let url = wishes.url.as_deref().or(profile.map(|profile| profile.url.as_str())).unwrap_or(DEFAULT_URL);
+    let base = base(url)?;
+    if let Some(key) = &wishes.key {
+        return Ok(Connection { base, key: key.clone() });
+    }
+    let belongs = |profile: &&Profile| self::base(&profile.url).is_ok_and(|other| other == base);
+    // A profile that was asked for by name is not replaced by another one behind the caller's back.
+    let others = credentials.profiles.values().filter(|_| wishes.profile.is_none());
+    match profile.into_iter().chain(others).find(belongs) {
+        Some(profile) => Ok(Connection { base, key: profile.key.clone() }),
+        None => Err(format!(
+            "no API key for {url}: set HOTDESK_API_KEY, or store one with `hotdesk profile set NAME --url {url}`"
+        )),
+    }
+}
+
+/// The API's base under an address: `/api` is added unless it is there (wire.md 1).
+///
+/// # Errors
+/// When the text is not the address of a server.
+pub fn base(url: &str) -> Result<Url, String> {
+    let wrong = |why: &str| format!("{why}: use a server's address such as {DEFAULT_URL}");
+    let mut parsed: Url =
+        url.trim().parse().map_err(|error| wrong(&format!("{url:?} is not a URL ({error})")))?;
+    if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
+        return Err(wrong(&format!("{url:?} is not an http or https URL")));
+    }
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        // Not quoted: it may hold a password.
+        return Err(wrong("the URL must not hold a user or password"));
+    }
+    if parsed.query().is_some() || parsed.fragment().is_some() {
+        return Err(wrong("the URL must not hold a query or fragment"));
+    }
+    let path = parsed.path().trim_end_matches('/').to_owned();
+    parsed.set_path(&if path.ends_with("/api") { path } else { format!("{path}/api") });
+    Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_leads_to_the_api() {
+        for (url, expected) in [
+            ("http://127.0.0.1:8700", "http://127.0.0.1:8700/api"),
+            ("http://127.0.0.1:8700/", "http://127.0.0.1:8700/api"),
+            (" http://127.0.0.1:8700/api/ ", "http://127.0.0.1:8700/api"),
+            ("https://desk.example.org", "https://desk.example.org/api"),
+            ("https://example.org/desk/", "https://example.org/desk/api"),
+            ("http://[::1]:1/api", "http://[::1]:1/api"),
+        ] {
+            assert_eq!(base(url).unwrap().as_str(), expected);
+        }
+        for bad in ["", "localhost", "127.0.0.1:8700", "ftp://x", "file:///etc", "http://x?y=1", "http://x#y"]
+        {
+            assert!(base(bad).unwrap_err().contains(DEFAULT_URL), "{bad:?}");
+        }
+        let error = base("http://me:hush@x").unwrap_err();
+        assert!(!error.contains("hush"), "{error}");
+    }
+
+    #[test]
+    fn a_key_goes_only_where_it_belongs() {
+        let profile = |key: &str, url: &str| Profile { key: Secret::new(key), url: url.to_owned() };
+        let profiles = [
+            ("home".to_owned(), profile("k-home", "http://home:1")),
+            ("work".to_owned(), profile("k-work", "https://work/api/")),
+        ];
+        let credentials = Credentials { current: Some("home".to_owned()), profiles: profiles.into() };
+        let none = Credentials::default();
+        for (url, name, key, from, expected) in [
+            ("", "", "", &credentials, Ok(("http://home:1/api", "k-home"))),
+            ("", "work", "", &credentials, Ok(("https://work/api", "k-work"))),
+            ("http://home:1/api", "", "", &credentials, Ok(("http://home:1/api", "k-home"))),
+            ("https://work", "", "", &credentials, Ok(("https://work/api", "k-work"))),
+            ("http://work", "", "", &credentials, Err("no API key")),
+            ("http://evil:1", "", "", &credentials, Err("no API key")),
+            ("http://home:2", "", "", &credentials, Err("no API key")),
+            ("http://home:1", "work", "", &credentials, Err("no API key")),
+            ("http://evil:1", "", "given", &credentials, Ok(("http://evil:1/api", "given"))),
+            ("", "", "given", &credentials, Ok(("http://home:1/api", "given"))),
+            ("", "", "given", &none, Ok(("http://127.0.0.1:8700/api", "given"))),
+            ("", "", "", &none, Err("no API key")),
+            ("", "nowhere", "given", &credentials, Err("no profile")),
+        ] {
+            let said = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            let wishes = Wishes { url: said(url), profile: said(name), key: said(key).map(Secret::new) };
+            let got = choose(&wishes, from);
+            let case = format!("{url:?} {name:?} {key:?}");
+            match (got, expected) {
+                (Ok(got), Ok((base, key))) => {
+                    assert_eq!((got.base.as_str(), got.key.reveal()), (base, key), "{case}")
+                }
+                (Err(got), Err(part)) => assert!(got.contains(part), "{case}: {got}"),
+                (got, expected) => panic!("{case}: {got:?}, expected {expected:?}"),
+            }
+        }
+    }
+}

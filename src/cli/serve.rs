@@ -1,0 +1,166 @@
+//! `hotdesk serve`: how does a controller start and end?
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::base::tasks::Tasks;
+use crate::base::telemetry;
+use crate::controller::config::{Config, Flags};
+use crate::controller::{self, lock};
+use crate::engine::Engine;
+use crate::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
+use crate::http::serve::{Bound, Listen, bind, serve};
+
+/// How long everything may take to end after a signal; then it is named and left.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
+
+/// First host user id of computers: above every account that Debian hands out (login.defs ends at 60000, subuid ranges
+/// begin at 100000), the same for every controller of a host.
+const UID_BASE: u32 = 1_000_000;
+
+/// Options of `hotdesk serve`; each overrides the configuration file and the environment.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Configuration file (TOML); `hotdesk config` prints every setting.
+    #[arg(long, value_name = "FILE", env = "HOTDESK_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Folder of the store, the files and the machines.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Address of the API; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// What makes the computers: `container`.
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<String>,
+    /// Guest image folder.
+    #[arg(long, value_name = "DIR")]
+    pub image: Option<PathBuf>,
+}
+
+impl Options {
+    /// The configuration that these options, the environment and the file give.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load(&self) -> Result<Config, String> {
+        let flags = Flags {
+            data_dir: self.data_dir.clone(),
+            listen: self.listen,
+            engine: self.engine.clone(),
+            image: self.image.clone(),
+        };
+        Config::load(self.config.as_deref(), &flags)
+    }
+}
+
+/// Runs a controller until it is told to stop. Computers run on.
+///
+/// # Errors
+/// When it cannot start.
+pub fn run(options: &Options) -> Result<(), String> {
+    let config = options.load()?;
+    telemetry::init(&config.log, config.log_json)?;
+    // A core dump would hold keys (threats.md T24).
+    nix::sys::prctl::set_dumpable(false).map_err(|error| format!("prctl: {error}"))?;
+    let _lock = lock::acquire(&config.data_dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("tokio: {error}"))?;
+    runtime.block_on(run_until_told(config))
+}
+
+async fn run_until_told(config: Config) -> Result<(), String> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("signals: {error}"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("signals: {error}"))?;
+    let bound =
+        bind(&Listen::Tcp(config.listen)).await.map_err(|error| format!("{}: {error}", config.listen))?;
+    let address = match &bound {
+        Bound::Tcp(listener) => {
+            listener.local_addr().map_err(|error| format!("{}: {error}", config.listen))?
+        }
+        Bound::Unix(_) => return Err("the API listens on TCP".to_owned()),
+    };
+    let tasks = Tasks::new();
+    let engine = open_engine(&config)?;
+    let ready = controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
+    if let Some(key) = &ready.first_key {
+        println!("account key (shown once): {}", key.reveal());
+    }
+    println!("{}", controller::listening_line(address));
+    let router = ready.router.clone();
+    let group = tasks.clone();
+    let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping; computers run on");
+    let late = tasks.drain(DRAIN_PATIENCE).await;
+    if !late.is_empty() {
+        tracing::warn!(?late, "tasks did not end in time");
+    }
+    ready.close().await;
+    Ok(())
+}
+
+/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks; the store is kept.
+///
+/// # Errors
+/// When a controller uses the folder, or a machine cannot be removed; the others were tried.
+pub fn purge(options: &Options) -> Result<(), String> {
+    let config = options.load()?;
+    telemetry::init(&config.log, config.log_json)?;
+    let _lock = lock::acquire(&config.data_dir)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("tokio: {error}"))?;
+    runtime.block_on(async {
+        let engine = open_engine(&config)?;
+        let machines = engine.list().await.map_err(|error| error.to_string())?;
+        let mut failures = Vec::new();
+        for machine in machines {
+            if let Err(error) = engine.destroy(machine).await {
+                failures.push(format!("{machine}: {error}"));
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    })
+}
+
+fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
+    if config.engine != "container" {
+        return Err(format!("engine {:?} is not known: use container", config.engine));
+    }
+    let engine = ContainerEngine::open(container_config(config)?).map_err(|error| error.to_string())?;
+    Ok(Arc::new(engine))
+}
+
+/// What a configuration says to the container engine.
+///
+/// # Errors
+/// When the subnet is none, or this program's own path is not known.
+pub fn container_config(config: &Config) -> Result<ContainerConfig, String> {
+    let settings = &config.container;
+    Ok(ContainerConfig {
+        state_dir: config.data_dir.clone(),
+        runtime: settings.runtime.clone(),
+        image: settings.image.clone(),
+        agent_binary: std::env::current_exe().map_err(|error| format!("own executable: {error}"))?,
+        network: NetworkConfig {
+            enabled: settings.network,
+            subnet: settings.subnet.parse()?,
+            allow_private_egress: settings.allow_private_egress,
+            ..NetworkConfig::default()
+        },
+        uid_base: UID_BASE,
+        init_args: None,
+    })
+}

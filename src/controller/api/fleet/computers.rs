@@ -1,0 +1,159 @@
+//! Computers over HTTP: create, read, list, rename, delete (wire.md 4).
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::base::ids::ComputerId;
+use crate::controller::Shared;
+use crate::controller::computers::view;
+use crate::controller::origin::Origin;
+use crate::domain::access::Caller;
+use crate::domain::computer::{Order, parse_order};
+use crate::domain::error::{Error, Result};
+use crate::domain::lifecycle::{Command, Status};
+use crate::domain::name::Name;
+use crate::domain::template;
+use crate::http::extract::{Json as Body, Path, Query};
+use crate::store::computers::{Filter, NewComputer};
+use crate::wire::action::Done;
+use crate::wire::computer::{Computer, ComputerList, CreateComputer, ListQuery, UpdateComputer, VncPassword};
+
+/// Most computers on one page of a list.
+const MAX_PAGE: u32 = 1000;
+
+/// The routes of computers.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, update, delete))
+        .routes(routes!(vnc_password))
+}
+
+/// Makes a computer. The answer comes when it is usable; a failure leaves nothing behind.
+#[utoipa::path(post, path = "/computers", tag = "computers", request_body = CreateComputer,
+    responses((status = 201, description = "The new computer, running", body = Computer)))]
+async fn create(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Body(wanted): Body<CreateComputer>,
+) -> Result<(StatusCode, Json<Computer>)> {
+    let workspace = wanted.workspace_id.as_ref().or(wanted.project_id.as_ref());
+    let workspace = workspace.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
+    let workspace = app.find_workspace(&caller, workspace).await?;
+    let name = Name::parse(&wanted.name)?;
+    let order = Order {
+        cpu: wanted.cpu,
+        ram: wanted.ram,
+        disk_gb: wanted.disk_size_gb,
+        resolution: wanted.resolution.as_deref(),
+        os: wanted.os.as_deref(),
+        gpu: wanted.gpu.as_deref(),
+        auto_stop_minutes: wanted.auto_stop_minutes,
+    };
+    let hardware = parse_order(&order, app.config.limits.max_disk_gb)?;
+    if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
+        template::check_ref(reference)?;
+    }
+    let new = NewComputer {
+        id: ComputerId::random(),
+        workspace: workspace.id,
+        name,
+        hardware,
+        auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
+        account_limit: app.config.limits.max_computers,
+    };
+    let made = app.fleet.create(new).await?;
+    Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
+}
+
+/// The computers available to the key.
+#[utoipa::path(get, path = "/computers", tag = "computers", params(ListQuery),
+    responses((status = 200, description = "A page of them, oldest first", body = ComputerList)))]
+async fn list(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<ComputerList>> {
+    let asked = match query.workspace_id.as_ref().or(query.project_id.as_ref()) {
+        Some(id) => Some(app.find_workspace(&caller, id).await?.id),
+        None => None,
+    };
+    let status = match query.status.as_deref() {
+        None => None,
+        Some(name) => {
+            Some(Status::parse(name).ok_or_else(|| Error::invalid(format!("unknown status: {name:?}")))?)
+        }
+    };
+    if query.limit.is_some_and(|limit| limit == 0 || limit > MAX_PAGE) {
+        return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")));
+    }
+    let offset = query.offset.unwrap_or(0);
+    let filter = Filter {
+        workspace: asked.or(caller.scope.as_ref().map(|(id, _)| *id)),
+        status,
+        name_contains: query.name,
+        limit: query.limit,
+        offset,
+    };
+    let (page, total) = app.store.computers(caller.account, &filter).await?;
+    let next = u64::from(offset) + page.len() as u64;
+    let computers: Vec<Computer> =
+        page.iter().map(|computer| view::listed(computer, app.fleet.live(computer.id), &origin)).collect();
+    let next_offset = (next < total && !computers.is_empty()).then_some(next);
+    Ok(Json(ComputerList { desktops: computers.clone(), computers, total, next_offset }))
+}
+
+/// One computer with its connection details.
+#[utoipa::path(get, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
+    responses((status = 200, description = "The computer", body = Computer)))]
+async fn get(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(id): Path<String>,
+) -> Result<Json<Computer>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
+}
+
+/// Renames a computer.
+#[utoipa::path(patch, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
+    request_body = UpdateComputer, responses((status = 200, description = "The renamed computer", body = Computer)))]
+async fn update(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(id): Path<String>,
+    Body(wanted): Body<UpdateComputer>,
+) -> Result<Json<Computer>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    app.store.rename_computer(computer.id, &Name::parse(&wanted.name)?).await?;
+    let computer = app.find_computer(&caller, &id).await?;
+    Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
+}
+
+/// Removes a computer and everything on it.
+#[utoipa::path(delete, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
+    responses((status = 200, description = "It is gone", body = Done)))]
+async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    app.fleet.command(&computer, Command::Delete).await?.finish().await?;
+    Ok(Json(Done { success: true }))
+}
+
+/// The password of the computer's screens and sockets.
+#[utoipa::path(get, path = "/computers/{id}/vnc-password", tag = "computers", params(("id" = String, Path)),
+    responses((status = 200, description = "The password", body = VncPassword)))]
+async fn vnc_password(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<VncPassword>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    Ok(Json(VncPassword { password: computer.vnc_password.reveal().to_owned() }))
+}

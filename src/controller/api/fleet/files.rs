@@ -1,0 +1,320 @@
+//! Files over HTTP (wire.md 9).
+
+use axum::Json;
+use axum::extract::multipart::Field;
+use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
+use futures_util::StreamExt;
+use futures_util::stream;
+use http_body_util::BodyStream;
+use tokio::io::AsyncWriteExt;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::base::clock::now_ms;
+use crate::base::ids::FileId;
+use crate::controller::Shared;
+use crate::controller::files::{MAX_EXPORT, MAX_UPLOAD, deliver, record};
+use crate::controller::origin::Origin;
+use crate::controller::storage::{self, Kind};
+use crate::domain::access::Caller;
+use crate::domain::error::{Error, Result};
+use crate::domain::filename::FileName;
+use crate::http::extract::{Json as Body, Query};
+use crate::store::computers::{Computer, Filter};
+use crate::store::files::File;
+use crate::wire::action::Done;
+use crate::wire::file::{
+    Delivery, Download, Export, Exported, FileList, FileQuery, FilesQuery, UploadForm, Uploaded,
+};
+
+/// Longest text field of the form: a UUID and air.
+const MAX_FIELD: usize = 256;
+/// Most parts of the form: the fields under all their names.
+const MAX_PARTS: usize = 16;
+/// What a form may add to the file: boundaries, part headers and fields.
+const FORM_OVERHEAD: usize = 64 * 1024;
+/// Pushes at once: enough for a workspace full of computers without a burst of open blobs.
+const PUSHES_AT_ONCE: usize = 8;
+/// How long an export may take.
+const EXPORT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
+
+/// The routes of files.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(upload))
+        .routes(routes!(list))
+        .routes(routes!(export))
+        .routes(routes!(download))
+        .routes(routes!(delete))
+}
+
+/// Stores a file in a workspace and puts it on the desktop of its computers: on those that run now, on the others
+/// when they start. A file of that name on a desktop is never replaced.
+#[utoipa::path(post, path = "/files/upload", tag = "files",
+    request_body(content = UploadForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "Stored, and what became of it on each computer", body = Uploaded)))]
+async fn upload(State(app): State<Shared>, caller: Caller, request: Request) -> Result<Json<Uploaded>> {
+    let id = FileId::random();
+    let path = app.storage.path(Kind::File, id.0);
+    let stored = store_upload(&app, &caller, request, id).await;
+    match stored {
+        Ok((file, computer)) => {
+            let deliveries = push(&app, &file, computer).await?;
+            Ok(Json(Uploaded { file: record(&file), deliveries }))
+        }
+        Err(error) => {
+            // Refused or broken off: the blob, if any, goes now; a crash in between leaves it to the sweep.
+            if let Err(left) = tokio::fs::remove_file(&path).await
+                && left.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), error = %left, "a refused upload was left");
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn store_upload(
+    app: &Shared,
+    caller: &Caller,
+    request: Request,
+    id: FileId,
+) -> Result<(File, Option<Computer>)> {
+    let limit = usize::try_from(MAX_UPLOAD).unwrap_or(usize::MAX) + FORM_OVERHEAD;
+    let (parts, body) = request.into_parts();
+    let limited = axum::body::Body::new(http_body_util::Limited::new(body, limit));
+    let mut request = Request::from_parts(parts, limited);
+    // Else axum's own limit of 2 MB holds.
+    DefaultBodyLimit::disable().apply(&mut request);
+    let mut form = Multipart::from_request(request, &())
+        .await
+        .map_err(|error| Error::invalid(format!("not a multipart form: {}", error.body_text())))?;
+    let (mut workspace, mut computer, mut received) = (None, None, None);
+    for _ in 0..MAX_PARTS {
+        let Some(mut field) = form.next_field().await.map_err(broken)? else { break };
+        match field.name().unwrap_or_default() {
+            "file" if received.is_none() => received = Some(receive(app, &mut field, id).await?),
+            "projectId" | "workspaceId" | "workspace_id" | "project_id" => {
+                workspace = Some(text(&mut field).await?)
+            }
+            "desktopId" | "computerId" | "computer_id" | "desktop_id" => {
+                computer = Some(text(&mut field).await?)
+            }
+            _ => {}
+        }
+    }
+    let workspace =
+        workspace.filter(|id| !id.is_empty()).ok_or_else(|| Error::invalid("Missing projectId"))?;
+    let workspace = app.find_workspace(caller, &workspace).await?;
+    let computer = match computer.filter(|id| !id.is_empty()) {
+        None => None,
+        Some(id) => Some(app.find_computer(caller, &id).await?),
+    };
+    if computer.as_ref().is_some_and(|computer| computer.workspace != workspace.id) {
+        return Err(Error::invalid("the computer is not in this workspace"));
+    }
+    let (name, content_type, size_bytes) = received.ok_or_else(|| Error::invalid("Missing file"))?;
+    let file = File {
+        id,
+        workspace: workspace.id,
+        computer: computer.as_ref().map(|computer| computer.id),
+        filename: name.as_str().to_owned(),
+        size_bytes,
+        content_type,
+        source: "upload".to_owned(),
+        created_at: now_ms(),
+    };
+    app.store.add_file(&file).await?;
+    Ok((file, computer))
+}
+
+/// Streams the form's file into its blob, counting; synced before it is acknowledged.
+async fn receive(app: &Shared, field: &mut Field<'_>, id: FileId) -> Result<(FileName, String, u64)> {
+    let name = FileName::parse(field.file_name().unwrap_or_default())?;
+    let content_type = plain_type(field.content_type());
+    app.storage.check_room()?;
+    let path = app.storage.path(Kind::File, id.0);
+    let failed = |step: &'static str| {
+        let path = path.clone();
+        move |error: std::io::Error| storage::failed(step, &path, &error)
+    };
+    let mut blob = tokio::fs::File::create_new(&path).await.map_err(failed("make"))?;
+    let mut size = 0_u64;
+    while let Some(chunk) = field.chunk().await.map_err(broken)? {
+        size += chunk.len() as u64;
+        if size > MAX_UPLOAD {
+            return Err(Error::too_large("the file is larger than 10 MB"));
+        }
+        blob.write_all(&chunk).await.map_err(failed("write"))?;
+    }
+    // Only a flush tells whether the last write failed.
+    blob.flush().await.map_err(failed("write"))?;
+    blob.sync_all().await.map_err(failed("sync"))?;
+    Ok((name, content_type, size))
+}
+
+async fn text(field: &mut Field<'_>) -> Result<String> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = field.chunk().await.map_err(broken)? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > MAX_FIELD {
+            return Err(Error::invalid("a form field is too long"));
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| Error::invalid("a form field is not UTF-8"))
+}
+
+fn broken(error: axum::extract::multipart::MultipartError) -> Error {
+    if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
+        return Error::too_large("the file is larger than 10 MB");
+    }
+    Error::invalid(format!("the form cannot be read: {}", error.body_text()))
+}
+
+/// A media type that can go into a header again; anything else is bytes.
+fn plain_type(given: Option<&str>) -> String {
+    let fine = |text: &&str| {
+        text.len() <= 100 && text.contains('/') && text.bytes().all(|b| (0x20..0x7f).contains(&b))
+    };
+    given.filter(fine).unwrap_or("application/octet-stream").to_owned()
+}
+
+async fn push(app: &Shared, file: &File, only: Option<Computer>) -> Result<Vec<Delivery>> {
+    let computers = match only {
+        Some(computer) => vec![computer],
+        None => {
+            let filter = Filter { workspace: Some(file.workspace), ..Filter::default() };
+            let workspace = app.store.workspace(file.workspace).await?;
+            let owner = workspace.ok_or_else(|| Error::not_found("Workspace not found"))?.account;
+            app.store.computers(owner, &filter).await?.0
+        }
+    };
+    let mut pushes = Vec::new();
+    for computer in computers {
+        if let Some(guest) = app.fleet.running_guest(computer.id) {
+            let (app, file) = (app.clone(), file.clone());
+            pushes.push(async move { deliver(&app.store, &app.storage, &file, &computer, &guest).await });
+        }
+    }
+    Ok(stream::iter(pushes).buffer_unordered(PUSHES_AT_ONCE).collect().await)
+}
+
+/// The files of a workspace.
+#[utoipa::path(get, path = "/files", tag = "files", params(FilesQuery),
+    responses((status = 200, description = "Newest first", body = FileList)))]
+async fn list(
+    State(app): State<Shared>,
+    caller: Caller,
+    Query(query): Query<FilesQuery>,
+) -> Result<Json<FileList>> {
+    let workspace = query.project_id.ok_or_else(|| Error::invalid("Missing projectId"))?;
+    let workspace = app.find_workspace(&caller, &workspace).await?;
+    let computer = match query.desktop_id {
+        None => None,
+        Some(id) => Some(app.find_computer(&caller, &id).await?.id),
+    };
+    let files = app.store.files(workspace.id, computer).await?;
+    Ok(Json(FileList { files: files.iter().map(record).collect() }))
+}
+
+/// Copies a file of a computer into its workspace and gives a link to it.
+#[utoipa::path(post, path = "/files/export", tag = "files", request_body = Export,
+    responses((status = 200, description = "The stored copy and its link", body = Exported)))]
+async fn export(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Body(wanted): Body<Export>,
+) -> Result<Json<Exported>> {
+    let computer = app.find_computer(&caller, &wanted.desktop_id).await?;
+    let path = crate::domain::filename::exportable(&wanted.path)?;
+    let guest = app.fleet.guest(&computer).await?;
+    let file = tokio::time::timeout(EXPORT_PATIENCE, fetch(&app, &computer, &guest, &path)).await;
+    let file = file.map_err(|_| Error::timed_out("The computer did not send the file in time"))??;
+    let link = app.storage.link(Kind::File, file.id.0, &file.filename);
+    Ok(Json(Exported { success: true, file: record(&file), url: format!("{}{link}", origin.0) }))
+}
+
+async fn fetch(app: &Shared, computer: &Computer, guest: &crate::guest::Guest, path: &str) -> Result<File> {
+    let name = FileName::parse(path.rsplit('/').next().unwrap_or_default())?;
+    let id = FileId::random();
+    let blob_path = app.storage.path(Kind::File, id.0);
+    app.storage.check_room()?;
+    let copied = copy(guest, path, &blob_path).await;
+    let size_bytes = match copied {
+        Ok(size) => size,
+        Err(error) => {
+            app.storage.remove(Kind::File, id.0).await?;
+            return Err(error);
+        }
+    };
+    let file = File {
+        id,
+        workspace: computer.workspace,
+        computer: Some(computer.id),
+        filename: name.as_str().to_owned(),
+        size_bytes,
+        content_type: "application/octet-stream".to_owned(),
+        source: "export".to_owned(),
+        created_at: now_ms(),
+    };
+    app.store.add_file(&file).await?;
+    Ok(file)
+}
+
+async fn copy(guest: &crate::guest::Guest, path: &str, blob_path: &std::path::Path) -> Result<u64> {
+    let failed = |step: &'static str| move |error: std::io::Error| storage::failed(step, blob_path, &error);
+    let mut content = BodyStream::new(guest.open_file(path).await?);
+    let mut blob = tokio::fs::File::create_new(blob_path).await.map_err(failed("make"))?;
+    let mut size = 0_u64;
+    while let Some(frame) = content.next().await {
+        let frame =
+            frame.map_err(|error| Error::unavailable("The computer broke off the file").context(error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        size += data.len() as u64;
+        if size > MAX_EXPORT {
+            return Err(Error::too_large("the file is larger than 1 GB"));
+        }
+        blob.write_all(&data).await.map_err(failed("write"))?;
+    }
+    // Only a flush tells whether the last write failed.
+    blob.flush().await.map_err(failed("write"))?;
+    blob.sync_all().await.map_err(failed("sync"))?;
+    Ok(size)
+}
+
+/// A link to a stored file, good for an hour.
+#[utoipa::path(get, path = "/files/download", tag = "files", params(FileQuery),
+    responses((status = 200, description = "The link", body = Download)))]
+async fn download(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Query(query): Query<FileQuery>,
+) -> Result<Json<Download>> {
+    let file = find(&app, &caller, &query.id).await?;
+    let link = app.storage.link(Kind::File, file.id.0, &file.filename);
+    Ok(Json(Download { url: format!("{}{link}", origin.0) }))
+}
+
+/// Removes a stored file; copies on computers stay.
+#[utoipa::path(delete, path = "/files/delete", tag = "files", params(FileQuery),
+    responses((status = 200, description = "It is gone", body = Done)))]
+async fn delete(
+    State(app): State<Shared>,
+    caller: Caller,
+    Query(query): Query<FileQuery>,
+) -> Result<Json<Done>> {
+    let file = find(&app, &caller, &query.id).await?;
+    app.store.remove_file(file.id).await?;
+    app.storage.remove(Kind::File, file.id.0).await?;
+    Ok(Json(Done { success: true }))
+}
+
+async fn find(app: &Shared, caller: &Caller, id: &str) -> Result<File> {
+    let unknown = || Error::not_found("File not found");
+    let id: FileId = id.parse().map_err(|_| unknown())?;
+    let file = app.store.file(id).await?.ok_or_else(unknown)?;
+    app.find_workspace(caller, &file.workspace.to_string()).await?;
+    Ok(file)
+}

@@ -1,0 +1,85 @@
+//! Start, stop, restart, ensure-running over HTTP (wire.md 5.2).
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::controller::Shared;
+use crate::controller::computers::view;
+use crate::controller::origin::Origin;
+use crate::domain::access::Caller;
+use crate::domain::error::{Error, Result};
+use crate::domain::lifecycle::{Command, Decision, Status};
+use crate::http::extract::Path;
+use crate::wire::computer::{Computer, Transition};
+
+/// How long ensure-running waits for a boot that another request started.
+const ENSURE_PATIENCE: Duration = Duration::from_secs(90);
+
+/// The routes of the lifecycle.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(start))
+        .routes(routes!(stop))
+        .routes(routes!(restart))
+        .routes(routes!(ensure_running))
+}
+
+/// Starts a stopped computer. The answer comes when the change is stored; poll the computer for `running`.
+#[utoipa::path(post, path = "/computers/{id}/start", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 200, description = "Under way, or so already", body = Transition)))]
+async fn start(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
+    hand_over(state, caller, path, Command::Start).await
+}
+
+/// Stops a running computer; its disk is kept.
+#[utoipa::path(post, path = "/computers/{id}/stop", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 200, description = "Under way, or so already", body = Transition)))]
+async fn stop(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
+    hand_over(state, caller, path, Command::Stop).await
+}
+
+/// Restarts a running computer; its password changes.
+#[utoipa::path(post, path = "/computers/{id}/restart", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 200, description = "Under way, or so already", body = Transition)))]
+async fn restart(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
+    hand_over(state, caller, path, Command::Restart).await
+}
+
+/// Brings a computer up if it is not, and answers when it is usable.
+#[utoipa::path(post, path = "/computers/{id}/ensure-running", tag = "lifecycle", params(("id" = String, Path)),
+    responses((status = 200, description = "The running computer", body = Computer)))]
+async fn ensure_running(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(id): Path<String>,
+) -> Result<Json<Computer>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    app.fleet.command(&computer, Command::EnsureRunning).await?.finish().await?;
+    app.fleet.settled(computer.id, ENSURE_PATIENCE).await;
+    let computer = app.find_computer(&caller, &id).await?;
+    if computer.status != Status::Running {
+        let status = computer.status.name();
+        return Err(Error::unavailable(format!("Computer is not running (status: {status})")).retry_after(5));
+    }
+    Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
+}
+
+async fn hand_over(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+    command: Command,
+) -> Result<Json<Transition>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    let accepted = app.fleet.command(&computer, command).await?;
+    let status = match accepted.decision {
+        Decision::Do(operation) => operation.status(),
+        Decision::AlreadySo => app.find_computer(&caller, &id).await?.status,
+    };
+    Ok(Json(Transition { success: true, status: status.name().to_owned() }))
+}

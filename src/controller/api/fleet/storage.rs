@@ -1,0 +1,79 @@
+//! Stored bytes by their links: no key, but a signature that expires (wire.md 6.1, 9).
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use serde::Deserialize;
+use tokio_util::io::ReaderStream;
+use uuid::Uuid;
+
+use crate::base::ids::FileId;
+use crate::controller::Shared;
+use crate::controller::storage::{Kind, failed};
+use crate::domain::error::{Error, Result};
+use crate::http::extract::{Path, Query};
+
+/// What a link carries.
+#[derive(Debug, Deserialize)]
+pub struct Signature {
+    /// Unix seconds.
+    #[serde(default)]
+    expires: i64,
+    /// HMAC-SHA-256, hex.
+    #[serde(default)]
+    signature: String,
+}
+
+/// `GET /storage/{kind}/{id}/{name}`.
+pub async fn fetch(
+    State(app): State<Shared>,
+    Path((kind, id, _name)): Path<(String, Uuid, String)>,
+    Query(proof): Query<Signature>,
+) -> Result<Response> {
+    let kind = Kind::parse(&kind).ok_or_else(|| Error::not_found("Not found"))?;
+    if !app.storage.verify(kind, id, proof.expires, &proof.signature) {
+        return Err(Error::forbidden("This link is not valid or has expired"));
+    }
+    let gone = || Error::not_found("The file is gone");
+    let (content_type, disposition) = match kind {
+        Kind::Screenshot => (String::new(), "inline".to_owned()),
+        Kind::File => {
+            let file = app.store.file(FileId(id)).await?.ok_or_else(gone)?;
+            // RFC 6266 section 4.3: the encoded form carries any name.
+            let name = crate::guest::percent_encode(&file.filename);
+            (file.content_type, format!("attachment; filename*=UTF-8''{name}"))
+        }
+    };
+    let path = app.storage.path(kind, id);
+    let mut blob = match tokio::fs::File::open(&path).await {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(gone()),
+        other => other.map_err(|error| failed("open", &path, &error))?,
+    };
+    let length = blob.metadata().await.map_err(|error| failed("read", &path, &error))?.len();
+    let content_type = match kind {
+        Kind::Screenshot => {
+            image_type(&mut blob).await.map_err(|error| failed("read", &path, &error))?.to_owned()
+        }
+        Kind::File => content_type,
+    };
+    let mut response = Response::new(Body::from_stream(ReaderStream::new(blob)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    for (name, value) in [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, disposition)] {
+        headers.insert(name, HeaderValue::from_str(&value).map_err(Error::internal)?);
+    }
+    // Whatever was uploaded, it never runs as a page of this origin.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
+    Ok(response)
+}
+
+async fn image_type(blob: &mut tokio::fs::File) -> std::io::Result<&'static str> {
+    use tokio::io::{AsyncReadExt, AsyncSeekExt};
+    let mut first = [0_u8; 4];
+    blob.read_exact(&mut first).await?;
+    blob.rewind().await?;
+    Ok(if first == [0x89, b'P', b'N', b'G'] { "image/png" } else { "image/jpeg" })
+}

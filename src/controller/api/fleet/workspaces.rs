@@ -1,0 +1,191 @@
+//! Workspaces over HTTP (wire.md 3).
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::base::clock::iso8601;
+use crate::controller::Shared;
+use crate::controller::computers::view;
+use crate::controller::origin::Origin;
+use crate::controller::storage::Kind;
+use crate::domain::access::{self, Caller};
+use crate::domain::error::{Error, Result};
+use crate::domain::lifecycle::Command;
+use crate::domain::name::{self, Name};
+use crate::http::extract::{Json as Body, Path};
+use crate::store::computers::Filter;
+use crate::store::workspaces::{Change, Workspace};
+use crate::wire::action::Done;
+use crate::wire::workspace::{CreateWorkspace, UpdateWorkspace, Workspace as Record, WorkspaceList};
+
+/// Longest picture address in bytes; browsers and proxies take no longer ones.
+const MAX_URL: usize = 2048;
+
+/// The routes of workspaces.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, update, delete))
+        .routes(routes!(delete_by_post))
+        .routes(routes!(by_name))
+}
+
+/// The workspaces available to the key.
+#[utoipa::path(get, path = "/workspaces", tag = "workspaces",
+    responses((status = 200, description = "All of them, oldest first", body = WorkspaceList)))]
+async fn list(State(app): State<Shared>, caller: Caller, origin: Origin) -> Result<Json<WorkspaceList>> {
+    let mut records = Vec::new();
+    for workspace in app.store.workspaces(caller.account).await? {
+        if caller.scope.as_ref().is_none_or(|(id, _)| *id == workspace.id) {
+            records.push(record(&app, workspace, &origin).await?);
+        }
+    }
+    Ok(Json(WorkspaceList { workspaces: records.clone(), projects: records }))
+}
+
+/// Makes a workspace.
+#[utoipa::path(post, path = "/workspaces", tag = "workspaces", request_body = CreateWorkspace,
+    responses((status = 201, description = "The new workspace", body = Record)))]
+async fn create(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Body(wanted): Body<CreateWorkspace>,
+) -> Result<(StatusCode, Json<Record>)> {
+    access::check_create_workspace(&caller)?;
+    let name = Name::parse(&wanted.name)?;
+    let icon_url = wanted.icon_url.as_deref().filter(|url| !url.is_empty());
+    check_icon(icon_url)?;
+    let status = wanted.status.as_deref().unwrap_or("active");
+    check_status(status)?;
+    let workspace = app.store.add_workspace(caller.account, &name, icon_url, status).await?;
+    Ok((StatusCode::CREATED, Json(record(&app, workspace, &origin).await?)))
+}
+
+/// One workspace with its computers.
+#[utoipa::path(get, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
+    responses((status = 200, description = "The workspace", body = Record)))]
+async fn get(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(id): Path<String>,
+) -> Result<Json<Record>> {
+    let workspace = app.find_workspace(&caller, &id).await?;
+    Ok(Json(record(&app, workspace, &origin).await?))
+}
+
+/// One workspace by its name, whatever the case.
+#[utoipa::path(get, path = "/workspaces/by-name/{name}", tag = "workspaces", params(("name" = String, Path)),
+    responses((status = 200, description = "The workspace", body = Record)))]
+async fn by_name(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(wanted): Path<String>,
+) -> Result<Json<Record>> {
+    let found = app.store.workspace_named(caller.account, &name::fold(&wanted)).await?;
+    let workspace = found.ok_or_else(|| Error::not_found("Workspace not found"))?;
+    let workspace = app.find_workspace(&caller, &workspace.id.to_string()).await?;
+    Ok(Json(record(&app, workspace, &origin).await?))
+}
+
+/// Changes a workspace; omitted fields stay.
+#[utoipa::path(patch, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
+    request_body = UpdateWorkspace, responses((status = 200, description = "The changed workspace", body = Record)))]
+async fn update(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(id): Path<String>,
+    Body(wanted): Body<UpdateWorkspace>,
+) -> Result<Json<Record>> {
+    let workspace = app.find_workspace(&caller, &id).await?;
+    if let Some(status) = &wanted.status {
+        check_status(status)?;
+    }
+    check_icon(wanted.icon_url.as_deref().filter(|url| !url.is_empty()))?;
+    let change = Change {
+        name: wanted.name.as_deref().map(Name::parse).transpose()?,
+        icon_url: wanted.icon_url.map(|url| Some(url).filter(|url| !url.is_empty())),
+        status: wanted.status,
+    };
+    let changed = app.store.change_workspace(workspace.id, &change).await?;
+    Ok(Json(record(&app, changed, &origin).await?))
+}
+
+/// Removes a workspace with its computers and files.
+#[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
+    responses((status = 200, description = "It is gone", body = Done)))]
+async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
+    remove(&app, &caller, &id).await
+}
+
+/// As `DELETE /workspaces/{id}`, for clients that can only post.
+#[utoipa::path(post, path = "/workspaces/{id}/delete", tag = "workspaces", params(("id" = String, Path)),
+    responses((status = 200, description = "It is gone", body = Done)))]
+async fn delete_by_post(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Done>> {
+    remove(&app, &caller, &id).await
+}
+
+async fn remove(app: &Shared, caller: &Caller, id: &str) -> Result<Json<Done>> {
+    let workspace = app.find_workspace(caller, id).await?;
+    let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
+    let (computers, _) = app.store.computers(workspace.account, &filter).await?;
+    let mut deletions = Vec::new();
+    for computer in &computers {
+        deletions.push(app.fleet.command(computer, Command::Delete).await?);
+    }
+    for deletion in deletions {
+        deletion.finish().await?;
+    }
+    for file in app.store.remove_workspace(workspace.id).await? {
+        app.storage.remove(Kind::File, file.0).await?;
+    }
+    Ok(Json(Done { success: true }))
+}
+
+async fn record(app: &Shared, workspace: Workspace, origin: &Origin) -> Result<Record> {
+    let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
+    let (computers, total) = app.store.computers(workspace.account, &filter).await?;
+    Ok(Record {
+        id: workspace.id.to_string(),
+        name: workspace.name,
+        user_id: workspace.account.to_string(),
+        status: workspace.status,
+        icon_url: workspace.icon_url,
+        created_at: iso8601(workspace.created_at),
+        updated_at: iso8601(workspace.updated_at),
+        role: "owner".to_owned(),
+        member_count: 1,
+        computer_count: u32::try_from(total).unwrap_or(u32::MAX),
+        desktops: computers
+            .iter()
+            .map(|computer| view::listed(computer, app.fleet.live(computer.id), origin))
+            .collect(),
+    })
+}
+
+fn check_status(status: &str) -> Result<()> {
+    if matches!(status, "active" | "inactive") {
+        Ok(())
+    } else {
+        Err(Error::invalid("status must be active or inactive"))
+    }
+}
+
+fn check_icon(url: Option<&str>) -> Result<()> {
+    match url {
+        Some(url) if url.len() > MAX_URL || !(url.starts_with("https://") || url.starts_with("http://")) => {
+            Err(Error::invalid("icon_url must be an http or https address of at most 2048 bytes"))
+        }
+        _ => Ok(()),
+    }
+}

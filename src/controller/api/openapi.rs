@@ -1,0 +1,89 @@
+//! What does the API say about itself? The document that grows with the routes, completed by what holds for all.
+
+use std::sync::Arc;
+
+use axum::Json;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::server::Server;
+use utoipa::openapi::{Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::wire::error::ErrorBody;
+
+/// The version that the specification gives the API description.
+const VERSION: &str = "2.0.0";
+/// The name of the key's security scheme.
+const KEY_SCHEME: &str = "api_key";
+
+/// Failures that every operation with a key can answer.
+const WITH_KEY: [(&str, &str); 7] = [
+    ("400", "The request is malformed or a value is out of range"),
+    ("401", "Missing or invalid API key"),
+    ("403", "Not allowed: plan limit, scope or ownership"),
+    ("404", "No such thing"),
+    ("429", "Too many requests; see Retry-After"),
+    ("500", "Unexpected failure here or on the computer"),
+    ("503", "Not ready, or something it needs is away; may carry Retry-After"),
+];
+/// Failures of operations that change or reach something with a state.
+const WITH_STATE: [(&str, &str); 3] = [
+    ("409", "The thing's state blocks the operation"),
+    ("413", "More than may be sent at once"),
+    ("504", "The computer did not answer in time"),
+];
+
+/// Adds what holds for all operations: title, servers, the key, the failures.
+pub fn complete(mut document: OpenApi) -> OpenApi {
+    document.info = InfoBuilder::new()
+        .title("hotdesk")
+        .version(VERSION)
+        .description(Some(
+            "Self-hosted cloud computers. `/projects` is an alias of `/workspaces` on every path.",
+        ))
+        .build();
+    document.servers = Some(vec![Server::new("/api")]);
+    let components = document.components.get_or_insert_default();
+    components.schemas.insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(bearer));
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
+            .into_iter()
+            .flatten();
+        operations.for_each(complete_operation);
+    }
+    document
+}
+
+fn complete_operation(operation: &mut Operation) {
+    // Handlers of several rooms have the same name; OpenAPI 3.1 section 4.8.10 wants each operation's to be its own.
+    if let (Some(tag), Some(name)) = (operation.tags.iter().flatten().next(), &operation.operation_id) {
+        operation.operation_id = Some(format!("{tag}_{name}"));
+    }
+    let public = operation.tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == "service"));
+    if public {
+        return;
+    }
+    operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(KEY_SCHEME, [])]);
+    for (status, description) in WITH_KEY.into_iter().chain(WITH_STATE) {
+        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| {
+            let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(ErrorBody::name()))));
+            let response =
+                ResponseBuilder::new().description(description).content("application/json", content);
+            RefOr::T(response.build())
+        });
+    }
+}
+
+/// `GET /openapi.json`.
+pub async fn answer(document: Arc<OpenApi>) -> Json<OpenApi> {
+    Json((*document).clone())
+}
+
+/// The recorded document's text, for `hotdesk openapi` and the test that compares.
+pub fn text() -> String {
+    let (_, document) = super::documented().split_for_parts();
+    let pretty = complete(document).to_pretty_json();
+    pretty.unwrap_or_else(|error| format!("the document cannot be written: {error}"))
+}

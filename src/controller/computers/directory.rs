@@ -1,0 +1,36 @@
+//! Which computer or workspace does a request mean, and may the caller touch it?
+
+use super::super::App;
+use crate::base::ids::{ComputerRef, WorkspaceId};
+use crate::domain::access::{self, Caller, Target};
+use crate::domain::error::{Error, Result};
+use crate::store::computers::Computer;
+use crate::store::workspaces::Workspace;
+
+impl App {
+    /// Finds a computer by UUID or instance handle, for a caller who may touch it.
+    ///
+    /// # Errors
+    /// 404 "Desktop not found"; 403 by [`access::check`].
+    pub async fn find_computer(&self, caller: &Caller, reference: &str) -> Result<Computer> {
+        let unknown = || Error::not_found("Desktop not found");
+        let reference: ComputerRef = reference.parse().map_err(|()| unknown())?;
+        let computer = self.store.computer(&reference).await?.ok_or_else(unknown)?;
+        let target = Target { id: computer.workspace, name: &computer.workspace_name, owner: computer.owner };
+        access::check(caller, &target)?;
+        Ok(computer)
+    }
+
+    /// Finds a workspace by id, for a caller who may touch it.
+    ///
+    /// # Errors
+    /// 404 "Workspace not found"; 403 by [`access::check`].
+    pub async fn find_workspace(&self, caller: &Caller, id: &str) -> Result<Workspace> {
+        let unknown = || Error::not_found("Workspace not found");
+        let id: WorkspaceId = id.parse().map_err(|_| unknown())?;
+        let workspace = self.store.workspace(id).await?.ok_or_else(unknown)?;
+        let target = Target { id: workspace.id, name: &workspace.name, owner: workspace.account };
+        access::check(caller, &target)?;
+        Ok(workspace)
+    }
+}

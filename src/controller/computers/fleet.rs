@@ -1,0 +1,245 @@
+//! Who runs the computers? One runner per computer; this room finds it, hands it commands and knows what is live.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use super::runner::{Message, Runner, Work};
+use super::view;
+use crate::base::ids::{ComputerId, ComputerRef};
+use crate::base::tasks::Tasks;
+use crate::controller::storage::Storage;
+use crate::domain::error::{Error, Result};
+use crate::domain::lifecycle::{self, Command, Decision, Status};
+use crate::engine::Engine;
+use crate::guest::Guest;
+use crate::store::Store;
+use crate::store::computers::{Computer, NewComputer};
+
+/// Commands that wait for one computer; more are told to come back.
+const MAILBOX: usize = 16;
+/// Machines started at once: boots are CPU-bound, more at a time only make each slower.
+const STARTS_AT_ONCE: usize = 4;
+/// How long an action waits for a computer that is on its way up: clients act right after create or start without
+/// polling (wire.md 16 A), and a boot takes seconds.
+const ACT_PATIENCE: Duration = Duration::from_secs(45);
+
+/// What is live about one computer. The runner is its only writer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Presence {
+    pub(super) status: Option<Status>,
+    pub(super) guest: Option<Guest>,
+    pub(super) address: Option<std::net::IpAddr>,
+}
+
+struct Desk {
+    mailbox: mpsc::Sender<Message>,
+    presence: watch::Receiver<Presence>,
+}
+
+/// What runners share.
+pub(super) struct Shared {
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) store: Store,
+    pub(super) storage: Storage,
+    pub(super) tasks: Tasks,
+    pub(super) starts: Semaphore,
+    desks: Mutex<HashMap<ComputerId, Desk>>,
+}
+
+impl Shared {
+    pub(super) fn forget(&self, id: ComputerId) {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+}
+
+/// All computers of this controller.
+#[derive(Clone)]
+pub struct Fleet {
+    shared: Arc<Shared>,
+}
+
+/// A command that was accepted: its intent is stored.
+pub struct Accepted {
+    /// What was decided.
+    pub decision: Decision,
+    finished: oneshot::Receiver<Result<()>>,
+}
+
+impl Accepted {
+    /// Waits for the end of the work.
+    ///
+    /// # Errors
+    /// What failed; or `Unavailable` when the controller stops first.
+    pub async fn finish(self) -> Result<()> {
+        match self.finished.await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(stopping()),
+        }
+    }
+}
+
+fn stopping() -> Error {
+    Error::unavailable("The service is shutting down").retry_after(5)
+}
+
+impl Fleet {
+    /// An empty fleet; [`Fleet::recover`] fills it.
+    pub fn new(engine: Arc<dyn Engine>, store: Store, storage: Storage, tasks: Tasks) -> Self {
+        let starts = Semaphore::new(STARTS_AT_ONCE);
+        Self { shared: Arc::new(Shared { engine, store, storage, tasks, starts, desks: Mutex::default() }) }
+    }
+
+    /// The engine in use.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.shared.engine
+    }
+
+    /// Adopts what runs, finishes or undoes what a crash left half done, removes machines that no row knows
+    /// (threats.md T18). The work goes on in the runners; this returns once each has its own.
+    ///
+    /// # Errors
+    /// When the store or the engine cannot be asked.
+    pub async fn recover(&self) -> Result<()> {
+        let rows = self.shared.store.all_computers().await?;
+        for row in &rows {
+            let _accepted = self.send(row.id, Work::Recover)?;
+        }
+        let machines = self.shared.engine.list().await.map_err(Error::internal)?;
+        for orphan in machines.into_iter().filter(|id| rows.iter().all(|row| row.id != *id)) {
+            tracing::warn!(computer = %orphan, "removing a machine that no computer owns");
+            if let Err(error) = self.shared.engine.destroy(orphan).await {
+                tracing::error!(computer = %orphan, %error, "an orphan could not be removed");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a computer. Returns when it is usable; on failure nothing is left of it. A caller that goes away in
+    /// between changes nothing: a row without a runner would stay `creating` until the next start.
+    ///
+    /// # Errors
+    /// As [`Store::add_computer`], or why it could not be made.
+    pub async fn create(&self, new: NewComputer) -> Result<Computer> {
+        let fleet = self.clone();
+        let made = self.shared.tasks.spawn("create", async move {
+            let stored = fleet.shared.store.add_computer(&new).await?;
+            let (_, finished) = fleet.send(stored.id, Work::Create)?;
+            finished.await.map_err(|_| stopping())??;
+            let made = fleet.shared.store.computer(&ComputerRef::Id(stored.id)).await?;
+            made.ok_or_else(|| Error::not_found("Desktop not found"))
+        });
+        made.await.map_err(Error::internal)?.unwrap_or_else(|| Err(Error::internal("a create panicked")))
+    }
+
+    /// Hands a command over. Returns when its intent is stored; the work goes on even if the caller goes away.
+    ///
+    /// # Errors
+    /// `Conflict` when the computer's status blocks it.
+    pub async fn command(&self, computer: &Computer, command: Command) -> Result<Accepted> {
+        // The stored status answers what needs no turn of the runner; the runner decides again in its turn.
+        let decision = lifecycle::decide(computer.status, command)?;
+        let (accepted, finished) = match decision {
+            Decision::AlreadySo => {
+                let (sender, finished) = oneshot::channel();
+                let _ = sender.send(Ok(()));
+                return Ok(Accepted { decision, finished });
+            }
+            Decision::Do(_) => self.send(computer.id, Work::Command(command))?,
+        };
+        let decision = accepted.await.map_err(|_| stopping())??;
+        Ok(Accepted { decision, finished })
+    }
+
+    /// The guest of a computer that runs, or that is on its way up and gets there in time.
+    ///
+    /// # Errors
+    /// `Conflict` with the status when it does not run.
+    pub async fn guest(&self, computer: &Computer) -> Result<Guest> {
+        let on_its_way = [Status::Creating, Status::Starting, Status::Restarting, Status::Running];
+        if !on_its_way.contains(&computer.status) {
+            lifecycle::decide(computer.status, Command::Act)?;
+        }
+        let Some(mut presence) = self.presence(computer.id) else {
+            return Err(Error::unavailable("The computer is being adopted; retry in a moment").retry_after(1));
+        };
+        let arrived = presence
+            .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !on_its_way.contains(&s)));
+        let now = match tokio::time::timeout(ACT_PATIENCE, arrived).await {
+            Ok(Ok(now)) => now.clone(),
+            Ok(Err(_)) => return Err(Error::not_found("Desktop not found")),
+            Err(_) => {
+                lifecycle::decide(computer.status, Command::Act)?;
+                return Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(5));
+            }
+        };
+        match (now.guest, now.status) {
+            (Some(guest), _) => Ok(guest),
+            (None, status) => {
+                lifecycle::decide(status.unwrap_or(computer.status), Command::Act)?;
+                Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(1))
+            }
+        }
+    }
+
+    /// Waits until a computer is at rest again (running, stopped or failed), at most `patience`.
+    pub async fn settled(&self, id: ComputerId, patience: Duration) {
+        let Some(mut presence) = self.presence(id) else { return };
+        let rest = [Status::Running, Status::Stopped, Status::Error];
+        let at_rest = presence.wait_for(|now| now.status.is_some_and(|status| rest.contains(&status)));
+        // A time-out is an answer too: the caller reads the row and tells what it says.
+        let _ = tokio::time::timeout(patience, at_rest).await;
+    }
+
+    /// What is live about a computer, for its record.
+    pub fn live(&self, id: ComputerId) -> view::Live {
+        let address = self.presence(id).and_then(|presence| presence.borrow().address);
+        view::Live { address }
+    }
+
+    /// The guests of all computers that run now.
+    pub fn running_guest(&self, id: ComputerId) -> Option<Guest> {
+        self.presence(id).and_then(|presence| presence.borrow().guest.clone())
+    }
+
+    fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
+        let desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        desks.get(&id).map(|desk| desk.presence.clone())
+    }
+
+    /// Puts work into a computer's mailbox, with a runner behind it.
+    #[allow(clippy::type_complexity)] // two reply channels, named by their uses right below
+    fn send(
+        &self,
+        id: ComputerId,
+        work: Work,
+    ) -> Result<(oneshot::Receiver<Result<Decision>>, oneshot::Receiver<Result<()>>)> {
+        let (accepted, was_accepted) = oneshot::channel();
+        let (finished, has_finished) = oneshot::channel();
+        let message = Message { work, accepted, finished };
+        let mut desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = match desks.get(&id) {
+            None => message,
+            Some(desk) => match desk.mailbox.try_send(message) {
+                Ok(()) => return Ok((was_accepted, has_finished)),
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    return Err(
+                        Error::unavailable("The computer has too many commands waiting").retry_after(5)
+                    );
+                }
+                // Its runner has ended; a new one takes over.
+                Err(mpsc::error::TrySendError::Closed(message)) => message,
+            },
+        };
+        let (mailbox, inbox) = mpsc::channel(MAILBOX);
+        let (presence, watched) = watch::channel(Presence::default());
+        // The channel is new and not full: the message fits.
+        let _ = mailbox.try_send(message);
+        desks.insert(id, Desk { mailbox, presence: watched });
+        let runner = Runner::new(id, Arc::clone(&self.shared), inbox, presence);
+        let _task = self.shared.tasks.spawn("runner", runner.run());
+        Ok((was_accepted, has_finished))
+    }
+}

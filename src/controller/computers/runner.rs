@@ -1,0 +1,419 @@
+//! Who changes a computer? Its runner: the only writer of its status. It stores the intent, acts, stores the outcome;
+//! after a crash the same steps finish or undo what was stored.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::fleet::{Presence, Shared};
+use crate::base::ids::{ComputerId, ComputerRef};
+use crate::base::wait;
+use crate::controller::files;
+use crate::controller::storage::Kind;
+use crate::domain::error::{Error, Result};
+use crate::domain::lifecycle::{self, Command, Decision, Operation, Status};
+use crate::engine::{Boot, EngineError, EngineResult, MachineSpec, Observation};
+use crate::guest::Guest;
+use crate::store::computers::Computer;
+
+/// How long a computer may take from its start to a usable desktop.
+const BOOT_PATIENCE: Duration = Duration::from_secs(90);
+/// How long a guest may take to end by itself when it is told to.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Bytes in a GB, as computers are ordered.
+const GB: u64 = 1024 * 1024 * 1024;
+/// Tries at removing a machine before it is left for the next start of the controller.
+const REMOVAL_TRIES: u32 = 3;
+
+/// What a runner is asked to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Make the machine of a row that was just stored.
+    Create,
+    /// A client's command.
+    Command(Command),
+    /// Find out where things stand after the controller started.
+    Recover,
+}
+
+/// One piece of work with its two answers: the decision once its intent is stored, and the end.
+pub(super) struct Message {
+    pub(super) work: Work,
+    pub(super) accepted: oneshot::Sender<Result<Decision>>,
+    pub(super) finished: oneshot::Sender<Result<()>>,
+}
+
+pub(super) struct Runner {
+    id: ComputerId,
+    shared: Arc<Shared>,
+    inbox: mpsc::Receiver<Message>,
+    presence: watch::Sender<Presence>,
+}
+
+/// Whether the runner goes on after a piece of work.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Stay,
+    Gone,
+}
+
+impl Runner {
+    pub(super) fn new(
+        id: ComputerId,
+        shared: Arc<Shared>,
+        inbox: mpsc::Receiver<Message>,
+        presence: watch::Sender<Presence>,
+    ) -> Self {
+        Self { id, shared, inbox, presence }
+    }
+
+    pub(super) async fn run(mut self) {
+        let stop = self.shared.tasks.stopping();
+        loop {
+            let watch_machine = self.machine_end();
+            let message = tokio::select! {
+                () = stop.cancelled() => break,
+                message = self.inbox.recv() => message,
+                () = watch_machine => {
+                    self.machine_ended().await;
+                    continue;
+                }
+            };
+            let Some(message) = message else { break };
+            if self.handle(message).await == Next::Gone {
+                self.shared.forget(self.id);
+                self.refuse_the_rest();
+                break;
+            }
+        }
+    }
+
+    /// What was still waiting learns that the computer is gone.
+    fn refuse_the_rest(&mut self) {
+        while let Ok(Message { accepted, finished, .. }) = self.inbox.try_recv() {
+            let _ = accepted.send(Err(gone()));
+            let _ = finished.send(Err(gone()));
+        }
+    }
+
+    /// Ends when the machine of a running computer ends; never for others.
+    fn machine_end(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        if self.presence.borrow().guest.is_none() {
+            return Box::pin(std::future::pending());
+        }
+        let (shared, id) = (Arc::clone(&self.shared), self.id);
+        Box::pin(async move {
+            if let Err(error) = shared.engine.stopped(id).await {
+                tracing::error!(computer = %id, %error, "the machine cannot be watched");
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+
+    async fn machine_ended(&mut self) {
+        tracing::warn!(computer = %self.id, "the machine ended by itself");
+        let cleaned = self.shared.engine.stop(self.id, Duration::ZERO).await;
+        if let Err(error) = &cleaned {
+            tracing::error!(computer = %self.id, %error, "clean-up after a machine's end failed");
+        }
+        let status = if cleaned.is_ok() { Status::Stopped } else { Status::Error };
+        if let Err(error) = self.rest(status).await {
+            tracing::error!(computer = %self.id, %error, "the status could not be stored");
+            self.show(status, None, None);
+        }
+    }
+
+    async fn handle(&mut self, message: Message) -> Next {
+        let Message { work, accepted, finished } = message;
+        let row = match self.shared.store.computer(&ComputerRef::Id(self.id)).await {
+            Ok(Some(row)) => row,
+            Ok(None) => {
+                let _ = accepted.send(Err(gone()));
+                let _ = finished.send(Err(gone()));
+                return Next::Gone;
+            }
+            Err(error) => {
+                let _ = accepted.send(Err(error.clone()));
+                let _ = finished.send(Err(error));
+                return Next::Stay;
+            }
+        };
+        let (outcome, next) = match work {
+            Work::Create => self.create(&row).await,
+            Work::Recover => self.recover(&row).await,
+            Work::Command(command) => self.command(&row, command, accepted).await,
+        };
+        if let Err(error) = &outcome {
+            tracing::warn!(computer = %self.id, ?work, %error, "did not succeed");
+        }
+        // The asker may have gone away; the work is done all the same.
+        let _ = finished.send(outcome);
+        next
+    }
+
+    async fn command(
+        &mut self,
+        row: &Computer,
+        command: Command,
+        accepted: oneshot::Sender<Result<Decision>>,
+    ) -> (Result<()>, Next) {
+        let operation = match lifecycle::decide(row.status, command) {
+            Err(error) => {
+                let _ = accepted.send(Err(error.clone()));
+                return (Err(error), Next::Stay);
+            }
+            Ok(Decision::AlreadySo) => {
+                let _ = accepted.send(Ok(Decision::AlreadySo));
+                return (Ok(()), Next::Stay);
+            }
+            Ok(Decision::Do(operation)) => operation,
+        };
+        if let Err(error) = self.intend(operation).await {
+            let _ = accepted.send(Err(error.clone()));
+            return (Err(error), Next::Stay);
+        }
+        let _ = accepted.send(Ok(Decision::Do(operation)));
+        self.carry_out(operation, row.status).await
+    }
+
+    /// Stores the intent; from here on a crash is followed by the same operation.
+    async fn intend(&mut self, operation: Operation) -> Result<()> {
+        let status = operation.status();
+        match operation {
+            Operation::Start | Operation::Restart => self.shared.store.begin_boot(self.id, status).await?,
+            Operation::Stop | Operation::Delete => self.shared.store.set_status(self.id, status).await?,
+        }
+        self.show(status, None, None);
+        Ok(())
+    }
+
+    async fn carry_out(&mut self, operation: Operation, from: Status) -> (Result<()>, Next) {
+        match operation {
+            // After a stop that failed the machine of an earlier boot may still run.
+            Operation::Start if from == Status::Error => (self.restart_boot().await, Next::Stay),
+            Operation::Start => (self.boot().await, Next::Stay),
+            Operation::Stop => (self.halt().await, Next::Stay),
+            Operation::Restart => {
+                let halted = self.shared.engine.stop(self.id, STOP_GRACE).await;
+                let outcome = match halted {
+                    Ok(()) => self.boot().await,
+                    Err(error) => self.fail("Computer could not be restarted", &error).await,
+                };
+                (outcome, Next::Stay)
+            }
+            Operation::Delete => self.remove().await,
+        }
+    }
+
+    /// Where things stand after a start of the controller.
+    async fn recover(&mut self, row: &Computer) -> (Result<()>, Next) {
+        self.show(row.status, None, None);
+        match row.status {
+            // Nobody was told of it: undone.
+            Status::Creating | Status::Deleting => self.remove().await,
+            Status::Starting => (self.restart_boot().await, Next::Stay),
+            Status::Restarting => (self.restart_boot().await, Next::Stay),
+            Status::Stopping => (self.halt().await, Next::Stay),
+            Status::Running => (self.adopt(row).await, Next::Stay),
+            Status::Stopped | Status::Error => (Ok(()), Next::Stay),
+        }
+    }
+
+    async fn restart_boot(&mut self) -> Result<()> {
+        match self.shared.engine.stop(self.id, STOP_GRACE).await {
+            Ok(()) => self.boot().await,
+            Err(error) => self.fail("Computer could not be started", &error).await,
+        }
+    }
+
+    /// Takes a computer over that ran on while no controller did. One that is not there any more reads `stopped`.
+    async fn adopt(&mut self, row: &Computer) -> Result<()> {
+        match self.shared.engine.observe(self.id).await {
+            Ok(Observation::Running { generation, endpoint, address }) if generation == row.generation => {
+                let guest = Guest::new(endpoint, &row.agent_token)?;
+                self.show(Status::Running, Some(guest.clone()), address);
+                self.deliver(row, &guest).await;
+                Ok(())
+            }
+            Ok(Observation::Running { .. } | Observation::Stopped) => self.halt().await,
+            Ok(Observation::Absent) => self.rest(Status::Error).await,
+            Err(error) => self.fail("Computer could not be adopted", &error).await,
+        }
+    }
+
+    async fn create(&mut self, row: &Computer) -> (Result<()>, Next) {
+        self.show(Status::Creating, None, None);
+        let made = match self.shared.engine.create(&machine(row)).await {
+            Ok(()) => self.bring_up(row).await,
+            Err(error) => Err(refused("Computer could not be created", &error)),
+        };
+        let ran = match made {
+            Ok(()) => self.shared.store.set_status(self.id, Status::Running).await,
+            Err(error) => Err(error),
+        };
+        match ran {
+            Ok(()) => {
+                self.presence.send_modify(|now| now.status = Some(Status::Running));
+                (Ok(()), Next::Stay)
+            }
+            Err(error) => {
+                tracing::warn!(computer = %self.id, %error, "create failed; undoing it");
+                let (removed, next) = self.remove().await;
+                if let Err(again) = removed {
+                    tracing::error!(computer = %self.id, error = %again, "the undo of a create failed");
+                }
+                (Err(error), next)
+            }
+        }
+    }
+
+    /// Boots the row as it is now stored and tells the outcome.
+    async fn boot(&mut self) -> Result<()> {
+        let row = self.shared.store.computer(&ComputerRef::Id(self.id)).await?;
+        let row = row.ok_or_else(gone)?;
+        match self.bring_up(&row).await {
+            Ok(()) => {
+                self.shared.store.set_status(self.id, Status::Running).await?;
+                self.presence.send_modify(|now| now.status = Some(Status::Running));
+                Ok(())
+            }
+            Err(error) => {
+                if let Err(again) = self.shared.engine.stop(self.id, Duration::ZERO).await {
+                    tracing::error!(computer = %self.id, error = %again, "clean-up after a failed boot failed");
+                }
+                self.rest(Status::Error).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts the machine and waits for a usable desktop; the guest is live afterwards.
+    async fn bring_up(&mut self, row: &Computer) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
+        let boot = Boot {
+            generation: row.generation,
+            token: row.agent_token.clone(),
+            resolution: row.hardware.resolution,
+        };
+        let started = shared.engine.start(&machine(row), &boot).await;
+        let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
+        let guest = Guest::new(endpoint, &row.agent_token)?;
+        let ready = wait::until(BOOT_PATIENCE, || async {
+            guest.health().await.ok().filter(|health| health.status == "ok")
+        });
+        let ended = shared.engine.stopped(self.id);
+        tokio::select! {
+            ready = ready => {
+                if ready.is_none() {
+                    return Err(Error::internal("the desktop was not ready in time"));
+                }
+            }
+            _ = ended => return Err(Error::internal("the machine ended while it booted")),
+        }
+        let address = match shared.engine.observe(self.id).await {
+            Ok(Observation::Running { address, .. }) => address,
+            Ok(Observation::Stopped | Observation::Absent) | Err(_) => None,
+        };
+        self.presence.send_modify(|now| {
+            now.guest = Some(guest.clone());
+            now.address = address;
+        });
+        self.deliver(row, &guest).await;
+        Ok(())
+    }
+
+    /// Gives the computer the files that were uploaded while it did not run.
+    async fn deliver(&self, row: &Computer, guest: &Guest) {
+        if let Err(error) = files::deliver_pending(&self.shared.store, &self.shared.storage, row, guest).await
+        {
+            tracing::warn!(computer = %self.id, %error, "files are still to be delivered");
+        }
+    }
+
+    async fn halt(&mut self) -> Result<()> {
+        match self.shared.engine.stop(self.id, STOP_GRACE).await {
+            Ok(()) => self.rest(Status::Stopped).await,
+            Err(error) => self.fail("Computer could not be stopped", &error).await,
+        }
+    }
+
+    /// Removes machine and row. A machine that will not go keeps its row as `deleting`, for the next try.
+    async fn remove(&mut self) -> (Result<()>, Next) {
+        self.show(Status::Deleting, None, None);
+        if let Err(error) = self.shared.store.set_status(self.id, Status::Deleting).await {
+            return (Err(error), Next::Stay);
+        }
+        let mut last: EngineResult<()> = Ok(());
+        for attempt in 0..REMOVAL_TRIES {
+            last = self.shared.engine.destroy(self.id).await;
+            match &last {
+                Ok(()) => break,
+                Err(error) => tracing::warn!(computer = %self.id, attempt, %error, "removal failed"),
+            }
+        }
+        if let Err(error) = last {
+            return (Err(refused("Computer could not be removed", &error)), Next::Stay);
+        }
+        match self.shared.store.remove_computer(self.id).await {
+            Ok(files) => {
+                for file in files {
+                    // What stays is swept later: no record names it any more.
+                    if let Err(error) = self.shared.storage.remove(Kind::File, file.0).await {
+                        tracing::warn!(computer = %self.id, %file, %error, "a file was left");
+                    }
+                }
+                (Ok(()), Next::Gone)
+            }
+            Err(error) => (Err(error), Next::Stay),
+        }
+    }
+
+    /// A step failed for good: the status says so.
+    async fn fail(&mut self, what: &str, error: &EngineError) -> Result<()> {
+        self.rest(Status::Error).await?;
+        Err(refused(what, error))
+    }
+
+    async fn rest(&mut self, status: Status) -> Result<()> {
+        self.shared.store.set_status(self.id, status).await?;
+        self.show(status, None, None);
+        Ok(())
+    }
+
+    fn show(&self, status: Status, guest: Option<Guest>, address: Option<IpAddr>) {
+        self.presence.send_replace(Presence { status: Some(status), guest, address });
+    }
+}
+
+fn gone() -> Error {
+    Error::not_found("Desktop not found")
+}
+
+fn machine(row: &Computer) -> MachineSpec {
+    MachineSpec {
+        id: row.id,
+        cpu: row.hardware.cpu,
+        memory_bytes: u64::from(row.hardware.ram_gb) * GB,
+        disk_bytes: u64::from(row.hardware.disk_gb) * GB,
+    }
+}
+
+/// What a client learns when an engine fails; the step goes to the log.
+fn refused(what: &str, error: &EngineError) -> Error {
+    match error {
+        EngineError::NoCapacity(_) => Error::unavailable("No host has room for this computer")
+            .code("no_capacity")
+            .retry_after(30)
+            .context(error),
+        EngineError::Absent | EngineError::Failed { .. } => {
+            let mut failed = Error::internal(error);
+            what.clone_into(&mut failed.message);
+            failed
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! How is a controller set up? Plain data with defaults; a TOML file, `HOTDESK_*` variables and flags change it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use config::{Environment, File, FileFormat};
+use serde::{Deserialize, Serialize};
+
+/// Everything that can be set; `hotdesk config` prints it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Folder of the store, the blobs and the machines.
+    pub data_dir: PathBuf,
+    /// Address of the API; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Origin under which clients reach it, for example `https://desk.example.org`; empty: what the request's `Host`
+    /// says.
+    pub public_url: String,
+    /// What makes the computers: `container`.
+    pub engine: String,
+    /// Log filter, for example `info,hotdesk=debug`.
+    pub log: String,
+    /// Log lines as JSON.
+    pub log_json: bool,
+    /// Limits of every account.
+    pub limits: Limits,
+    /// The container engine.
+    pub container: Container,
+}
+
+/// Limits of every account.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Computers that an account may have.
+    pub max_computers: u32,
+    /// GB of disk that one computer may have.
+    pub max_disk_gb: u32,
+    /// API requests per second and key, on average.
+    pub requests_per_second: u32,
+    /// API requests per key at once.
+    pub request_burst: u32,
+}
+
+/// The container engine's settings.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Container {
+    /// OCI runtime: a name on the path or a file.
+    pub runtime: String,
+    /// Folder of a guest image (with `rootfs` in it).
+    pub image: PathBuf,
+    /// Whether computers reach the outside.
+    pub network: bool,
+    /// Private range from which computers get their addresses.
+    pub subnet: String,
+    /// Whether computers may reach private ranges outside the host.
+    pub allow_private_egress: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("/var/lib/hotdesk"),
+            listen: SocketAddr::from(([127, 0, 0, 1], 8700)),
+            public_url: String::new(),
+            engine: "container".to_owned(),
+            log: "info".to_owned(),
+            log_json: false,
+            limits: Limits::default(),
+            container: Container::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    /// Generous for a self-hoster: 50 computers; 300 GB is the specification's ceiling ("Resize ceilings"); 100
+    /// requests a second serve dozens of agents on one key.
+    fn default() -> Self {
+        Self { max_computers: 50, max_disk_gb: 300, requests_per_second: 100, request_burst: 400 }
+    }
+}
+
+impl Default for Container {
+    fn default() -> Self {
+        Self {
+            runtime: "runc".to_owned(),
+            image: PathBuf::from("/var/cache/hotdesk/images/full"),
+            network: true,
+            subnet: "10.213.0.0/16".to_owned(),
+            allow_private_egress: false,
+        }
+    }
+}
+
+/// What the command line sets; `None` leaves what file and environment say.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--data-dir`.
+    pub data_dir: Option<PathBuf>,
+    /// `--listen`.
+    pub listen: Option<SocketAddr>,
+    /// `--engine`.
+    pub engine: Option<String>,
+    /// `--image`.
+    pub image: Option<PathBuf>,
+}
+
+impl Config {
+    /// Reads the configuration: defaults, then the file, then `HOTDESK_*` variables (`__` between a section and its
+    /// field, as in `HOTDESK_LIMITS__MAX_COMPUTERS`), then flags. Those of the clients and of the
+    /// build are left out.
+    ///
+    /// # Errors
+    /// A sentence naming the file, the unknown field or the bad value.
+    pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, String> {
+        let own = std::env::vars().filter(|(name, _)| !CLIENT_VARIABLES.contains(&name.as_str())).collect();
+        let mut builder = config::Config::builder();
+        if let Some(file) = file {
+            builder = builder.add_source(File::from(file.to_owned()).format(FileFormat::Toml));
+        }
+        let environment = Environment::with_prefix("HOTDESK").separator("__").prefix_separator("_");
+        let merged = builder.add_source(environment.try_parsing(true).source(Some(own))).build();
+        let mut config: Self = merged
+            .and_then(config::Config::try_deserialize)
+            .map_err(|error| format!("configuration: {error}"))?;
+        if let Some(data_dir) = &flags.data_dir {
+            config.data_dir.clone_from(data_dir);
+        }
+        if let Some(listen) = flags.listen {
+            config.listen = listen;
+        }
+        if let Some(engine) = &flags.engine {
+            config.engine.clone_from(engine);
+        }
+        if let Some(image) = &flags.image {
+            config.container.image.clone_from(image);
+        }
+        config.public_url = config.public_url.trim_end_matches('/').to_owned();
+        Ok(config)
+    }
+}
+
+/// Variables of the command-line client, the makefile and the image build, which share the prefix.
+const CLIENT_VARIABLES: [&str; 8] = [
+    "HOTDESK_API_KEY",
+    "HOTDESK_CACHE",
+    "HOTDESK_CONFIG",
+    "HOTDESK_IMAGE",
+    "HOTDESK_IMAGE_DIR",
+    "HOTDESK_PROFILE",
+    "HOTDESK_PYTHON",
+    "HOTDESK_URL",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_changes_defaults_and_flags_change_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hotdesk.toml");
+        std::fs::write(&file, "listen = \"127.0.0.1:1\"\n[limits]\nmax_computers = 3\n").unwrap();
+        let flags = Flags { listen: Some("127.0.0.1:2".parse().unwrap()), ..Flags::default() };
+        let config = Config::load(Some(&file), &flags).unwrap();
+        assert_eq!(
+            (config.listen.port(), config.limits.max_computers, config.limits.max_disk_gb),
+            (2, 3, 300)
+        );
+        std::fs::write(&file, "lisssten = \"127.0.0.1:1\"\n").unwrap();
+        assert!(Config::load(Some(&file), &Flags::default()).unwrap_err().contains("lisssten"));
+        assert!(Config::load(Some(Path::new("/nowhere.toml")), &Flags::default()).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! How do files reach computers? Stored per workspace, pushed to those that run, delivered to those started later;
+//! never replacing anything (interface.md "Files").
+
+use std::time::Duration;
+
+use axum::body::Body;
+use tokio_util::io::ReaderStream;
+
+use super::storage::{self, Kind, Storage};
+use crate::base::clock::iso8601;
+use crate::domain::error::{Error, Result};
+use crate::domain::filename::FileName;
+use crate::guest::Guest;
+use crate::store::Store;
+use crate::store::computers::Computer;
+use crate::store::files::File;
+use crate::wire::agent::PutOutcome;
+use crate::wire::file::{Delivery, File as Record};
+
+/// Largest upload: 10 MB (interface.md "Limits"), read as 10 MiB so that nobody's idea of it is refused.
+pub const MAX_UPLOAD: u64 = 10 * 1024 * 1024;
+/// Largest file that is exported; it passes through the service's disk.
+pub const MAX_EXPORT: u64 = 1024 * 1024 * 1024;
+/// How long one push may take: 10 MiB over a local socket is milliseconds; a stuck guest is given up.
+const PUSH_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A stored file as clients see it.
+pub fn record(file: &File) -> Record {
+    Record {
+        id: file.id.to_string(),
+        filename: file.filename.clone(),
+        size_bytes: file.size_bytes,
+        content_type: file.content_type.clone(),
+        source: file.source.clone(),
+        created_at: iso8601(file.created_at),
+    }
+}
+
+/// Pushes one stored file to a computer and remembers what became of it. A failure is told, not returned: the other
+/// computers' deliveries go on.
+pub async fn deliver(
+    store: &Store,
+    storage: &Storage,
+    file: &File,
+    computer: &Computer,
+    guest: &Guest,
+) -> Delivery {
+    let pushed = push(storage, file, guest).await;
+    let told =
+        Delivery { computer_id: computer.id.to_string(), outcome: String::new(), path: None, error: None };
+    match pushed {
+        Ok((outcome, path)) => {
+            let outcome = match outcome {
+                PutOutcome::Created => "created",
+                PutOutcome::Exists => "exists",
+            };
+            // Unremembered it would only be offered again, and then found to exist.
+            if let Err(error) = store.delivered(file.id, computer.id, outcome).await {
+                tracing::warn!(computer = %computer.id, file = %file.id, %error, "a delivery was not remembered");
+            }
+            Delivery { outcome: outcome.to_owned(), path: Some(path), ..told }
+        }
+        Err(error) => {
+            tracing::warn!(computer = %computer.id, file = %file.id, %error, "a file was not delivered");
+            Delivery { outcome: "failed".to_owned(), error: Some(error.message), ..told }
+        }
+    }
+}
+
+async fn push(storage: &Storage, file: &File, guest: &Guest) -> Result<(PutOutcome, String)> {
+    let name = FileName::parse(&file.filename)?;
+    let path = storage.path(Kind::File, file.id.0);
+    let blob = tokio::fs::File::open(&path).await.map_err(|error| storage::failed("open", &path, &error))?;
+    let result =
+        guest.put_file(&name, file.id, Body::from_stream(ReaderStream::new(blob)), PUSH_PATIENCE).await?;
+    Ok((result.outcome, format!("/root/Desktop/{}", file.filename)))
+}
+
+/// Delivers what a computer has not been given yet.
+///
+/// # Errors
+/// When the store fails, or a file could not be delivered; the rest was tried.
+pub async fn deliver_pending(
+    store: &Store,
+    storage: &Storage,
+    computer: &Computer,
+    guest: &Guest,
+) -> Result<()> {
+    let mut failures = 0;
+    for file in store.undelivered(computer.id, computer.workspace).await? {
+        let told = deliver(store, storage, &file, computer, guest).await;
+        failures += usize::from(told.outcome == "failed");
+    }
+    if failures == 0 {
+        Ok(())
+    } else {
+        Err(Error::unavailable(format!("{failures} files were not delivered")))
+    }
+}

@@ -1,0 +1,58 @@
+//! Who owns a data folder? One controller at a time (threats.md T19).
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::fcntl::{Flock, FlockArg};
+
+/// Holds the folder until it is dropped; the kernel lets go when the process ends, however it ends.
+#[derive(Debug)]
+pub struct DataDirLock {
+    _file: Flock<File>,
+}
+
+/// Makes the folder (mode 0700) where it is missing and takes its lock.
+///
+/// # Errors
+/// A sentence; when another controller holds it, one that names its process.
+pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
+    let shown = data_dir.display();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
+    made.map_err(|error| format!("cannot make {shown}: {error}"))?;
+    let path = data_dir.join("lock");
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path);
+    let mut file = opened.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+    let mut holder = String::new();
+    let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
+    read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| format!("{shown} is in use by the controller with process id {}", holder.trim()))?;
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .and_then(|()| file.flush());
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    Ok(DataDirLock { _file: file })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_second_is_told_who_holds_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = super::acquire(folder.path()).unwrap();
+        let refused = super::acquire(folder.path()).unwrap_err();
+        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        drop(held);
+        assert!(super::acquire(folder.path()).is_ok());
+    }
+}

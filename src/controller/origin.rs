@@ -1,0 +1,38 @@
+//! Under which origin does a client reach us? The configured one, else what its `Host` says.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header;
+use axum::http::request::Parts;
+
+use super::App;
+use crate::domain::error::{Error, Result};
+
+/// Scheme, host and port without a trailing slash, for links in answers.
+#[derive(Clone, Debug)]
+pub struct Origin(pub String);
+
+impl Origin {
+    /// Host and port alone.
+    pub fn host(&self) -> &str {
+        self.0.split_once("://").map_or(self.0.as_str(), |(_, host)| host)
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Origin {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        if !app.config.public_url.is_empty() {
+            return Ok(Self(app.config.public_url.clone()));
+        }
+        let host = parts.headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // It goes into answers: nothing but a host and a port may pass.
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']' | '_');
+        if host.is_empty() || !host.chars().all(plain) {
+            return Err(Error::invalid("the Host header is not a host"));
+        }
+        Ok(Self(format!("http://{host}")))
+    }
+}

@@ -1,0 +1,205 @@
+//! The proxy path to a computer's own API: any method, bodies streamed both ways (wire.md 10.1).
+//!
+//! The upstream request is built from the computer, an allow-listed endpoint and the raw query; nothing of the
+//! client's URI is copied unread (threats.md T5), and no credential passes in either direction (access.md A80).
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use axum::response::Response;
+use http_body_util::{BodyExt, Limited};
+
+use crate::controller::Shared;
+use crate::domain::access::Caller;
+use crate::domain::error::{Error, Result};
+use crate::http::extract::Path;
+
+/// Endpoints of the agent that clients may reach, by their first path segment.
+const ENDPOINTS: [&str; 13] = [
+    "bash",
+    "click",
+    "drag",
+    "exec",
+    "files",
+    "health",
+    "key",
+    "move",
+    "screens",
+    "screenshot",
+    "scroll",
+    "type",
+    "wait",
+];
+/// Until the first byte of an answer: the longest command and a margin.
+const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(315);
+/// Largest request body; the agent's own limits are below it.
+const MAX_REQUEST: usize = 16 * 1024 * 1024;
+/// Largest answer: an exported file of 1 GiB.
+const MAX_ANSWER: usize = 1024 * 1024 * 1024;
+
+/// Fields that concern one connection only (RFC 9110 section 7.6.1), or that must not cross.
+const DROPPED: [HeaderName; 12] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::SET_COOKIE,
+    header::HOST,
+];
+
+/// `ANY /desktops/{id}/proxy/{path}`.
+pub async fn proxy(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path((id, _path)): Path<(String, String)>,
+    OriginalUri(uri): OriginalUri,
+    request: Request,
+) -> Result<Response> {
+    let computer = app.find_computer(&caller, &id).await?;
+    let target = upstream(&uri)?;
+    let guest = app.fleet.guest(&computer).await?;
+    let (parts, body) = request.into_parts();
+    let mut forwarded = Request::new(Body::new(Limited::new(body, MAX_REQUEST)));
+    *forwarded.method_mut() = parts.method;
+    *forwarded.uri_mut() = target;
+    *forwarded.headers_mut() = crossing(&parts.headers);
+    // Which browser page asked is our question, not the agent's.
+    forwarded.headers_mut().remove(header::ORIGIN);
+    let answer = guest.forward(forwarded, FIRST_BYTE_PATIENCE).await?;
+    let (answered, content) = answer.into_parts();
+    let mut response = Response::new(Body::new(Limited::new(content.map_err(axum::Error::new), MAX_ANSWER)));
+    *response.status_mut() = answered.status;
+    *response.headers_mut() = crossing(&answered.headers);
+    let headers = response.headers_mut();
+    headers.remove(header::LOCATION);
+    // Whatever a guest sends, it never runs as a page of this origin.
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+/// The fields of a message that may cross to the other side.
+fn crossing(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<String> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(',').map(|name| name.trim().to_ascii_lowercase()))
+        .collect();
+    let crosses = |name: &HeaderName| {
+        !DROPPED.contains(name)
+            && !name.as_str().starts_with("x-forwarded-")
+            && *name != header::FORWARDED
+            && !named.iter().any(|dropped| dropped == name.as_str())
+    };
+    headers
+        .iter()
+        .filter(|(name, _)| crosses(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The agent's URI for a proxied one.
+fn upstream(uri: &Uri) -> Result<Uri> {
+    let unknown = || Error::not_found("No such endpoint on the computer");
+    let (_, path) = uri.path().split_once("/proxy/").ok_or_else(unknown)?;
+    let segments: Vec<&str> = path.split('/').collect();
+    if !segments.first().is_some_and(|first| ENDPOINTS.contains(first))
+        || !segments.iter().all(|part| plain(part))
+    {
+        return Err(unknown());
+    }
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("http://agent/{path}{query}").parse().map_err(|_| unknown())
+}
+
+/// Whether a raw segment is one name, even after it is decoded.
+fn plain(segment: &str) -> bool {
+    let mut decoded = Vec::new();
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        let byte = match byte {
+            b'%' => {
+                let digits = [bytes.next().unwrap_or_default(), bytes.next().unwrap_or_default()];
+                let Some(value) =
+                    std::str::from_utf8(&digits).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
+                else {
+                    return false;
+                };
+                value
+            }
+            other => other,
+        };
+        decoded.push(byte);
+    }
+    !decoded.is_empty()
+        && decoded != b"."
+        && decoded != b".."
+        && !decoded.iter().any(|byte| byte.is_ascii_control() || matches!(byte, b'/' | b'\\'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_endpoints_and_plain_segments_pass() {
+        for (uri, expected) in [
+            ("/desktops/x/proxy/health", "http://agent/health"),
+            ("/desktops/x/proxy/screenshot?a=b&c=%2F", "http://agent/screenshot?a=b&c=%2F"),
+            ("/desktops/x/proxy/files/desktop/a%20b.txt", "http://agent/files/desktop/a%20b.txt"),
+            ("/api/desktops/x/proxy/screens/screen-100", "http://agent/screens/screen-100"),
+        ] {
+            assert_eq!(upstream(&uri.parse().unwrap()).unwrap().to_string(), expected);
+        }
+        for bad in [
+            "/desktops/x/proxy/",
+            "/desktops/x/proxy/nope",
+            "/desktops/x/proxy//health",
+            "/desktops/x/proxy/health/",
+            "/desktops/x/proxy/files/..",
+            "/desktops/x/proxy/files/%2e%2e",
+            "/desktops/x/proxy/files/a%2fb",
+            "/desktops/x/proxy/files/a%5cb",
+            "/desktops/x/proxy/files/%00",
+            "/desktops/x/proxy/files/%0d%0aX:1",
+            "/desktops/x/proxy/http:%2f%2fevil/",
+            "/desktops/x/proxy/@evil",
+            "/desktops/x/proxy/files/%zz",
+            "/x",
+        ] {
+            assert!(upstream(&bad.parse().unwrap()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn credentials_and_connection_fields_do_not_cross() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", "Bearer x"),
+            ("cookie", "a=b"),
+            ("connection", "close, X-Drop"),
+            ("x-drop", "1"),
+            ("x-forwarded-for", "1.2.3.4"),
+            ("forwarded", "for=x"),
+            ("upgrade", "h2c"),
+            ("host", "h"),
+            ("content-type", "application/json"),
+            ("accept", "*/*"),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let crossed = crossing(&headers);
+        let mut names: Vec<&str> = crossed.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["accept", "content-type"]);
+    }
+}

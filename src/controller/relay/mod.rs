@@ -1,0 +1,3 @@
+//! What passes through the controller as it is?
+
+pub mod http;

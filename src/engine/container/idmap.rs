@@ -1,0 +1,69 @@
+//! How does a file that the disk stores for user 0 belong to another user on the host? By mounts that show their owners
+//! through a user namespace: disks stay numbered from 0, whatever ids a machine gets at a boot.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+
+use super::command::{spawn, tool};
+use super::config::IDS_PER_MACHINE;
+use super::kernel;
+use crate::engine::{EngineError, EngineResult};
+
+/// A user namespace whose ids 0 to 65535 are the host's from `first_id`. It lives as long as its descriptor.
+pub(super) fn user_namespace(first_id: u32) -> EngineResult<OwnedFd> {
+    const STEP: &str = "make the user namespace";
+    let failed = |error: io::Error| EngineError::failed(STEP, error);
+    // The namespace needs a process until it is held open: `cat` waits on its input until we drop it.
+    let mut command = tool("cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    kernel::in_own_user_namespace(&mut command);
+    let mut holder = spawn(STEP, &mut command)?;
+    let process = Path::new("/proc").join(holder.id().to_string());
+    let mapping = format!("0 {first_id} {IDS_PER_MACHINE}");
+    let opened = fs::write(process.join("uid_map"), &mapping)
+        .and_then(|()| fs::write(process.join("gid_map"), &mapping))
+        .and_then(|()| fs::File::open(process.join("ns/user")));
+    drop(holder.stdin.take());
+    let ended = holder.wait();
+    let namespace = opened.map_err(failed)?;
+    ended.map_err(failed)?;
+    Ok(namespace.into())
+}
+
+/// A copy of the mount under `source`, not attached anywhere, shown through `user_namespace` and read-only.
+pub(super) fn mapped_copy(source: &Path, user_namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd> {
+    const STEP: &str = "map the owners of a layer";
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let copy = open_tree(CWD, source, flags)
+        .map_err(|error| EngineError::failed(STEP, format!("{}: {error}", source.display())))?;
+    map(STEP, copy.as_fd(), user_namespace, true, source)?;
+    Ok(copy)
+}
+
+/// Shows a mount that is not attached yet through `user_namespace`.
+pub(super) fn map(
+    step: &'static str,
+    mount: BorrowedFd<'_>,
+    user_namespace: BorrowedFd<'_>,
+    read_only: bool,
+    named: &Path,
+) -> EngineResult<()> {
+    kernel::map_owners(mount, user_namespace, read_only).map_err(|error| {
+        EngineError::failed(
+            step,
+            format!("{}: its file system or the kernel refuses mapped owners: {error}", named.display()),
+        )
+    })
+}
+
+/// Attaches a mount at `target`.
+pub(super) fn attach(mount: &OwnedFd, target: &Path) -> EngineResult<()> {
+    move_mount(mount, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .map_err(|error| EngineError::failed("attach a mount", format!("{}: {error}", target.display())))
+}

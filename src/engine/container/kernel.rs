@@ -1,0 +1,170 @@
+//! Which system calls does the engine make that no crate wraps? Mapping a mount's owners, loop devices, and the clean
+//! start and the end of a child. All of the engine's unsafe code is here.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::libc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// The descriptor on which a child finds what it was handed.
+pub(super) const HANDED_FD: RawFd = 3;
+
+const MOUNT_ATTR_RDONLY: u64 = 0x1;
+const MOUNT_ATTR_NODEV: u64 = 0x4;
+const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
+
+/// `struct mount_attr` of linux/mount.h.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// `mount_setattr(2)`: makes a detached mount show its owners through a user namespace and, where asked, read-only.
+/// Set-user-id bits stay (they are the guest's own business, and no_new_privs is on); device nodes never work.
+pub(super) fn map_owners(
+    mount: BorrowedFd<'_>,
+    user_namespace: BorrowedFd<'_>,
+    read_only: bool,
+) -> io::Result<()> {
+    let read_only = if read_only { MOUNT_ATTR_RDONLY } else { 0 };
+    let attributes = MountAttributes {
+        set: MOUNT_ATTR_IDMAP | MOUNT_ATTR_NODEV | read_only,
+        clear: 0,
+        propagation: 0,
+        user_namespace: u64::try_from(user_namespace.as_raw_fd()).map_err(io::Error::other)?,
+    };
+    // SAFETY: the pointers are to a C string and to a structure of the stated size that live through the call.
+    #[allow(unsafe_code)]
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets the child enter a user namespace of its own before it becomes its program.
+pub(super) fn in_own_user_namespace(command: &mut Command) {
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(|| match libc::unshare(libc::CLONE_NEWUSER) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        });
+    }
+}
+
+/// Hands the child `handed` as descriptor [`HANDED_FD`] and nothing else beyond the standard streams (the leaked
+/// descriptors of CVE-2024-21626), and lets it die with the thread that starts it.
+pub(super) fn hand_over(command: &mut Command, handed: OwnedFd) {
+    // SAFETY: between fork and exec the closure makes only async-signal-safe system calls on plain numbers and
+    // allocates nothing; `handed` is owned by the closure, so its number stays valid.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let placed = if handed.as_raw_fd() == HANDED_FD {
+                libc::fcntl(HANDED_FD, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(handed.as_raw_fd(), HANDED_FD)
+            };
+            if placed < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let rest = libc::c_uint::try_from(HANDED_FD + 1).unwrap_or(4);
+            match libc::syscall(libc::SYS_close_range, rest, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        });
+    }
+}
+
+/// A descriptor that the async runtime watches for being readable.
+pub(super) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is one open descriptor until it is dropped, and the watcher owns it.
+    #[allow(unsafe_code)]
+    let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    watched.map_err(io::Error::from)
+}
+
+const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// `struct loop_info64` of linux/loop.h.
+#[repr(C)]
+struct LoopInfo {
+    numbers: [u64; 5],
+    loop_number: u32,
+    encryption: [u32; 2],
+    flags: u32,
+    names: [u8; 160],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of linux/loop.h.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+/// The number of a loop device that is free now; it may be taken before it is used.
+pub(super) fn free_loop(control: &File) -> io::Result<u32> {
+    // SAFETY: LOOP_CTL_GET_FREE takes no argument and returns a number.
+    #[allow(unsafe_code)]
+    let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+    u32::try_from(number).map_err(|_| io::Error::last_os_error())
+}
+
+/// Puts a file behind a loop device. The device frees itself when its last user is gone, and reads past the host's
+/// page cache, so that a guest's data is not cached twice.
+pub(super) fn configure_loop(device: &File, file: &File) -> io::Result<()> {
+    let config = LoopConfig {
+        fd: u32::try_from(file.as_raw_fd()).map_err(io::Error::other)?,
+        block_size: 0,
+        info: LoopInfo {
+            numbers: [0; 5],
+            loop_number: 0,
+            encryption: [0; 2],
+            flags: LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO,
+            names: [0; 160],
+            init: [0; 2],
+        },
+        reserved: [0; 8],
+    };
+    // SAFETY: LOOP_CONFIGURE reads one `loop_config`, which lives through the call.
+    #[allow(unsafe_code)]
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn structures_have_the_kernel_s_sizes() {
+        assert_eq!(size_of::<super::LoopInfo>(), 232);
+        assert_eq!(size_of::<super::LoopConfig>(), 304);
+        assert_eq!(size_of::<super::MountAttributes>(), 32);
+    }
+}

@@ -1,0 +1,88 @@
+//! Which loop device shows a disk file? At most one ever does: two would be two file systems over the same blocks.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::command::host_error;
+use super::kernel;
+use crate::base::wait;
+use crate::engine::{EngineError, EngineResult};
+
+/// How often a free device may be snatched by somebody else before the host counts as out of them.
+const ATTEMPTS: u32 = 64;
+/// How long the kernel may take to write a disk back and free its device after the last process of a guest is gone:
+/// what a slow disk needs for a few gigabytes of a guest's unwritten data.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A loop device that shows a file, open.
+#[derive(Debug)]
+pub(super) struct LoopDevice {
+    /// Its device node.
+    pub(super) path: PathBuf,
+    /// Keeps it from freeing itself until the file system is mounted.
+    _device: File,
+}
+
+/// The device that shows `file` now.
+pub(super) fn showing(file: &Path) -> io::Result<Option<PathBuf>> {
+    for entry in fs::read_dir("/sys/block")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !name.to_string_lossy().starts_with("loop") {
+            continue;
+        }
+        // A device without a file has no such entry, and it may go away while being read.
+        let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
+        if Path::new(backing.trim_end_matches('\n')) == file {
+            return Ok(Some(Path::new("/dev").join(name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Shows `file` on a loop device; the one that shows it already is used again.
+pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
+    const STEP: &str = "attach the disk to a loop device";
+    let failed = host_error(STEP, file);
+    let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
+    if let Some(path) = showing(file).map_err(&failed)? {
+        let device = open(&path).map_err(&failed)?;
+        // Now that it is held open it cannot free itself any more; before, it could.
+        if showing(file).map_err(&failed)?.as_ref() == Some(&path) {
+            return Ok(LoopDevice { path, _device: device });
+        }
+    }
+    let disk = open(file).map_err(&failed)?;
+    let control =
+        open(Path::new("/dev/loop-control")).map_err(host_error(STEP, Path::new("/dev/loop-control")))?;
+    for _ in 0..ATTEMPTS {
+        let number = kernel::free_loop(&control)
+            .map_err(|error| EngineError::NoCapacity(format!("no free loop device: {error}")))?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = open(&path)
+            .map_err(|error| EngineError::NoCapacity(format!("loop device {}: {error}", path.display())))?;
+        match kernel::configure_loop(&device, &disk) {
+            Ok(()) => return Ok(LoopDevice { path, _device: device }),
+            Err(error) if error.raw_os_error() == Some(nix::libc::EBUSY) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(EngineError::NoCapacity(format!("every one of {ATTEMPTS} loop devices was taken by somebody else")))
+}
+
+/// Waits until no device shows `file` any more: its file system is then unmounted and written back.
+pub(super) async fn released(file: &Path) -> EngineResult<()> {
+    const STEP: &str = "wait for the disk's release";
+    let gone = wait::until(RELEASE_PATIENCE, || async {
+        match showing(file) {
+            Ok(None) => Some(Ok(())),
+            Ok(Some(_)) => None,
+            Err(error) => Some(Err(host_error(STEP, file)(error))),
+        }
+    });
+    gone.await.unwrap_or_else(|| {
+        Err(EngineError::failed(STEP, format!("a process on the host still holds {}", file.display())))
+    })
+}

@@ -1,0 +1,161 @@
+//! How does a guest reach the world and nothing else? One veth pair per machine, routed, behind packet rules that all
+//! controllers of a host share (threats.md T3).
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use super::command::{host_error, run, run_with, tool};
+use super::config::{Addresses, NetworkConfig};
+use super::{lock, slots};
+use crate::engine::{EngineError, EngineResult};
+
+/// The shared table. Loading it again replaces its rules in one transaction and keeps its sets.
+pub(super) const RULES: &str = include_str!("rules.nft");
+const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+/// More name servers than this no resolver asks.
+const MOST_RESOLVERS: usize = 3;
+
+/// The host's end of a slot's pair. The rules know guests by the prefix.
+pub(super) fn veth(slot: u16) -> String {
+    format!("hotdesk{slot:04x}")
+}
+
+/// Gives the container whose first process is `pid` its network.
+pub(super) fn attach(
+    config: &NetworkConfig,
+    slot: u16,
+    resolvers: &[Ipv4Addr],
+    pid: u32,
+) -> EngineResult<Addresses> {
+    let ends = config.addresses(slot);
+    let veth = veth(slot);
+    detach(slot)?;
+    load_rules(config, &veth, ends, resolvers)?;
+    let mut pair = tool("ip");
+    pair.args(["-batch", "-"]);
+    let host_side = format!(
+        "link add {veth} type veth peer name eth0 netns {pid}\n\
+         link set dev {veth} addrgenmode none up\n\
+         address add {}/30 dev {veth}\n",
+        ends.host
+    );
+    run_with("make the veth pair", pair, &host_side)?;
+    // A guest cannot send under another address than its own.
+    let filter = format!("/proc/sys/net/ipv4/conf/{veth}/rp_filter");
+    fs::write(&filter, "1").map_err(host_error("filter source addresses", Path::new(&filter)))?;
+    let mut inside = tool("nsenter");
+    inside.arg(format!("--net=/proc/{pid}/ns/net")).args(["--", "ip", "-batch", "-"]);
+    let guest_side = format!(
+        "link set dev lo up\n\
+         address add {}/30 dev eth0\n\
+         link set dev eth0 up\n\
+         route add default via {}\n",
+        ends.guest, ends.host
+    );
+    run_with("set up the guest's network", inside, &guest_side)?;
+    Ok(ends)
+}
+
+/// Removes the pair of a slot; the kernel does it too when the guest's namespace ends, a moment later.
+pub(super) fn detach(slot: u16) -> EngineResult<()> {
+    let veth = veth(slot);
+    if !Path::new("/sys/class/net").join(&veth).exists() {
+        return Ok(());
+    }
+    let mut delete = tool("ip");
+    delete.args(["link", "delete", "dev", &veth]);
+    match run("remove the veth pair", delete) {
+        Err(EngineError::Failed { detail, .. }) if detail.contains("Cannot find device") => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}
+
+fn load_rules(
+    config: &NetworkConfig,
+    veth: &str,
+    ends: Addresses,
+    resolvers: &[Ipv4Addr],
+) -> EngineResult<()> {
+    let failed = |error: io::Error| EngineError::failed("lock the packet rules", error);
+    let host = slots::host_dir().map_err(failed)?;
+    let _held = lock::host(&host).map_err(failed)?;
+    let mut script = RULES.to_owned();
+    script += &format!("add element inet hotdesk guests {{ {} }}\n", ends.guest);
+    for resolver in resolvers {
+        script += &format!("add element inet hotdesk resolvers {{ {resolver} }}\n");
+    }
+    // A slot's earlier machine may have been trusted: adding first lets the deletion always find something.
+    script += &format!("add element inet hotdesk trusted {{ \"{veth}\" }}\n");
+    if !config.allow_private_egress {
+        script += &format!("delete element inet hotdesk trusted {{ \"{veth}\" }}\n");
+    }
+    let mut nft = tool("nft");
+    nft.args(["-f", "-"]);
+    run_with("load the packet rules", nft, &script)?;
+    forward(&host)
+}
+
+/// Lets the host forward packets. That it did not before is recorded in the host folder and in the log.
+fn forward(host: &Path) -> EngineResult<()> {
+    const STEP: &str = "turn on packet forwarding";
+    let failed = host_error(STEP, Path::new(FORWARDING));
+    if fs::read_to_string(FORWARDING).map_err(&failed)?.trim() == "1" {
+        return Ok(());
+    }
+    let record = host.join("turned-on-ip_forward");
+    fs::write(&record, "net.ipv4.ip_forward was 0 before\n").map_err(host_error(STEP, &record))?;
+    tracing::warn!("net.ipv4.ip_forward was 0: turned on so that guests reach the world");
+    fs::write(FORWARDING, "1").map_err(&failed)
+}
+
+/// What the host's forwarding switch says.
+pub(super) fn forwarding() -> String {
+    fs::read_to_string(FORWARDING).map_or_else(|error| error.to_string(), |text| text.trim().to_owned())
+}
+
+/// The name servers that guests use: the configured ones, else the host's that a guest could reach.
+pub(super) fn resolvers(config: &NetworkConfig) -> EngineResult<Vec<Ipv4Addr>> {
+    if !config.resolvers.is_empty() {
+        return Ok(config.resolvers.iter().copied().take(MOST_RESOLVERS).collect());
+    }
+    let path = Path::new("/etc/resolv.conf");
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(reachable_resolvers(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(host_error("read the host's name servers", path)(error)),
+    }
+}
+
+fn reachable_resolvers(text: &str) -> Vec<Ipv4Addr> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"))
+        .filter_map(|rest| rest.trim().parse::<Ipv4Addr>().ok())
+        .filter(|address| !address.is_loopback() && !address.is_unspecified())
+        .take(MOST_RESOLVERS)
+        .collect()
+}
+
+/// The guest's `/etc/resolv.conf`.
+pub(super) fn resolv_conf(resolvers: &[Ipv4Addr]) -> String {
+    resolvers.iter().map(|address| format!("nameserver {address}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_are_told_of_name_servers_that_they_can_reach() {
+        let host = "# stub\nnameserver 127.0.0.53\nnameserver 192.0.2.1\nnameserver ::1\nsearch lan\n nameserver\t198.51.100.2\n";
+        let found = reachable_resolvers(host);
+        assert_eq!(resolv_conf(&found), "nameserver 192.0.2.1\nnameserver 198.51.100.2\n");
+    }
+
+    #[test]
+    fn interface_names_fit_and_differ() {
+        assert_eq!(veth(0), "hotdesk0000");
+        assert_eq!(veth(u16::MAX), "hotdeskffff");
+    }
+}

@@ -1,0 +1,265 @@
+//! What is the OCI runtime told about one boot of a machine? The bundle's `config.json`, as a pure function.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::config::{Addresses, IDS_PER_MACHINE};
+use super::kernel::HANDED_FD;
+use super::{cgroup, seccomp};
+use crate::base::ids::ComputerId;
+use crate::engine::MachineSpec;
+
+/// Labels on everything that the runtime knows of a machine; the engine reads them back from its state.
+pub(super) const GENERATION: &str = "hotdesk.generation";
+pub(super) const HOST_BOOT: &str = "hotdesk.host-boot";
+pub(super) const ADDRESS: &str = "hotdesk.address";
+
+/// Processes and threads of one guest: a desktop with a browser of many tabs has about 1500, a fork bomb ends here.
+const MOST_PROCESSES: u64 = 4096;
+/// Open files per process: enough for every desktop program, and within what hosts allow.
+const OPEN_FILES: u64 = 65536;
+/// Pseudo-terminals of one guest; the host's own limit is 4096 for everybody.
+const TERMINALS: u32 = 512;
+/// The kernel's out-of-memory killer takes guests before the controller.
+const OOM_SCORE: i32 = 500;
+/// The period of the CPU quota, in microseconds: the kernel's default.
+const CPU_PERIOD: u64 = 100_000;
+
+/// What root in the guest may do at most: what package managers, sshd and desktops need of their own namespaces.
+const CAPABILITIES: [&str; 11] = [
+    "CAP_AUDIT_WRITE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_CHROOT",
+];
+
+/// Tells about the host and not about the guest.
+const MASKED: [&str; 13] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/fs/cgroup",
+];
+
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// One boot of one machine.
+#[derive(Debug)]
+pub(super) struct BootPlan<'a> {
+    pub(super) spec: &'a MachineSpec,
+    pub(super) generation: u64,
+    /// The first process and its arguments.
+    pub(super) args: Vec<String>,
+    /// The host user id of the guest's root.
+    pub(super) first_id: u32,
+    /// The guest's network, when it has one.
+    pub(super) addresses: Option<Addresses>,
+    /// The host's boot.
+    pub(super) host_boot: &'a str,
+    /// The staging area, in the runtime's view.
+    pub(super) stage: &'a Path,
+    pub(super) limits: HostLimits,
+}
+
+/// What of the host bounds what a container can ask for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostLimits {
+    /// The hard limit on open files: asking for more is refused where raising limits is denied.
+    pub(super) open_files: u64,
+    /// The controller's own out-of-memory score: without privilege it can only be raised.
+    pub(super) oom_score: i32,
+}
+
+/// The guest's host name: never a text of the user's.
+pub(super) fn hostname(id: ComputerId) -> String {
+    let short: String = id.0.simple().to_string().chars().take(8).collect();
+    format!("hotdesk-{short}")
+}
+
+/// The first process of a guest whose image is hotdesk's own (wire of `hotdesk init`).
+pub(super) fn init_args(resolution: &str) -> Vec<String> {
+    let listen = format!("fd:{HANDED_FD}");
+    let args = [
+        "/usr/bin/hotdesk",
+        "init",
+        "--",
+        "--listen",
+        &listen,
+        "--token-file",
+        "/run/hotdesk/token",
+        "--resolution",
+        resolution,
+    ];
+    args.map(str::to_owned).to_vec()
+}
+
+/// The bundle's `config.json`.
+pub(super) fn config(plan: &BootPlan<'_>) -> Value {
+    let id = plan.spec.id;
+    let open_files = OPEN_FILES.min(plan.limits.open_files);
+    let mapping = json!([{ "containerID": 0, "hostID": plan.first_id, "size": IDS_PER_MACHINE }]);
+    let namespaces =
+        ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind }));
+    json!({
+        "ociVersion": "1.0.2",
+        "hostname": hostname(id),
+        "root": { "path": plan.stage.join("rootfs"), "readonly": false },
+        "process": {
+            "terminal": false,
+            "user": { "uid": 0, "gid": 0 },
+            "cwd": "/root",
+            "args": plan.args,
+            "env": [
+                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOME=/root",
+                "LANG=C.UTF-8",
+                "container=hotdesk",
+            ],
+            "capabilities": {
+                "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
+                "inheritable": [], "ambient": [],
+            },
+            "rlimits": [
+                { "type": "RLIMIT_NOFILE", "hard": open_files, "soft": open_files },
+                { "type": "RLIMIT_CORE", "hard": 0, "soft": 0 },
+            ],
+            "noNewPrivileges": true,
+            "oomScoreAdj": OOM_SCORE.max(plan.limits.oom_score),
+        },
+        "mounts": mounts(plan),
+        "annotations": {
+            "hotdesk.computer": id.to_string(),
+            GENERATION: plan.generation.to_string(),
+            HOST_BOOT: plan.host_boot,
+            ADDRESS: plan.addresses.map(|ends| ends.guest.to_string()).unwrap_or_default(),
+        },
+        "linux": {
+            "namespaces": namespaces,
+            "uidMappings": mapping,
+            "gidMappings": mapping,
+            "cgroupsPath": cgroup::path(id),
+            "resources": resources(plan.spec),
+            "seccomp": seccomp::profile(),
+            "maskedPaths": MASKED,
+            "readonlyPaths": READ_ONLY,
+            // Unprivileged ping: raw sockets are out of reach.
+            "sysctl": { "net.ipv4.ping_group_range": "0 65535" },
+        },
+    })
+}
+
+fn mounts(plan: &BootPlan<'_>) -> Value {
+    let memory = plan.spec.memory_bytes;
+    let kernel = |target: &str, kind: &str, options: &[&str]| json!({ "destination": target, "type": kind, "source": kind, "options": options });
+    let staged = |name: &str, target: &str, options: &[&str]| json!({ "destination": target, "type": "bind", "source": plan.stage.join(name), "options": options });
+    // Memory file systems count into the guest's memory; their own bounds leave it room to breathe.
+    let shared_memory = format!("size={}", memory / 2);
+    let run = format!("size={}", memory / 8);
+    let terminals = format!("max={TERMINALS}");
+    let locked = ["bind", "ro", "nosuid", "nodev", "noexec"];
+    let editable = ["bind", "rw", "nosuid", "nodev", "noexec"];
+    json!([
+        kernel("/proc", "proc", &["nosuid", "noexec", "nodev"]),
+        kernel("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=64k"]),
+        kernel(
+            "/dev/pts",
+            "devpts",
+            &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &terminals]
+        ),
+        kernel("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", &shared_memory]),
+        kernel("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
+        kernel("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
+        kernel("/run", "tmpfs", &["nosuid", "nodev", "mode=755", &run]),
+        staged("token", "/run/hotdesk/token", &locked),
+        staged("limits.json", "/run/hotdesk/limits.json", &locked),
+        staged("machine-id", "/etc/machine-id", &locked),
+        staged("agent", "/usr/bin/hotdesk", &["bind", "ro", "nosuid", "nodev"]),
+        staged("resolv.conf", "/etc/resolv.conf", &editable),
+        staged("hosts", "/etc/hosts", &editable),
+        staged("hostname", "/etc/hostname", &editable),
+    ])
+}
+
+fn resources(spec: &MachineSpec) -> Value {
+    // A share of a hundredth of a core is the least that the kernel takes; both bounds keep the cast exact.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let (quota, shares) = (
+        (spec.cpu * 100_000.0).round().clamp(1000.0, 1e9) as u64,
+        (spec.cpu * 1024.0).round().clamp(2.0, 262_144.0) as u64,
+    );
+    json!({
+        "cpu": { "quota": quota, "period": CPU_PERIOD, "shares": shares },
+        "memory": { "limit": spec.memory_bytes, "swap": spec.memory_bytes },
+        "pids": { "limit": MOST_PROCESSES },
+        "devices": [{ "allow": false, "access": "rwm" }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(cpu: f64, limits: HostLimits) -> Value {
+        let id = ComputerId::random();
+        config(&BootPlan {
+            spec: &MachineSpec { id, cpu, memory_bytes: 1 << 30, disk_bytes: 8 << 30 },
+            generation: 3,
+            args: init_args("1280x720x24"),
+            first_id: 1_000_000,
+            addresses: None,
+            host_boot: "boot",
+            stage: Path::new("/stage"),
+            limits,
+        })
+    }
+
+    #[test]
+    fn shares_of_a_core_become_quotas() {
+        let usual = HostLimits { open_files: 1 << 20, oom_score: 0 };
+        for (cpu, quota, shares) in
+            [(0.5, 50_000, 512), (1.0, 100_000, 1024), (8.0, 800_000, 8192), (0.0, 1000, 2)]
+        {
+            let resources = &planned(cpu, usual)["linux"]["resources"]["cpu"];
+            assert_eq!((&resources["quota"], &resources["shares"]), (&json!(quota), &json!(shares)), "{cpu}");
+        }
+    }
+
+    #[test]
+    fn never_more_is_asked_for_than_the_host_allows() {
+        let process =
+            |open_files, oom_score| planned(1.0, HostLimits { open_files, oom_score })["process"].clone();
+        assert_eq!(process(20_000, 900)["rlimits"][0]["hard"], 20_000);
+        assert_eq!(process(20_000, 900)["oomScoreAdj"], 900);
+        assert_eq!(process(1 << 20, 0)["rlimits"][0]["hard"], OPEN_FILES);
+        assert_eq!(process(1 << 20, -900)["oomScoreAdj"], OOM_SCORE);
+    }
+
+    #[test]
+    fn every_namespace_is_the_guest_s_own_and_nothing_of_the_host_is_named() {
+        let config = planned(1.0, HostLimits { open_files: 1024, oom_score: 0 });
+        let namespaces = config["linux"]["namespaces"].as_array().unwrap();
+        assert_eq!(namespaces.len(), 7);
+        assert!(namespaces.iter().all(|namespace| namespace.get("path").is_none()));
+        let binds = config["mounts"].as_array().unwrap().iter().filter(|mount| mount["type"] == "bind");
+        for bind in binds {
+            assert!(bind["source"].as_str().unwrap().starts_with("/stage/"), "{bind}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Can this host run the container engine, and if not, what mends it? Tries the real things and leaves nothing behind.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::sched::{CloneFlags, unshare};
+
+use super::command::{run, run_with, tool};
+use super::config::ContainerConfig;
+use super::layout::{Folder, StateDir, private_folder};
+use super::runtime::Runtime;
+use super::stage::{self, Parts};
+use super::{cgroup, disk, idmap, network, sweep};
+use crate::base::ids::ComputerId;
+use crate::engine::{EngineError, EngineResult};
+
+/// Free space below which a host soon stops making computers.
+const COMFORTABLE_SPACE: u64 = 10 << 30;
+/// inotify instances of the whole host below which a few desktops use them up (a desktop has about 20).
+const COMFORTABLE_INOTIFY: u64 = 1024;
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub what: &'static str,
+    /// Whether it serves.
+    pub ok: bool,
+    /// What was found.
+    pub detail: String,
+    /// What to do when it does not serve; empty otherwise.
+    pub mend: &'static str,
+}
+
+/// Looks at everything that the engine needs. Blocks for about a second.
+pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
+    let mut findings = vec![finding("root", root(), "run hotdesk serve as root")];
+    findings.push(finding(
+        "OCI runtime",
+        Runtime::new(&config.runtime, PathBuf::new()).version(),
+        "install runc (Debian: apt install runc) or set the engine's runtime",
+    ));
+    findings.push(finding("disk tools", disk_tools(), "apt install e2fsprogs (1.47 or newer)"));
+    findings.push(finding(
+        "control groups",
+        control_groups(),
+        "mount cgroup v2, or the v1 controllers cpu, memory, pids and devices, under /sys/fs/cgroup",
+    ));
+    findings.push(finding(
+        "user namespaces",
+        idmap::user_namespace(config.uid_base).map(|_| format!("ids from {}", config.uid_base)),
+        "set user.max_user_namespaces above 0",
+    ));
+    findings.push(finding(
+        "guest image",
+        image(config),
+        "build the guest image, or set the engine's image to its folder",
+    ));
+    findings.push(finding(
+        "disk, loop device, mapped overlay",
+        whole_file_system(config),
+        "Linux 5.19 or newer with ext4, loop and overlay; state folder and image on ext4, XFS or btrfs",
+    ));
+    if config.network.enabled {
+        findings.push(finding(
+            "guest network",
+            packets(),
+            "apt install iproute2 nftables; the kernel needs veth, nf_tables, conntrack and masquerading",
+        ));
+    }
+    findings.push(finding("free space", free_space(config), "free some space under the state folder"));
+    findings.push(finding(
+        "inotify instances",
+        inotify(),
+        "sysctl fs.inotify.max_user_instances=8192 (one pot for all guests and root)",
+    ));
+    findings
+}
+
+fn finding(what: &'static str, outcome: EngineResult<String>, mend: &'static str) -> Finding {
+    match outcome {
+        Ok(detail) => Finding { what, ok: true, detail, mend: "" },
+        Err(error) => Finding { what, ok: false, detail: error.to_string(), mend },
+    }
+}
+
+fn root() -> EngineResult<String> {
+    let user = nix::unistd::geteuid();
+    if user.is_root() {
+        Ok("yes".into())
+    } else {
+        Err(EngineError::failed("be root", format!("user {user}")))
+    }
+}
+
+fn disk_tools() -> EngineResult<String> {
+    for program in ["e2fsck", "resize2fs", "mkfs.ext4"] {
+        let mut command = tool(program);
+        // Without arguments these explain themselves and fail; being there is what counts.
+        command.arg("-V");
+        super::command::run_patiently(
+            "look for the disk tools",
+            &mut command,
+            None,
+            super::command::PATIENCE,
+        )?;
+    }
+    Ok("mkfs.ext4, e2fsck, resize2fs".into())
+}
+
+fn control_groups() -> EngineResult<String> {
+    const STEP: &str = "find the control groups";
+    let failed = |detail: String| EngineError::failed(STEP, detail);
+    if cgroup::is_unified() {
+        let path = "/sys/fs/cgroup/cgroup.controllers";
+        let there = fs::read_to_string(path).map_err(|error| failed(format!("{path}: {error}")))?;
+        let missing: Vec<&str> = ["cpu", "memory", "pids"]
+            .into_iter()
+            .filter(|name| !there.split_whitespace().any(|has| has == *name))
+            .collect();
+        return if missing.is_empty() {
+            Ok(format!("v2 with {}", there.trim()))
+        } else {
+            Err(failed(format!("v2 without {}", missing.join(", "))))
+        };
+    }
+    let missing: Vec<&str> = ["cpu", "memory", "pids", "devices"]
+        .into_iter()
+        .filter(|name| !Path::new("/sys/fs/cgroup").join(name).join("cgroup.procs").exists())
+        .collect();
+    if missing.is_empty() {
+        Ok("v1 with cpu, memory, pids, devices".into())
+    } else {
+        Err(failed(format!("no v2, and v1 without {}", missing.join(", "))))
+    }
+}
+
+fn image(config: &ContainerConfig) -> EngineResult<String> {
+    let rootfs = config.image.join("rootfs");
+    if rootfs.join("usr/bin").is_dir() {
+        Ok(rootfs.display().to_string())
+    } else {
+        Err(EngineError::failed("find the guest image", format!("nothing in {}", rootfs.display())))
+    }
+}
+
+/// Makes a disk and puts a guest's file system together, with the image when there is one, and writes into it.
+fn whole_file_system(config: &ContainerConfig) -> EngineResult<String> {
+    const STEP: &str = "try a guest's file system";
+    let failed = |error: io::Error| EngineError::failed(STEP, error);
+    let state = StateDir::open(&config.state_dir)?;
+    let folder =
+        Folder { id: ComputerId::random(), path: state.trash().join(uuid::Uuid::new_v4().to_string()) };
+    let lower = folder.path.join("lower");
+    private_folder(&lower).map_err(failed)?;
+    let agent = folder.path.join("agent");
+    fs::write(&agent, b"").map_err(failed)?;
+    let rootfs = config.image.join("rootfs");
+    let parts = Parts {
+        image: if rootfs.is_dir() { rootfs } else { lower },
+        agent,
+        disk: folder.disk(),
+        first_id: config.uid_base,
+        files: Vec::new(),
+    };
+    let tried =
+        disk::make(&folder, disk::SMALLEST).and_then(|()| stage::with(&parts, || owner_of_root(STEP)));
+    let removed = sweep::remove_tree(&folder.path);
+    let owner = tried?;
+    removed?;
+    if owner == config.uid_base {
+        Ok("an overlay with mapped owners over a loop device".into())
+    } else {
+        Err(EngineError::failed(STEP, format!("the root folder belongs to {owner}, not {}", config.uid_base)))
+    }
+}
+
+fn owner_of_root(step: &'static str) -> EngineResult<u32> {
+    let rootfs = stage::path("rootfs")?;
+    fs::metadata(&rootfs).map(|root| root.uid()).map_err(|error| EngineError::failed(step, error))
+}
+
+/// Loads the rules and makes a pair in a network namespace of its own.
+fn packets() -> EngineResult<String> {
+    const STEP: &str = "try a guest's network";
+    let tried = std::thread::spawn(|| {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|error| EngineError::failed(STEP, error))?;
+        let mut pair = tool("ip");
+        pair.args(["link", "add", "hotdeskffff", "type", "veth", "peer", "name", "eth0"]);
+        run(STEP, pair)?;
+        let mut nft = tool("nft");
+        nft.args(["-f", "-"]);
+        run_with(STEP, nft, network::RULES)
+    });
+    let outcome = tried.join().unwrap_or_else(|_| Err(EngineError::failed(STEP, "the thread panicked")));
+    outcome.map(|_| format!("veth and nftables; net.ipv4.ip_forward is {}", network::forwarding()))
+}
+
+fn free_space(config: &ContainerConfig) -> EngineResult<String> {
+    let free = disk::free_bytes(&config.state_dir)?;
+    let text = format!("{} GiB under {}", free >> 30, config.state_dir.display());
+    if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(text)) }
+}
+
+fn inotify() -> EngineResult<String> {
+    const PATH: &str = "/proc/sys/fs/inotify/max_user_instances";
+    let text = fs::read_to_string(PATH).map_err(|error| EngineError::failed("read a setting", error))?;
+    let instances: u64 = text.trim().parse().map_err(|error| EngineError::failed("read a setting", error))?;
+    if instances >= COMFORTABLE_INOTIFY {
+        Ok(instances.to_string())
+    } else {
+        Err(EngineError::NoCapacity(format!("{instances} for the whole host")))
+    }
+}

@@ -1,0 +1,50 @@
+//! Does a process still run, and when does it end? By pidfd, so that a number used again is never mistaken.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use super::kernel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// A pidfd of a child that has not been waited for.
+pub(super) fn open_child(child: &Child) -> io::Result<OwnedFd> {
+    open(child.id()).and_then(|found| found.ok_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// A pidfd; `None` when no such process is there.
+pub(super) fn open(pid: u32) -> io::Result<Option<OwnedFd>> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(rustix::io::Errno::SRCH | rustix::io::Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until the process has ended or the deadline has passed; whether it has ended.
+pub(super) fn wait_exit(pidfd: &OwnedFd, deadline: Instant) -> io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left.min(Duration::from_secs(3600))).map_err(io::Error::other)?;
+        let mut watched = [PollFd::new(pidfd, PollFlags::IN)];
+        match poll(&mut watched, Some(&left)) {
+            Ok(0) if Instant::now() >= deadline => return Ok(false),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Waits until the process has ended; costs one file descriptor and nothing else.
+pub(super) async fn ended(pidfd: OwnedFd) -> io::Result<()> {
+    kernel::watch(pidfd)?.readable().await.map(drop)
+}
+
+/// The id of this boot of the host: what a record of an earlier boot is told by.
+pub(super) fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}

@@ -1,0 +1,143 @@
+//! How is the OCI runtime called? `create`, `start`, `state`, `delete`, by its command line.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::command::{self, host_error, judge, run, run_patiently, tool};
+use super::kernel;
+use super::layout::Folder;
+use crate::base::ids::ComputerId;
+use crate::engine::{EngineError, EngineResult};
+
+/// How much of the runtime's log goes into an error: its last message.
+const KEPT_LOG: u64 = 4096;
+
+/// An OCI runtime and where it keeps its records.
+#[derive(Clone, Debug)]
+pub(super) struct Runtime {
+    program: String,
+    root: PathBuf,
+}
+
+/// What the runtime says of a container.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct State {
+    /// `creating`, `created`, `running`, `paused` or `stopped`.
+    pub(super) status: String,
+    /// Its first process on the host; 0 when it has none.
+    #[serde(default)]
+    pub(super) pid: u32,
+    /// The labels of its configuration.
+    #[serde(default)]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+impl Runtime {
+    pub(super) fn new(program: &str, root: PathBuf) -> Self {
+        Self { program: program.to_owned(), root }
+    }
+
+    fn call(&self) -> Command {
+        let mut command = tool(&self.program);
+        command.arg("--root").arg(&self.root);
+        command
+    }
+
+    /// Makes the container of the machine's bundle, paused before its first process, with `handed` as that process's
+    /// descriptor 3. Call it where the bundle's mounts are in place.
+    pub(super) fn create(&self, folder: &Folder, handed: OwnedFd) -> EngineResult<()> {
+        const STEP: &str = "create the container";
+        let log = folder.runtime_log();
+        // The container inherits these three: null cannot fill a disk, block, or end.
+        let mut create = self.call();
+        create.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&log)
+            .map_err(host_error(STEP, &log))?;
+        create
+            .arg("--log")
+            .arg(&log)
+            .args(["--log-format", "text", "create", "--bundle"])
+            .arg(folder.bundle());
+        create.args(["--preserve-fds", "1"]).arg(folder.id.to_string());
+        kernel::hand_over(&mut create, handed);
+        let mut child = command::spawn(STEP, &mut create)?;
+        let status = command::finish(STEP, &mut child, command::PATIENCE)?;
+        judge(STEP, status, &tail(&log))
+    }
+
+    /// Lets the container's first process go.
+    pub(super) fn start(&self, id: ComputerId) -> EngineResult<()> {
+        let mut start = self.call();
+        start.arg("start").arg(id.to_string());
+        run("start the container", start).map(drop)
+    }
+
+    /// What is known of a machine's container; `None` when there is none.
+    pub(super) fn state(&self, id: ComputerId) -> EngineResult<Option<State>> {
+        const STEP: &str = "ask for the container's state";
+        let mut state = self.call();
+        state.arg("state").arg(id.to_string());
+        let (status, answer, complaint) = run_patiently(STEP, &mut state, None, command::PATIENCE)?;
+        if !status.success() && says_absent(&complaint) {
+            return Ok(None);
+        }
+        judge(STEP, status, &complaint)?;
+        serde_json::from_str(&answer).map(Some).map_err(|error| EngineError::failed(STEP, error))
+    }
+
+    /// Removes the container and its record, in whatever state.
+    pub(super) fn delete(&self, id: ComputerId) -> EngineResult<()> {
+        const STEP: &str = "delete the container";
+        let record = self.root.join(id.to_string());
+        let mut delete = self.call();
+        delete.args(["delete", "--force"]).arg(id.to_string());
+        let (status, _, complaint) = run_patiently(STEP, &mut delete, None, command::PATIENCE)?;
+        if !says_absent(&complaint) {
+            judge(STEP, status, &complaint)?;
+        }
+        // A create that was killed leaves a record that the runtime itself does not take for one.
+        match fs::remove_dir_all(&record) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(host_error(STEP, &record)(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The runtime's name and version, in its own words.
+    pub(super) fn version(&self) -> EngineResult<String> {
+        let mut version = tool(&self.program);
+        version.arg("--version");
+        run("ask the OCI runtime for its version", version)
+            .map(|text| text.lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+fn says_absent(complaint: &str) -> bool {
+    complaint.contains("does not exist") || complaint.contains("file does not exist")
+}
+
+fn tail(log: &std::path::Path) -> String {
+    use std::io::{Seek, SeekFrom};
+    let read = || -> std::io::Result<String> {
+        let mut file = fs::File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(KEPT_LOG)))?;
+        let mut text = Vec::new();
+        file.take(KEPT_LOG).read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    read().unwrap_or_else(|error| format!("{} cannot be read: {error}", log.display()))
+}

@@ -1,0 +1,182 @@
+//! Where is a guest's file system put together? In a mount namespace of a short-lived thread.
+//!
+//! The thread leaves the host's mount namespace, mounts the layers, the disk and the boot's secrets, and starts the OCI
+//! runtime, whose container keeps a copy of what it needs. Then the thread ends. So no mount of a guest ever appears
+//! in the host's own view: whoever is killed, and whenever, the kernel cleans up, and nobody can open a guest's files
+//! by a path on the host (threats.md T7, T18).
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::Mode;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, mount_change,
+};
+use rustix::thread::{CapabilitiesSecureBits, capabilities_secure_bits, set_capabilities_secure_bits};
+
+use super::idmap;
+use super::loopdev;
+use super::slots;
+use crate::engine::{EngineError, EngineResult};
+
+/// Bounds the staging area: a few text files; guests may write some of them.
+const STAGE_OPTIONS: &std::ffi::CStr = c"size=1m,nr_inodes=64,mode=0711";
+
+/// What a guest is put together from.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The image's root folder.
+    pub(super) image: PathBuf,
+    /// The executable that becomes the guest's agent.
+    pub(super) agent: PathBuf,
+    /// The disk file.
+    pub(super) disk: PathBuf,
+    /// The host user id of the guest's root.
+    pub(super) first_id: u32,
+    /// Small files that the guest sees.
+    pub(super) files: Vec<StagedFile>,
+}
+
+/// A small file of one boot, kept in memory.
+#[derive(Debug)]
+pub(super) struct StagedFile {
+    /// Its name in the staging area.
+    pub(super) name: &'static str,
+    /// What it holds.
+    pub(super) text: String,
+    /// Its mode; guest root owns it.
+    pub(super) mode: u32,
+}
+
+/// Where a staged file or folder is, inside the thread's namespace.
+pub(super) fn path(name: &str) -> EngineResult<PathBuf> {
+    let failed = |error: io::Error| EngineError::failed("make the staging folder", error);
+    let stage = slots::host_dir().map_err(failed)?.join("stage");
+    fs::DirBuilder::new().recursive(true).mode(0o711).create(&stage).map_err(failed)?;
+    Ok(stage.join(name))
+}
+
+/// Puts a guest together and calls `then` with it in place; everything is gone when that returns, save what `then`
+/// started. Blocks.
+pub(super) fn with<T: Send>(parts: &Parts, then: impl FnOnce() -> EngineResult<T> + Send) -> EngineResult<T> {
+    let outcome = std::thread::scope(|scope| {
+        let staging = std::thread::Builder::new().name("stage".to_owned());
+        let thread = staging.spawn_scoped(scope, || {
+            enter_own_namespace()?;
+            assemble(parts)?;
+            then()
+        });
+        thread.map(std::thread::ScopedJoinHandle::join)
+    });
+    match outcome {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(EngineError::failed("put the guest together", "the staging thread panicked")),
+        Err(error) => Err(EngineError::failed("start the staging thread", error)),
+    }
+}
+
+fn enter_own_namespace() -> EngineResult<()> {
+    const STEP: &str = "leave the host's mount namespace";
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| EngineError::failed(STEP, error))?;
+    // The host's unmounts still reach us (we pin nothing of it); our mounts never reach the host.
+    let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", slave).map_err(|error| EngineError::failed(STEP, error))
+}
+
+fn assemble(parts: &Parts) -> EngineResult<()> {
+    let stage = path("")?;
+    mount(
+        "tmpfs",
+        &stage,
+        "tmpfs",
+        MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOSUID,
+        STAGE_OPTIONS,
+    )
+    .map_err(|error| EngineError::failed("mount the staging area", error))?;
+    for folder in ["image", "disk", "rootfs"] {
+        let path = stage.join(folder);
+        fs::create_dir(&path).map_err(|error| EngineError::failed("make a mount point", error))?;
+    }
+    let namespace = idmap::user_namespace(parts.first_id)?;
+    idmap::attach(&idmap::mapped_copy(&parts.image, namespace.as_fd())?, &stage.join("image"))?;
+    idmap::attach(&mounted_disk(&parts.disk, namespace.as_fd())?, &stage.join("disk"))?;
+    overlay(&stage, parts.first_id)?;
+    for file in &parts.files {
+        write_staged(&stage.join(file.name), file, parts.first_id)
+            .map_err(|error| EngineError::failed("write a boot file", format!("{}: {error}", file.name)))?;
+    }
+    let agent = stage.join("agent");
+    fs::write(&agent, b"").map_err(|error| EngineError::failed("make a mount point", error))?;
+    idmap::attach(&idmap::mapped_copy(&parts.agent, namespace.as_fd())?, &agent)
+}
+
+/// The disk's file system as a mount that is not attached, with the overlay's two folders in it, owners mapped.
+fn mounted_disk(image: &Path, namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd> {
+    const STEP: &str = "mount the disk";
+    let failed =
+        |error: rustix::io::Errno| EngineError::failed(STEP, format!("{}: {error}", image.display()));
+    let device = loopdev::attach(image)?;
+    let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
+    fsconfig_set_string(context.as_fd(), "source", &device.path).map_err(failed)?;
+    // Freed blocks go back to the host; a broken file system stops taking writes.
+    fsconfig_set_flag(context.as_fd(), "discard").map_err(failed)?;
+    fsconfig_set_string(context.as_fd(), "errors", "remount-ro").map_err(failed)?;
+    fsconfig_create(context.as_fd()).map_err(failed)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOATIME;
+    let mounted = fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(failed)?;
+    for folder in ["upper", "work"] {
+        match rustix::fs::mkdirat(&mounted, folder, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    idmap::map(STEP, mounted.as_fd(), namespace, false, image)?;
+    Ok(mounted)
+}
+
+/// Mounts the guest's root: the image below, the disk above.
+fn overlay(stage: &Path, first_id: u32) -> EngineResult<()> {
+    const STEP: &str = "mount the overlay over mapped layers";
+    let options = format!(
+        "lowerdir={image},upperdir={disk}/upper,workdir={disk}/work,redirect_dir=off,metacopy=off,index=off,xino=off",
+        image = stage.join("image").display(),
+        disk = stage.join("disk").display(),
+    );
+    let options = std::ffi::CString::new(options).map_err(|error| EngineError::failed(STEP, error))?;
+    as_guest_root(first_id, || {
+        mount("overlay", stage.join("rootfs"), "overlay", MountFlags::NODEV, options.as_c_str())
+    })
+    .map_err(|error| EngineError::failed(STEP, error))
+}
+
+/// Runs `act` with the guest root's id for files and the controller's abilities. The overlay remembers who mounted it
+/// and makes its own files as that user, who must exist in the mapping.
+fn as_guest_root(first_id: u32, act: impl FnOnce() -> rustix::io::Result<()>) -> io::Result<()> {
+    use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+    let before = capabilities_secure_bits()?;
+    set_capabilities_secure_bits(before | CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
+    setfsgid(Gid::from_raw(first_id));
+    setfsuid(Uid::from_raw(first_id));
+    // These two calls report no errors; the answer to a second call tells who one is.
+    let became = setfsuid(Uid::from_raw(u32::MAX)).as_raw() == first_id;
+    let outcome = if became {
+        act().map_err(io::Error::from)
+    } else {
+        Err(io::Error::other(format!("cannot act as user {first_id}")))
+    };
+    setfsuid(Uid::from_raw(0));
+    setfsgid(Gid::from_raw(0));
+    set_capabilities_secure_bits(before)?;
+    outcome
+}
+
+fn write_staged(path: &Path, file: &StagedFile, owner: u32) -> io::Result<()> {
+    let mut opened = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
+    opened.write_all(file.text.as_bytes())?;
+    chown(path, Some(owner), Some(owner))
+}

@@ -1,0 +1,80 @@
+//! Where do simulated machines live? On a host of folders and tasks, apart from the engines that drive it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::ids::ComputerId;
+use crate::base::tasks::Tasks;
+use crate::engine::{Boot, MachineSpec};
+
+/// What an agent of a simulated machine is made for.
+#[derive(Clone, Debug)]
+pub struct Birth {
+    /// The machine.
+    pub spec: MachineSpec,
+    /// Its boot.
+    pub boot: Boot,
+    /// A folder that lives as long as the machine: its disk.
+    pub disk: PathBuf,
+}
+
+/// Makes the agent of a machine that boots.
+pub type AgentFactory = Arc<dyn Fn(&Birth) -> Router + Send + Sync>;
+
+/// The simulated host: machines live in it whatever becomes of the engines that drive it.
+pub struct SimulatedHost {
+    pub(super) folder: PathBuf,
+    pub(super) agent: AgentFactory,
+    running: Mutex<BTreeMap<ComputerId, Running>>,
+}
+
+#[derive(Clone)]
+pub(super) struct Running {
+    pub(super) generation: u64,
+    pub(super) tasks: Tasks,
+    pub(super) ended: CancellationToken,
+}
+
+impl fmt::Debug for SimulatedHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedHost").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl SimulatedHost {
+    /// A host that keeps its machines' disks in `folder`.
+    pub fn new(folder: impl Into<PathBuf>, agent: AgentFactory) -> Arc<Self> {
+        Arc::new(Self { folder: folder.into(), agent, running: Mutex::default() })
+    }
+
+    /// The machine's first process ends by itself.
+    pub fn crash(&self, id: ComputerId) {
+        if let Some(running) = self.running().remove(&id) {
+            running.tasks.stopping().cancel();
+            running.ended.cancel();
+        }
+    }
+
+    /// The host loses its power: every machine ends, disks stay.
+    pub fn reboot(&self) {
+        let ids: Vec<ComputerId> = self.running().keys().copied().collect();
+        ids.into_iter().for_each(|id| self.crash(id));
+    }
+
+    pub(super) fn running(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn machine(&self, id: ComputerId) -> PathBuf {
+        self.folder.join(id.to_string())
+    }
+
+    pub(super) fn socket(&self, id: ComputerId) -> PathBuf {
+        self.machine(id).join("agent.sock")
+    }
+}

@@ -1,0 +1,113 @@
+//! What does a client learn when the agent refuses, fails or lies? The house's errors for each, with the agent's
+//! status beside ours (wire.md 2: `upstream_status`).
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+
+use crate::domain::error::{Error, Kind};
+
+/// Largest refusal that is read, in bytes; an honest one is one sentence.
+pub(super) const MAX_REFUSAL: usize = 64 * 1024;
+/// Longest part of an agent's sentence that is passed on, in characters.
+const MAX_SENTENCE: usize = 500;
+
+/// The agent cannot be reached.
+pub(super) fn unreachable(error: &dyn std::error::Error) -> Error {
+    Error::unavailable("Could not reach the computer").retry_after(2).context(chain(error))
+}
+
+/// The agent did not answer in time.
+pub(super) fn late(patience: Duration) -> Error {
+    Error::timed_out("The computer did not answer in time").context(format!("waited {patience:?}"))
+}
+
+/// The agent broke off in the middle of an answer.
+pub(super) fn broke_off(error: &dyn std::error::Error) -> Error {
+    Error::unavailable("The computer broke off its answer").retry_after(2).context(chain(error))
+}
+
+/// The agent said something that no agent says.
+pub(super) fn nonsense(what: &dyn std::fmt::Display) -> Error {
+    let mut error = Error::internal(what);
+    error.message = "The computer's agent sent an invalid answer".to_owned();
+    error
+}
+
+/// The agent answered with a status that is no success.
+pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>) -> Error {
+    let said = serde_json::from_slice::<crate::wire::error::ErrorBody>(body).ok();
+    let sentence: String = match &said {
+        Some(body) => body.error.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect(),
+        None => "The computer's agent failed".to_owned(),
+    };
+    let mut error = match status {
+        StatusCode::BAD_REQUEST => Error::invalid(sentence),
+        StatusCode::NOT_FOUND => Error::not_found(sentence),
+        StatusCode::CONFLICT => Error::conflict(sentence),
+        StatusCode::PAYLOAD_TOO_LARGE => Error::too_large(sentence),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Error::unavailable(sentence),
+        // Our token is not the agent's: somebody else answers there, or it was replaced.
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Error::unavailable("The computer's agent refuses this controller")
+        }
+        _ => {
+            let mut failed = Error::internal(format!("agent status {status}"));
+            failed.message = sentence;
+            failed
+        }
+    };
+    error.code = said.and_then(|body| body.code).and_then(|code| known_code(&code));
+    if matches!(error.kind, Kind::Unavailable | Kind::Conflict) {
+        error.retry_after = retry_after.map(|seconds| seconds.min(60));
+    }
+    error.number("upstream_status", i64::from(status.as_u16()))
+}
+
+/// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.
+fn known_code(code: &str) -> Option<&'static str> {
+    ["INVALID_REQUEST", "desktop_not_a_folder", "disk_full", "not_a_file", "too_many_commands"]
+        .into_iter()
+        .find(|known| *known == code)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_s_refusal_keeps_its_meaning_and_not_its_length() {
+        let cases = [
+            (400, Kind::Invalid),
+            (404, Kind::NotFound),
+            (409, Kind::Conflict),
+            (413, Kind::TooLarge),
+            (401, Kind::Unavailable),
+            (503, Kind::Unavailable),
+            (504, Kind::TimedOut),
+            (500, Kind::Internal),
+            (302, Kind::Internal),
+            (418, Kind::Internal),
+        ];
+        for (status, kind) in cases {
+            let status = StatusCode::from_u16(status).unwrap();
+            let body = format!("{{\"error\":\"{}\",\"code\":\"made_up\"}}", "x".repeat(10_000));
+            let error = refused(status, body.as_bytes(), Some(10_000_000));
+            assert_eq!(error.kind, kind, "{status}");
+            assert!(error.message.len() <= MAX_SENTENCE && error.code.is_none());
+            assert!(error.retry_after.is_none_or(|seconds| seconds <= 60));
+            assert!(refused(status, b"<html>", None).message.len() < 100);
+        }
+    }
+}

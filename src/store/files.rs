@@ -1,0 +1,177 @@
+//! Which files does a workspace hold, and which computers have them? The bytes are in the blob folder.
+
+use super::{Store, failed, id};
+use crate::base::clock::now_ms;
+use crate::base::ids::{ComputerId, FileId, WorkspaceId};
+use crate::domain::error::{Error, Result};
+
+/// A file as it is stored.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Its id, and the name of its blob.
+    pub id: FileId,
+    /// The workspace that holds it.
+    pub workspace: WorkspaceId,
+    /// The computer it is for or from; `None` is all of the workspace, or one that is gone.
+    pub computer: Option<ComputerId>,
+    /// Its base name.
+    pub filename: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its media type.
+    pub content_type: String,
+    /// `upload` or `export`.
+    pub source: String,
+    /// When it was stored.
+    pub created_at: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: String,
+    workspace_id: String,
+    computer_id: Option<String>,
+    filename: String,
+    size_bytes: i64,
+    content_type: String,
+    source: String,
+    created_at: i64,
+}
+
+impl TryFrom<Row> for File {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        Ok(Self {
+            id: id(&row.id)?,
+            workspace: id(&row.workspace_id)?,
+            computer: row.computer_id.as_deref().map(id).transpose()?,
+            filename: row.filename,
+            size_bytes: u64::try_from(row.size_bytes).unwrap_or_default(),
+            content_type: row.content_type,
+            source: row.source,
+            created_at: row.created_at,
+        })
+    }
+}
+
+impl Store {
+    /// Stores a file's record.
+    ///
+    /// # Errors
+    /// When the store fails (also when the workspace or the computer is gone).
+    pub async fn add_file(&self, file: &File) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query(
+            "INSERT INTO files (id, workspace_id, computer_id, filename, size_bytes, content_type, source, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        )
+        .bind(file.id.to_string())
+        .bind(file.workspace.to_string())
+        .bind(file.computer.map(|computer| computer.to_string()))
+        .bind(&file.filename)
+        .bind(i64::try_from(file.size_bytes).unwrap_or(i64::MAX))
+        .bind(&file.content_type)
+        .bind(&file.source)
+        .bind(file.created_at)
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("store a file's record"))?;
+        write.commit().await
+    }
+
+    /// A workspace's files, newest first; with a computer only those for or from it.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn files(&self, workspace: WorkspaceId, computer: Option<ComputerId>) -> Result<Vec<File>> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT * FROM files WHERE workspace_id = $1 AND ($2 = '' OR computer_id = $2 \
+             OR (computer_id IS NULL AND source = 'upload')) ORDER BY created_at DESC, id",
+        )
+        .bind(workspace.to_string())
+        .bind(computer.map(|computer| computer.to_string()).unwrap_or_default())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(failed("list files"))?;
+        rows.into_iter().map(File::try_from).collect()
+    }
+
+    /// One file.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn file(&self, file: FileId) -> Result<Option<File>> {
+        let row: Option<Row> = sqlx::query_as("SELECT * FROM files WHERE id = $1")
+            .bind(file.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("read a file's record"))?;
+        row.map(File::try_from).transpose()
+    }
+
+    /// Every file's id, for sweeping blobs that no record names.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn file_ids(&self) -> Result<Vec<FileId>> {
+        let rows: Vec<(String,)> = sqlx::query_as("SELECT id FROM files")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list files"))?;
+        rows.iter().map(|(text,)| id(text)).collect()
+    }
+
+    /// Removes a file's record.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn remove_file(&self, file: FileId) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("DELETE FROM files WHERE id = $1")
+            .bind(file.to_string())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("remove a file's record"))?;
+        write.commit().await
+    }
+
+    /// Uploads that a computer has not been given yet, oldest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn undelivered(&self, computer: ComputerId, workspace: WorkspaceId) -> Result<Vec<File>> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT * FROM files WHERE workspace_id = $2 AND source = 'upload' \
+             AND (computer_id IS NULL OR computer_id = $1) \
+             AND id NOT IN (SELECT file_id FROM deliveries WHERE computer_id = $1) ORDER BY created_at, id",
+        )
+        .bind(computer.to_string())
+        .bind(workspace.to_string())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(failed("list undelivered files"))?;
+        rows.into_iter().map(File::try_from).collect()
+    }
+
+    /// Remembers what became of a file on a computer. A file or computer that is gone by now is no failure.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn delivered(&self, file: FileId, computer: ComputerId, outcome: &str) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query(
+            "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
+             SELECT f.id, c.id, $3, $4 FROM files f, computers c WHERE f.id = $1 AND c.id = $2 \
+             ON CONFLICT (file_id, computer_id) DO UPDATE SET outcome = excluded.outcome",
+        )
+        .bind(file.to_string())
+        .bind(computer.to_string())
+        .bind(outcome)
+        .bind(now_ms())
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("remember a delivery"))?;
+        write.commit().await
+    }
+}

@@ -1,0 +1,135 @@
+//! Do the edges of HTTP hold? Rates, Host, slow and huge headers (access.md A19, A77, threats.md T13).
+
+use std::time::Duration;
+
+use hotdesk::controller::auth::keys;
+use hotdesk::store::Store;
+use hotdesk::store::accounts::NewKey;
+use reqwest::Method;
+
+use crate::harness::agent::answered;
+use crate::harness::controller::RunningController;
+use crate::harness::raw::exchange;
+use crate::harness::simulation::Simulation;
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a19_too_many_requests_of_one_key_do_not_touch_another_s() {
+    let house = RunningController::boot_with("[limits]\nrequests_per_second = 5\nrequest_burst = 5\n").await;
+    let store = Store::open(&house.data_dir().join("hotdesk.db")).await.expect("the store");
+    let (text, account) = (keys::fresh(), store.operator().await.expect("the operator"));
+    let digest = keys::digest(text.reveal());
+    let key = NewKey {
+        account,
+        workspace: None,
+        name: "other",
+        digest: &digest,
+        last_four: keys::last_four(&text),
+    };
+    store.add_key(&key).await.expect("a second key");
+
+    let asked = (0..30).map(|turn| {
+        // No spelling of the path, nor a claimed address, is a way around the count.
+        let path = ["/api/workspaces", "/api/api/projects", "/workspaces?x=1"][turn % 3];
+        let claimed = format!("10.0.0.{turn}");
+        house.bare(Method::GET, path).bearer_auth(house.key()).header("x-forwarded-for", claimed).send()
+    });
+    let answers = futures_util::future::join_all(asked).await;
+    let mut refused = 0;
+    for answer in answers {
+        let answer = answer.expect("an answer");
+        if answer.status() == 200 {
+            continue;
+        }
+        assert_eq!(answer.status(), 429);
+        let wait: u64 =
+            answer.headers()["retry-after"].to_str().expect("text").parse().expect("whole seconds");
+        assert!((1..=10).contains(&wait), "{wait}");
+        let body: serde_json::Value = answer.json().await.expect("JSON");
+        assert!(
+            body["error"].is_string() && body["request_id"].is_string() && body["retry_after"] == wait,
+            "{body}"
+        );
+        refused += 1;
+    }
+    assert!((15..=25).contains(&refused), "{refused} of 30 were refused");
+    let other = house.bare(Method::GET, "/api/workspaces").bearer_auth(text.reveal());
+    assert_eq!(answered(other).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a77_a_request_needs_exactly_one_host() {
+    let house = Simulation::boot().await;
+    let with = |hosts: &str| {
+        format!(
+            "GET /api/workspaces HTTP/1.1\r\n{hosts}Authorization: Bearer {}\r\nConnection: close\r\n\r\n",
+            house.key()
+        )
+    };
+    for (hosts, expected) in [
+        ("Host: desk.example\r\n", 200),
+        ("", 400),
+        ("Host: a\r\nHost: b\r\n", 400),
+        ("Host: a\r\nHost: a\r\n", 400),
+        ("Host:\r\n", 400),
+        ("Host: a/../b\r\n", 400),
+        ("Host: a\"b\r\n", 400),
+    ] {
+        let raw = exchange(house.address(), with(hosts).as_bytes(), SOON).await;
+        assert_eq!(raw.status(), expected, "{hosts:?}: {}", raw.text);
+        if expected == 400 {
+            assert!(
+                raw.body()["error"].is_string() && raw.body()["request_id"].is_string(),
+                "{hosts:?}: {}",
+                raw.text
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_a_slow_header_is_closed_and_a_huge_one_refused() {
+    let house = Simulation::boot().await;
+    let slow = exchange(
+        house.address(),
+        b"GET /api/workspaces HTTP/1.1\r\nHost: a\r\nX-Sl",
+        Duration::from_secs(16),
+    );
+    let silent = exchange(house.address(), b"", Duration::from_secs(16));
+    let bomb = format!(
+        "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Bomb: {}\r\n\r\n",
+        "x".repeat(100 * 1024)
+    );
+    let many = format!(
+        "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{}\r\n",
+        "X-Bomb: 1\r\n".repeat(9_000)
+    );
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "x".repeat(100 * 1024));
+    for (what, request) in [("one field", bomb), ("many fields", many), ("a long path", long)] {
+        let raw = exchange(house.address(), request.as_bytes(), SOON).await;
+        assert!([0, 400, 414, 431].contains(&raw.status()), "{what}: {}", raw.text);
+        assert_eq!(house.get("/workspaces").await.status, 200, "{what}");
+    }
+    // Two lengths, or a length beside chunks, are how requests are smuggled (T25).
+    for twice in
+        ["Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n"]
+    {
+        let request = format!(
+            "POST /api/workspaces HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{twice}\r\n{{}}\r\n\
+             GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+            house.key()
+        );
+        let raw = exchange(house.address(), request.as_bytes(), SOON).await;
+        assert_eq!(raw.status(), 400, "{twice}: {}", raw.text);
+        assert_eq!(raw.text.matches("HTTP/1.1").count(), 1, "{twice}: {}", raw.text);
+    }
+    let (slow, silent) = tokio::join!(slow, silent);
+    for (what, raw) in [("a slow header", slow), ("silence", silent)] {
+        assert!(
+            raw.took > SOON && raw.took < Duration::from_secs(15),
+            "{what} was closed after {:?}",
+            raw.took
+        );
+    }
+}

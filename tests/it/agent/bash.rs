@@ -1,0 +1,257 @@
+//! Bash: what it answers, and that nothing a command does outlives its time or harms the agent (threats.md T15).
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::harness::agent::{RunningAgent, alive, gone};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_exit_codes_and_signals_are_told_as_they_are() {
+    let agent = RunningAgent::headless().await;
+    for (command, output, exit_code) in [
+        ("echo hi", "hi\n", 0),
+        ("echo out; echo err >&2; echo out", "out\nerr\nout\n", 0),
+        ("exit 3", "", 3),
+        ("false", "", 1),
+        ("kill -TERM $$", "", 143),
+        ("kill -9 $$", "", 137),
+        ("{ sh -c 'kill -9 $$'; } 2>/dev/null; echo $?", "137\n", 0),
+        ("printf '\\xff\\xfea'", "\u{fffd}\u{fffd}a", 0),
+        ("cat; echo end", "end\n", 0),
+        ("read line; echo \"$? [$line]\"", "1 []\n", 0),
+        ("echo ~ = $HOME = $PWD | tr ' ' '\\n' | sort -u | wc -l", "2\n", 0),
+        ("echo $LANG $USER; tty", "C.UTF-8 root\nnot a tty\n", 1),
+        ("ls /proc/self/fd | wc -l", "4\n", 0),
+        ("trap '' TERM HUP INT; kill -TERM 0; kill -HUP 0; echo alive", "alive\n", 0),
+        ("exec 1>&- 2>&-; echo unseen", "", 1),
+        ("", "", 0),
+    ] {
+        let ran = agent.bash(command).await;
+        assert_eq!(ran.status, 200, "{command}: {:?}", ran.body);
+        assert_eq!(ran.body["output"], json!(output), "{command}");
+        assert_eq!(ran.body["exit_code"], json!(exit_code), "{command}");
+        assert_eq!(ran.body["success"], json!(true), "{command}");
+        assert_eq!(ran.body["action"], json!("bash"));
+        assert_eq!(ran.body["command"], json!(command));
+    }
+    let syntax = agent.bash("if then").await.body;
+    assert!(syntax["exit_code"] == 2 && syntax["output"].as_str().unwrap().contains("syntax error"));
+    let missing = agent.bash("no-such-program-here").await.body;
+    assert!(missing["exit_code"] == 127 && missing["output"].as_str().unwrap().contains("not found"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_out_of_range_are_refused() {
+    let agent = RunningAgent::headless().await;
+    for body in [
+        json!({}),
+        json!({"command": 5}),
+        json!({"command": ["ls"]}),
+        json!({"command": "a\u{0}b"}),
+        json!({"command": "true", "timeout": 0}),
+        json!({"command": "true", "timeout": -1}),
+        json!({"command": "true", "timeout": 300.1}),
+        json!({"command": "true", "timeout": 1e300}),
+        json!({"command": "true", "timeout": "5"}),
+    ] {
+        assert_eq!(agent.post("/bash", body.clone()).await.status, 400, "{body}");
+    }
+    assert_eq!(agent.bash_for("true", 300.0).await.status, 200);
+    assert_eq!(agent.post("/bash", json!({"command": "true", "timeout": null})).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_of_a_megabyte_runs_whole() {
+    let agent = RunningAgent::headless().await;
+    let text = "x".repeat(1_000_000);
+    let ran = agent.bash(&format!("A={text}; echo ${{#A}}; exit 7")).await;
+    assert_eq!((&ran.body["output"], &ran.body["exit_code"]), (&json!("1000000\n"), &json!(7)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_time_out_everything_that_was_started_is_dead_within_a_second() {
+    let agent = RunningAgent::headless().await;
+    let ran = agent
+        .bash_for(
+            "echo before
+             sleep 1000 & echo $! > background
+             setsid sh -c 'echo $$ > session; trap \"\" TERM HUP; sleep 1000' &
+             set -m; sh -c 'echo $$ > group; sleep 1000' & set +m
+             nohup sh -c 'echo $$ > nohup; sleep 1000' >/dev/null 2>&1 &
+             setsid -f setsid -f env -i /bin/sh -c 'echo $$ > daemon; while :; do sleep 1; done' </dev/null >/dev/null 2>&1
+             sh -c 'kill -STOP $$' &
+             while [ ! -s background -o ! -s session -o ! -s group -o ! -s nohup -o ! -s daemon ]; do sleep 0.05; done
+             echo ready; sleep 1000; echo never",
+            2.0,
+        )
+        .await;
+    assert_eq!(ran.body["exit_code"], json!(124));
+    assert_eq!((&ran.body["timeout"], &ran.body["success"]), (&json!(true), &json!(false)));
+    assert!(ran.body["output"].as_str().unwrap().starts_with("before\nready\n"), "{:?}", ran.body);
+    assert!(ran.took >= Duration::from_secs(2) && ran.took < Duration::from_secs(3), "took {:?}", ran.took);
+    for name in ["background", "session", "group", "nohup", "daemon"] {
+        let pid = agent.file(name).await;
+        assert!(!alive(&pid), "{name} ({pid}) lives");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_bomb_is_over_within_a_second_of_its_time_out() {
+    let agent = RunningAgent::headless().await;
+    // Every process forks on, daemons included; each child's life is short, so that at most some hundreds exist, and
+    // the file `stop` ends them all should the agent fail to.
+    let bomb = "bomb() { [ -e stop -o $1 -gt 8 ] || { (bomb $(($1+1)) &) ; setsid -f bash bomb.sh $(($1+1)) ; sleep 60; } }; bomb $1";
+    std::fs::write(agent.home().join("bomb.sh"), bomb).unwrap();
+    let ran = agent.bash_for("echo $$ > first; bash bomb.sh 1", 1.5).await;
+    let left = "ps -eo pid=,stat=,args= | grep '[b]omb.sh' | grep -v ' Z'";
+    let survivors = agent.bash(left).await.body["output"].clone();
+    std::fs::write(agent.home().join("stop"), "").unwrap();
+    assert_eq!(ran.body["exit_code"], json!(124));
+    assert!(ran.took < Duration::from_millis(2500), "took {:?}", ran.took);
+    let mine: Vec<&str> = survivors.as_str().unwrap().lines().collect();
+    assert_eq!(mine, Vec::<&str>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_is_bounded_in_memory_and_keeps_its_ends() {
+    let agent = RunningAgent::headless().await;
+    let ran = agent.bash("echo first; head -c 2G /dev/zero | tr '\\0' x; echo; echo last").await;
+    let output = ran.body["output"].as_str().unwrap();
+    let total = 6 + 2 * 1024 * 1024 * 1024_u64 + 1 + 5;
+    assert_eq!(ran.body["omitted_bytes"], json!(total - 1024 * 1024));
+    assert!(output.starts_with("first\nxxx") && output.ends_with("xx\nlast\n"));
+    assert!(output.contains("bytes left out") && output.len() < 1024 * 1024 + 100);
+    let resident = agent.resident_kib();
+    assert!(resident < 64 * 1024, "{resident} KiB after a flood of 2 GiB");
+    println!("flood of 2 GiB: {:?}, {resident} KiB resident", ran.took);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_that_never_ends_is_cut_at_its_time_out_while_others_are_served() {
+    let agent = RunningAgent::headless().await;
+    let flood = agent.bash_for("yes", 2.0);
+    let other = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        agent.bash("echo quick").await
+    };
+    let (flood, other) = tokio::join!(flood, other);
+    assert!(flood.took < Duration::from_secs(3), "took {:?}", flood.took);
+    assert_eq!(flood.body["exit_code"], json!(124));
+    assert!(flood.body["output"].as_str().unwrap().len() > 1024 * 1024);
+    assert_eq!(other.body["output"], json!("quick\n"));
+    assert!(other.took < Duration::from_secs(1), "took {:?}", other.took);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn background_processes_live_on_and_delay_nothing() {
+    let agent = RunningAgent::headless().await;
+    let server =
+        "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done; echo $i > done; exec sleep 1000";
+    let ran = agent.bash(&format!("sh -c '{server}' & echo $! > server; echo started")).await;
+    assert!(ran.took < Duration::from_secs(1), "took {:?}", ran.took);
+    assert_eq!(ran.body["exit_code"], json!(0));
+    assert!(ran.body["output"].as_str().unwrap().contains("started\n"));
+    // Far more than a pipe holds is written after the answer: it neither blocks nor gets SIGPIPE.
+    let loud = "nohup sh -c 'sleep 0.3; head -c 300000 /dev/zero; echo ok > loud' & disown; nohup sleep 1000 > /dev/null 2>&1 & echo $! > quiet";
+    let second = agent.bash(loud).await;
+    assert!(second.took < Duration::from_secs(1), "took {:?}", second.took);
+    assert_eq!(agent.file("loud").await, "ok\n");
+    assert_eq!(agent.file("done").await, "3000\n");
+    for name in ["server", "quiet"] {
+        let pid = agent.file(name).await;
+        assert!(alive(&pid), "{name} died");
+        agent.bash(&format!("kill {pid}")).await;
+        assert!(gone(&pid).await);
+    }
+    let kept = agent.bash("echo quick > >(sleep 0.01; cat)").await;
+    assert_eq!(
+        kept.body["output"],
+        json!("quick\n"),
+        "a process substitution's last words are in the answer"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_kills_its_parents_is_still_supervised() {
+    let agent = RunningAgent::headless().await;
+    let orphan = agent.bash("kill -9 $PPID; sleep 0.2; echo alive; exit 5").await;
+    assert_eq!((&orphan.body["output"], &orphan.body["exit_code"]), (&json!("alive\n"), &json!(5)));
+    let stuck = agent.bash_for("kill -9 $PPID; setsid sleep 1000 & echo $! > one; sleep 1000", 1.0).await;
+    assert_eq!(stuck.body["exit_code"], json!(124));
+    assert!(stuck.took < Duration::from_secs(2), "took {:?}", stuck.took);
+    assert!(!alive(&agent.file("one").await));
+    // The whole line up to the agent, but for the agent: the remains are found by session and mark.
+    let all = agent
+        .bash(
+            "shim=$(awk '/^PPid/{print $2}' /proc/$PPID/status)
+             sleep 1000 & echo $! > two
+             setsid -f sh -c 'echo $$ > three; sleep 1000'
+             while [ ! -s three ]; do sleep 0.05; done
+             kill -9 $shim $PPID; sleep 1000",
+        )
+        .await;
+    assert_eq!(all.body["exit_code"], json!(137));
+    assert!(all.took < Duration::from_secs(3), "took {:?}", all.took);
+    for name in ["two", "three"] {
+        assert!(!alive(&agent.file(name).await), "{name} lives");
+    }
+    assert_eq!(agent.bash("echo fine").await.body["output"], json!("fine\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_hangs_up_ends_its_command() {
+    let agent = RunningAgent::headless().await;
+    let body = json!({"command": "setsid sleep 1000 & echo $! > child; echo $$ > shell; sleep 1000"});
+    let request = agent.request(Method::POST, "/bash").json(&body).send();
+    tokio::select! {
+        answer = request => panic!("answered: {answer:?}"),
+        _ = agent.file("shell") => {}
+    }
+    for name in ["child", "shell"] {
+        assert!(gone(&agent.file(name).await).await, "{name} lives");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_killed_takes_its_commands_along() {
+    let agent = RunningAgent::headless().await;
+    let body = json!({"command": "setsid sleep 1000 & echo $! > child; echo $$ > shell; sleep 1000"});
+    let request = agent.request(Method::POST, "/bash").json(&body).send();
+    let killing = async {
+        agent.file("shell").await;
+        let pid = nix::unistd::Pid::from_raw(agent.pid().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    };
+    let (broken, ()) = tokio::join!(request, killing);
+    assert!(broken.is_err());
+    for name in ["child", "shell"] {
+        assert!(gone(&agent.file(name).await).await, "{name} lives");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_run_side_by_side_up_to_a_bound() {
+    let agent = RunningAgent::headless().await;
+    let held =
+        (0..32).map(|number| {
+            let agent = &agent;
+            async move {
+                agent.bash(&format!("echo x > held-{number}; while [ ! -e go ]; do sleep 0.1; done")).await
+            }
+        });
+    let one_more = async {
+        for number in 0..32 {
+            agent.file(&format!("held-{number}")).await;
+        }
+        let refused = agent.bash("true").await;
+        std::fs::write(agent.home().join("go"), "x").unwrap();
+        refused
+    };
+    let (held, refused) = tokio::join!(futures_util::future::join_all(held), one_more);
+    assert_eq!((refused.status, &refused.body["code"]), (503, &json!("too_many_commands")));
+    assert!(refused.body["retry_after"].is_number());
+    assert!(held.iter().all(|ran| ran.body["exit_code"] == 0));
+    assert_eq!(agent.bash("echo again").await.body["output"], json!("again\n"));
+}

@@ -1,0 +1,159 @@
+//! Who is let in, and what do the simplest routes say?
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::harness::agent::{Owned, RunningAgent, answered, client_builder, command, end};
+
+/// Every route of the agent, an unknown one and a wrong method.
+fn routes() -> Vec<(Method, &'static str)> {
+    vec![
+        (Method::GET, "/health"),
+        (Method::POST, "/bash"),
+        (Method::POST, "/exec"),
+        (Method::POST, "/wait"),
+        (Method::PUT, "/files/desktop/x.txt"),
+        (Method::GET, "/files/content?path=x"),
+        (Method::GET, "/screenshot"),
+        (Method::POST, "/click"),
+        (Method::POST, "/move"),
+        (Method::POST, "/drag"),
+        (Method::POST, "/scroll"),
+        (Method::POST, "/type"),
+        (Method::POST, "/key"),
+        (Method::GET, "/screens"),
+        (Method::POST, "/screens"),
+        (Method::PATCH, "/screens/default"),
+        (Method::DELETE, "/screens/default"),
+        (Method::GET, "/nothing/here"),
+        (Method::DELETE, "/bash"),
+        (Method::GET, "/"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_answered_without_the_token_or_for_a_web_page() {
+    let Some(agent) = RunningAgent::with_a_screen().await else { return };
+    for (method, path) in routes() {
+        let bare = || agent.bare(method.clone(), path).body("{}");
+        let half = &agent.token()[..20];
+        for (what, request) in [
+            ("no token", bare()),
+            ("wrong token", bare().bearer_auth("0123456789abcdef0123456789abcdef")),
+            ("half a token", bare().bearer_auth(half)),
+            ("two fields", bare().bearer_auth(agent.token()).header("authorization", "Bearer x")),
+            ("basic", bare().basic_auth("root", Some(agent.token()))),
+        ] {
+            let refused = answered(request).await;
+            assert_eq!(refused.status, 401, "{what}: {method} {path}");
+            assert!(refused.body["error"].is_string() && refused.body["request_id"].is_string());
+        }
+        for origin in ["http://127.0.0.1", "null", "https://example.com", ""] {
+            let page = agent.request(method.clone(), path).body("{}").header("origin", origin);
+            assert_eq!(answered(page).await.status, 403, "origin {origin:?}: {method} {path}");
+        }
+    }
+    assert!(!agent.home().join("Desktop").exists(), "a refused upload left something");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_a_screen_becomes_ready_and_its_commands_reach_it() {
+    let Some(agent) = RunningAgent::with_a_screen().await else { return };
+    let ready = hotdesk::base::wait::until(Duration::from_secs(20), || async {
+        let health = agent.get("/health").await;
+        assert_eq!(health.status, 200);
+        assert!(["ok", "starting"].contains(&health.body["status"].as_str().expect("a status")));
+        (health.body["status"] == "ok").then_some(health.body)
+    });
+    assert_eq!(ready.await.expect("the screen comes up")["screens"], json!(1));
+    let screens = agent.get("/screens").await.body;
+    let display = screens["screens"][0]["display"].as_str().expect("a display").to_owned();
+    assert_eq!(agent.bash("echo $DISPLAY").await.body["output"], json!(format!("{display}\n")));
+    let reached = agent.exec("import os, socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('/tmp/.X11-unix/X' + os.environ['DISPLAY'][1:])\nprint('reached')");
+    assert_eq!(reached.await.body["output"], json!("reached\n"));
+    let shot = agent.get("/screenshot").await;
+    assert_eq!((shot.status, &shot.body["width"], &shot.body["height"]), (200, &json!(800), &json!(600)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_waits_and_unknown_paths_answer_in_json() {
+    let agent = RunningAgent::headless().await;
+    let health = agent.get("/health").await;
+    assert_eq!((health.status, &health.body["status"]), (200, &json!("ok")));
+    let memory = |field: &str| health.body[field].as_u64().expect("a number");
+    assert!(memory("memory_total_bytes") > memory("memory_used_bytes"));
+    assert!(memory("memory_used_bytes") > 0 && memory("cpu_count") > 0);
+
+    for body in [json!({"seconds": 0.3}), json!({"duration": 0.3})] {
+        let waited = agent.post("/wait", body).await;
+        assert_eq!((waited.status, &waited.body["action"]), (200, &json!("wait")));
+        assert!(waited.took >= Duration::from_millis(300) && waited.took < Duration::from_secs(3));
+    }
+    for body in [json!({}), json!({"seconds": 61}), json!({"seconds": -1}), json!({"seconds": "1"})] {
+        let refused = agent.post("/wait", body.clone()).await;
+        assert_eq!(refused.status, 400, "{body}");
+        assert!(refused.body["error"].is_string());
+    }
+    assert_eq!(agent.get("/nothing/here").await.status, 404);
+    assert_eq!(agent.get("/bash").await.status, 405);
+}
+
+#[test]
+fn an_agent_that_could_be_misused_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open");
+    fs::write(&open, "0123456789abcdef0123").unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = open.to_string_lossy();
+    for (options, why) in [
+        (vec!["--listen", "0.0.0.0:0"], "--allow-remote"),
+        (vec!["--listen", "127.0.0.1:0", "--token-file", &open], "lets others in"),
+        (vec!["--listen", "127.0.0.1:0", "--token-file", "/nonexistent"], "/nonexistent"),
+        (vec!["--listen", "fd:1"], "standard stream"),
+        (vec!["--listen", "127.0.0.1:0", "--display", "localhost:1"], "localhost:1"),
+        (vec!["--listen", "127.0.0.1:0", "--resolution", "1x1"], "resolution"),
+    ] {
+        let ran = command(folder.path()).args(&options).output().expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && said.contains(why), "{options:?}: {said}");
+        assert!(!said.contains("0123456789abcdef"), "the token was shown: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("home")).unwrap();
+    let token = folder.path().join("given");
+    fs::write(&token, "a-given-token-of-some-length\n").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o400)).unwrap();
+    let socket = folder.path().join("agent.sock");
+    let child = command(folder.path())
+        .arg("--listen")
+        .arg(format!("unix:{}", socket.display()))
+        .arg("--token-file")
+        .arg(&token)
+        .args(["--display", "none"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut child = Owned(child);
+    hotdesk::base::wait::until(Duration::from_secs(20), || {
+        let there = socket.exists();
+        async move { there.then_some(()) }
+    })
+    .await
+    .expect("the socket appears");
+    assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let client = client_builder().unix_socket(socket.clone()).build().unwrap();
+    let health = client.get("http://agent/health").bearer_auth("a-given-token-of-some-length");
+    assert_eq!(answered(health).await.status, 200);
+    end(&mut child.0);
+    assert!(child.0.wait().unwrap().success(), "SIGTERM is a clean end");
+    assert!(!folder.path().join("run/token").exists(), "no token is made when one is given");
+}

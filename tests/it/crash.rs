@@ -1,0 +1,6 @@
+//! What is left after a controller's death, at whatever moment, and on a full disk? (threats.md T18-T20)
+
+mod adopt;
+mod full;
+mod points;
+mod remains;

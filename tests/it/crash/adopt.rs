@@ -1,0 +1,157 @@
+//! Do computers outlive their controller, and does the next one take them over as they are?
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use hotdesk::base::ids::ComputerId;
+use hotdesk::base::secret::Secret;
+use hotdesk::base::wait;
+use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
+use hotdesk::engine::{Boot, Engine, MachineSpec};
+use serde_json::json;
+
+use super::remains::Remains;
+use crate::harness::controller::{RunningController, command, image, no_computers_here};
+
+/// Starts what lives on after its command: it notes the time ten times a second.
+const START_BEATING: &str = "setsid -f bash -c 'while :; do date +%s%N >> /tmp/beats; sleep 0.1; done' >/dev/null 2>&1 </dev/null; \
+     until test -s /tmp/beats; do sleep 0.05; done";
+
+/// What tells one life of a computer from the next: when its first process started, and its process namespace.
+const IDENTITY: &str =
+    "cut -d' ' -f22 /proc/1/stat; readlink /proc/1/ns/pid; pgrep -f 'tmp/beats' | sort -n | head -1";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_computers_run_on_and_are_adopted_as_they_are() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let mut house = RunningController::boot().await;
+    let workspace = house.workspace("w").await;
+    let made = house.computer(&workspace, "desk").await;
+    let id = made["id"].as_str().expect("an id").to_owned();
+    house.bash(&id, START_BEATING).await;
+    let before = house.bash(&id, IDENTITY).await;
+    for round in 0..3 {
+        // Killed twice, asked to end once: computers run on whichever way their controller goes.
+        if round == 1 {
+            house.terminate();
+            assert!(house.ended(Duration::from_secs(20)).await.success());
+        } else {
+            house.kill();
+        }
+        let (down, beats) = (Instant::now(), Remains::of(&house).processes());
+        assert!(beats.len() > 2, "the computer's processes live: {beats:?}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        house.start_again().await;
+        // At once: no waiting for anything.
+        let asked = Instant::now();
+        assert_eq!(house.bash(&id, IDENTITY).await, before, "round {round}");
+        println!("round {round}: down for {:?}, first answer after {:?}", asked - down, asked.elapsed());
+        let record = house.get(&format!("/computers/{id}")).await.body;
+        assert_eq!(record["vnc_password"], made["vnc_password"]);
+        assert_eq!(
+            (&record["status"], &record["ip"], &record["instance_id"]),
+            (&json!("running"), &made["ip"], &made["instance_id"])
+        );
+    }
+    // The longest pause between two beats is far below the time that the controllers were away.
+    let pause = "awk 'NR > 1 && $1 - last > most { most = $1 - last } { last = $1 } END { printf \"%d\", most / 1000000 }' /tmp/beats";
+    let longest: u64 = house.bash(&id, pause).await.parse().expect("milliseconds");
+    assert!(longest < 1500, "the computer paused for {longest} ms");
+    // Adopted for good: its end is noticed, and it can be ended.
+    assert_eq!(house.post(&format!("/computers/{id}/stop"), json!({})).await.status, 200);
+    house.until_status(&id, "stopped").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_computer_that_ended_meanwhile_reads_stopped() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let mut house = RunningController::boot().await;
+    let workspace = house.workspace("w").await;
+    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    house.kill();
+    for pid in Remains::of(&house).processes() {
+        let _gone = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(pid.cast_signed()),
+            nix::sys::signal::Signal::SIGKILL,
+        );
+    }
+    house.start_again().await;
+    house.until_status(&id, "stopped").await;
+    assert_eq!(house.post(&format!("/computers/{id}/start"), json!({})).await.status, 200);
+    house.until_status(&id, "running").await;
+    assert_eq!(house.bash(&id, "echo back").await, "back\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let mut house = RunningController::boot().await;
+    house.kill();
+    let mut config = ContainerConfig::new(house.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
+    config.network = NetworkConfig::default();
+    let engine = ContainerEngine::open(config).expect("an engine");
+    let spec = MachineSpec { id: ComputerId::random(), cpu: 1.0, memory_bytes: 1 << 30, disk_bytes: 1 << 30 };
+    engine.create(&spec).await.expect("created");
+    let boot = Boot {
+        generation: 1,
+        token: Secret::random(43),
+        resolution: hotdesk::domain::resolution::Resolution::default(),
+    };
+    engine.start(&spec, &boot).await.expect("started");
+    let remains = Remains::of(&house);
+    assert_eq!(remains.machines(), [spec.id.to_string()]);
+    assert!(!remains.processes().is_empty());
+    house.start_again().await;
+    assert_eq!(house.get("/computers").await.body["total"], 0);
+    remains.are_those_of(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t19_a_second_controller_on_the_same_data_names_the_first() {
+    let mut house = RunningController::boot().await;
+    let started = Instant::now();
+    let second =
+        command(house.folder()).stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("it runs");
+    let took = started.elapsed();
+    assert!(!second.status.success() && took < Duration::from_secs(1), "{:?} after {took:?}", second.status);
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains(&house.pid().to_string()), "{said}");
+    assert!(second.stdout.is_empty(), "it never listened");
+    assert_eq!(house.get("/workspaces").await.status, 200);
+    // The lock goes with its holder, however it ends.
+    house.kill();
+    house.start_again().await;
+    assert_eq!(house.get("/workspaces").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_told_to_end_answers_what_it_was_asked() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let mut house = RunningController::boot().await;
+    let workspace = house.workspace("w").await;
+    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    let asked = house.request(reqwest::Method::POST, &format!("/computers/{id}/bash"));
+    let asked = asked.json(&json!({"command": "touch /tmp/begun; sleep 1; echo done"}));
+    let begun = async {
+        let seen = wait::until(Duration::from_secs(10), || async {
+            (house.bash(&id, "ls /tmp/begun 2>/dev/null; true").await == "/tmp/begun\n").then_some(())
+        });
+        assert!(seen.await.is_some(), "the command did not begin");
+        house.terminate();
+    };
+    let (answer, ()) = tokio::join!(crate::harness::agent::answered(asked), begun);
+    assert_eq!((answer.status, &answer.body["output"]), (200, &json!("done\n")), "{}", answer.body);
+    let answered = Instant::now();
+    assert!(house.ended(Duration::from_secs(20)).await.success());
+    println!("ended {:?} after the last answer", answered.elapsed());
+    house.start_again().await;
+    assert_eq!(house.bash(&id, "echo still here").await, "still here\n");
+}

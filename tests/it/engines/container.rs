@@ -1,0 +1,315 @@
+//! Does the container engine keep the contract, and what does it leave where, and to whom?
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use hotdesk::base::secret::Secret;
+use hotdesk::base::wait;
+use hotdesk::engine::container::{ContainerEngine, probe};
+use hotdesk::engine::{Engine, EngineError, Observation};
+
+use super::conformance::{Bench, GRACE, a_machine, boot, keeps_its_promises, runs};
+use super::guest::Guest;
+use super::host::{Containers, control_groups, loop_devices};
+
+keeps_its_promises!(Containers::lonely());
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
+    let Some(bench) = Containers::lonely() else { return };
+    let (spec, id, guest) = bench.running(a_machine()).await;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    assert!(!mounts.contains(&id.to_string()) && !mounts.contains("hotdesk-engine/stage"), "{mounts}");
+
+    guest.says("touch /root/owned && chown 1000:1000 /root/owned && touch /root/roots").await;
+    assert_eq!(
+        guest.says("stat -c %u:%g /root/owned /root/roots /usr/bin/hotdesk /").await,
+        "1000:1000\n0:0\n0:0\n0:0"
+    );
+    let first = bench.config.uid_base;
+    for pid in bench.processes(id) {
+        let owner = fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
+        assert!(owner >= first, "process {pid} is of user {owner}");
+    }
+
+    bench.engine.stop(id, GRACE).await.expect("stopped");
+    let stored = |path: &str| {
+        let disk = bench.folder(id).join("disk.img");
+        let output = Command::new("debugfs").arg("-R").arg(format!("stat {path}")).arg(disk).output();
+        String::from_utf8_lossy(&output.expect("debugfs").stdout).into_owned()
+    };
+    let owner =
+        |text: &str| text.split_whitespace().skip_while(|word| *word != "User:").nth(1).map(str::to_owned);
+    assert_eq!(owner(&stored("upper/root/roots")).as_deref(), Some("0"));
+    assert_eq!(owner(&stored("upper/root/owned")).as_deref(), Some("1000"));
+    assert_eq!(fs::metadata(bench.folder(id)).expect("folder").mode() & 0o777, 0o700);
+    assert_eq!(spec.disk_bytes, fs::metadata(bench.folder(id).join("disk.img")).expect("disk").len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_reaches_guest_root_by_a_file_and_nobody_else() {
+    let Some(bench) = Containers::lonely() else { return };
+    let (spec, id, guest) = bench.running(a_machine()).await;
+    bench.engine.stop(id, GRACE).await.expect("stopped");
+    let mut boot = boot(2);
+    boot.token = Secret::new("a-very-secret-token");
+    let started = bench.engine.start(&spec, &boot).await.expect("started");
+    assert_eq!(started, runs(&bench.engine, id, 2).await.endpoint().clone());
+    guest.answers().await;
+    assert_eq!(guest.says("cat /run/hotdesk/token").await, "a-very-secret-token");
+    assert_eq!(guest.says("stat -c '%a %u' /run/hotdesk/token").await, "400 0");
+    guest.refuses("echo x > /run/hotdesk/token").await;
+    guest.refuses("su -s /bin/sh nobody -c 'cat /run/hotdesk/token'").await;
+    assert_eq!(guest.sh("grep -az secret /proc/1/environ /proc/1/cmdline").await.code, 1);
+
+    let mut search = Command::new("grep");
+    search
+        .args(["-rl", "a-very-secret-token"])
+        .arg(bench.folder(id))
+        .arg(bench.engine_root().join("runtime"));
+    let found = search.output().expect("grep");
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the token is on the host's disk");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_has_a_name_and_an_identity_of_its_own() {
+    let Some(bench) = Containers::lonely() else { return };
+    let (_, one, first) = bench.running(a_machine()).await;
+    let (spec, _, second) = bench.running(a_machine()).await;
+    let name = first.says("hostname; cat /etc/hostname").await;
+    let short = &one.to_string()[..8];
+    assert_eq!(name, format!("hotdesk-{short}\nhotdesk-{short}"));
+    assert_eq!(first.says("getent hosts $(hostname) | cut -d' ' -f1").await, "127.0.1.1");
+    let identity = second.says("cat /etc/machine-id").await;
+    assert_eq!(identity.len(), 32);
+    assert_ne!(identity, first.says("cat /etc/machine-id").await);
+    bench.engine.stop(spec.id, GRACE).await.expect("stopped");
+    bench.engine.start(&spec, &boot(2)).await.expect("started");
+    second.answers().await;
+    assert_eq!(second.says("cat /etc/machine-id").await, identity);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its_daemons() {
+    let Some(bench) = Containers::lonely() else { return };
+    let mut config = bench.config.clone();
+    // As the first process of a pid namespace a shell does not hear SIGTERM.
+    let script = "for i in 1 2 3; do setsid sleep 1000 & done; wait";
+    config.init_args = Some(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
+    let (engine, spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
+    engine.create(&spec).await.expect("created");
+    engine.start(&spec, &boot(1)).await.expect("started");
+    let daemons = wait::until(GRACE, || async { (bench.processes(spec.id).len() == 4).then_some(()) });
+    assert!(daemons.await.is_some(), "{:?}", bench.processes(spec.id));
+    let (begun, grace) = (Instant::now(), Duration::from_millis(300));
+    engine.stop(spec.id, grace).await.expect("stopped");
+    assert!(begun.elapsed() >= grace && begun.elapsed() < GRACE, "{:?}", begun.elapsed());
+    assert_eq!(bench.processes(spec.id), Vec::<u32>::new());
+    assert_eq!(control_groups(spec.id), Vec::<std::path::PathBuf>::new());
+    assert_eq!(loop_devices(spec.id), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_grows_at_the_next_start() {
+    let Some(bench) = Containers::lonely() else { return };
+    let (mut spec, id, guest) = bench.running(a_machine()).await;
+    guest.keep("note", "before").await;
+    bench.engine.stop(id, GRACE).await.expect("stopped");
+    spec.disk_bytes *= 4;
+    bench.engine.start(&spec, &boot(2)).await.expect("started");
+    guest.answers().await;
+    let megabytes: u64 =
+        guest.says("df -m --output=size / | tail -1").await.trim().parse().expect("a number");
+    assert!((900..=1024).contains(&megabytes), "{megabytes} MiB");
+    assert_eq!(guest.kept("note").await.as_deref(), Some("before"));
+    bench.engine.stop(id, GRACE).await.expect("stopped");
+    bench.engine.start(&spec, &boot(3)).await.expect("started without growing");
+    guest.answers().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_of_an_earlier_boot_of_the_host_do_not_pass_for_a_running_machine() {
+    let Some(bench) = Containers::lonely() else { return };
+    let (spec, id, guest) = bench.running(a_machine()).await;
+    let root = bench.engine_root();
+    let (record, config) =
+        (root.join("runtime").join(id.to_string()), bench.folder(id).join("bundle/config.json"));
+    let kept = root.join("kept");
+    let copy = |from: &std::path::Path, to: &std::path::Path| {
+        assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp").success());
+    };
+    copy(&record, &kept);
+    copy(&config, &root.join("kept.json"));
+    bench.engine.stop(id, GRACE).await.expect("stopped");
+
+    // As after a power cut: the runtime's record and the bundle speak of a process that is somebody else now.
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("boot id");
+    let state = fs::read_to_string(kept.join("state.json")).expect("state");
+    fs::write(kept.join("state.json"), state.replace(boot_id.trim(), "another-boot")).expect("rewritten");
+    fs::rename(&kept, &record).expect("restored");
+    fs::rename(root.join("kept.json"), &config).expect("restored");
+    assert_eq!(bench.engine.observe(id).await.expect("seen"), Observation::Stopped);
+    bench.engine.stopped(id).await.expect("at once");
+    bench.engine.start(&spec, &boot(2)).await.expect("started over the remains");
+    guest.answers().await;
+    bench.engine.destroy(id).await.expect("destroyed");
+    bench.nothing_is_left_of(id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_host_is_a_lack_of_capacity() {
+    let Some(mut bench) = Containers::lonely() else { return };
+    let full = tempfile::tempdir().expect("a folder");
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(full.path());
+    assert!(mount.status().expect("mount").success());
+    let _mount = Unmounted(full.path());
+    let own = std::mem::replace(&mut bench.config.state_dir, full.path().join("state"));
+    let engine = ContainerEngine::open(bench.config.clone()).expect("an engine");
+    bench.config.state_dir = own;
+    let spec = a_machine();
+    let refused = engine.create(&spec).await.expect_err("no room");
+    assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused}");
+    engine.destroy(spec.id).await.expect("destroy works on a full host");
+    assert!(engine.list().await.expect("a list").is_empty());
+}
+
+struct Unmounted<'a>(&'a std::path::Path);
+
+impl Drop for Unmounted<'_> {
+    fn drop(&mut self) {
+        rustix::mount::unmount(self.0, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_controllers_on_one_host_share_no_ids() {
+    let (Some(one), Some(other)) = (Containers::lonely(), Containers::lonely()) else { return };
+    let (_, first, _) = one.running(a_machine()).await;
+    let (_, second, _) = other.running(a_machine()).await;
+    let owner = |bench: &Containers, id| {
+        let pids = bench.processes(id);
+        fs::metadata(format!("/proc/{}", pids[0])).expect("a process").uid()
+    };
+    assert!(owner(&one, first).abs_diff(owner(&other, second)) >= 65536);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hotdesk_s_own_first_process_answers_with_the_token_of_its_boot() {
+    let Some(bench) = Containers::lonely() else { return };
+    let mut config = bench.config.clone();
+    config.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
+    config.init_args = None;
+    let (engine, mut spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
+    spec.memory_bytes = 2 << 30;
+    let boot = boot(1);
+    let begun = Instant::now();
+    engine.create(&spec).await.expect("created");
+    let guest = Guest::at(&engine.start(&spec, &boot).await.expect("started"));
+    guest.answers().await;
+    eprintln!("create to the agent's first answer: {} ms", begun.elapsed().as_millis());
+    assert_eq!(guest.status("/health", Some(boot.token.reveal())).await, 200);
+    assert_eq!(guest.status("/health", Some("another")).await, 401);
+    let begun = Instant::now();
+    engine.stop(spec.id, GRACE).await.expect("stopped");
+    eprintln!("stop of a desktop: {} ms", begun.elapsed().as_millis());
+    assert!(begun.elapsed() < GRACE, "it ends when asked");
+    engine.destroy(spec.id).await.expect("destroyed");
+    bench.nothing_is_left_of(spec.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_machines_start_and_go_at_once() {
+    let Some(bench) = Containers::networked() else { return };
+    let lives = (0..6).map(|_| async {
+        let (_, id, guest) = bench.running(a_machine()).await;
+        assert_eq!(guest.says("echo here").await, "here");
+        bench.engine.destroy(id).await.expect("destroyed");
+    });
+    futures_util::future::join_all(lives).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_disk_costs_nothing_until_it_is_used() {
+    let Some(bench) = Containers::lonely() else { return };
+    let mut spec = a_machine();
+    spec.disk_bytes = 64 << 30;
+    let begun = Instant::now();
+    bench.engine.create(&spec).await.expect("created");
+    eprintln!("create with 64 GiB: {} ms", begun.elapsed().as_millis());
+    let spent = fs::metadata(bench.folder(spec.id).join("disk.img")).expect("the disk").blocks() * 512;
+    assert!(spent < 64 << 20, "{spent} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_image_or_runtime_is_named() {
+    let Some(bench) = Containers::lonely() else { return };
+    let mut config = bench.config.clone();
+    config.image = "/nowhere".into();
+    let error = ContainerEngine::open(config).expect_err("no image").to_string();
+    assert!(error.contains("/nowhere"), "{error}");
+
+    let mut config = bench.config.clone();
+    config.runtime = "no-such-runtime".into();
+    let engine = ContainerEngine::open(config).expect("opened");
+    let spec = a_machine();
+    engine.create(&spec).await.expect("a disk needs no runtime");
+    let error = engine.start(&spec, &boot(1)).await.expect_err("no runtime").to_string();
+    assert!(error.contains("no-such-runtime is not installed"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
+    let Some(bench) = Containers::networked() else { return };
+    let config = bench.config.clone();
+    let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
+    for finding in &findings {
+        eprintln!("{finding:?}");
+        // Settings of the host that a test cannot demand.
+        if !["free space", "inotify instances"].contains(&finding.what) {
+            assert!(finding.ok, "{finding:?}");
+        }
+    }
+    assert_eq!(fs::read_dir(bench.engine_root().join("trash")).expect("trash").count(), 0);
+
+    let mut config = bench.config.clone();
+    config.runtime = "no-such-runtime".into();
+    config.image = "/nowhere".into();
+    let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
+    let broken: Vec<_> = findings
+        .iter()
+        .filter(|finding| !finding.ok && !finding.mend.is_empty())
+        .map(|finding| finding.what)
+        .collect();
+    assert!(broken.contains(&"OCI runtime") && broken.contains(&"guest image"), "{broken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verbs_are_timed() {
+    let Some(bench) = Containers::networked() else { return };
+    for round in 0..3 {
+        let (spec, mut figures) = (a_machine(), String::new());
+        let mut clock = Instant::now();
+        let mut lap = |what: &str| {
+            figures += &format!("{what} {} ms, ", clock.elapsed().as_millis());
+            clock = Instant::now();
+        };
+        bench.engine.create(&spec).await.expect("created");
+        lap("create");
+        let endpoint = bench.engine.start(&spec, &boot(1)).await.expect("started");
+        lap("start");
+        Guest::at(&endpoint).answers().await;
+        lap("first answer");
+        bench.engine.observe(spec.id).await.expect("seen");
+        lap("observe");
+        bench.engine.stop(spec.id, GRACE).await.expect("stopped");
+        lap("stop");
+        bench.engine.destroy(spec.id).await.expect("destroyed");
+        lap("destroy");
+        let settled = wait::until(GRACE, || async { control_groups(spec.id).is_empty().then_some(()) }).await;
+        assert!(settled.is_some());
+        eprintln!("round {round}: {figures}");
+    }
+}

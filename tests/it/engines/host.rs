@@ -1,0 +1,189 @@
+//! What do the container tests need of their host, and what may they find left on it?
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use hotdesk::base::ids::ComputerId;
+use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
+use hotdesk::engine::{Engine, MachineSpec, Observation};
+
+use super::conformance::{Bench, boot};
+use super::guest::Guest;
+
+const FAKE_AGENT: &str = include_str!("fake_agent.py");
+const USUAL_IMAGE: &str = "/var/cache/hotdesk/images/small";
+
+/// A container engine on a state folder of its own. Whatever a failed test leaves in it is destroyed at its end.
+pub struct Containers {
+    pub config: ContainerConfig,
+    pub engine: ContainerEngine,
+    interfaces: Mutex<Vec<(PathBuf, String)>>,
+    _folder: tempfile::TempDir,
+}
+
+/// The image for tests, or why there is none.
+fn image() -> Result<PathBuf, String> {
+    let image = std::env::var_os("HOTDESK_IMAGE").map_or_else(|| PathBuf::from(USUAL_IMAGE), PathBuf::from);
+    if image.join("rootfs/usr/bin/python3").exists() {
+        Ok(image)
+    } else {
+        Err(format!("no guest image with python3 in {} (set HOTDESK_IMAGE)", image.display()))
+    }
+}
+
+fn runnable() -> Result<PathBuf, String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err("containers need root".to_owned());
+    }
+    let known = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+    if !known.iter().any(|folder| Path::new(folder).join("runc").exists()) {
+        return Err("runc is not installed".to_owned());
+    }
+    image()
+}
+
+impl Containers {
+    /// An engine whose guests have no network; `None`, with the reason printed, where containers cannot run.
+    pub fn lonely() -> Option<Self> {
+        Self::with(NetworkConfig::disabled())
+    }
+
+    /// An engine whose guests have a network.
+    pub fn networked() -> Option<Self> {
+        Self::with(NetworkConfig::default())
+    }
+
+    pub fn with(network: NetworkConfig) -> Option<Self> {
+        let image = match runnable() {
+            Ok(image) => image,
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
+                return None;
+            }
+        };
+        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+        let mut config = ContainerConfig::new(folder.path().join("state"), image, "/bin/true");
+        config.network = network;
+        config.init_args = Some(["/usr/bin/python3", "-I", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
+        let engine = ContainerEngine::open(config.clone()).expect("an engine");
+        Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })
+    }
+
+    /// Creates and starts a machine; it, its id and its agent, which answers.
+    pub async fn running(&self, spec: MachineSpec) -> (MachineSpec, ComputerId, Guest) {
+        self.engine.create(&spec).await.expect("created");
+        let guest = Guest::at(&self.engine.start(&spec, &boot(1)).await.expect("started"));
+        guest.answers().await;
+        let id = spec.id;
+        (spec, id, guest)
+    }
+
+    /// Remembers the host's end of a machine's network, to look for it later.
+    pub async fn remember_interface(&self, id: ComputerId) -> String {
+        let seen = self.engine.observe(id).await.expect("an observation");
+        let Observation::Running { address: Some(std::net::IpAddr::V4(address)), .. } = seen else {
+            panic!("a running machine with an address expected, {seen:?} seen");
+        };
+        let slot = (address.to_bits() & 0xffff) / 4;
+        let name = format!("hotdesk{slot:04x}");
+        let index = PathBuf::from(format!("/sys/class/net/{name}/ifindex"));
+        let number = fs::read_to_string(&index).expect("the host's end");
+        self.interfaces.lock().expect("no panic").push((index, number));
+        name
+    }
+
+    pub fn folder(&self, id: ComputerId) -> PathBuf {
+        self.engine_root().join("machines").join(id.to_string())
+    }
+
+    pub fn engine_root(&self) -> PathBuf {
+        fs::canonicalize(&self.config.state_dir).expect("the state folder")
+    }
+
+    /// Host processes of a machine.
+    pub fn processes(&self, id: ComputerId) -> Vec<u32> {
+        let own = format!("/hotdesk/{id}");
+        let all = fs::read_dir("/proc").expect("proc").flatten();
+        // What has ended waits for the host's first process to take note of it: that is not ours to hasten.
+        let ended = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+        };
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(|pid| !ended(pid))
+            .filter(|pid| {
+                fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own))
+            })
+            .collect()
+    }
+}
+
+/// Every hierarchy's folder of a machine.
+pub fn control_groups(id: ComputerId) -> Vec<PathBuf> {
+    let hierarchies =
+        fs::read_dir("/sys/fs/cgroup").expect("control groups").flatten().map(|entry| entry.path());
+    hierarchies
+        .chain([PathBuf::from("/sys/fs/cgroup")])
+        .map(|root| root.join("hotdesk").join(id.to_string()))
+        .filter(|path| path.exists())
+        .collect()
+}
+
+/// Loop devices over a file of a machine.
+pub fn loop_devices(id: ComputerId) -> Vec<String> {
+    let devices = fs::read_dir("/sys/block").expect("block devices").flatten();
+    devices
+        .filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok())
+        .filter(|file| file.contains(&id.to_string()))
+        .collect()
+}
+
+fn claims(id: ComputerId) -> usize {
+    let Ok(slots) = fs::read_dir("/run/hotdesk-engine/slots") else { return 0 };
+    let texts = slots.flatten().filter_map(|slot| fs::read_link(slot.path()).ok());
+    texts.filter(|text| text.to_string_lossy().contains(&id.to_string())).count()
+}
+
+impl Bench for Containers {
+    fn engine(&self) -> Arc<dyn Engine> {
+        Arc::new(self.engine.clone())
+    }
+
+    fn reopened(&self) -> Arc<dyn Engine> {
+        Arc::new(ContainerEngine::open(self.config.clone()).expect("an engine"))
+    }
+
+    fn nothing_is_left_of(&self, id: ComputerId) {
+        let text = id.to_string();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        assert!(!mounts.contains(&text), "a mount");
+        assert_eq!(loop_devices(id), Vec::<String>::new(), "a loop device");
+        assert_eq!(control_groups(id), Vec::<PathBuf>::new(), "a control group");
+        assert_eq!(self.processes(id), Vec::<u32>::new(), "a process");
+        assert_eq!(claims(id), 0, "a slot");
+        let root = self.engine_root();
+        for place in ["machines", "runtime", "trash"] {
+            assert!(!root.join(place).join(&text).exists(), "{place}/{text}");
+        }
+        assert_eq!(fs::read_dir(root.join("trash")).expect("trash").count(), 0, "trash");
+        for (index, number) in self.interfaces.lock().expect("no panic").iter() {
+            let now = fs::read_to_string(index).ok();
+            assert_ne!(now.as_ref(), Some(number), "an interface: {}", index.display());
+        }
+    }
+}
+
+impl Drop for Containers {
+    fn drop(&mut self) {
+        let engine = self.engine.clone();
+        let cleaned = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(async {
+                for id in engine.list().await.expect("a list") {
+                    engine.destroy(id).await.expect("destroyed");
+                }
+            });
+        });
+        assert!(cleaned.join().is_ok() || std::thread::panicking(), "the clean-up failed");
+    }
+}

@@ -1,0 +1,91 @@
+//! Does the simulated engine keep the contract, and do its faults strike where they were planned?
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use hotdesk::base::ids::ComputerId;
+use hotdesk::engine::simulated::{Birth, Failure, Fault, SimulatedEngine, SimulatedHost, Verb};
+use hotdesk::engine::{Engine, EngineError, Observation};
+
+use super::conformance::{Bench, a_machine, boot, keeps_its_promises};
+
+struct Simulated {
+    _folder: tempfile::TempDir,
+    host: Arc<SimulatedHost>,
+    path: PathBuf,
+}
+
+impl Simulated {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().to_owned();
+        // The agent's crash route needs the host, which needs the agent's factory.
+        let late: Arc<OnceLock<Arc<SimulatedHost>>> = Arc::default();
+        let known = Arc::clone(&late);
+        let agent = move |birth: &Birth| agent(birth, Arc::clone(&known));
+        let host = SimulatedHost::new(&path, Arc::new(agent));
+        late.set(Arc::clone(&host)).expect("set once");
+        Self { _folder: folder, host, path }
+    }
+}
+
+fn agent(birth: &Birth, host: Arc<OnceLock<Arc<SimulatedHost>>>) -> Router {
+    let id = birth.spec.id;
+    let kept = get(async |State(disk): State<PathBuf>, Path(name): Path<String>| {
+        std::fs::read(disk.join(name)).map_err(|_| StatusCode::NOT_FOUND)
+    });
+    let kept = kept.put(async |State(disk): State<PathBuf>, Path(name): Path<String>, body: Bytes| {
+        std::fs::write(disk.join(name), body).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    });
+    let crash = post(async move || host.get().expect("set").crash(id));
+    Router::new().route("/crash", crash).route("/{name}", kept).with_state(birth.disk.clone())
+}
+
+impl Bench for Simulated {
+    fn engine(&self) -> Arc<dyn Engine> {
+        self.reopened()
+    }
+
+    fn reopened(&self) -> Arc<dyn Engine> {
+        Arc::new(SimulatedEngine::open(Arc::clone(&self.host)))
+    }
+
+    fn nothing_is_left_of(&self, id: ComputerId) {
+        assert!(!self.path.join(id.to_string()).exists());
+    }
+}
+
+keeps_its_promises!(Some(Simulated::new()));
+
+#[tokio::test]
+async fn a_planned_fault_strikes_its_call_and_no_other() {
+    let bench = Simulated::new();
+    let engine = SimulatedEngine::open(Arc::clone(&bench.host));
+    let fault = |call, failure| Fault { verb: Verb::Create, call, failure };
+    engine.plan(fault(1, Failure::Before(EngineError::NoCapacity("full".into()))));
+    engine.plan(fault(2, Failure::After(EngineError::failed("answer", "lost"))));
+    let spec = a_machine();
+    assert!(matches!(engine.create(&spec).await, Err(EngineError::NoCapacity(_))));
+    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Absent);
+    assert!(matches!(engine.create(&spec).await, Err(EngineError::Failed { .. })));
+    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Stopped);
+    engine.create(&spec).await.expect("the third call is not planned");
+    assert_eq!(engine.calls(Verb::Create), 3);
+}
+
+#[tokio::test]
+async fn a_host_that_reboots_keeps_its_disks() {
+    let bench = Simulated::new();
+    let engine = SimulatedEngine::open(Arc::clone(&bench.host));
+    let spec = a_machine();
+    engine.create(&spec).await.expect("created");
+    engine.start(&spec, &boot(1)).await.expect("started");
+    bench.host.reboot();
+    engine.stopped(spec.id).await.expect("at once");
+    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Stopped);
+}

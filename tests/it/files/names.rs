@@ -1,0 +1,132 @@
+//! Which uploads are refused, and does any name reach more than the desktop? (threats.md T7, T14)
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{BOUNDARY, Part, outcomes, send, upload};
+use crate::harness::agent::answered;
+use crate::harness::controller::{RunningController, no_computers_here};
+
+/// 10 MiB: the largest upload.
+const LIMIT: usize = 10 * 1024 * 1024;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_plain_names_reach_the_desktop() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let house = RunningController::boot().await;
+    let workspace = house.workspace("demo").await;
+    let made = house.computer(&workspace, "one").await;
+    let id = made["id"].as_str().unwrap();
+    house.bash(id, "mkdir -p Desktop; rm -rf Desktop/* Desktop/.[!.]*").await;
+    let longest = "语".repeat(85);
+    let odd = ["-rf", "a b;$(reboot)`x`.txt", "CON", "a:b|c?.txt", ".hidden", "*", "%2e%2e", &longest];
+    for name in odd {
+        assert_eq!(outcomes(&upload(&house, &workspace, name, b"x").await)[0].1, "created", "{name}");
+    }
+    let too_long = format!("{longest}x");
+    let bad: [&[u8]; 14] = [
+        b"",
+        b".",
+        b"..",
+        b"../x",
+        b"../../etc/cron.d/x",
+        b"/etc/passwd",
+        b"a/b",
+        b"a\\b",
+        b"a\0b",
+        b"a\x01b",
+        b" x",
+        "a\u{202e}txt.exe".as_bytes(),
+        b"a\xff\xfeb",
+        too_long.as_bytes(),
+    ];
+    for name in bad {
+        let parts: [Part<'_>; 2] = [("projectId", None, workspace.as_bytes()), ("file", Some(name), b"x")];
+        let refused = send(&house, &parts).await;
+        assert_eq!(refused.status, 400, "{:?}: {}", String::from_utf8_lossy(name), refused.body);
+        assert!(refused.body["error"].is_string());
+    }
+    assert_eq!(house.blobs("files").len(), odd.len(), "a refused upload leaves no blob");
+    let mut found: Vec<String> = house.bash(id, "ls -A Desktop").await.lines().map(str::to_owned).collect();
+    found.sort();
+    let mut expected = odd.map(str::to_owned);
+    expected.sort();
+    assert_eq!(found, expected);
+    let records = house.get(&format!("/files?projectId={workspace}")).await.body;
+    assert_eq!(records["files"].as_array().unwrap().len(), odd.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_that_are_too_large_or_no_forms_are_refused() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let house = RunningController::boot().await;
+    let workspace = house.workspace("demo").await;
+    let made = house.computer(&workspace, "one").await;
+    let id = made["id"].as_str().unwrap();
+    let whole = vec![b'x'; LIMIT];
+    assert_eq!(
+        outcomes(&upload(&house, &workspace, "whole", &whole).await),
+        [(id.to_owned(), "created".to_owned())]
+    );
+    assert_eq!(house.bash(id, "stat -c %s Desktop/whole").await, format!("{LIMIT}\n"));
+    for size in [LIMIT + 1, LIMIT + 1024 * 1024] {
+        let large = upload(&house, &workspace, "large", &vec![b'x'; size]).await;
+        assert_eq!((large.status, large.body["error"].is_string()), (413, true), "{size}: {}", large.body);
+    }
+    let ours = workspace.as_bytes();
+    let elsewhere = house.workspace("elsewhere").await;
+    let unknown = uuid::Uuid::new_v4().to_string();
+    let cases: [(&[Part<'_>], u16, &str); 11] = [
+        (&[("file", Some(b"x"), b"x")], 400, "no workspace"),
+        (&[("projectId", None, ours)], 400, "no file"),
+        (&[("projectId", None, ours), ("file", None, b"x")], 400, "a file without a name"),
+        (&[("projectId", None, b""), ("file", Some(b"x"), b"x")], 400, "an empty workspace"),
+        (&[("projectId", None, b"\xff"), ("file", Some(b"x"), b"x")], 400, "a workspace of invalid UTF-8"),
+        (&[("projectId", None, &[b'x'; 1000]), ("file", Some(b"x"), b"x")], 400, "a long workspace"),
+        (&[("projectId", None, b"x"), ("file", Some(b"x"), b"x")], 404, "a workspace that is none"),
+        (&[("projectId", None, unknown.as_bytes()), ("file", Some(b"x"), b"x")], 404, "an unknown workspace"),
+        (
+            &[("projectId", None, ours), ("desktopId", None, b"x"), ("file", Some(b"x"), b"x")],
+            404,
+            "no computer",
+        ),
+        (
+            &[
+                ("projectId", None, elsewhere.as_bytes()),
+                ("desktopId", None, id.as_bytes()),
+                ("file", Some(b"x"), b"x"),
+            ],
+            400,
+            "another's computer",
+        ),
+        (&[], 400, "nothing"),
+    ];
+    for (parts, status, what) in cases {
+        let refused = send(&house, parts).await;
+        assert_eq!(refused.status, status, "{what}: {}", refused.body);
+        assert!(refused.body["error"].is_string(), "{what}");
+    }
+    let multipart = format!("multipart/form-data; boundary={BOUNDARY}");
+    for (content_type, body, what) in [
+        ("application/json", "{}", "JSON"),
+        ("multipart/form-data", "x", "no boundary"),
+        (multipart.as_str(), "", "an empty body"),
+        (multipart.as_str(), "--a-boundary-of-the-tests\r\nContent-Disp", "a form that breaks off"),
+    ] {
+        let request =
+            house.request(Method::POST, "/files/upload").header("content-type", content_type).body(body);
+        let refused = answered(request).await;
+        assert_eq!(refused.status, 400, "{what}: {}", refused.body);
+    }
+    // A client that sends on although it was refused still reads why.
+    let bare = house.bare(Method::POST, "/api/files/upload").header("content-type", &multipart);
+    let bare = bare.body(vec![b'x'; 2 * LIMIT]);
+    assert_eq!(answered(bare).await.status, 401);
+    assert_eq!(house.blobs("files").len(), 1, "refused uploads leave no blobs");
+    let listed = house.get(&format!("/files?projectId={workspace}")).await.body;
+    assert_eq!(listed["files"].as_array().unwrap().len(), 1, "{}", json!(listed));
+}

@@ -1,0 +1,29 @@
+//! What is in an image file? Enough of PNG and JPEG to know its size.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Width and height of a whole PNG or JPEG file.
+pub fn size(bytes: &[u8]) -> (u32, u32) {
+    let big_endian = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+        assert!(bytes.ends_with(b"IEND\xae\x42\x60\x82"), "a PNG without its end");
+        return (big_endian(16), big_endian(20));
+    }
+    assert!(bytes.starts_with(&[0xff, 0xd8]) && bytes.ends_with(&[0xff, 0xd9]), "neither PNG nor JPEG");
+    let mut at = 2;
+    loop {
+        let length = usize::from(bytes[at + 2]) << 8 | usize::from(bytes[at + 3]);
+        // Start of a frame (baseline or progressive): depth, height, width.
+        if matches!(bytes[at + 1], 0xc0..=0xc2) {
+            let short = |from: usize| u32::from(bytes[from]) << 8 | u32::from(bytes[from + 1]);
+            return (short(at + 7), short(at + 5));
+        }
+        at += 2 + length;
+    }
+}
+
+/// The bytes behind raw base64.
+pub fn from_base64(text: &str) -> Vec<u8> {
+    STANDARD.decode(text).expect("raw base64")
+}

@@ -1,0 +1,199 @@
+//! A controller over simulated machines, in this process: real HTTP, a real store, agents that do what a test wants.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::Request;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use hotdesk::base::tasks::Tasks;
+use hotdesk::controller::{self, config::Config};
+use hotdesk::engine::simulated::{SimulatedEngine, SimulatedHost};
+use hotdesk::http::serve::{Bound, Listen, bind, serve};
+use hotdesk::store::Store;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+
+use super::agent::{Answered, answered};
+
+/// How long the parts may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct Simulation {
+    pub engine: Arc<SimulatedEngine>,
+    folder: TempDir,
+    host: Arc<SimulatedHost>,
+    tasks: Tasks,
+    base: String,
+    key: String,
+    client: reqwest::Client,
+}
+
+impl Simulation {
+    pub async fn boot() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let host = SimulatedHost::new(folder.path().join("machines"), Arc::new(|_| honest_agent()));
+        std::fs::create_dir(folder.path().join("data")).expect("a data folder");
+        let client = super::client();
+        let (engine, tasks, base, key) = start(&folder, &host).await;
+        Self { engine, folder, host, tasks, base, key: key.expect("the first start shows a key"), client }
+    }
+
+    /// The controller ends and another one starts on the same data and the same machines.
+    pub async fn restart(&mut self) {
+        self.tasks.drain(END_PATIENCE).await;
+        (self.engine, self.tasks, self.base, _) = start(&self.folder, &self.host).await;
+    }
+
+    /// `ADDR:PORT`.
+    pub fn address(&self) -> &str {
+        self.base.trim_start_matches("http://")
+    }
+
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub fn store_file(&self) -> PathBuf {
+        self.folder.path().join("data/hotdesk.db")
+    }
+
+    /// A store of one's own on the same file.
+    pub async fn store(&self) -> Store {
+        Store::open(&self.store_file()).await.expect("the store opens twice")
+    }
+
+    /// Machines that have a folder on the host.
+    pub fn machines(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path().join("machines"));
+        entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// Takes the place of a computer's agent: whoever calls it from now on comes here.
+    pub fn possess(&self, computer: &str) -> UnixListener {
+        let socket = self.folder.path().join("machines").join(computer).join("agent.sock");
+        std::fs::remove_file(&socket).expect("the agent's socket is there");
+        UnixListener::bind(&socket).expect("a socket in its place")
+    }
+
+    /// A request with the key, to be completed. `path` is below `/api`.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.request_with(&self.key, method, path)
+    }
+
+    pub fn request_with(&self, key: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.bare(method, &format!("/api{path}")).bearer_auth(key)
+    }
+
+    /// A request without a key, from the root.
+    pub fn bare(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base))
+    }
+
+    pub async fn get(&self, path: &str) -> Answered {
+        answered(self.request(Method::GET, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answered {
+        answered(self.request(Method::POST, path).json(&body)).await
+    }
+
+    /// A command without fields but the point that a click needs.
+    pub async fn command(&self, path: String) -> Answered {
+        self.post(&path, json!({"x": 1, "y": 1})).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answered {
+        answered(self.request(Method::DELETE, path)).await
+    }
+
+    /// A new workspace's id.
+    pub async fn workspace(&self, name: &str) -> String {
+        let made = self.post("/workspaces", json!({ "name": name })).await;
+        assert_eq!(made.status, 201, "{}", made.body);
+        made.body["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// A new running computer's id.
+    pub async fn computer(&self, workspace: &str, name: &str) -> String {
+        let made = self.post("/computers", json!({ "workspace_id": workspace, "name": name })).await;
+        assert_eq!(made.status, 201, "{}", made.body);
+        made.body["id"].as_str().expect("an id").to_owned()
+    }
+
+    pub async fn status(&self, computer: &str) -> String {
+        self.get(&format!("/computers/{computer}")).await.body["status"].as_str().unwrap_or("none").to_owned()
+    }
+
+    /// Waits until a computer has a status (`none`: it is gone).
+    pub async fn until_status(&self, computer: &str, status: &str) {
+        let found = hotdesk::base::wait::until(END_PATIENCE, || async {
+            (self.status(computer).await == status).then_some(())
+        });
+        assert!(found.await.is_some(), "{computer} is {} and not {status}", self.status(computer).await);
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.tasks.stopping().cancel();
+        self.host.reboot();
+    }
+}
+
+async fn start(
+    folder: &TempDir,
+    host: &Arc<SimulatedHost>,
+) -> (Arc<SimulatedEngine>, Tasks, String, Option<String>) {
+    let config = Config { data_dir: folder.path().join("data"), ..Config::default() };
+    let engine = Arc::new(SimulatedEngine::open(Arc::clone(host)));
+    let tasks = Tasks::new();
+    let ready =
+        controller::start(config, Arc::clone(&engine) as _, &tasks).await.expect("the controller starts");
+    let key = ready.first_key.as_ref().map(|key| key.reveal().to_owned());
+    let bound = bind(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.expect("a free port");
+    let Bound::Tcp(listener) = &bound else { panic!("TCP was asked for") };
+    let base = format!("http://{}", listener.local_addr().expect("an address"));
+    let (router, group) = (ready.router, tasks.clone());
+    let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
+    (engine, tasks, base, key)
+}
+
+/// Answers what a good agent would; every connection is closed after its answer, so that none outlives a change of
+/// who listens.
+fn honest_agent() -> Router {
+    Router::new().fallback(async |request: Request| -> Response {
+        let path = request.uri().path().to_owned();
+        let screen = json!({"id": "default", "display": ":99", "width": 1280, "height": 720, "default": true,
+            "vnc_port": null, "ws_port": null});
+        let body = match path.as_str() {
+            "/health" => json!({"status": "ok", "version": "1", "uptime_ms": 1, "screens": 1, "cpu_count": 1,
+                "memory_total_bytes": 1, "memory_used_bytes": 1}),
+            "/bash" => {
+                json!({"success": true, "action": "bash", "command": "", "output": "hi\n", "exit_code": 0})
+            }
+            "/exec" => json!({"success": true, "action": "exec", "output": "", "timeout": false}),
+            "/screens" if request.method() == axum::http::Method::GET => json!({ "screens": [screen] }),
+            path if path.starts_with("/screens") => screen,
+            path if path.starts_with("/files/desktop/") => {
+                json!({"path": "/root/Desktop/x", "outcome": "created"})
+            }
+            "/screenshot" => {
+                return ([(header::CONNECTION, "close")], Bytes::from_static(b"\x89PNG\r\n\x1a\n"))
+                    .into_response();
+            }
+            _ => json!({"success": true, "action": "wait"}),
+        };
+        ([(header::CONNECTION, "close")], axum::Json(body)).into_response()
+    })
+}

@@ -1,0 +1,137 @@
+//! What is left when a step of the engine fails? The right status, nothing half, and a retry that works (T18).
+
+use hotdesk::engine::EngineError;
+use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use serde_json::json;
+
+use crate::harness::agent::Answered;
+use crate::harness::simulation::Simulation;
+
+/// Tries at a removal before it is left for later.
+const REMOVAL_TRIES: u32 = 3;
+
+/// The next calls of a verb fail.
+fn fail_next(house: &Simulation, verb: Verb, times: u32, failure: &Failure) {
+    for turn in 1..=times {
+        let call = house.engine.calls(verb) + turn;
+        house.engine.plan(Fault { verb, call, failure: failure.clone() });
+    }
+}
+
+fn broken() -> EngineError {
+    EngineError::failed("do the step", "/secret/path: on purpose")
+}
+
+fn is_told(answer: &Answered, status: u16, name: &str) {
+    assert_eq!(answer.status, status, "{name}: {}", answer.body);
+    assert!(
+        answer.body["error"].is_string() && answer.body["request_id"].is_string(),
+        "{name}: {}",
+        answer.body
+    );
+    assert!(!answer.body.to_string().contains("on purpose"), "{name} tells the inside: {}", answer.body);
+}
+
+async fn create(house: &Simulation, workspace: &str) -> Answered {
+    house.post("/computers", json!({"workspace_id": workspace, "name": "desk"})).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_create_that_fails_leaves_nothing_and_its_name_is_free() {
+    let house = Simulation::boot().await;
+    let workspace = house.workspace("w").await;
+    for verb in [Verb::Create, Verb::Start] {
+        for (failure, status) in [
+            (Failure::Before(broken()), 500),
+            (Failure::After(broken()), 500),
+            (Failure::Before(EngineError::NoCapacity("on purpose".to_owned())), 503),
+            (Failure::After(EngineError::NoCapacity("on purpose".to_owned())), 503),
+            (Failure::Before(EngineError::Absent), 500),
+        ] {
+            let name = format!("{verb:?}, {failure:?}");
+            fail_next(&house, verb, 1, &failure);
+            let refused = create(&house, &workspace).await;
+            is_told(&refused, status, &name);
+            assert_eq!(refused.body["code"] == "no_capacity", status == 503, "{name}: {}", refused.body);
+            assert_eq!(house.get("/computers").await.body["computers"], json!([]), "{name}");
+            assert_eq!(house.machines(), Vec::<String>::new(), "{name}");
+        }
+    }
+    let made = create(&house, &workspace).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    // Not being able to look at the address is no reason to fail.
+    fail_next(&house, Verb::Observe, 1, &Failure::Before(broken()));
+    let second = house.post("/computers", json!({"workspace_id": workspace, "name": "second"})).await;
+    assert_eq!(second.status, 201, "{}", second.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_an_undo_that_fails_is_done_at_the_next_start() {
+    let mut house = Simulation::boot().await;
+    let workspace = house.workspace("w").await;
+    fail_next(&house, Verb::Start, 1, &Failure::After(broken()));
+    fail_next(&house, Verb::Destroy, REMOVAL_TRIES, &Failure::Before(broken()));
+    is_told(&create(&house, &workspace).await, 500, "create");
+    let listed = house.get("/computers").await;
+    assert_eq!(listed.body["computers"][0]["status"], "deleting", "{}", listed.body);
+    let id = listed.body["computers"][0]["id"].as_str().expect("an id").to_owned();
+    house.restart().await;
+    house.until_status(&id, "none").await;
+    assert_eq!(house.machines(), Vec::<String>::new());
+    assert_eq!(create(&house, &workspace).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_delete_that_fails_can_be_asked_again() {
+    let house = Simulation::boot().await;
+    let workspace = house.workspace("w").await;
+    let path = |id: &str| format!("/computers/{id}");
+    // What fails once or twice is tried again without anybody noticing.
+    let id = house.computer(&workspace, "desk").await;
+    fail_next(&house, Verb::Destroy, REMOVAL_TRIES - 1, &Failure::Before(broken()));
+    assert_eq!(house.delete(&path(&id)).await.status, 200);
+    // An answer that was lost: the machine is gone, the second try finds it so.
+    let id = house.computer(&workspace, "desk").await;
+    fail_next(&house, Verb::Destroy, 1, &Failure::After(broken()));
+    assert_eq!(house.delete(&path(&id)).await.status, 200);
+    let id = house.computer(&workspace, "desk").await;
+    fail_next(&house, Verb::Destroy, REMOVAL_TRIES, &Failure::Before(broken()));
+    is_told(&house.delete(&path(&id)).await, 500, "delete");
+    assert_eq!(house.status(&id).await, "deleting");
+    is_told(&house.post(&format!("{}/start", path(&id)), json!({})).await, 409, "start");
+    assert_eq!(house.delete(&path(&id)).await.status, 200);
+    assert_eq!(house.delete(&path(&id)).await.status, 404);
+    assert_eq!(house.machines(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_stop_start_or_restart_that_fails_says_error_and_leads_out_of_it() {
+    let house = Simulation::boot().await;
+    let workspace = house.workspace("w").await;
+    let id = house.computer(&workspace, "desk").await;
+    let ask = |command: &'static str| house.command(format!("/computers/{id}/{command}"));
+    for (first, verb, failure, out) in [
+        ("stop", Verb::Stop, Failure::Before(broken()), "start"),
+        ("stop", Verb::Stop, Failure::After(broken()), "restart"),
+        ("restart", Verb::Stop, Failure::Before(broken()), "restart"),
+        ("restart", Verb::Start, Failure::Before(broken()), "start"),
+        ("restart", Verb::Start, Failure::After(broken()), "start"),
+    ] {
+        let name = format!("{first}, {verb:?}, {failure:?}");
+        fail_next(&house, verb, 1, &failure);
+        assert_eq!(ask(first).await.status, 200, "{name}");
+        house.until_status(&id, "error").await;
+        is_told(&ask("click").await, 409, &name);
+        assert_eq!(ask(out).await.status, 200, "{name}");
+        house.until_status(&id, "running").await;
+    }
+    ask("stop").await;
+    house.until_status(&id, "stopped").await;
+    fail_next(&house, Verb::Start, 1, &Failure::After(broken()));
+    let ensured = ask("ensure-running").await;
+    is_told(&ensured, 500, "ensure-running");
+    assert_eq!(house.status(&id).await, "error");
+    assert_eq!(ask("ensure-running").await.body["status"], "running");
+    assert_eq!(house.delete(&format!("/computers/{id}")).await.status, 200);
+    assert_eq!(house.machines(), Vec::<String>::new());
+}

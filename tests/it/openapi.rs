@@ -1,0 +1,109 @@
+//! Is the API's description true? It is recorded in the repository, and every operation it names is there.
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::harness::simulation::Simulation;
+
+/// What interface.md's index names and this service has by now; `{}` stands for any path parameter.
+const INDEX: [(&str, &str); 10] = [
+    ("post", "/workspaces"),
+    ("get", "/workspaces"),
+    ("post", "/computers"),
+    ("get", "/computers/{}"),
+    ("get", "/computers/{}/vnc-password"),
+    ("get", "/computers/{}/screenshot"),
+    ("post", "/computers/{}/click"),
+    ("post", "/computers/{}/type"),
+    ("post", "/computers/{}/bash"),
+    ("post", "/files/upload"),
+];
+
+/// The document as the code makes it.
+pub fn document() -> Value {
+    serde_json::from_str(&hotdesk::controller::api::openapi::text()).expect("the document is JSON")
+}
+
+/// Every operation of the document: method, path, and what is said about it.
+pub fn operations(document: &Value) -> Vec<(Method, String, Value)> {
+    let mut found = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("an item") {
+            if let Ok(method) = method.to_uppercase().parse::<Method>()
+                && operation["responses"].is_object()
+            {
+                found.push((method, path.clone(), operation.clone()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_recorded_document_is_the_one_that_the_code_makes() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/openapi.json");
+    let recorded = std::fs::read_to_string(file).unwrap_or_default();
+    let made = hotdesk::controller::api::openapi::text();
+    let first = recorded.lines().zip(made.lines()).position(|(old, new)| old != new).map(|at| at + 1);
+    assert!(
+        recorded.trim_end() == made.trim_end(),
+        "the API's description changed (line {first:?}): hotdesk openapi > packaging/openapi.json, and read the diff"
+    );
+}
+
+#[test]
+fn the_document_has_its_version_a_key_and_the_index_s_routes() {
+    let document = document();
+    assert_eq!(document["info"]["version"], "2.0.0");
+    assert_eq!(document["components"]["securitySchemes"]["api_key"]["scheme"], "bearer");
+    let operations = operations(&document);
+    let any_name = |path: &str| {
+        path.split('/')
+            .map(|part| if part.starts_with('{') { "{}" } else { part })
+            .collect::<Vec<_>>()
+            .join("/")
+    };
+    for (method, path) in INDEX {
+        let there =
+            operations.iter().any(|(m, p, _)| m.as_str().eq_ignore_ascii_case(method) && any_name(p) == path);
+        assert!(there, "{method} {path} is not documented");
+    }
+    let mut names = std::collections::BTreeSet::new();
+    for (method, path, operation) in &operations {
+        let id = operation["operationId"].as_str().unwrap_or_default();
+        assert!(names.insert(id), "two operations are called {id:?}");
+        let name = format!("{method} {path}");
+        let responses = operation["responses"].as_object().expect("responses");
+        assert!(responses.keys().any(|status| status.starts_with('2')), "{name} documents no success");
+        assert!(
+            operation["summary"].is_string() || operation["description"].is_string(),
+            "{name} has no sentence"
+        );
+        let public = operation["tags"] == serde_json::json!(["service"]);
+        assert_eq!(
+            public,
+            operation["security"].is_null(),
+            "{name}: a key is needed but for the service's own"
+        );
+        assert_eq!(public, !responses.contains_key("401"), "{name}: 401");
+    }
+}
+
+#[tokio::test]
+async fn every_documented_operation_is_routed() {
+    let house = Simulation::boot().await;
+    let nobody = "00000000-0000-4000-8000-000000000000";
+    for (method, path, _) in operations(&document()) {
+        let mut filled = String::new();
+        for part in path.split('/').skip(1) {
+            filled += "/";
+            filled += if part.starts_with('{') { nobody } else { part };
+        }
+        // Without a key a route says 401, while what is no route says 404.
+        let response = house.bare(method.clone(), &format!("/api{filled}")).send().await.expect("an answer");
+        let status = response.status().as_u16();
+        assert!([200, 401].contains(&status), "{method} {path} answers {status}");
+    }
+    let served: Value = house.bare(Method::GET, "/openapi.json").send().await.unwrap().json().await.unwrap();
+    assert_eq!(served, document());
+}

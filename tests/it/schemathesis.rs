@@ -1,0 +1,76 @@
+//! Does the API keep what its description promises, whatever is sent? Thousands of made-up requests (threats.md T26).
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use reqwest::Method;
+
+use crate::harness::agent::answered;
+use crate::harness::controller::{RunningController, no_computers_here};
+
+/// Seconds that the requests may take.
+const TIME: &str = "300";
+/// Requests per operation and phase.
+const EXAMPLES: &str = "60";
+
+/// The program, from the tests' virtual environment.
+fn schemathesis() -> Option<PathBuf> {
+    let chosen = std::env::var_os("HOTDESK_PYTHON").map(PathBuf::from);
+    let python = chosen.unwrap_or_else(|| PathBuf::from("/var/cache/hotdesk/venv/bin/python"));
+    Some(python.with_file_name("st")).filter(|program| program.exists())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t26_no_request_gets_an_answer_that_is_not_described() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let Some(program) = schemathesis() else { return println!("skipped: no schemathesis (make deps-test)") };
+    // Two computers and no more: made-up orders that are sound get 403. Unhurried: 429 is another test's.
+    let limits = "[limits]\nmax_computers = 2\nrequests_per_second = 100000\nrequest_burst = 100000\n";
+    let house = RunningController::boot_with(limits).await;
+    let workspace = house.workspace("fixture").await;
+    let computer = house.computer(&workspace, "acted on").await["id"].as_str().expect("an id").to_owned();
+    let second =
+        house.computer(&workspace, "turned on and off").await["id"].as_str().expect("an id").to_owned();
+    let form = reqwest::multipart::Form::new()
+        .text("projectId", workspace.clone())
+        .part("file", reqwest::multipart::Part::text("hi").file_name("a.txt"));
+    let stored = answered(house.request(Method::POST, "/files/upload").multipart(form)).await;
+    let file = stored.body["file"]["id"].as_str().expect("a file").to_owned();
+
+    let mut run = Command::new(program);
+    run.arg("--config-file")
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/schemathesis/schemathesis.toml"));
+    run.args(["run", &format!("{}/openapi.json", house.base()), "--url", &format!("{}/api", house.base())]);
+    run.args(["--max-examples", EXAMPLES, "--max-time", TIME, "--no-color", "--warnings", "off"]);
+    run.args(["--phases", "examples,coverage,fuzzing", "--suppress-health-check", "all"]);
+    run.current_dir(house.folder()).env("HOTDESK_API_KEY", house.key());
+    run.envs([
+        ("WORKSPACE", &workspace),
+        ("COMPUTER", &computer),
+        ("SECOND_COMPUTER", &second),
+        ("FILE", &file),
+    ]);
+    let ran = tokio::task::spawn_blocking(move || run.output()).await.expect("no panic").expect("it runs");
+    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    println!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
+    assert!(ran.status.success(), "{said}\n{complained}");
+    // It was not all refused at the door: the computer was acted on and still is there.
+    let metrics =
+        house.bare(Method::GET, "/metrics").send().await.expect("metrics").text().await.expect("text");
+    for route in [
+        "/computers/{id}/bash",
+        "/computers/{id}/click",
+        "/computers/{id}/screenshot",
+        "/files",
+        "/workspaces",
+    ] {
+        let reached = metrics
+            .lines()
+            .any(|line| line.contains(&format!("route=\"{route}\"")) && line.contains("status=\"200\""));
+        assert!(reached, "{route} was never reached");
+    }
+    assert_eq!(house.bash(&computer, "echo hi").await, "hi\n");
+}

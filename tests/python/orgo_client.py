@@ -1,0 +1,115 @@
+"""Does the unmodified PyPI client work? Speaks the sequences of wire.md section 16 and fails loudly where it does not.
+
+usage: orgo_client.py BASE_API_URL   (the key is in ORGO_API_KEY)
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import io
+import sys
+from pathlib import Path
+
+
+class BannerOnOldPython(importlib.abc.MetaPathFinder):
+    """One console string of the client needs Python 3.12; on older ones it is replaced while loading, nothing else."""
+
+    def find_spec(self, name, path, target=None):
+        if name != "orgo.prompt" or sys.version_info >= (3, 12):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        source = Path(spec.origin).read_text(encoding="utf-8")
+        start = source.index('        logo = f"""')
+        end = source.index('"""\n', start + 20) + 4
+        patched = source[:start] + '        logo = "orgo"\n' + source[end:]
+
+        class Loader(importlib.abc.Loader):
+            def create_module(self, spec):
+                return None
+
+            def exec_module(self, module):
+                exec(compile(patched, spec.origin, "exec"), module.__dict__)
+
+        return importlib.util.spec_from_loader(name, Loader(), origin=spec.origin)
+
+
+sys.meta_path.insert(0, BannerOnOldPython())
+from orgo import Computer, Project  # noqa: E402
+
+BASE = sys.argv[1]
+TEXT = "Grüße, 世界! naïve Ω → ✓"
+
+
+def check(condition, what):
+    if not condition:
+        raise SystemExit(f"FAILED: {what}")
+    print(f"ok: {what}")
+
+
+def refusal(call):
+    """The message of the exception that a call raises."""
+    try:
+        call()
+    except Exception as error:  # the client raises bare Exceptions
+        return str(error)
+    raise SystemExit("FAILED: a refusal was expected")
+
+
+# A: a new project and a computer in it; the client acts at once, without polling.
+computer = Computer(project="demo", base_api_url=BASE, verbose=False)
+check(computer.bash("echo $DISPLAY").strip() == ":99", "A: created and usable at once")
+check((computer.ram, computer.cpu) == (4, 1), "A: the size it got")
+
+# D: one of each action.
+for act in (computer.left_click, computer.right_click, computer.double_click):
+    check(act(100, 100)["success"] is True, f"D: {act.__name__}")
+computer.key("Escape")
+check(computer.drag(10, 300, 200, 320, duration=0.1)["action"] == "drag", "D: drag")
+check(computer.scroll("down", 2)["details"]["direction"] == "down", "D: scroll in the middle of the screen")
+computer.bash("rm -f /root/typed; (DISPLAY=:99 nohup xterm -e 'cat > /root/typed' >/dev/null 2>&1 &)")
+check(
+    computer.bash("timeout 20 xdotool search --sync --onlyvisible --class xterm windowfocus --sync && echo ready")
+    .strip().endswith("ready"),
+    "D: a terminal has the focus",
+)
+check(computer.type(TEXT)["success"] is True, "D: type")
+computer.key("Return")
+computer.key("ctrl+d")
+check(
+    computer.bash("for i in $(seq 100); do [ -s /root/typed ] && break; sleep 0.1; done; cat /root/typed").strip() == TEXT,
+    "D: what was typed is what the program received",
+)
+check(computer.screenshot().size == (1280, 720), "D: screenshot")
+content, mime = computer.api._download(computer.api.get_screenshot(computer.computer_id, "url")["image"])
+check(mime == "image/png" and content[:4] == b"\x89PNG", "D: screenshot by its stored copy")
+check(computer.bash("printf out; printf err >&2") == "outerr", "D: bash")
+check(computer.exec("print(6 * 7)")["output"].strip() == "42", "D: exec")
+check(computer.exec("raise ValueError('no')")["error_type"] == "ValueError", "D: exec tells the error")
+check(computer.wait(0.1)["action"] == "wait", "D: wait")
+
+# E: connecting asks nothing until used; scroll looks the screen up once.
+again = Computer(computer_id=computer.computer_id, base_api_url=BASE, verbose=False)
+check(again.scroll("up", 1)["success"] is True, "E: connected by id")
+check(again.status()["status"] == "running", "E: status")
+
+# B: an existing project and a template.
+templated = Computer(project="demo", name="b", template="system/desktop@1.0.0", base_api_url=BASE, verbose=False)
+check(templated.bash("echo up").strip() == "up", "B: launched from a curated template")
+templated.destroy()
+
+# C: a refused create. The client tries to make the project again and shows that refusal.
+message = refusal(lambda: Computer(project="demo", name="c", template="system/none@1.0.0", base_api_url=BASE, verbose=False))
+check("already exists" in message, f"C: the second error is the one shown ({message})")
+
+# I: a project by name, its computers.
+project = Project("demo", base_api_url=BASE)
+check([found["id"] for found in project.list_computers()] == [computer.computer_id], "I: nothing was left of B and C")
+check(project.get_computer(computer.name)["id"] == computer.computer_id, "I: a computer by name")
+
+# H: the end.
+check(computer.restart()["success"] is True, "restart")
+check(computer.bash("echo back").strip() == "back", "usable after a restart without polling")
+check(computer.destroy() == {"success": True}, "H: computer deleted")
+check("not found" in refusal(computer.status).lower(), "H: it is gone")
+check(project.destroy() == {"success": True}, "H: project deleted")
+print("all sequences spoken")
