@@ -126,8 +126,8 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
     use Decision::{AlreadySo, Do};
     use Status::{Creating, Deleting, Error as Failed, Restarting, Running, Starting, Stopped, Stopping};
     match (command, status) {
-        // While it stops, the start waits its turn in the runner's mailbox.
-        (Command::Start | Command::EnsureRunning, Stopped | Failed | Stopping) => Ok(Do(Operation::Start)),
+        // One that is stopping starts in its turn: when the stop has ended.
+        (Command::Start | Command::EnsureRunning, Stopping | Stopped | Failed) => Ok(Do(Operation::Start)),
         (Command::Start | Command::EnsureRunning, Running | Creating | Starting | Restarting) => {
             Ok(AlreadySo)
         }

@@ -181,6 +181,15 @@ async fn commands_at_once_end_in_one_clear_state() {
     assert!(settled.await.is_some(), "{}", house.record(id).await);
     assert_eq!(house.act(id, "ensure-running", json!({})).await.status, 200);
 
+    // Started again while it stops: in its turn.
+    house.act(id, "stop", json!({})).await;
+    let started = house.act(id, "start", json!({})).await;
+    assert_eq!(told(&started), (200, &under_way("starting")));
+    assert_eq!(house.bash(id, "echo up").await, "up\n");
+    house.act(id, "stop", json!({})).await;
+    let ensured = house.act(id, "ensure-running", json!({})).await;
+    assert_eq!((ensured.status, &ensured.body["status"]), (200, &json!("running")), "{}", ensured.body);
+
     // Removed in the middle of a boot: gone, with nothing left.
     house.act(id, "restart", json!({})).await;
     let waiting = house.act(id, "bash", json!({"command": "true"}));
