@@ -115,6 +115,9 @@ impl Screen {
         let settled = phase.wait_for(|phase| !matches!(phase, Phase::Starting));
         match tokio::time::timeout(patience, settled).await {
             Ok(Ok(phase)) if matches!(*phase, Phase::Ready(_)) => Ok(()),
+            Ok(Ok(phase)) if matches!(*phase, Phase::Ended) => {
+                Err(Error::conflict(format!("Screen {} was deleted while it started", self.id)))
+            }
             Ok(Ok(_) | Err(_)) | Err(_) => Err(restarting(&self.display_name())),
         }
     }
