@@ -19,15 +19,19 @@ pub struct ScreenQuery {
 pub struct ScreenshotQuery {
     /// `url` (default), `base64` or `binary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(pattern = "^(url|base64|binary)$")]
     pub response_format: Option<String>,
     /// `png` (default) or `jpeg`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(pattern = "^(png|jpeg)$")]
     pub format: Option<String>,
     /// JPEG quality, 1 to 100; 80 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 100)]
     pub quality: Option<u8>,
     /// Factor on both sides, above 0 and at most 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(exclusive_minimum = 0, maximum = 1)]
     pub scale: Option<f64>,
     /// Screen id; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +49,7 @@ pub struct Click {
     pub y: f64,
     /// `left` (default), `right` or `middle`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(left|right|middle)$")]
     pub button: Option<String>,
     /// Two clicks instead of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,9 +80,11 @@ pub struct Drag {
     pub end_y: f64,
     /// `left` (default), `right` or `middle`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(left|right|middle)$")]
     pub button: Option<String>,
     /// Seconds that the movement takes; 0.5 when absent, at most 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 30)]
     pub duration: Option<f64>,
 }
 
@@ -85,9 +92,11 @@ pub struct Drag {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Scroll {
     /// `up`, `down`, `left` or `right`.
+    #[schema(pattern = "^(up|down|left|right)$")]
     pub direction: String,
     /// Wheel steps; 3 when absent, 1 to 500.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 500)]
     pub amount: Option<u32>,
     /// Pixels from the left edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,6 +125,7 @@ pub struct Key {
 pub struct Wait {
     /// Seconds to wait, 0 to 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 60)]
     pub seconds: Option<f64>,
     /// Older name of `seconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,6 +139,7 @@ pub struct Bash {
     pub command: String,
     /// Seconds after which it is killed with all that it started; 200 when absent, at most 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(exclusive_minimum = 0, maximum = 300)]
     pub timeout: Option<f64>,
 }
 
@@ -161,6 +172,7 @@ pub struct Exec {
     pub code: String,
     /// Seconds after which it is killed with all that it started; 10 when absent, 1 to 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(exclusive_minimum = 0, maximum = 300)]
     pub timeout: Option<f64>,
 }
 

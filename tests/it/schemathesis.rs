@@ -61,17 +61,16 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     // It was not all refused at the door: the computer was acted on and still is there.
     let metrics =
         house.bare(Method::GET, "/metrics").send().await.expect("metrics").text().await.expect("text");
-    for route in [
-        "/computers/{id}/bash",
-        "/computers/{id}/click",
-        "/computers/{id}/screenshot",
-        "/files",
-        "/workspaces",
-    ] {
-        let reached = metrics
-            .lines()
-            .any(|line| line.contains(&format!("route=\"{route}\"")) && line.contains("status=\"200\""));
-        assert!(reached, "{route} was never reached");
+    let reached = |route: &str| {
+        let asked = format!("route=\"{route}\"");
+        metrics.lines().any(|line| line.contains(&asked) && line.contains("status=\"200\""))
+    };
+    for action in ["bash", "exec", "click", "move", "drag", "scroll", "type", "wait", "screenshot", "screens"]
+    {
+        assert!(reached(&format!("/computers/{{id}}/{action}")), "{action} was never reached");
+    }
+    for route in ["/computers", "/files", "/files/download", "/workspaces", "/workspaces/{id}"] {
+        assert!(reached(route), "{route} was never reached");
     }
     assert_eq!(house.bash(&computer, "echo hi").await, "hi\n");
 }
