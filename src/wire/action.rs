@@ -172,7 +172,7 @@ pub struct Exec {
     pub code: String,
     /// Seconds after which it is killed with all that it started; 10 when absent, 1 to 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(exclusive_minimum = 0, maximum = 300)]
+    #[schema(minimum = 1, maximum = 300)]
     pub timeout: Option<f64>,
 }
 
