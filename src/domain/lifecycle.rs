@@ -126,12 +126,10 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
     use Decision::{AlreadySo, Do};
     use Status::{Creating, Deleting, Error as Failed, Restarting, Running, Starting, Stopped, Stopping};
     match (command, status) {
-        (Command::Start | Command::EnsureRunning, Stopped | Failed) => Ok(Do(Operation::Start)),
+        // One that is stopping starts in its turn: when the stop has ended.
+        (Command::Start | Command::EnsureRunning, Stopping | Stopped | Failed) => Ok(Do(Operation::Start)),
         (Command::Start | Command::EnsureRunning, Running | Creating | Starting | Restarting) => {
             Ok(AlreadySo)
-        }
-        (Command::Start | Command::EnsureRunning, Stopping) => {
-            Err(Error::conflict("Computer is still stopping; retry in a moment").retry_after(2))
         }
 
         (Command::Stop, Running | Failed) => Ok(Do(Operation::Stop)),

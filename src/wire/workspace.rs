@@ -68,3 +68,23 @@ pub struct UpdateWorkspace {
     #[serde(default)]
     pub status: Option<String>,
 }
+
+/// The answer to start, stop and restart of a whole workspace.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct WorkspaceTransition {
+    /// Always true; a refusal is an error body.
+    pub success: bool,
+    /// Every computer of the workspace with its status at the time of the answer.
+    pub computers: Vec<ComputerStatus>,
+}
+
+/// One computer's status.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ComputerStatus {
+    /// UUID.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// As in the computer's record.
+    pub status: String,
+}

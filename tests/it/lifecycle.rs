@@ -181,6 +181,15 @@ async fn commands_at_once_end_in_one_clear_state() {
     assert!(settled.await.is_some(), "{}", house.record(id).await);
     assert_eq!(house.act(id, "ensure-running", json!({})).await.status, 200);
 
+    // Started again while it stops: in its turn.
+    house.act(id, "stop", json!({})).await;
+    let started = house.act(id, "start", json!({})).await;
+    assert_eq!(told(&started), (200, &under_way("starting")));
+    assert_eq!(house.bash(id, "echo up").await, "up\n");
+    house.act(id, "stop", json!({})).await;
+    let ensured = house.act(id, "ensure-running", json!({})).await;
+    assert_eq!((ensured.status, &ensured.body["status"]), (200, &json!("running")), "{}", ensured.body);
+
     // Removed in the middle of a boot: gone, with nothing left.
     house.act(id, "restart", json!({})).await;
     let waiting = house.act(id, "bash", json!({"command": "true"}));
@@ -217,4 +226,43 @@ async fn a_computer_that_cannot_start_reads_error_and_leads_out_of_it() {
     std::fs::rename(&aside, &disk).expect("the disk again");
     assert_eq!(house.act(id, "restart", json!({})).await.status, 200);
     assert_eq!(house.bash(id, "cat /root/note").await, "kept\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_s_computers_start_stop_and_restart_together() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let house = RunningController::boot().await;
+    let workspace = house.workspace("both").await;
+    let mut ids = Vec::new();
+    for name in ["a", "b"] {
+        ids.push(house.computer(&workspace, name).await["id"].as_str().expect("an id").to_owned());
+    }
+    house.post(&format!("/computers/{}/stop", ids[0]), json!({})).await;
+    house.until_status(&ids[0], "stopped").await;
+
+    let restarted = house.post(&format!("/projects/{workspace}/restart"), json!({})).await;
+    let statuses: Vec<&str> = restarted.body["computers"]
+        .as_array()
+        .expect("computers")
+        .iter()
+        .filter_map(|c| c["status"].as_str())
+        .collect();
+    assert_eq!((restarted.status, statuses.as_slice()), (200, ["stopped", "restarting"].as_slice()));
+    house.until_status(&ids[1], "running").await;
+
+    assert_eq!(house.post(&format!("/projects/{workspace}/start"), json!({})).await.status, 200);
+    for id in &ids {
+        house.until_status(id, "running").await;
+    }
+    let stopped = house.post(&format!("/workspaces/{workspace}/stop"), json!({})).await;
+    assert_eq!((stopped.status, &stopped.body["success"]), (200, &json!(true)));
+    for id in &ids {
+        house.until_status(id, "stopped").await;
+    }
+    assert_eq!(
+        house.post("/workspaces/00000000-0000-4000-8000-000000000000/stop", json!({})).await.status,
+        404
+    );
 }

@@ -65,7 +65,7 @@ pub(super) fn encode(frame: &Frame, form: Form) -> Result<Picture> {
         &scaled
     };
     let (bytes, mime_type) = match form.format {
-        Format::Png => (png(pixels, width, height)?, "image/png"),
+        Format::Png => (png(frame, pixels, width, height)?, "image/png"),
         Format::Jpeg { quality } => (jpeg(pixels, width, height, quality)?, "image/jpeg"),
     };
     Ok(Picture { bytes: bytes.into(), mime_type, width, height })
@@ -85,13 +85,12 @@ fn shrink(frame: &Frame, width: u32, height: u32) -> Result<Vec<u8>> {
     Ok(target.into_vec())
 }
 
-/// `Fast` with the fixed filter `Up`: see `figures` in the display tests for what was compared.
-fn png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>> {
+/// `Fast` with the fixed filter `Up`. Of what was compared on a desktop full of text (1920x1080, two cores, best of
+/// 20): Up 3.3 ms and 0.78 MB, Sub 4.1 ms and 1.0 MB, adaptive 15.5 ms and 0.54 MB; `Fastest` is the same as `Fast`.
+fn png(frame: &Frame, pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>> {
     let failed = |error: png::EncodingError| Error::internal(format!("PNG: {error}"));
-    let mut rgb = vec![0; pixels.len() / 4 * 3];
-    for (out, pixel) in rgb.chunks_exact_mut(3).zip(pixels.chunks_exact(4)) {
-        out.copy_from_slice(&[pixel[2], pixel[1], pixel[0]]);
-    }
+    let mut rgb = frame.pool.take();
+    to_rgb(pixels, &mut rgb);
     let mut file = Vec::with_capacity(rgb.len() / 8);
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(png::ColorType::Rgb);
@@ -101,7 +100,29 @@ fn png(pixels: &[u8], width: u32, height: u32) -> Result<Vec<u8>> {
     let mut writer = encoder.write_header().map_err(failed)?;
     writer.write_image_data(&rgb).map_err(failed)?;
     writer.finish().map_err(failed)?;
+    frame.pool.give_back(rgb);
     Ok(file)
+}
+
+/// Drops the fourth byte and turns the order of the others. Four pixels at a time, as whole words: byte by byte it
+/// takes longer than the encoding.
+fn to_rgb(pixels: &[u8], rgb: &mut Vec<u8>) {
+    rgb.resize(pixels.len() / 4 * 3, 0);
+    let word = |pixel: &[u8]| match *pixel {
+        [blue, green, red, ..] => u32::from_le_bytes([red, green, blue, 0]),
+        _ => 0,
+    };
+    let (fours, rest) = pixels.as_chunks::<16>();
+    let (out, out_rest) = rgb.split_at_mut(fours.len() * 12);
+    for (out, four) in out.as_chunks_mut::<12>().0.iter_mut().zip(fours) {
+        let [a, b, c, d] = [word(&four[0..4]), word(&four[4..8]), word(&four[8..12]), word(&four[12..16])];
+        out[0..4].copy_from_slice(&(a | b << 24).to_le_bytes());
+        out[4..8].copy_from_slice(&(b >> 8 | c << 16).to_le_bytes());
+        out[8..12].copy_from_slice(&(c >> 16 | d << 8).to_le_bytes());
+    }
+    for (out, pixel) in out_rest.chunks_exact_mut(3).zip(rest.chunks_exact(4)) {
+        out.copy_from_slice(&[pixel[2], pixel[1], pixel[0]]);
+    }
 }
 
 fn jpeg(pixels: &[u8], width: u32, height: u32, quality: u8) -> Result<Vec<u8>> {
@@ -145,6 +166,16 @@ mod tests {
             (None, None, Some(f64::NAN)),
         ] {
             assert!(Form::parse(format, quality, scale).is_err(), "{format:?} {quality:?} {scale:?}");
+        }
+    }
+
+    #[test]
+    fn every_number_of_pixels_turns_into_rgb() {
+        for count in 0..20_u8 {
+            let pixels: Vec<u8> = (0..count).flat_map(|n| [3 * n + 2, 3 * n + 1, 3 * n, 255]).collect();
+            let mut rgb = vec![7; 100];
+            to_rgb(&pixels, &mut rgb);
+            assert_eq!(rgb, (0..3 * count).collect::<Vec<_>>());
         }
     }
 

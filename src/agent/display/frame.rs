@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers kept for the next capture: one being filled while another is being encoded. More would only hold memory.
+/// Buffers kept for the next picture: one to capture into, one to encode from. More would only hold memory.
 const SPARE_BUFFERS: usize = 2;
 
 /// Pixel buffers to use again: a fresh one of several megabytes costs more than filling it.
@@ -15,7 +15,8 @@ impl Pool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    fn give_back(&self, buffer: Vec<u8>) {
+    /// Keeps a buffer for the next picture.
+    pub(super) fn give_back(&self, buffer: Vec<u8>) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_BUFFERS {
             spare.push(buffer);

@@ -16,6 +16,7 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// A running X server.
 #[derive(Debug)]
 pub(super) struct Server {
+    display: u16,
     kept: Kept,
     note: PathBuf,
     last_words: Arc<Mutex<String>>,
@@ -61,7 +62,7 @@ impl Server {
             let words = Arc::clone(&last_words);
             process::listen(tasks, "X server", format!(":{display}"), stderr, words)?;
         }
-        Ok(Self { kept, note, last_words })
+        Ok(Self { display, kept, note, last_words })
     }
 
     /// Waits until it has ended; the text says how.
@@ -74,6 +75,10 @@ impl Server {
     pub(super) async fn end(self) {
         self.kept.end(END_PATIENCE).await;
         process::forget(&self.note);
+        // One that had to be killed leaves its files.
+        if let Err(why) = clear_way(self.display) {
+            tracing::warn!(why, "could not clean up after an X server");
+        }
     }
 }
 

@@ -57,6 +57,9 @@ impl RunningInit {
         fs::set_permissions(at("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .expect("a private token file");
         let socket = UnixListener::bind(at("agent.sock")).expect("a socket");
+        // Above the numbers that shells can use for their own.
+        let high = rustix::io::fcntl_dupfd_cloexec(socket.as_fd(), 20).expect("a higher descriptor");
+        let socket = UnixListener::from(high);
         rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty()).expect("an inheritable socket");
         let child = command
             .args(["init", "--log"])

@@ -89,7 +89,9 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Asked, not killed: it then removes its socket and its lock.
+        let server = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let _ = nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGTERM);
         let _ = self.child.wait();
     }
 }
@@ -187,6 +189,9 @@ impl Desk {
         assert!(late.is_empty(), "late: {late:?}");
         for number in self.claim.base..self.claim.base + 4 {
             assert!(!is_running(&format!(":{number}")), "something of :{number} still runs");
+            for left in [format!("/tmp/.X11-unix/X{number}"), format!("/tmp/.X{number}-lock")] {
+                assert!(!Path::new(&left).exists(), "{left} is left");
+            }
         }
     }
 }

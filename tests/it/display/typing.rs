@@ -11,6 +11,7 @@ use x11rb::protocol::xtest::ConnectionExt as _;
 
 use super::desk::{Desk, PATIENCE, installed};
 use super::window::Reader;
+use hotdesk::agent::display::Session;
 use hotdesk::base::wait;
 
 const SENTENCES: &str = "Hello, World! ~`@#$%^&*()_+-={}[]|\\:;\"'<>?,./ 0123456789\n\tŽluťoučký kůň úpěl ďábelské ódy. \
@@ -99,12 +100,8 @@ impl Drop for Terminal {
     }
 }
 
-#[tokio::test]
-async fn a_real_terminal_receives_the_text_exactly() {
-    if !installed("xterm") {
-        return;
-    }
-    let desk = Desk::bare(800, 600).await;
+async fn a_terminal_receives_exactly(session: Session) {
+    let desk = Desk::own(800, 600, session).await;
     let terminal = Terminal::open(&desk.display()).await;
     desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
     let text = long_text();
@@ -114,6 +111,20 @@ async fn a_real_terminal_receives_the_text_exactly() {
     assert_same(&terminal.text(sent.len()).await, &sent);
     drop(terminal);
     desk.close().await;
+}
+
+#[tokio::test]
+async fn a_real_terminal_receives_the_text_exactly() {
+    if installed("xterm") {
+        a_terminal_receives_exactly(Session::None).await;
+    }
+}
+
+#[tokio::test]
+async fn a_real_terminal_under_a_window_manager_receives_the_text_exactly() {
+    if installed("xterm") && installed("openbox") {
+        a_terminal_receives_exactly(Session::Embedded).await;
+    }
 }
 
 /// A second client that disturbs the keyboard.

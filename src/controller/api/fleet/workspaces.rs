@@ -10,16 +10,18 @@ use crate::base::clock::iso8601;
 use crate::controller::Shared;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
-use crate::controller::storage::Kind;
+use crate::controller::storage;
 use crate::domain::access::{self, Caller};
-use crate::domain::error::{Error, Result};
+use crate::domain::error::{Error, Kind, Result};
 use crate::domain::lifecycle::Command;
 use crate::domain::name::{self, Name};
 use crate::http::extract::{Json as Body, Path};
 use crate::store::computers::Filter;
 use crate::store::workspaces::{Change, Workspace};
 use crate::wire::action::Done;
-use crate::wire::workspace::{CreateWorkspace, UpdateWorkspace, Workspace as Record, WorkspaceList};
+use crate::wire::workspace::{
+    ComputerStatus, CreateWorkspace, UpdateWorkspace, Workspace as Record, WorkspaceList, WorkspaceTransition,
+};
 
 /// Longest picture address in bytes; browsers and proxies take no longer ones.
 const MAX_URL: usize = 2048;
@@ -31,6 +33,9 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(get, update, delete))
         .routes(routes!(delete_by_post))
         .routes(routes!(by_name))
+        .routes(routes!(start))
+        .routes(routes!(stop))
+        .routes(routes!(restart))
 }
 
 /// The workspaces available to the key.
@@ -135,6 +140,59 @@ async fn delete_by_post(
     remove(&app, &caller, &id).await
 }
 
+/// Starts every computer of a workspace that is not running.
+#[utoipa::path(post, path = "/workspaces/{id}/start", tag = "workspaces",
+    params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
+async fn start(
+    state: State<Shared>,
+    caller: Caller,
+    path: Path<String>,
+) -> Result<Json<WorkspaceTransition>> {
+    command_all(state, caller, path, Command::Start).await
+}
+
+/// Stops every computer of a workspace that is running.
+#[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces",
+    params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
+async fn stop(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<WorkspaceTransition>> {
+    command_all(state, caller, path, Command::Stop).await
+}
+
+/// Restarts every computer of a workspace that is running.
+#[utoipa::path(post, path = "/workspaces/{id}/restart", tag = "workspaces",
+    params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
+async fn restart(
+    state: State<Shared>,
+    caller: Caller,
+    path: Path<String>,
+) -> Result<Json<WorkspaceTransition>> {
+    command_all(state, caller, path, Command::Restart).await
+}
+
+/// Gives one command to all; a computer whose status blocks it is left as it is, and the answer shows it.
+async fn command_all(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+    command: Command,
+) -> Result<Json<WorkspaceTransition>> {
+    let workspace = app.find_workspace(&caller, &id).await?;
+    let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
+    for computer in &app.store.computers(workspace.account, &filter).await?.0 {
+        match app.fleet.command(computer, command).await {
+            Err(error) if !matches!(error.kind, Kind::Conflict | Kind::NotFound) => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let (computers, _) = app.store.computers(workspace.account, &filter).await?;
+    let computers = computers.iter().map(|computer| ComputerStatus {
+        id: computer.id.to_string(),
+        name: computer.name.clone(),
+        status: computer.status.name().to_owned(),
+    });
+    Ok(Json(WorkspaceTransition { success: true, computers: computers.collect() }))
+}
+
 async fn remove(app: &Shared, caller: &Caller, id: &str) -> Result<Json<Done>> {
     let workspace = app.find_workspace(caller, id).await?;
     let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
@@ -147,7 +205,7 @@ async fn remove(app: &Shared, caller: &Caller, id: &str) -> Result<Json<Done>> {
         deletion.finish().await?;
     }
     for file in app.store.remove_workspace(workspace.id).await? {
-        app.storage.remove(Kind::File, file.0).await?;
+        app.storage.remove(storage::Kind::File, file.0).await?;
     }
     Ok(Json(Done { success: true }))
 }
