@@ -8,7 +8,7 @@ use reqwest::Method;
 use crate::harness::agent::answered;
 use crate::harness::controller::{RunningController, no_computers_here};
 
-/// Seconds that the requests may take, some 30 in each; `HOTDESK_SCHEMATHESIS_SECONDS` says otherwise.
+/// Seconds that the requests may take, some 30 in each; `SCHEMATHESIS_SECONDS` says otherwise.
 const SECONDS: &str = "120";
 /// Requests per operation and phase.
 const EXAMPLES: &str = "60";
@@ -39,7 +39,7 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     let stored = answered(house.request(Method::POST, "/files/upload").multipart(form)).await;
     let file = stored.body["file"]["id"].as_str().expect("a file").to_owned();
 
-    let seconds = std::env::var("HOTDESK_SCHEMATHESIS_SECONDS").unwrap_or_else(|_| SECONDS.to_owned());
+    let seconds = std::env::var("SCHEMATHESIS_SECONDS").unwrap_or_else(|_| SECONDS.to_owned());
     let mut run = Command::new(program);
     run.arg("--config-file")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/schemathesis/schemathesis.toml"));

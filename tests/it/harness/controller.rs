@@ -323,6 +323,8 @@ pub fn command(folder: &Path) -> Command {
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
     command.arg("--data-dir").arg(folder.join("data"));
     command.arg("--image").arg(image());
+    // The tests' own variable, which the controller would take for a setting that it does not know.
+    command.env_remove("HOTDESK_PYTHON");
     command
 }
 
