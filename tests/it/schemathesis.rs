@@ -30,6 +30,7 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     let limits = "[limits]\nmax_computers = 2\nrequests_per_second = 100000\nrequest_burst = 100000\n";
     let house = RunningController::boot_with(limits).await;
     let workspace = house.workspace("fixture").await;
+    let empty = house.workspace("empty").await;
     let computer = house.computer(&workspace, "acted on").await["id"].as_str().expect("an id").to_owned();
     let second =
         house.computer(&workspace, "turned on and off").await["id"].as_str().expect("an id").to_owned();
@@ -49,6 +50,7 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     run.current_dir(house.folder()).env("HOTDESK_API_KEY", house.key());
     run.envs([
         ("WORKSPACE", &workspace),
+        ("EMPTY_WORKSPACE", &empty),
         ("COMPUTER", &computer),
         ("SECOND_COMPUTER", &second),
         ("FILE", &file),
