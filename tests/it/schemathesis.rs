@@ -9,7 +9,7 @@ use crate::harness::agent::answered;
 use crate::harness::controller::{RunningController, no_computers_here};
 
 /// Seconds that the requests may take, some 30 in each; `SCHEMATHESIS_SECONDS` says otherwise.
-const SECONDS: &str = "120";
+const SECONDS: &str = "200";
 /// Requests per operation and phase.
 const EXAMPLES: &str = "60";
 
