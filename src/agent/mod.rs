@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub mod acting;
 pub mod config;
 pub mod desktop;
 pub mod display;
@@ -18,6 +19,7 @@ pub mod exec;
 pub mod files;
 mod inherited;
 pub mod init;
+pub mod journal;
 pub mod routes;
 pub mod state;
 mod token;
@@ -26,6 +28,7 @@ use config::{Config, Display};
 use desktop::{Desktop, Headless, Seen};
 use display::Displays;
 use exec::Commands;
+use journal::Journal;
 use state::{Agent, Parts};
 
 use crate::base::tasks::Tasks;
@@ -34,6 +37,9 @@ use crate::http::serve::{self, Bound, Listen};
 /// How long tasks may take to end: a connection's drain (10 s) is cut short, because by then every command has been
 /// killed and answered.
 const STOP_PATIENCE: Duration = Duration::from_secs(4);
+
+/// The folder of the journal of actions, in the runtime folder: it outlives the agent, not the computer's boot.
+const JOURNAL: &str = "journal";
 
 /// Runs an agent until SIGTERM or SIGINT.
 ///
@@ -64,8 +70,11 @@ pub async fn run(config: Config) -> Result<(), String> {
         Some(displays) => Arc::new(Seen::new(displays.clone(), config.session_dir.clone())),
         None => Arc::new(Headless),
     };
+    let journal = config.runtime_dir.join(JOURNAL);
+    let journal = Journal::open(journal).map_err(|error| format!("the journal of actions: {error}"))?;
     let agent = Agent::new(Parts {
         token,
+        journal,
         commands: Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone()),
         home: config.home,
         desktop,

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::desktop::Desktop;
 use super::exec::Commands;
+use super::journal::Journal;
 use crate::base::secret::Secret;
 use crate::base::tasks::Tasks;
 
@@ -20,6 +21,8 @@ pub struct Parts {
     pub commands: Commands,
     /// The screens.
     pub desktop: Arc<dyn Desktop>,
+    /// What was done under which key.
+    pub journal: Journal,
     /// Everything that runs in the background.
     pub tasks: Tasks,
     /// When the agent started.

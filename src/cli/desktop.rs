@@ -9,7 +9,8 @@ use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
 use super::read_text;
-use crate::wire::action::{ActionResult, Click, Key, Type};
+use crate::wire::action::{Click, Key, Type};
+use crate::wire::effect::{ActionResult, Options};
 
 /// Slowest typing that is waited for, in characters a second; as the server waits.
 const SLOWEST_TYPING: f64 = 50.0;
@@ -82,6 +83,9 @@ pub async fn click(options: ClickOptions, session: &Session) -> Outcome<()> {
         y: f64::from(options.y),
         button: Some(button.to_owned()),
         double: Some(options.double),
+        count: None,
+        modifiers: None,
+        options: Options::default(),
     };
     let said = format!("Clicked at {}, {}.", options.x, options.y);
     act(session, &options.computer, "click", options.screen.as_deref(), &body, QUICK, &said).await
@@ -96,7 +100,7 @@ pub async fn type_text(options: TypeOptions, session: &Session) -> Outcome<()> {
     let count = text.chars().count();
     let patience = QUICK + std::time::Duration::from_secs_f64(count as f64 / SLOWEST_TYPING);
     let said = format!("Typed {count} characters.");
-    let body = Type { text };
+    let body = Type { text, stop_on_focus_change: None, options: Options::default() };
     act(session, &options.computer, "type", options.screen.as_deref(), &body, patience, &said).await
 }
 
@@ -106,7 +110,7 @@ pub async fn type_text(options: TypeOptions, session: &Session) -> Outcome<()> {
 /// When the server refuses or is not reached.
 pub async fn key(options: KeyOptions, session: &Session) -> Outcome<()> {
     let said = format!("Pressed {}.", options.key);
-    let body = Key { key: options.key };
+    let body = Key { key: Some(options.key), ..Key::default() };
     act(session, &options.computer, "key", options.screen.as_deref(), &body, QUICK, &said).await
 }
 

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod api_key;
+pub mod area;
 pub mod computer;
 pub mod endpoint;
 pub mod error;

@@ -7,6 +7,31 @@ use super::resolution::Size;
 pub const MAX_DRAG_SECONDS: f64 = 30.0;
 /// Most scroll steps in one request: about 100 screens of text.
 pub const MAX_SCROLL_STEPS: u32 = 500;
+/// Most clicks of one request: three select a line or a paragraph; no program means anything by more.
+pub const MAX_CLICKS: u8 = 3;
+/// Most points of a drag's path: a signature.
+pub const MAX_PATH_POINTS: usize = 1000;
+
+/// Checks a scroll amount in wheel steps; fractions are allowed.
+///
+/// # Errors
+/// `Invalid` when it is not above 0 and at most [`MAX_SCROLL_STEPS`].
+pub fn scroll_amount(amount: f64) -> Result<f64> {
+    if amount > 0.0 && amount <= f64::from(MAX_SCROLL_STEPS) {
+        return Ok(amount);
+    }
+    Err(Error::invalid(format!("amount must be above 0 and at most {MAX_SCROLL_STEPS}")))
+}
+
+/// Splits an amount, with what an earlier request left over, into whole wheel steps and a new remainder.
+pub fn whole_steps(left_over: f64, amount: f64) -> (u32, f64) {
+    // Sums of tenths fall short of the whole by a rounding error, never by more than this.
+    const ROUNDING: f64 = 1e-9;
+    let sum = left_over + amount;
+    let whole = (sum + ROUNDING).floor().max(0.0);
+    // At most MAX_SCROLL_STEPS and a remainder below 1.
+    (whole as u32, (sum - whole).max(0.0))
+}
 
 /// A pointer button.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +42,10 @@ pub enum Button {
     Middle,
     /// The context-menu button.
     Right,
+    /// One page back, in browsers and file managers.
+    Back,
+    /// One page forward.
+    Forward,
 }
 
 impl Button {
@@ -29,16 +58,20 @@ impl Button {
             None | Some("left") => Ok(Self::Left),
             Some("middle") => Ok(Self::Middle),
             Some("right") => Ok(Self::Right),
-            Some(_) => Err(Error::invalid("button must be left, right or middle")),
+            Some("back") => Ok(Self::Back),
+            Some("forward") => Ok(Self::Forward),
+            Some(_) => Err(Error::invalid("button must be left, right, middle, back or forward")),
         }
     }
 
-    /// The X11 core button number.
+    /// The X11 core button number; 4 to 7 are the wheel.
     pub fn number(self) -> u8 {
         match self {
             Self::Left => 1,
             Self::Middle => 2,
             Self::Right => 3,
+            Self::Back => 8,
+            Self::Forward => 9,
         }
     }
 
@@ -48,6 +81,8 @@ impl Button {
             Self::Left => "left",
             Self::Middle => "middle",
             Self::Right => "right",
+            Self::Back => "back",
+            Self::Forward => "forward",
         }
     }
 }
@@ -118,6 +153,22 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fractions_of_wheel_steps_add_up() {
+        let mut left_over = 0.0;
+        let mut steps = 0;
+        for _ in 0..100 {
+            let (whole, rest) = whole_steps(left_over, 0.1);
+            (steps, left_over) = (steps + whole, rest);
+        }
+        assert_eq!(steps, 10);
+        assert_eq!(whole_steps(0.0, 3.0), (3, 0.0));
+        assert_eq!(whole_steps(0.5, 2.75), (3, 0.25));
+        for bad in [0.0, -1.0, 500.1, f64::NAN, f64::INFINITY] {
+            assert!(scroll_amount(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn zero_is_inside_and_the_size_is_outside() {

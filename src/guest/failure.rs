@@ -67,9 +67,19 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
 
 /// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.
 fn known_code(code: &str) -> Option<&'static str> {
-    ["INVALID_REQUEST", "desktop_not_a_folder", "disk_full", "not_a_file", "too_many_commands"]
-        .into_iter()
-        .find(|known| *known == code)
+    [
+        "INVALID_REQUEST",
+        "answer_not_kept",
+        "desktop_not_a_folder",
+        "disk_full",
+        "idempotency_in_progress",
+        "idempotency_key_reused",
+        "not_a_file",
+        "outcome_unknown",
+        "too_many_commands",
+    ]
+    .into_iter()
+    .find(|known| *known == code)
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -23,6 +23,7 @@ use crate::base::secret::Secret;
 use crate::domain::endpoint::Endpoint;
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
+use crate::http::idempotency;
 use crate::wire::agent::{Health, PutResult};
 
 /// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
@@ -94,8 +95,40 @@ impl Guest {
             None => Body::empty(),
             Some(value) => Body::from(serde_json::to_vec(value).map_err(Error::internal)?),
         };
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = uri(path, query)?;
+        self.exchange(request, patience).await
+    }
+
+    /// One action, done at most once where it has a key.
+    ///
+    /// # Errors
+    /// As [`Guest::call`].
+    pub async fn act<Query: Serialize, Send: Serialize, Receive: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query,
+        body: &Send,
+        key: Option<HeaderValue>,
+        patience: Duration,
+    ) -> Result<Receive> {
+        let mut request = Request::new(Body::from(serde_json::to_vec(body).map_err(Error::internal)?));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri(path, query)?;
+        if let Some(key) = key {
+            request.headers_mut().insert(idempotency::NAME, key);
+        }
+        self.exchange(request, patience).await
+    }
+
+    async fn exchange<Receive: DeserializeOwned>(
+        &self,
+        request: Request<Body>,
+        patience: Duration,
+    ) -> Result<Receive> {
         let exchange = async {
-            let response = self.send(method, uri(path, query)?, body).await?;
+            let response = self.send_request(request).await?;
             let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
             serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
         };
@@ -178,6 +211,10 @@ impl Guest {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri;
+        self.send_request(request).await
+    }
+
+    async fn send_request(&self, mut request: Request<Body>) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let response = self.client.request(request).await.map_err(|error| failure::unreachable(&error))?;

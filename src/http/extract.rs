@@ -28,6 +28,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
+/// A JSON value that need not be an object; its type says which shapes it takes.
+#[derive(Clone, Debug)]
+pub struct Shaped<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Shaped<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self> {
+        let bytes = read_body(request.into_body(), MAX_JSON_BYTES).await?;
+        let read = serde_json::from_slice(&bytes);
+        read.map(Self).map_err(|error| Error::invalid(format!("invalid JSON body: {error}")))
+    }
+}
+
 /// Reads a whole body of at most `limit` bytes.
 ///
 /// # Errors

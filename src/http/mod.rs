@@ -3,6 +3,7 @@
 pub mod bearer;
 pub mod edge;
 pub mod extract;
+pub mod idempotency;
 pub mod leftover;
 pub mod refuse;
 pub mod serve;

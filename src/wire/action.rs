@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::effect::{Area, Options, Settle};
+
 /// `?screen=` of every action.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -14,7 +16,7 @@ pub struct ScreenQuery {
 }
 
 /// `GET screenshot`'s query (wire.md 6.1).
-#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams, ToSchema)]
 #[into_params(parameter_in = Query)]
 pub struct ScreenshotQuery {
     /// `url` (default), `base64` or `binary`.
@@ -47,13 +49,23 @@ pub struct Click {
     /// Pixels from the top edge.
     #[schema(minimum = 0)]
     pub y: f64,
-    /// `left` (default), `right` or `middle`.
+    /// `left` (default), `right`, `middle`, `back` or `forward`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^(left|right|middle)$")]
+    #[schema(pattern = "^(left|right|middle|back|forward)$")]
     pub button: Option<String>,
     /// Two clicks instead of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub double: Option<bool>,
+    /// How many clicks, 1 to 3; wins over `double`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3)]
+    pub count: Option<u8>,
+    /// Held meanwhile: `ctrl`, `shift`, `alt`, `super`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modifiers: Option<Vec<String>>,
+    /// Beside it.
+    #[serde(flatten)]
+    pub options: Options,
 }
 
 /// `POST move`: moves the pointer.
@@ -65,27 +77,63 @@ pub struct Move {
     /// Pixels from the top edge.
     #[schema(minimum = 0)]
     pub y: f64,
+    /// Beside it.
+    #[serde(flatten)]
+    pub options: Options,
 }
 
-/// `POST drag`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Drag {
-    /// Where the button goes down.
-    pub start_x: f64,
-    /// Where the button goes down.
-    pub start_y: f64,
-    /// Where it comes up.
-    pub end_x: f64,
-    /// Where it comes up.
-    pub end_y: f64,
-    /// `left` (default), `right` or `middle`.
+/// `POST mouse_down` and `POST mouse_up`. Without `x` and `y` it is done where the pointer is. What is down comes up by
+/// itself when the screen has had no action for a minute.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct PointerButton {
+    /// Pixels from the left edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^(left|right|middle)$")]
+    pub x: Option<f64>,
+    /// Pixels from the top edge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub y: Option<f64>,
+    /// `left` (default), `right`, `middle`, `back` or `forward`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(left|right|middle|back|forward)$")]
+    pub button: Option<String>,
+    /// Beside it.
+    #[serde(flatten)]
+    pub options: Options,
+}
+
+/// `POST drag`: from a start to an end, or along a path.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct Drag {
+    /// Where the button goes down; needed unless there is a `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_x: Option<f64>,
+    /// Where the button goes down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_y: Option<f64>,
+    /// Where it comes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_x: Option<f64>,
+    /// Where it comes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_y: Option<f64>,
+    /// Points `[x, y]` that the pointer passes, the start and the end included; 2 to 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 2, max_items = 1000)]
+    pub path: Option<Vec<[f64; 2]>>,
+    /// `left` (default), `right`, `middle`, `back` or `forward`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(left|right|middle|back|forward)$")]
     pub button: Option<String>,
     /// Seconds that the movement takes; 0.5 when absent, at most 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 30)]
     pub duration: Option<f64>,
+    /// Held meanwhile: `ctrl`, `shift`, `alt`, `super`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modifiers: Option<Vec<String>>,
+    /// Beside it.
+    #[serde(flatten)]
+    pub options: Options,
 }
 
 /// `POST scroll`. Without `x` and `y` it scrolls where the pointer is.
@@ -94,16 +142,26 @@ pub struct Scroll {
     /// `up`, `down`, `left` or `right`.
     #[schema(pattern = "^(up|down|left|right)$")]
     pub direction: String,
-    /// Wheel steps; 3 when absent, 1 to 500.
+    /// Wheel steps, above 0 and at most 500; 3 when absent. Fractions add up over requests until they make a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 500)]
-    pub amount: Option<u32>,
+    #[schema(exclusive_minimum = 0, maximum = 500)]
+    pub amount: Option<f64>,
     /// Pixels from the left edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
     /// Pixels from the top edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<f64>,
+    /// Seconds over which the steps are spread, so that what scrolls can be followed; 0 when absent, at most 30.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 30)]
+    pub duration: Option<f64>,
+    /// Held meanwhile: `ctrl`, `shift`, `alt`, `super`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modifiers: Option<Vec<String>>,
+    /// Beside it.
+    #[serde(flatten)]
+    pub options: Options,
 }
 
 /// `POST type`.
@@ -111,13 +169,61 @@ pub struct Scroll {
 pub struct Type {
     /// Any Unicode text; `\n` is Enter and `\t` is Tab.
     pub text: String,
+    /// Stops when another window gets the keyboard, instead of typing on into that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_on_focus_change: Option<bool>,
+    /// Beside it.
+    #[serde(flatten)]
+    pub options: Options,
 }
 
-/// `POST key`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+/// `POST key`, `POST key_down` and `POST key_up`. One of `key` and `keys` is needed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Key {
     /// A key name, or several joined by `+`: `Enter`, `ctrl+c`, `Page_Up`, `ctrl+shift+Tab`.
-    pub key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Several, pressed one after another; at most 100. Not for `key_down` and `key_up`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 100)]
+    pub keys: Option<Vec<String>>,
+    /// How often the key or the sequence is pressed; once when absent, at most 100 times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub repeat: Option<u32>,
+    /// Milliseconds for which each is held; 0 when absent, at most 10,000, and 30,000 in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 10_000)]
+    pub hold_ms: Option<u32>,
+    /// Beside it.
+    #[serde(flatten)]
+    pub options: Options,
+}
+
+/// `POST wait_stable`: waits until the screen is quiet.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WaitStable {
+    /// How.
+    #[serde(flatten)]
+    pub settle: Settle,
+}
+
+/// `POST wait_change`: waits until something is painted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct WaitChange {
+    /// Milliseconds after which it is answered anyway; 5,000 when absent, at most 60,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 60_000)]
+    pub timeout_ms: Option<u32>,
+    /// Only changes that touch this part of the screen count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<Area>,
+    /// Changes of at most this many pixels do not count; 0 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignore_pixels: Option<u32>,
+    /// With it, the answer holds a screenshot in this form, taken at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screenshot: Option<ScreenshotQuery>,
 }
 
 /// `POST wait`. One of the two fields is needed.
@@ -198,19 +304,6 @@ pub struct ExecResult {
     pub omitted_bytes: u64,
 }
 
-/// The result of pointer, keyboard and wait actions.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ActionResult {
-    /// True when the input was delivered to the X server.
-    pub success: bool,
-    /// `click`, `double_click`, `move`, `drag`, `scroll`, `type`, `key_press` or `wait`.
-    pub action: String,
-    /// What was done, in the request's terms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub details: Option<serde_json::Value>,
-}
-
 /// A screenshot as base64 (`response_format=base64`, and the agent's default).
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ScreenshotBase64 {
@@ -224,6 +317,19 @@ pub struct ScreenshotBase64 {
     pub width: u32,
     /// Pixels down, after scaling.
     pub height: u32,
+}
+
+/// `GET cursor_position`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct CursorPosition {
+    /// Pixels from the left edge.
+    pub x: i32,
+    /// Pixels from the top edge.
+    pub y: i32,
+    /// Buttons that are down.
+    pub buttons: Vec<String>,
+    /// Modifiers that are down.
+    pub modifiers: Vec<String>,
 }
 
 /// A screen (wire.md 7).

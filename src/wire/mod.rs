@@ -2,7 +2,9 @@
 
 pub mod action;
 pub mod agent;
+pub mod batch;
 pub mod computer;
+pub mod effect;
 pub mod error;
 pub mod file;
 pub mod workspace;

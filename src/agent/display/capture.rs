@@ -25,7 +25,8 @@ static SEATS: AtomicU64 = AtomicU64::new(1);
 /// What a seat keeps between captures.
 #[derive(Debug)]
 pub(super) struct Camera {
-    number: u64,
+    /// Which connection this is.
+    pub(super) number: u64,
     segment: Option<Segment>,
     pool: Pool,
 }

@@ -30,7 +30,7 @@ impl Fault {
             Self::Refused(error) => error,
             Self::Silent => Error::timed_out(format!("Screen {display} stopped answering during the action"))
                 .retry_after(RETRY_SECONDS),
-            Self::Broken(why) => restarting(display).context(why),
+            Self::Broken(why) => restarting(display).code("outcome_unknown").context(why),
         }
     }
 
@@ -40,7 +40,8 @@ impl Fault {
             Self::Silent => {
                 Error::unavailable(format!("Screen {display} does not answer")).retry_after(RETRY_SECONDS)
             }
-            other @ (Self::Refused(_) | Self::Broken(_)) => other.after_start(display),
+            Self::Refused(error) => error,
+            Self::Broken(why) => restarting(display).context(why),
         }
     }
 }

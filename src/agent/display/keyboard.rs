@@ -12,7 +12,7 @@ use xkeysym::key;
 
 use super::fault::Outcome;
 use super::keymap::Keymap;
-use super::keys::{self, Chord};
+use super::keys::{self, Chord, Modifier};
 use super::ping::Listener;
 use super::pools::{Pools, Stroke};
 use super::seat::{Gone, Seat};
@@ -81,43 +81,87 @@ pub(super) fn keysyms(text: &str) -> Result<Vec<u32>> {
     Ok(keysyms)
 }
 
+/// What became of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Typed {
+    /// How many keys were pressed; one per character, and one for `\r\n`.
+    pub delivered: usize,
+    /// After how many of them another window had the keyboard, as far as the looks between them tell.
+    pub focus_changed_at: Option<usize>,
+}
+
 impl Seat {
-    /// Types text. Stops early only when nobody waits for it any more.
-    pub(super) fn type_text(&mut self, wanted: &[u32], gone: Gone<'_>) -> Outcome<()> {
+    /// Types text. Stops early when nobody waits for it any more, and, where asked to, when another window has the
+    /// keyboard. What a client keeps down is let go meanwhile.
+    pub(super) fn type_text(&mut self, wanted: &[u32], stop_astray: bool, gone: Gone<'_>) -> Outcome<Typed> {
         let map = self.keymap()?;
+        let kept = std::mem::take(&mut self.kept.keys);
         let locks = self.neutral()?;
-        let typed = self.type_neutral(&map, wanted, gone);
+        let typed = self.type_neutral(&map, wanted, stop_astray, gone);
         self.restore(locks)?;
+        for code in kept {
+            self.keep_down(code)?;
+        }
         typed
     }
 
-    fn type_neutral(&mut self, map: &Keymap, wanted: &[u32], gone: Gone<'_>) -> Outcome<()> {
-        let mut rest = wanted;
+    fn type_neutral(
+        &mut self,
+        map: &Keymap,
+        wanted: &[u32],
+        stop_astray: bool,
+        gone: Gone<'_>,
+    ) -> Outcome<Typed> {
+        let mut typed = Typed { delivered: 0, focus_changed_at: None };
         let mut listener = self.listener_for(map, wanted)?;
-        while !rest.is_empty() && !gone() {
+        let mut focus = self.focus()?;
+        while typed.delivered < wanted.len() && !gone() {
+            let rest = &wanted[typed.delivered..];
             let ready = self.provide(map, rest, &mut listener)?;
-            let (now, later) = rest.split_at(ready);
-            for batch in now.chunks(BATCH) {
+            for batch in rest[..ready].chunks(BATCH) {
                 if gone() {
-                    return Ok(());
+                    return Ok(typed);
                 }
                 for keysym in batch {
                     let stroke = self.find(map, *keysym)?;
                     self.strike(map, stroke)?;
                 }
-                self.barrier()?;
+                typed.delivered += batch.len();
+                // A round trip, as a barrier is.
+                let now = self.focus()?;
+                if now != focus && typed.delivered < wanted.len() {
+                    typed.focus_changed_at.get_or_insert(typed.delivered);
+                    if stop_astray {
+                        return Ok(typed);
+                    }
+                }
+                focus = now;
             }
-            self.note_typed(map, now);
-            rest = later;
+            self.note_typed(map, &rest[..ready]);
+        }
+        Ok(typed)
+    }
+
+    fn focus(&self) -> Outcome<u32> {
+        self.rearm();
+        Ok(self.link.get_input_focus()?.reply()?.focus)
+    }
+
+    /// Presses chords one after another, each held for `hold`.
+    pub(super) fn press_chords(&mut self, chords: &[Chord], hold: Duration, gone: Gone<'_>) -> Outcome<()> {
+        for chord in chords {
+            if gone() {
+                break;
+            }
+            self.press_chord(chord, hold)?;
         }
         Ok(())
     }
 
-    /// Presses a chord once.
-    pub(super) fn press_chord(&mut self, chord: &Chord) -> Outcome<()> {
+    fn press_chord(&mut self, chord: &Chord, hold: Duration) -> Outcome<()> {
         let map = self.keymap()?;
         let locks = self.neutral()?;
-        let pressed = self.press_neutral(&map, chord);
+        let pressed = self.press_neutral(&map, chord, hold);
         let toggled = self.locks()?;
         // Caps_Lock and the like change the locks on purpose: from none, so what is set now is what was toggled.
         let group = if toggled.group == 0 { locks.group } else { toggled.group };
@@ -125,19 +169,74 @@ impl Seat {
         pressed
     }
 
-    fn press_neutral(&mut self, map: &Keymap, chord: &Chord) -> Outcome<()> {
+    fn press_neutral(&mut self, map: &Keymap, chord: &Chord, hold: Duration) -> Outcome<()> {
         let mut listener = self.listener_for(map, &[chord.keysym])?;
         self.provide(map, &[chord.keysym], &mut listener)?;
         let stroke = self.find(map, chord.keysym)?;
-        for modifier in &chord.modifiers {
+        self.hold_modifiers_of(map, &chord.modifiers)?;
+        self.strike_for(map, stroke, hold)?;
+        self.note_typed(map, &[chord.keysym]);
+        self.release_held()
+    }
+
+    /// Presses modifiers; they come up with the rest of what the request holds.
+    pub(super) fn hold_modifiers(&mut self, modifiers: &[Modifier]) -> Outcome<()> {
+        if modifiers.is_empty() {
+            return Ok(());
+        }
+        let map = self.keymap()?;
+        self.hold_modifiers_of(&map, modifiers)
+    }
+
+    fn hold_modifiers_of(&mut self, map: &Keymap, modifiers: &[Modifier]) -> Outcome<()> {
+        for modifier in modifiers {
             let code = modifier_code(map, modifier.keysym())?;
-            if !self.held.keys.contains(&code) {
+            if !self.is_down(code) {
                 self.key_down(code)?;
             }
         }
-        self.strike(map, stroke)?;
-        self.note_typed(map, &[chord.keysym]);
-        self.release_held()
+        Ok(())
+    }
+
+    /// Presses a chord's keys and leaves them down until [`Seat::lift`].
+    pub(super) fn keep(&mut self, chord: &Chord) -> Outcome<()> {
+        for code in self.codes(chord)? {
+            if !self.is_down(code) {
+                self.keep_down(code)?;
+            }
+        }
+        self.barrier()
+    }
+
+    /// Lets a chord's keys come up, kept or not.
+    pub(super) fn lift(&mut self, chord: &Chord) -> Outcome<()> {
+        for code in self.codes(chord)?.into_iter().rev() {
+            self.key_up(code)?;
+            self.kept.keys.retain(|kept| *kept != code);
+        }
+        self.barrier()
+    }
+
+    fn codes(&mut self, chord: &Chord) -> Outcome<Vec<u8>> {
+        let map = self.keymap()?;
+        let mut codes = Vec::new();
+        for modifier in &chord.modifiers {
+            codes.push(modifier_code(&map, modifier.keysym())?);
+        }
+        let unmapped = || Error::invalid("a key that is not on the keyboard layout cannot be held down");
+        codes.push(map.stroke(chord.keysym).ok_or_else(unmapped)?.code);
+        Ok(codes)
+    }
+
+    fn is_down(&self, code: u8) -> bool {
+        self.held.keys.contains(&code) || self.kept.keys.contains(&code)
+    }
+
+    fn keep_down(&mut self, code: u8) -> Outcome<()> {
+        self.key_down(code)?;
+        self.held.keys.retain(|held| *held != code);
+        self.kept.keys.push(code);
+        Ok(())
     }
 
     /// Binds what is needed for the next keysyms; returns how many can be typed now.
@@ -193,12 +292,20 @@ impl Seat {
 
     /// Presses and releases one key, with Shift where its level needs it.
     fn strike(&mut self, map: &Keymap, stroke: Stroke) -> Outcome<()> {
+        self.strike_for(map, stroke, Duration::ZERO)
+    }
+
+    fn strike_for(&mut self, map: &Keymap, stroke: Stroke, hold: Duration) -> Outcome<()> {
         let shift = if stroke.shift { Some(modifier_code(map, key::Shift_L)?) } else { None };
-        let shift = shift.filter(|code| !self.held.keys.contains(code));
+        let shift = shift.filter(|code| !self.is_down(*code));
         if let Some(code) = shift {
             self.key_down(code)?;
         }
         self.key_down(stroke.code)?;
+        if !hold.is_zero() {
+            self.barrier()?;
+            std::thread::sleep(hold);
+        }
         self.key_up(stroke.code)?;
         if let Some(code) = shift {
             self.key_up(code)?;
@@ -243,9 +350,16 @@ impl Seat {
         self.rearm();
         let down = self.link.query_keymap()?.reply()?.keys;
         for code in (0..=u8::MAX).filter(|code| down[usize::from(code / 8)] & (1 << (code % 8)) != 0) {
+            if self.kept.keys.contains(&code) {
+                continue;
+            }
             self.link.xtest_fake_input(xproto::KEY_RELEASE_EVENT, code, 0, self.root, 0, 0, 0)?;
         }
         self.barrier()?;
+        if !self.kept.keys.is_empty() {
+            // Modifiers are down on purpose.
+            return Ok(());
+        }
         let give_up = Instant::now() + PERSON_PATIENCE;
         while self.keyboard.has_xkb && u16::from(self.link.xkb_get_state(CORE)?.reply()?.base_mods) != 0 {
             if Instant::now() > give_up {

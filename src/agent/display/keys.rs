@@ -17,13 +17,18 @@ const UNICODE: u32 = 0x0100_0000;
 /// The end of Unicode keysyms.
 const UNICODE_END: u32 = 0x0110_ffff;
 
-/// A key that is held while another is pressed.
+/// A key that is held while another, or a button, is pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Modifier {
+pub enum Modifier {
+    /// Control.
     Ctrl,
+    /// Shift.
     Shift,
+    /// Alt, or Option.
     Alt,
+    /// Super, Command, or the Windows key.
     Super,
+    /// The level-3 shift.
     AltGr,
 }
 
@@ -42,7 +47,7 @@ impl Modifier {
 
 /// Keys pressed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chord {
+pub struct Chord {
     /// Held, in this order.
     pub(super) modifiers: Vec<Modifier>,
     /// The keysym pressed while they are.
@@ -70,7 +75,7 @@ pub(super) fn to_char(keysym: u32) -> Option<char> {
 ///
 /// # Errors
 /// `Invalid`, naming what is not known.
-pub(super) fn parse(text: &str) -> Result<Chord> {
+pub fn parse(text: &str) -> Result<Chord> {
     if text.is_empty() {
         return Err(Error::invalid("key must not be empty"));
     }
@@ -98,6 +103,23 @@ pub(super) fn parse(text: &str) -> Result<Chord> {
         keysym += u32::from('a') - u32::from('A');
     }
     Ok(Chord { modifiers, keysym })
+}
+
+/// Reads the names of modifiers, each once.
+///
+/// # Errors
+/// `Invalid`, naming what is not one.
+pub fn modifiers(names: &[String]) -> Result<Vec<Modifier>> {
+    let mut all = Vec::new();
+    for name in names.iter().take(MAX_NAME_CHARS) {
+        let modifier = modifier(name.trim()).ok_or_else(|| {
+            Error::invalid(format!("unknown modifier {name:?}: use ctrl, shift, alt or super"))
+        })?;
+        if !all.contains(&modifier) {
+            all.push(modifier);
+        }
+    }
+    Ok(all)
 }
 
 /// Splits at `+`, where a `+` at the end of a chord is the plus key itself.

@@ -12,14 +12,17 @@ use tokio::sync::Semaphore;
 
 mod cache;
 mod capture;
+mod changes;
 pub mod config;
 mod encode;
 mod fault;
 mod frame;
+mod hands;
 mod keyboard;
 mod keymap;
-mod keys;
+pub mod keys;
 mod link;
+mod observe;
 mod ping;
 mod pointer;
 mod pools;
@@ -33,9 +36,12 @@ mod supervise;
 mod xserver;
 
 pub use cache::Picture;
+pub use changes::{Change, Moment};
 pub use config::{Config, Session, XServer};
 pub use encode::Form;
-pub use keyboard::MAX_TEXT_CHARS;
+pub use keyboard::{MAX_TEXT_CHARS, Typed};
+pub use observe::{Attention, Effect, Observed};
+pub use pointer::{Pointer, Press, Scrolled, Turn};
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};
 

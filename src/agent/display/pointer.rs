@@ -2,21 +2,69 @@
 
 use std::time::{Duration, Instant};
 
-use x11rb::protocol::xproto::{self, ConnectionExt as _};
+use x11rb::protocol::xproto::{self, ConnectionExt as _, KeyButMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 
 use super::fault::Outcome;
+use super::keys::Modifier;
 use super::seat::Seat;
-use crate::domain::pointer::{Button, Direction, Point};
+use crate::domain::error::Error;
+use crate::domain::pointer::{Button, Direction, Point, whole_steps};
 
-/// Pause between the two clicks of a double click: a quick person's, far below every toolkit's limit (200 ms and up).
-const DOUBLE_CLICK_PAUSE: Duration = Duration::from_millis(40);
+/// Pause between the clicks of a double or triple click: a quick person's, far below every toolkit's limit (200 ms and up).
+const CLICK_PAUSE: Duration = Duration::from_millis(40);
 /// Pause between two steps of a drag: about 100 a second, as a mouse sends them.
-const DRAG_STEP: Duration = Duration::from_millis(10);
+const STEP: Duration = Duration::from_millis(10);
 /// Fewest steps of a drag: toolkits begin a drag only after some movement with the button down.
 const LEAST_DRAG_STEPS: u32 = 8;
 /// Wheel steps between two round trips: keeps what a slow program has not read yet small.
 const SCROLL_BATCH: u32 = 50;
+
+/// How a button is pressed.
+#[derive(Clone, Debug)]
+pub struct Press {
+    /// Which.
+    pub button: Button,
+    /// How many times, each at once after the other.
+    pub count: u8,
+    /// Held meanwhile.
+    pub modifiers: Vec<Modifier>,
+}
+
+/// How the wheel is turned.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Which way.
+    pub direction: Direction,
+    /// Wheel steps, fractions allowed.
+    pub amount: f64,
+    /// Over how long the steps are spread.
+    pub duration: Duration,
+    /// Held meanwhile.
+    pub modifiers: Vec<Modifier>,
+}
+
+/// What became of turning the wheel.
+#[derive(Clone, Copy, Debug)]
+pub struct Scrolled {
+    /// Where.
+    pub at: Point,
+    /// Whole steps that were sent.
+    pub steps: u32,
+    /// What is left over for the next time.
+    pub rest: f64,
+}
+
+/// The pointer's state.
+#[derive(Clone, Debug)]
+pub struct Pointer {
+    /// Where it is.
+    pub at: Point,
+    /// Buttons that are down.
+    pub buttons: Vec<Button>,
+    /// Modifiers that are down, by wire name.
+    pub modifiers: Vec<&'static str>,
+}
 
 impl Seat {
     fn point(&self, x: f64, y: f64) -> Outcome<Point> {
@@ -48,85 +96,187 @@ impl Seat {
         Ok(point)
     }
 
-    /// Clicks once, or twice at the same place.
-    pub(super) fn click(&mut self, x: f64, y: f64, button: Button, double: bool) -> Outcome<Point> {
+    /// Clicks once, twice or three times at one place.
+    pub(super) fn click(&mut self, x: f64, y: f64, press: &Press) -> Outcome<Point> {
         let point = self.point(x, y)?;
-        self.motion(point)?;
-        self.press(button.number())?;
-        self.release(button.number())?;
-        self.barrier()?;
-        if double {
-            std::thread::sleep(DOUBLE_CLICK_PAUSE);
+        self.hold_modifiers(&press.modifiers)?;
+        for click in 0..press.count {
+            if click > 0 {
+                std::thread::sleep(CLICK_PAUSE);
+            }
             self.motion(point)?;
-            self.press(button.number())?;
-            self.release(button.number())?;
+            self.press(press.button.number())?;
+            self.release(press.button.number())?;
             self.barrier()?;
         }
         Ok(point)
     }
 
-    /// Presses at one place, moves over `duration`, releases exactly at the other. It is carried out to its end even
-    /// when nobody waits any more: letting go half way would drop things where nobody wanted them.
+    /// Presses a button and leaves it down until [`Seat::button_up`].
+    pub(super) fn button_down(&mut self, x: Option<f64>, y: Option<f64>, button: Button) -> Outcome<Point> {
+        let point = self.place(x, y)?;
+        if !self.kept.buttons.contains(&button.number()) {
+            self.press(button.number())?;
+            self.held.buttons.retain(|held| *held != button.number());
+            self.kept.buttons.push(button.number());
+        }
+        self.barrier()?;
+        Ok(point)
+    }
+
+    /// Lets a button come up, kept or not.
+    pub(super) fn button_up(&mut self, x: Option<f64>, y: Option<f64>, button: Button) -> Outcome<Point> {
+        let point = self.place(x, y)?;
+        self.release(button.number())?;
+        self.kept.buttons.retain(|kept| *kept != button.number());
+        self.barrier()?;
+        Ok(point)
+    }
+
+    /// Presses at the first point, moves through the others over `duration`, releases exactly at the last. It is
+    /// carried out to its end even when nobody waits any more: letting go half way would drop things where nobody
+    /// wanted them.
     pub(super) fn drag(
         &mut self,
-        from: (f64, f64),
-        to: (f64, f64),
-        button: Button,
+        path: &[(f64, f64)],
+        press: &Press,
         duration: Duration,
     ) -> Outcome<(Point, Point)> {
-        let start = self.point(from.0, from.1)?;
-        let end = self.point(to.0, to.1)?;
+        let mut points = Vec::with_capacity(path.len());
+        for (x, y) in path {
+            points.push(self.point(*x, *y)?);
+        }
+        let (Some(start), Some(end)) = (points.first().copied(), points.last().copied()) else {
+            return Err(Error::invalid("a drag needs a start and an end").into());
+        };
+        self.hold_modifiers(&press.modifiers)?;
         self.motion(start)?;
-        self.press(button.number())?;
+        self.press(press.button.number())?;
         self.barrier()?;
-        let steps = u32::try_from(duration.as_millis() / DRAG_STEP.as_millis()).unwrap_or(u32::MAX);
-        let steps = steps.max(LEAST_DRAG_STEPS);
+        let way = Way::new(&points);
+        let steps = u32::try_from(duration.as_millis() / STEP.as_millis()).unwrap_or(u32::MAX);
+        // Each corner of the path is a step, so that none is cut.
+        let steps = steps.max(LEAST_DRAG_STEPS).max(u32::try_from(points.len()).unwrap_or(u32::MAX));
         let began = Instant::now();
+        let mut corner = 1;
         for step in 1..=steps {
             let due = began + duration * step / steps;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            self.motion(between(start, end, step, steps))?;
+            let along = way.length * f64::from(step) / f64::from(steps);
+            while corner + 1 < points.len() && way.reached[corner] <= along {
+                self.motion(points[corner])?;
+                corner += 1;
+            }
+            self.motion(if step == steps { end } else { way.at(along) })?;
             self.barrier()?;
         }
-        self.release(button.number())?;
+        self.release(press.button.number())?;
         self.barrier()?;
         Ok((start, end))
     }
 
-    /// Turns the wheel. An axis that is not given keeps the pointer's value.
-    pub(super) fn scroll(
-        &mut self,
-        direction: Direction,
-        amount: u32,
-        x: Option<f64>,
-        y: Option<f64>,
-    ) -> Outcome<Point> {
+    /// Turns the wheel, its steps spread over `duration`. An axis that is not given keeps the pointer's value.
+    /// Fractions of steps are kept for the next time: XTEST has whole steps only.
+    pub(super) fn scroll(&mut self, turn: &Turn, x: Option<f64>, y: Option<f64>) -> Outcome<Scrolled> {
+        let point = self.place(x, y)?;
+        let (right, down) = self.scrolled;
+        let (axis, sign) = match turn.direction {
+            Direction::Up => (down, -1.0),
+            Direction::Down => (down, 1.0),
+            Direction::Left => (right, -1.0),
+            Direction::Right => (right, 1.0),
+        };
+        // What was left over of the other way is dropped: turning back begins at once.
+        let (steps, rest) = whole_steps((axis * sign).max(0.0), turn.amount);
+        self.hold_modifiers(&turn.modifiers)?;
+        let began = Instant::now();
+        for step in 1..=steps {
+            self.press(turn.direction.button_number())?;
+            self.release(turn.direction.button_number())?;
+            if !turn.duration.is_zero() {
+                self.barrier()?;
+                let due = began + turn.duration * step / steps;
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            } else if step % SCROLL_BATCH == 0 {
+                self.barrier()?;
+            }
+        }
+        self.barrier()?;
+        self.scrolled = match turn.direction {
+            Direction::Up | Direction::Down => (right, rest * sign),
+            Direction::Left | Direction::Right => (rest * sign, down),
+        };
+        Ok(Scrolled { at: point, steps, rest })
+    }
+
+    /// Where the pointer is, and what is down.
+    pub(super) fn pointer(&mut self) -> Outcome<Pointer> {
+        let now = self.link.query_pointer(self.root)?.reply()?;
+        let mask = u16::from(now.mask);
+        let down = |bits: u16| mask & bits != 0;
+        let mut buttons: Vec<_> = [Button::Left, Button::Middle, Button::Right]
+            .into_iter()
+            .filter(|button| down(u16::from(KeyButMask::BUTTON1) << (button.number() - 1)))
+            .collect();
+        // The core protocol has no bits for these; what we hold is known.
+        let more = [Button::Back, Button::Forward].into_iter();
+        buttons.extend(more.filter(|button| self.kept.buttons.contains(&button.number())));
+        let named = [
+            (KeyButMask::SHIFT, "shift"),
+            (KeyButMask::CONTROL, "ctrl"),
+            (KeyButMask::MOD1, "alt"),
+            (KeyButMask::MOD4, "super"),
+        ];
+        let modifiers =
+            named.into_iter().filter(|(bit, _)| down(u16::from(*bit))).map(|(_, name)| name).collect();
+        Ok(Pointer { at: Point { x: now.root_x, y: now.root_y }, buttons, modifiers })
+    }
+
+    /// Goes to a place; an axis that is not given keeps the pointer's value.
+    fn place(&mut self, x: Option<f64>, y: Option<f64>) -> Outcome<Point> {
         let now = self.link.query_pointer(self.root)?.reply()?;
         let point =
             self.point(x.unwrap_or_else(|| now.root_x.into()), y.unwrap_or_else(|| now.root_y.into()))?;
         if x.is_some() || y.is_some() {
             self.motion(point)?;
         }
-        for step in 1..=amount {
-            self.press(direction.button_number())?;
-            self.release(direction.button_number())?;
-            if step % SCROLL_BATCH == 0 {
-                self.barrier()?;
-            }
-        }
-        self.barrier()?;
         Ok(point)
     }
 }
 
-/// The point after `step` of `steps` on the straight way; the last is exactly the end.
-fn between(start: Point, end: Point, step: u32, steps: u32) -> Point {
-    let along = |from: i16, to: i16| {
-        let way = i64::from(to) - i64::from(from);
+/// A way through points, measured.
+struct Way<'a> {
+    points: &'a [Point],
+    /// How long the way is at each point.
+    reached: Vec<f64>,
+    length: f64,
+}
+
+impl<'a> Way<'a> {
+    fn new(points: &'a [Point]) -> Self {
+        let mut length = 0.0;
+        let mut reached = vec![0.0];
+        for pair in points.windows(2) {
+            let (dx, dy) =
+                (f64::from(pair[1].x) - f64::from(pair[0].x), f64::from(pair[1].y) - f64::from(pair[0].y));
+            length += dx.hypot(dy);
+            reached.push(length);
+        }
+        Self { points, reached, length }
+    }
+
+    /// The point after `along` pixels of the way.
+    fn at(&self, along: f64) -> Point {
+        let next = self.reached.partition_point(|reached| *reached <= along).min(self.points.len() - 1);
+        let before = next.saturating_sub(1);
+        let (from, to) = (self.points[before], self.points[next]);
+        let span = self.reached[next] - self.reached[before];
+        let share = if span > 0.0 { ((along - self.reached[before]) / span).clamp(0.0, 1.0) } else { 1.0 };
         // Between two i16 values, so it is one.
-        (i64::from(from) + way * i64::from(step) / i64::from(steps)) as i16
-    };
-    Point { x: along(start.x, end.x), y: along(start.y, end.y) }
+        let between =
+            |from: i16, to: i16| (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as i16;
+        Point { x: between(from.x, to.x), y: between(from.y, to.y) }
+    }
 }
 
 #[cfg(test)]
@@ -135,10 +285,24 @@ mod tests {
 
     #[test]
     fn a_way_ends_exactly_and_never_leaves_the_line() {
-        let (start, end) = (Point { x: 7679, y: 0 }, Point { x: 0, y: 4319 });
-        assert_eq!(between(start, end, 0, 3000), start);
-        assert_eq!(between(start, end, 3000, 3000), end);
-        assert_eq!(between(start, end, 1500, 3000), Point { x: 3840, y: 2159 });
-        assert_eq!(between(start, start, 5, 8), start);
+        let points = [Point { x: 7679, y: 0 }, Point { x: 0, y: 4319 }];
+        let way = Way::new(&points);
+        assert_eq!(way.at(0.0), points[0]);
+        assert_eq!(way.at(way.length), points[1]);
+        assert_eq!(way.at(way.length / 2.0), Point { x: 3840, y: 2160 });
+        let still = [points[0], points[0]];
+        assert_eq!(Way::new(&still).at(0.0), points[0]);
+    }
+
+    #[test]
+    fn a_way_passes_its_corners() {
+        let points = [(0, 0), (10, 0), (10, 30), (10, 30), (0, 30)].map(|(x, y)| Point { x, y });
+        let way = Way::new(&points);
+        assert_eq!(way.length, 50.0);
+        for (along, x, y) in
+            [(5.0, 5, 0), (10.0, 10, 0), (25.0, 10, 15), (40.0, 10, 30), (45.0, 5, 30), (50.0, 0, 30)]
+        {
+            assert_eq!(way.at(along), Point { x, y }, "{along}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What can be asked of one screen? Every call is a piece of work for its thread, or an answer that it is not ready.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -11,9 +11,7 @@ use super::capture::Look;
 use super::encode::{self, Form};
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
 use super::seat::{self, Gone, Job, Seat, SeenSize};
-use super::{keyboard, keys};
 use crate::domain::error::{Error, Result};
-use crate::domain::pointer::{Button, Direction, Point};
 use crate::domain::resolution::Size;
 use crate::wire;
 
@@ -21,6 +19,10 @@ use crate::wire;
 const QUEUE_PATIENCE: Duration = Duration::from_secs(40);
 /// How long a picture may wait for an encoder; each takes milliseconds.
 const ENCODER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The right to act on a screen, given back when dropped.
+#[derive(Debug)]
+pub struct Turn(#[allow(dead_code)] tokio::sync::OwnedMutexGuard<()>);
 
 /// Where a screen is in its life.
 #[derive(Clone, Debug)]
@@ -52,6 +54,10 @@ pub struct Screen {
     pub(super) ended: CancellationToken,
     cache: Arc<Mutex<Cache>>,
     encoders: Arc<Semaphore>,
+    /// Whose turn it is to act.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// When the last turn began.
+    acted: Mutex<Instant>,
 }
 
 impl Screen {
@@ -74,6 +80,8 @@ impl Screen {
             ended: CancellationToken::new(),
             cache: Arc::default(),
             encoders,
+            turn: Arc::default(),
+            acted: Mutex::new(Instant::now()),
         }
     }
 
@@ -146,6 +154,29 @@ impl Screen {
         }
     }
 
+    /// Waits for the right to act on the screen: requests that act come one after another, in the order in which they
+    /// asked, so that none comes between the parts of another. Looking needs no turn.
+    ///
+    /// # Errors
+    /// `Unavailable` when the turn does not come in time.
+    pub async fn turn(&self) -> Result<Turn> {
+        let turn = Arc::clone(&self.turn).lock_owned();
+        let turn = tokio::time::timeout(QUEUE_PATIENCE, turn).await.map_err(|_| self.busy())?;
+        *self.acted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        Ok(Turn(turn))
+    }
+
+    /// Resolves when nobody has begun to act for a time.
+    pub async fn left_alone(&self, patience: Duration) {
+        loop {
+            let quiet = self.acted.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            if quiet >= patience {
+                return;
+            }
+            tokio::time::sleep(patience.saturating_sub(quiet)).await;
+        }
+    }
+
     fn busy(&self) -> Error {
         Error::unavailable(format!("Screen {} is busy", self.display_name())).retry_after(RETRY_SECONDS)
     }
@@ -177,70 +208,6 @@ impl Screen {
         let picture = encoded.await.map_err(|error| Error::internal(format!("encoder: {error}")))??;
         lock(&self.cache).put(stamp, form, picture.clone());
         Ok(picture)
-    }
-
-    /// Moves the pointer. Here and below: `Invalid` when a point is outside the screen.
-    ///
-    /// # Errors
-    /// As [`Screen::screenshot`] and [`Point::parse`].
-    pub async fn move_to(&self, x: f64, y: f64) -> Result<Point> {
-        self.run(move |seat, _| seat.move_to(x, y)).await
-    }
-
-    /// Clicks, or double-clicks.
-    ///
-    /// # Errors
-    /// As [`Screen::move_to`].
-    pub async fn click(&self, x: f64, y: f64, button: Button, double: bool) -> Result<Point> {
-        self.run(move |seat, _| seat.click(x, y, button, double)).await
-    }
-
-    /// Drags; on return the button is up.
-    ///
-    /// # Errors
-    /// As [`Screen::move_to`].
-    pub async fn drag(
-        &self,
-        from: (f64, f64),
-        to: (f64, f64),
-        button: Button,
-        duration: Duration,
-    ) -> Result<(Point, Point)> {
-        self.run(move |seat, _| seat.drag(from, to, button, duration)).await
-    }
-
-    /// Turns the wheel at a place, or where the pointer is.
-    ///
-    /// # Errors
-    /// As [`Screen::move_to`].
-    pub async fn scroll(
-        &self,
-        direction: Direction,
-        amount: u32,
-        x: Option<f64>,
-        y: Option<f64>,
-    ) -> Result<Point> {
-        self.run(move |seat, _| seat.scroll(direction, amount, x, y)).await
-    }
-
-    /// Types text; returns how many keys that took.
-    ///
-    /// # Errors
-    /// `Invalid` for control characters, `TooLarge` past [`keyboard::MAX_TEXT_CHARS`].
-    pub async fn type_text(&self, text: &str) -> Result<usize> {
-        let keysyms = keyboard::keysyms(text)?;
-        let count = keysyms.len();
-        self.run(move |seat, gone| seat.type_text(&keysyms, gone)).await?;
-        Ok(count)
-    }
-
-    /// Presses a key or a chord.
-    ///
-    /// # Errors
-    /// `Invalid` for a name that is not known.
-    pub async fn press(&self, key: &str) -> Result<()> {
-        let chord = keys::parse(key)?;
-        self.run(move |seat, _| seat.press_chord(&chord)).await
     }
 
     /// Gives the screen another size in place; on return it has it.

@@ -14,15 +14,18 @@ use tokio::sync::{mpsc, oneshot};
 use x11rb::connection::{Connection, RequestConnection, SequenceNumber};
 use x11rb::protocol::Event;
 use x11rb::protocol::damage::{self, ConnectionExt as _};
-use x11rb::protocol::xfixes::ConnectionExt as _;
+use x11rb::protocol::xfixes::{self, ConnectionExt as _};
 use x11rb::protocol::xproto::{self, ChangeWindowAttributesAux, ConnectionExt as _, EventMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::protocol::{shm, xkb::ConnectionExt as _};
 
 use super::capture::Camera;
+use super::changes::Changes;
 use super::fault::{Fault, Outcome};
 use super::keyboard::Keyboard;
 use super::link::{self, Deadline, Link};
+use super::observe::Names;
+use crate::domain::area::Area;
 use crate::domain::error::Error;
 use crate::domain::resolution::Size;
 
@@ -67,6 +70,13 @@ pub(super) struct Held {
     pub(super) keys: Vec<u8>,
 }
 
+/// The server's record of what was painted, and a region to take it into.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Damage {
+    id: damage::Damage,
+    parts: xfixes::Region,
+}
+
 /// A screen's connection and what is known over it. Lives on the screen's own thread.
 pub(super) struct Seat {
     pub(super) link: Link,
@@ -75,6 +85,10 @@ pub(super) struct Seat {
     pub(super) root: xproto::Window,
     pub(super) size: Arc<SeenSize>,
     pub(super) held: Held,
+    /// What a client asked to keep down between requests.
+    pub(super) kept: Held,
+    /// What scrolling has left over of whole wheel steps: to the right, and down.
+    pub(super) scrolled: (f64, f64),
     pub(super) keyboard: Keyboard,
     /// What is kept between captures.
     pub(super) camera: Camera,
@@ -83,9 +97,13 @@ pub(super) struct Seat {
     /// Whether pixels are four bytes, blue first: the only form that is read.
     pub(super) bgrx: bool,
     /// The damage object, where the server has the extension.
-    pub(super) damage: Option<damage::Damage>,
+    pub(super) damage: Option<Damage>,
     /// Counts the changes of the screen's content that were seen.
     pub(super) frame: u64,
+    /// Where they were.
+    pub(super) changes: Changes,
+    /// Names of properties.
+    pub(super) names: Names,
     silent: Option<SequenceNumber>,
     broken: Option<String>,
 }
@@ -117,9 +135,10 @@ impl Seat {
             None => None,
             Some(_) => {
                 link.damage_query_version(1, 1)?.reply()?;
-                let id = link.generate_id()?;
+                let (id, parts) = (link.generate_id()?, link.generate_id()?);
+                link.xfixes_create_region(parts, &[])?.check()?;
                 link.damage_create(id, root, damage::ReportLevel::NON_EMPTY)?.check()?;
-                Some(id)
+                Some(Damage { id, parts })
             }
         };
         let watch = ChangeWindowAttributesAux::new().event_mask(EventMask::STRUCTURE_NOTIFY);
@@ -128,6 +147,7 @@ impl Seat {
             None => false,
             Some(_) => link.xkb_use_extension(1, 0)?.reply()?.supported,
         };
+        let names = Names::ask(&link)?;
         let mut seat = Self {
             link,
             deadline,
@@ -135,12 +155,16 @@ impl Seat {
             root,
             size,
             held: Held::default(),
+            kept: Held::default(),
+            scrolled: (0.0, 0.0),
             keyboard: Keyboard::new(has_xkb),
             camera: Camera::new(),
             has_shm,
             bgrx,
             damage,
             frame: 0,
+            changes: Changes::default(),
+            names,
             silent: None,
             broken: None,
         };
@@ -204,14 +228,18 @@ impl Seat {
         match event {
             // One is sent per change after the last subtraction, so there is at most one to answer.
             Event::DamageNotify(_) => {
-                self.frame += 1;
-                if let Some(damage) = self.damage {
-                    self.link.damage_subtract(damage, x11rb::NONE, x11rb::NONE)?;
+                if let Some(Damage { id, parts }) = self.damage {
+                    self.link.damage_subtract(id, x11rb::NONE, parts)?;
+                    let painted = self.link.xfixes_fetch_region(parts)?.reply()?.rectangles;
+                    self.frame += 1;
+                    self.changes.note(self.frame, painted.into_iter().map(area));
                 }
             }
             Event::ConfigureNotify(change) if change.window == self.root => {
                 self.size.set(Size { width: change.width, height: change.height });
                 self.frame += 1;
+                let (width, height) = (change.width.into(), change.height.into());
+                self.changes.note(self.frame, [Area { x: 0, y: 0, width, height }]);
             }
             _ => {}
         }
@@ -246,6 +274,16 @@ impl Seat {
         if self.send_releases()? { self.barrier() } else { Ok(()) }
     }
 
+    /// Lets go of what a client asked to keep down; how much that was.
+    pub(super) fn release_kept(&mut self) -> Outcome<usize> {
+        let kept = std::mem::take(&mut self.kept);
+        let count = kept.keys.len() + kept.buttons.len();
+        self.held.keys.extend(kept.keys);
+        self.held.buttons.extend(kept.buttons);
+        self.release_held()?;
+        Ok(count)
+    }
+
     /// Sends the releases without waiting; false when there were none.
     fn send_releases(&mut self) -> Outcome<bool> {
         let held = std::mem::take(&mut self.held);
@@ -274,6 +312,10 @@ impl Seat {
         }
         self.barrier()
     }
+}
+
+fn area(part: xproto::Rectangle) -> Area {
+    Area { x: part.x.into(), y: part.y.into(), width: part.width.into(), height: part.height.into() }
 }
 
 /// Whether the root's pixels are 32 bits, blue in the lowest byte (depth 24 or 32).

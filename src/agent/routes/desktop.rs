@@ -1,48 +1,26 @@
-//! How are screens looked at and acted on over HTTP? (wire.md 6, 6.1 and 7)
-
-use std::time::Duration;
+//! How are screens made, resized and looked at over HTTP? (wire.md 6.1 and 7)
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch, post};
+use axum::routing::{get, patch};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 
 use crate::agent::display::{Displays, Form, Picture};
 use crate::domain::error::{Error, Result};
-use crate::domain::pointer::{Button, Direction, MAX_DRAG_SECONDS, MAX_SCROLL_STEPS};
 use crate::domain::resolution::Size;
 use crate::http::extract::{Json, Path, Query};
-use crate::wire::action::{
-    ActionResult, Click, Done, Drag, Key, Move, Screen, ScreenList, ScreenQuery, ScreenSize,
-    ScreenshotBase64, ScreenshotQuery, Scroll, Type,
-};
+use crate::wire::action::{Done, Screen, ScreenList, ScreenSize, ScreenshotBase64, ScreenshotQuery};
 
-/// Seconds of a drag when none are given (wire.md 6).
-const DEFAULT_DRAG_SECONDS: f64 = 0.5;
-/// Wheel steps when none are given (wire.md 6).
-const DEFAULT_SCROLL_STEPS: u32 = 3;
-
-/// The desktop's operations.
+/// The screens' operations.
 pub fn router(displays: Displays) -> Router {
     Router::new()
         .route("/screenshot", get(screenshot))
-        .route("/click", post(click))
-        .route("/move", post(move_pointer))
-        .route("/drag", post(drag))
-        .route("/scroll", post(scroll))
-        .route("/type", post(type_text))
-        .route("/key", post(key))
         .route("/screens", get(screens).post(create_screen))
         .route("/screens/{id}", patch(resize_screen).delete(delete_screen))
         .with_state(displays)
-}
-
-fn done(action: &str, details: Value) -> axum::Json<ActionResult> {
-    axum::Json(ActionResult { success: true, action: action.to_owned(), details: Some(details) })
 }
 
 async fn screenshot(
@@ -64,80 +42,6 @@ async fn screenshot(
     let image = STANDARD.encode(&bytes);
     let body = ScreenshotBase64 { success: true, image, mime_type: mime_type.to_owned(), width, height };
     Ok(axum::Json(body).into_response())
-}
-
-async fn click(
-    State(displays): State<Displays>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<Click>,
-) -> Result<axum::Json<ActionResult>> {
-    let button = Button::parse(body.button.as_deref())?;
-    let double = body.double.unwrap_or(false);
-    let screen = displays.screen(query.screen.as_deref())?;
-    let point = screen.click(body.x, body.y, button, double).await?;
-    let action = if double { "double_click" } else { "click" };
-    Ok(done(action, json!({"x": point.x, "y": point.y, "button": button.name(), "double": double})))
-}
-
-async fn move_pointer(
-    State(displays): State<Displays>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<Move>,
-) -> Result<axum::Json<ActionResult>> {
-    let point = displays.screen(query.screen.as_deref())?.move_to(body.x, body.y).await?;
-    Ok(done("move", json!({"x": point.x, "y": point.y})))
-}
-
-async fn drag(
-    State(displays): State<Displays>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<Drag>,
-) -> Result<axum::Json<ActionResult>> {
-    let button = Button::parse(body.button.as_deref())?;
-    let seconds = body.duration.unwrap_or(DEFAULT_DRAG_SECONDS);
-    if !(0.0..=MAX_DRAG_SECONDS).contains(&seconds) {
-        return Err(Error::invalid(format!("duration must be 0 to {MAX_DRAG_SECONDS} seconds")));
-    }
-    let screen = displays.screen(query.screen.as_deref())?;
-    let (from, to) = ((body.start_x, body.start_y), (body.end_x, body.end_y));
-    let (start, end) = screen.drag(from, to, button, Duration::from_secs_f64(seconds)).await?;
-    let details = json!({"start_x": start.x, "start_y": start.y, "end_x": end.x, "end_y": end.y,
-        "button": button.name(), "duration": seconds});
-    Ok(done("drag", details))
-}
-
-async fn scroll(
-    State(displays): State<Displays>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<Scroll>,
-) -> Result<axum::Json<ActionResult>> {
-    let direction = Direction::parse(&body.direction)?;
-    let amount = body.amount.unwrap_or(DEFAULT_SCROLL_STEPS);
-    if !(1..=MAX_SCROLL_STEPS).contains(&amount) {
-        return Err(Error::invalid(format!("amount must be 1 to {MAX_SCROLL_STEPS}")));
-    }
-    let screen = displays.screen(query.screen.as_deref())?;
-    let point = screen.scroll(direction, amount, body.x, body.y).await?;
-    let details = json!({"direction": body.direction, "amount": amount, "x": point.x, "y": point.y});
-    Ok(done("scroll", details))
-}
-
-async fn type_text(
-    State(displays): State<Displays>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<Type>,
-) -> Result<axum::Json<ActionResult>> {
-    let keys = displays.screen(query.screen.as_deref())?.type_text(&body.text).await?;
-    Ok(done("type", json!({"keys": keys})))
-}
-
-async fn key(
-    State(displays): State<Displays>,
-    Query(query): Query<ScreenQuery>,
-    Json(body): Json<Key>,
-) -> Result<axum::Json<ActionResult>> {
-    displays.screen(query.screen.as_deref())?.press(&body.key).await?;
-    Ok(done("key_press", json!({"key": body.key})))
 }
 
 async fn screens(State(displays): State<Displays>) -> axum::Json<ScreenList> {

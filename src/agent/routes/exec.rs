@@ -1,19 +1,16 @@
 //! `POST /bash`, `POST /exec`, `POST /wait` (wire.md 6).
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json as Answer, Router};
 
+use crate::agent::acting;
 use crate::agent::exec::{bash, python};
 use crate::agent::state::Agent;
-use crate::domain::error::{Error, Result};
+use crate::domain::error::Result;
 use crate::http::extract::Json;
-use crate::wire::action::{ActionResult, Bash, BashResult, Exec, ExecResult, Wait};
-
-/// The most seconds that a wait may take.
-const MAX_WAIT_SECONDS: f64 = 60.0;
+use crate::wire::action::{Bash, BashResult, Exec, ExecResult, Wait};
+use crate::wire::effect::ActionResult;
 
 pub fn router() -> Router<Agent> {
     Router::new().route("/bash", post(run_bash)).route("/exec", post(run_python)).route("/wait", post(wait))
@@ -28,54 +25,5 @@ async fn run_python(State(agent): State<Agent>, Json(request): Json<Exec>) -> Re
 }
 
 async fn wait(State(agent): State<Agent>, Json(request): Json<Wait>) -> Result<Answer<ActionResult>> {
-    let (seconds, duration) = length(&request)?;
-    tokio::select! {
-        () = tokio::time::sleep(duration) => {}
-        () = agent.tasks.stopping().cancelled_owned() => {
-            return Err(Error::unavailable("the agent is stopping"));
-        }
-    }
-    let details = Some(serde_json::json!({ "seconds": seconds }));
-    Ok(Answer(ActionResult { success: true, action: "wait".to_owned(), details }))
-}
-
-/// How long a request wants to wait; `seconds` wins over the older name.
-fn length(request: &Wait) -> Result<(f64, Duration)> {
-    let refused = |text: &str| Error::invalid(text).code("INVALID_REQUEST");
-    let Some(seconds) = request.seconds.or(request.duration) else {
-        return Err(refused("seconds is required"));
-    };
-    if !(0.0..=MAX_WAIT_SECONDS).contains(&seconds) {
-        return Err(refused("seconds must be 0 to 60"));
-    }
-    let duration = Duration::try_from_secs_f64(seconds).map_err(|_| refused("seconds must be a number"))?;
-    Ok((seconds, duration))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_last_0_to_60_seconds_by_either_name() {
-        let length = |seconds, duration| length(&Wait { seconds, duration }).map(|(seconds, _)| seconds);
-        for (seconds, duration, wanted) in [
-            (Some(0.0), None, 0.0),
-            (Some(60.0), None, 60.0),
-            (None, Some(2.5), 2.5),
-            (Some(1.0), Some(59.0), 1.0),
-        ] {
-            assert_eq!(length(seconds, duration).unwrap(), wanted);
-        }
-        for (seconds, duration) in [
-            (None, None),
-            (Some(-0.1), None),
-            (Some(60.1), None),
-            (Some(f64::NAN), None),
-            (Some(f64::INFINITY), Some(1.0)),
-            (None, Some(61.0)),
-        ] {
-            assert!(length(seconds, duration).is_err(), "{seconds:?} {duration:?}");
-        }
-    }
+    acting::wait::wait(&agent.tasks, &request).await.map(Answer)
 }

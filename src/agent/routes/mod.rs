@@ -3,25 +3,39 @@
 use axum::Router;
 use axum::middleware;
 
+use super::acting::Acting;
 use super::display::Displays;
 use super::state::Agent;
 use crate::http::edge;
 
+pub mod actions;
 pub mod desktop;
 mod exec;
 mod files;
 mod gate;
 mod health;
+mod idempotent;
+
+pub use idempotent::Noting;
 
 /// The whole API; without screens there are no routes for them. Nothing is answered without the token, unknown paths
 /// included.
 pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
-    let routes = Router::new().merge(health::router()).merge(exec::router()).merge(files::router());
+    let noting = Noting { journal: agent.journal.clone(), tasks: agent.tasks.clone() };
+    let commands = exec::router().layer(middleware::from_fn_with_state(noting.clone(), idempotent::pass));
+    let routes = Router::new().merge(health::router()).merge(commands).merge(files::router());
     let mut routes = routes.with_state(agent.clone());
     if let Some(displays) = displays {
-        routes = routes.merge(desktop::router(displays));
+        routes = routes.merge(screens(displays, noting));
     }
     edge::fallbacks(routes)
         .layer(middleware::from_fn_with_state(agent, gate::pass))
         .layer(middleware::from_fn(edge::pass))
+}
+
+/// What can be done with screens.
+pub fn screens(displays: Displays, noting: Noting) -> Router {
+    let acting = Acting::new(displays.clone(), noting.tasks.clone());
+    let actions = actions::router(acting).layer(middleware::from_fn_with_state(noting, idempotent::pass));
+    desktop::router(displays).merge(actions)
 }

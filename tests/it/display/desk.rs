@@ -8,7 +8,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use hotdesk::agent::display::{Config, Displays, Session, XServer};
-use hotdesk::agent::routes::desktop;
+use hotdesk::agent::journal::Journal;
+use hotdesk::agent::routes;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::resolution::{Resolution, Size};
@@ -119,6 +120,8 @@ impl Desk {
     pub async fn start(claim: Claim, xserver: XServer, session: Session) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let tasks = Tasks::new();
+        let journal = Journal::open(folder.path().join("journal")).expect("a journal");
+        let noting = routes::Noting { journal, tasks: tasks.clone() };
         let config = Config {
             xserver,
             session,
@@ -127,7 +130,7 @@ impl Desk {
             display_base: claim.base,
         };
         let displays = Displays::start(config, &tasks).expect("a display room");
-        let router = edge::wrap(desktop::router(displays.clone()));
+        let router = edge::wrap(routes::screens(displays.clone(), noting));
         let desk = Self { displays, router, tasks, _folder: folder, claim };
         desk.boot().ready(PATIENCE).await.expect("the boot screen is ready");
         desk

@@ -3,6 +3,7 @@
 mod desk;
 mod window;
 
+mod acting;
 mod figures;
 mod input;
 mod life;

@@ -60,6 +60,20 @@ impl Window {
         self.sync();
     }
 
+    /// Takes the keyboard: override-redirect windows get no focus from a window manager.
+    pub fn focus(&self) {
+        self.link.set_input_focus(InputFocus::PARENT, self.id, 0_u32).expect("the focus");
+        self.sync();
+    }
+
+    pub fn name(&self, title: &str) {
+        let (kind, text) = (AtomEnum::STRING, title.as_bytes());
+        self.link
+            .change_property8(PropMode::REPLACE, self.id, AtomEnum::WM_NAME, kind, text)
+            .expect("a title");
+        self.sync();
+    }
+
     pub fn sync(&self) {
         self.link.get_input_focus().expect("a request").reply().expect("a reply");
     }
@@ -137,9 +151,7 @@ impl Reader {
     }
 
     fn start(window: Window, lag: Duration) -> Self {
-        // Override-redirect windows get no focus from a window manager.
-        window.link.set_input_focus(InputFocus::PARENT, window.id, 0_u32).expect("the focus");
-        window.sync();
+        window.focus();
         let text = std::sync::Arc::<std::sync::Mutex<Vec<(u32, u16)>>>::default();
         let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
         let (heard, stopped) = (text.clone(), stop.clone());

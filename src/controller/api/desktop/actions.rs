@@ -10,153 +10,312 @@ use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::patience;
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::Result;
 use crate::guest::QUICK;
-use crate::http::extract::{Json as Body, Path, Query};
+use crate::http::extract::{Json as Body, Path, Query, Shaped};
+use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
 use crate::wire::action::{
-    ActionResult, Bash, BashResult, Click, Drag, Exec, ExecResult, Key, Move, ScreenQuery, Scroll, Type, Wait,
+    Bash, BashResult, Click, CursorPosition, Drag, Exec, ExecResult, Key, Move, PointerButton, ScreenQuery,
+    Scroll, Type, Wait, WaitChange, WaitStable,
 };
-
-/// Longest command and longest default, in seconds (interface.md "Limits"); the agent refuses more.
-const MAX_COMMAND_SECONDS: f64 = 300.0;
-/// Slowest typing that is waited for, characters a second: what needs remapped keys goes at 300 on an idle machine.
-const SLOWEST_TYPING: f64 = 50.0;
+use crate::wire::batch::{Action, Batch, BatchResult};
+use crate::wire::effect::ActionResult;
 
 /// The routes of actions.
 pub fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .routes(routes!(click))
         .routes(routes!(pointer_move))
+        .routes(routes!(mouse_down))
+        .routes(routes!(mouse_up))
         .routes(routes!(drag))
         .routes(routes!(scroll))
         .routes(routes!(type_text))
         .routes(routes!(key))
+        .routes(routes!(key_down))
+        .routes(routes!(key_up))
+        .routes(routes!(wait_stable))
+        .routes(routes!(wait_change))
+        .routes(routes!(cursor_position))
+        .routes(routes!(actions))
         .routes(routes!(wait))
         .routes(routes!(bash))
         .routes(routes!(exec))
 }
 
-/// Clicks.
-#[utoipa::path(post, path = "/computers/{id}/click", tag = "actions", params(("id" = String, Path), ScreenQuery),
-    request_body = Click, responses((status = 200, description = "Delivered", body = ActionResult)))]
+/// Clicks: once, twice or three times, with modifiers held if asked.
+#[utoipa::path(post, path = "/computers/{id}/click", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Click,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn click(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Click>,
 ) -> Result<Json<ActionResult>> {
-    act(state, caller, id, "/click", screen, &body, QUICK).await
+    let patience = patience::of(&Action::Click(body.clone()));
+    act(state, caller, id, "/click", screen, &body, key, patience).await
 }
 
 /// Moves the pointer.
-#[utoipa::path(post, path = "/computers/{id}/move", tag = "actions", params(("id" = String, Path), ScreenQuery),
-    request_body = Move, responses((status = 200, description = "Delivered", body = ActionResult)))]
+#[utoipa::path(post, path = "/computers/{id}/move", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Move,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn pointer_move(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Move>,
 ) -> Result<Json<ActionResult>> {
-    act(state, caller, id, "/move", screen, &body, QUICK).await
+    let patience = patience::of(&Action::Move(body.clone()));
+    act(state, caller, id, "/move", screen, &body, key, patience).await
 }
 
-/// Drags from one point to another.
-#[utoipa::path(post, path = "/computers/{id}/drag", tag = "actions", params(("id" = String, Path), ScreenQuery),
-    request_body = Drag, responses((status = 200, description = "Delivered", body = ActionResult)))]
+/// Presses a button and leaves it down.
+#[utoipa::path(post, path = "/computers/{id}/mouse_down", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = PointerButton,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
+async fn mouse_down(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Query(screen): Query<ScreenQuery>,
+    Body(body): Body<PointerButton>,
+) -> Result<Json<ActionResult>> {
+    let patience = patience::of(&Action::MouseDown(body.clone()));
+    act(state, caller, id, "/mouse_down", screen, &body, key, patience).await
+}
+
+/// Lets a button come up.
+#[utoipa::path(post, path = "/computers/{id}/mouse_up", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = PointerButton,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
+async fn mouse_up(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Query(screen): Query<ScreenQuery>,
+    Body(body): Body<PointerButton>,
+) -> Result<Json<ActionResult>> {
+    let patience = patience::of(&Action::MouseUp(body.clone()));
+    act(state, caller, id, "/mouse_up", screen, &body, key, patience).await
+}
+
+/// Drags from one point to another, or along a path.
+#[utoipa::path(post, path = "/computers/{id}/drag", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Drag,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn drag(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Drag>,
 ) -> Result<Json<ActionResult>> {
-    let patience = QUICK + seconds(body.duration.unwrap_or(0.0), crate::domain::pointer::MAX_DRAG_SECONDS);
-    act(state, caller, id, "/drag", screen, &body, patience).await
+    let patience = patience::of(&Action::Drag(body.clone()));
+    act(state, caller, id, "/drag", screen, &body, key, patience).await
 }
 
 /// Turns the wheel.
-#[utoipa::path(post, path = "/computers/{id}/scroll", tag = "actions", params(("id" = String, Path), ScreenQuery),
-    request_body = Scroll, responses((status = 200, description = "Delivered", body = ActionResult)))]
+#[utoipa::path(post, path = "/computers/{id}/scroll", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Scroll,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn scroll(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Scroll>,
 ) -> Result<Json<ActionResult>> {
-    act(state, caller, id, "/scroll", screen, &body, QUICK).await
+    let patience = patience::of(&Action::Scroll(body.clone()));
+    act(state, caller, id, "/scroll", screen, &body, key, patience).await
 }
 
 /// Types a text.
-#[utoipa::path(post, path = "/computers/{id}/type", tag = "actions", params(("id" = String, Path), ScreenQuery),
-    request_body = Type, responses((status = 200, description = "Delivered", body = ActionResult)))]
+#[utoipa::path(post, path = "/computers/{id}/type", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Type,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn type_text(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Type>,
 ) -> Result<Json<ActionResult>> {
-    let patience = QUICK + Duration::from_secs_f64(body.text.chars().count() as f64 / SLOWEST_TYPING);
-    act(state, caller, id, "/type", screen, &body, patience).await
+    let patience = patience::of(&Action::Type(body.clone()));
+    act(state, caller, id, "/type", screen, &body, key, patience).await
 }
 
-/// Presses a key or a combination.
-#[utoipa::path(post, path = "/computers/{id}/key", tag = "actions", params(("id" = String, Path), ScreenQuery),
-    request_body = Key, responses((status = 200, description = "Delivered", body = ActionResult)))]
+/// Presses a key, a combination, or a sequence of them.
+#[utoipa::path(post, path = "/computers/{id}/key", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Key,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn key(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Key>,
 ) -> Result<Json<ActionResult>> {
-    act(state, caller, id, "/key", screen, &body, QUICK).await
+    let patience = patience::of(&Action::Key(body.clone()));
+    act(state, caller, id, "/key", screen, &body, key, patience).await
+}
+
+/// Presses a key and leaves it down.
+#[utoipa::path(post, path = "/computers/{id}/key_down", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Key,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
+async fn key_down(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Query(screen): Query<ScreenQuery>,
+    Body(body): Body<Key>,
+) -> Result<Json<ActionResult>> {
+    let patience = patience::of(&Action::KeyDown(body.clone()));
+    act(state, caller, id, "/key_down", screen, &body, key, patience).await
+}
+
+/// Lets a key come up.
+#[utoipa::path(post, path = "/computers/{id}/key_up", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Key,
+    responses((status = 200, description = "Delivered", body = ActionResult)))]
+async fn key_up(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Query(screen): Query<ScreenQuery>,
+    Body(body): Body<Key>,
+) -> Result<Json<ActionResult>> {
+    let patience = patience::of(&Action::KeyUp(body.clone()));
+    act(state, caller, id, "/key_up", screen, &body, key, patience).await
+}
+
+/// Waits until the screen is quiet.
+#[utoipa::path(post, path = "/computers/{id}/wait_stable", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = WaitStable,
+    responses((status = 200, description = "Waited", body = ActionResult)))]
+async fn wait_stable(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Query(screen): Query<ScreenQuery>,
+    Body(body): Body<WaitStable>,
+) -> Result<Json<ActionResult>> {
+    let patience = patience::of(&Action::WaitStable(body.clone()));
+    act(state, caller, id, "/wait_stable", screen, &body, key, patience).await
+}
+
+/// Waits until something on the screen changes.
+#[utoipa::path(post, path = "/computers/{id}/wait_change", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = WaitChange,
+    responses((status = 200, description = "Waited", body = ActionResult)))]
+async fn wait_change(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Query(screen): Query<ScreenQuery>,
+    Body(body): Body<WaitChange>,
+) -> Result<Json<ActionResult>> {
+    let patience = patience::of(&Action::WaitChange(body.clone()));
+    act(state, caller, id, "/wait_change", screen, &body, key, patience).await
+}
+
+/// Where the pointer is, and which buttons and modifiers are down.
+#[utoipa::path(get, path = "/computers/{id}/cursor_position", tag = "actions",
+    params(("id" = String, Path), ScreenQuery),
+    responses((status = 200, description = "Read from the screen", body = CursorPosition)))]
+async fn cursor_position(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(screen): Query<ScreenQuery>,
+) -> Result<Json<CursorPosition>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    let guest = app.fleet.guest(&computer).await?;
+    guest.call(Method::GET, "/cursor_position", screen, None::<&()>, QUICK).await.map(Json)
+}
+
+/// Does a list of actions in order on one screen, with nobody else's between them. It ends at the first that fails,
+/// unless told otherwise, and answers each result.
+#[utoipa::path(post, path = "/computers/{id}/actions", tag = "actions",
+    params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Batch,
+    responses((status = 200, description = "Each action's result", body = BatchResult)))]
+async fn actions(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Query(screen): Query<ScreenQuery>,
+    Shaped(actions): Shaped<Batch>,
+) -> Result<Json<BatchResult>> {
+    let patience = actions.actions.iter().map(patience::of).sum::<Duration>().min(patience::LONGEST_LIST);
+    act(state, caller, id, "/actions", screen, &actions, key, patience).await
 }
 
 /// Waits.
-#[utoipa::path(post, path = "/computers/{id}/wait", tag = "actions", params(("id" = String, Path)),
-    request_body = Wait, responses((status = 200, description = "Waited", body = ActionResult)))]
+#[utoipa::path(post, path = "/computers/{id}/wait", tag = "actions",
+    params(("id" = String, Path), IdempotencyHeader), request_body = Wait,
+    responses((status = 200, description = "Waited", body = ActionResult)))]
 async fn wait(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Wait>,
 ) -> Result<Json<ActionResult>> {
-    let patience = QUICK + seconds(body.seconds.or(body.duration).unwrap_or(0.0), 60.0);
-    act(state, caller, id, "/wait", ScreenQuery::default(), &body, patience).await
+    let patience = patience::of(&Action::Wait(body.clone()));
+    act(state, caller, id, "/wait", ScreenQuery::default(), &body, key, patience).await
 }
 
 /// Runs a shell command.
-#[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions", params(("id" = String, Path)),
-    request_body = Bash, responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
+#[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions",
+    params(("id" = String, Path), IdempotencyHeader), request_body = Bash,
+    responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
 async fn bash(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Bash>,
 ) -> Result<Json<BashResult>> {
-    let patience = QUICK + seconds(body.timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS);
-    act(state, caller, id, "/bash", ScreenQuery::default(), &body, patience).await
+    let patience = patience::command(body.timeout);
+    act(state, caller, id, "/bash", ScreenQuery::default(), &body, key, patience).await
 }
 
 /// Runs Python code.
-#[utoipa::path(post, path = "/computers/{id}/exec", tag = "actions", params(("id" = String, Path)),
-    request_body = Exec, responses((status = 200, description = "Run, whatever came of it", body = ExecResult)))]
+#[utoipa::path(post, path = "/computers/{id}/exec", tag = "actions",
+    params(("id" = String, Path), IdempotencyHeader), request_body = Exec,
+    responses((status = 200, description = "Run, whatever came of it", body = ExecResult)))]
 async fn exec(
     state: State<Shared>,
     caller: Caller,
+    key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Exec>,
 ) -> Result<Json<ExecResult>> {
-    let patience = QUICK + seconds(body.timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS);
-    act(state, caller, id, "/exec", ScreenQuery::default(), &body, patience).await
+    let patience = patience::command(body.timeout);
+    act(state, caller, id, "/exec", ScreenQuery::default(), &body, key, patience).await
 }
 
+#[allow(clippy::too_many_arguments)] // a request's parts, taken apart by the extractors
 async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     State(app): State<Shared>,
     caller: Caller,
@@ -164,14 +323,10 @@ async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     path: &str,
     screen: ScreenQuery,
     body: &Send,
+    IdempotencyKey(key): IdempotencyKey,
     patience: Duration,
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
-    guest.call(Method::POST, path, screen, Some(body), patience).await.map(Json)
-}
-
-/// A client's number of seconds as a wait of at most `most`; nonsense waits for nothing and is refused by the agent.
-fn seconds(value: f64, most: f64) -> Duration {
-    Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
+    guest.act(path, screen, body, key, patience).await.map(Json)
 }

@@ -5,6 +5,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::controller::Shared;
 
 pub mod actions;
+mod patience;
 pub mod screens;
 pub mod screenshot;
 

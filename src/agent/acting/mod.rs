@@ -1,0 +1,319 @@
+//! How is an action of the wire carried out? Parsed, done on its screen in its turn, observed, and settled if asked.
+//!
+//! Single routes and lists of actions pass through [`Acting::act`] alike.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+mod batch;
+mod parse;
+mod settle;
+pub mod wait;
+
+use super::display::{Displays, Effect, Form, Observed, Picture, Screen};
+use crate::base::tasks::Tasks;
+use crate::domain::error::{Error, Result};
+use crate::domain::pointer::Point;
+use crate::wire::action::{CursorPosition, ScreenshotBase64, ScreenshotQuery};
+use crate::wire::batch::Action;
+use crate::wire::effect::{ActionResult, Settle, Watched, WindowName};
+use crate::wire::effect::{Area, Effect as WireEffect};
+
+/// How long a client may leave keys or buttons down without acting on the screen: a person's long press is far shorter,
+/// and a client that died leaves the screen usable again.
+const KEEP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Carries out actions on the screens.
+#[derive(Clone, Debug)]
+pub struct Acting {
+    displays: Displays,
+    tasks: Tasks,
+}
+
+impl Acting {
+    /// `tasks` ends what waits when the agent stops.
+    pub fn new(displays: Displays, tasks: Tasks) -> Self {
+        Self { displays, tasks }
+    }
+
+    /// The screens.
+    pub fn displays(&self) -> &Displays {
+        &self.displays
+    }
+
+    /// Does one action on a screen, in its turn.
+    ///
+    /// # Errors
+    /// `Invalid` for what makes no sense; `NotFound` for the screen; `Unavailable` or `TimedOut` when the screen cannot be
+    /// acted on now.
+    pub async fn act(&self, screen: Option<&str>, action: Action) -> Result<ActionResult> {
+        check(&action)?;
+        let screen = self.displays.screen(screen)?;
+        let _turn = if acts(&action) { Some(screen.turn().await?) } else { None };
+        self.act_in_turn(&screen, action).await
+    }
+
+    /// Where the pointer of a screen is, and what is down.
+    ///
+    /// # Errors
+    /// As [`Acting::act`].
+    pub async fn cursor_position(&self, screen: Option<&str>) -> Result<CursorPosition> {
+        let now = self.displays.screen(screen)?.pointer().await?;
+        Ok(CursorPosition {
+            x: now.at.x.into(),
+            y: now.at.y.into(),
+            buttons: now.buttons.iter().map(|button| button.name().to_owned()).collect(),
+            modifiers: now.modifiers.iter().map(|name| (*name).to_owned()).collect(),
+        })
+    }
+
+    async fn act_in_turn(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
+        match action {
+            Action::Click(body) => {
+                let press = parse::press(&body)?;
+                let (name, double) = (parse::click_name(press.count), press.count == 2);
+                let (button, count) = (press.button.name(), press.count);
+                let done = screen.click(body.x, body.y, press).await?;
+                let Point { x, y } = done.value;
+                let mut details = json!({"x": x, "y": y, "button": button, "double": double});
+                if count > 2 {
+                    details["count"] = count.into();
+                }
+                finish(screen, name, details, done, body.options.settle).await
+            }
+            Action::Move(body) => {
+                let done = screen.move_to(body.x, body.y).await?;
+                finish(screen, "move", at(done.value), done, body.options.settle).await
+            }
+            Action::MouseDown(body) => {
+                let button = parse::button(body.button.as_deref())?;
+                let done = screen.button_down(body.x, body.y, button).await?;
+                self.release_later(screen);
+                let details = with(at(done.value), "button", button.name());
+                finish(screen, "mouse_down", details, done, body.options.settle).await
+            }
+            Action::MouseUp(body) => {
+                let button = parse::button(body.button.as_deref())?;
+                let done = screen.button_up(body.x, body.y, button).await?;
+                let details = with(at(done.value), "button", button.name());
+                finish(screen, "mouse_up", details, done, body.options.settle).await
+            }
+            Action::Drag(body) => {
+                let (path, press, duration) = parse::drag(&body)?;
+                let button = press.button.name();
+                let done = screen.drag(path, press, duration).await?;
+                let (start, end) = done.value;
+                let details = json!({"start_x": start.x, "start_y": start.y, "end_x": end.x, "end_y": end.y,
+                    "button": button, "duration": duration.as_secs_f64()});
+                finish(screen, "drag", details, done, body.options.settle).await
+            }
+            Action::Scroll(body) => {
+                let turn = parse::turn(&body)?;
+                let amount = turn.amount;
+                let done = screen.scroll(turn, body.x, body.y).await?;
+                let Point { x, y } = done.value.at;
+                let mut details =
+                    json!({"direction": body.direction, "amount": parse::number(amount), "x": x, "y": y});
+                if amount.fract() != 0.0 {
+                    details["steps"] = done.value.steps.into();
+                    details["remainder"] = done.value.rest.into();
+                }
+                finish(screen, "scroll", details, done, body.options.settle).await
+            }
+            Action::Type(body) => {
+                let stop_astray = body.stop_on_focus_change.unwrap_or(false);
+                let done = screen.type_text(&body.text, stop_astray).await?;
+                let typed = done.value;
+                let mut details = json!({"keys": typed.delivered, "characters_delivered": typed.delivered});
+                if let Some(at) = typed.focus_changed_at {
+                    details["focus_changed_at"] = at.into();
+                }
+                let complete = !(stop_astray && typed.focus_changed_at.is_some());
+                let mut result = finish(screen, "type", details, done, body.options.settle).await?;
+                result.success = complete;
+                Ok(result)
+            }
+            Action::Key(body) => {
+                let (chords, hold) = parse::chords(&body)?;
+                let done = screen.press(chords, hold).await?;
+                finish(screen, "key_press", parse::key_details(&body), done, body.options.settle).await
+            }
+            Action::KeyDown(body) => {
+                let done = screen.key_down(parse::one_chord(&body)?).await?;
+                self.release_later(screen);
+                finish(screen, "key_down", parse::key_details(&body), done, body.options.settle).await
+            }
+            Action::KeyUp(body) => {
+                let done = screen.key_up(parse::one_chord(&body)?).await?;
+                finish(screen, "key_up", parse::key_details(&body), done, body.options.settle).await
+            }
+            Action::Wait(body) => wait::wait(&self.tasks, &body).await,
+            Action::WaitStable(body) => {
+                let from = screen.moment().await?;
+                let watched = settle::quiet(screen, from, &body.settle).await?;
+                let screenshot = settled_picture(screen, &body.settle).await?;
+                Ok(looked("wait_stable", Some(watched), screenshot))
+            }
+            Action::WaitChange(body) => {
+                let watched = settle::change(screen, &body).await?;
+                let wanted = Settle { screenshot: body.screenshot, ..Settle::default() };
+                let screenshot = settled_picture(screen, &wanted).await?;
+                Ok(looked("wait_change", Some(watched), screenshot))
+            }
+            Action::Screenshot(query) => {
+                let screenshot = picture(screen, &query).await?;
+                Ok(looked("screenshot", None, Some(screenshot)))
+            }
+        }
+    }
+
+    /// Lets go of what is kept down when the screen is left alone.
+    fn release_later(&self, screen: &std::sync::Arc<Screen>) {
+        let (screen, stopping) = (std::sync::Arc::clone(screen), self.tasks.stopping());
+        let _watch = self.tasks.spawn("kept keys", async move {
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = screen.left_alone(KEEP_PATIENCE) => {}
+            }
+            // A screen that is going away lets go of everything by itself.
+            match screen.release_kept().await {
+                Ok(0) => {}
+                Ok(count) => tracing::info!(screen = screen.id, count, "let go of what a client kept down"),
+                Err(error) => {
+                    tracing::warn!(screen = screen.id, %error, "could not let go of what a client kept down")
+                }
+            }
+        });
+    }
+}
+
+/// Whether an action needs its turn; what only looks or waits does not.
+fn acts(action: &Action) -> bool {
+    match action {
+        Action::Click(_)
+        | Action::Move(_)
+        | Action::MouseDown(_)
+        | Action::MouseUp(_)
+        | Action::Drag(_)
+        | Action::Scroll(_)
+        | Action::Type(_)
+        | Action::Key(_)
+        | Action::KeyDown(_)
+        | Action::KeyUp(_) => true,
+        Action::Wait(_) | Action::WaitStable(_) | Action::WaitChange(_) | Action::Screenshot(_) => false,
+    }
+}
+
+/// Refuses what makes no sense in the waiting and the screenshots that are asked for, before anything is done.
+fn check(action: &Action) -> Result<()> {
+    let settle = action.options().and_then(|options| options.settle.as_ref());
+    let (settle, screenshot) = match action {
+        Action::WaitStable(body) => (Some(&body.settle), body.settle.screenshot.as_ref()),
+        Action::WaitChange(body) => {
+            settle::check_change(body)?;
+            (None, body.screenshot.as_ref())
+        }
+        Action::Screenshot(query) => (None, Some(query)),
+        Action::Click(_)
+        | Action::Move(_)
+        | Action::MouseDown(_)
+        | Action::MouseUp(_)
+        | Action::Drag(_)
+        | Action::Scroll(_)
+        | Action::Type(_)
+        | Action::Key(_)
+        | Action::KeyDown(_)
+        | Action::KeyUp(_)
+        | Action::Wait(_) => (settle, settle.and_then(|settle| settle.screenshot.as_ref())),
+    };
+    settle.map_or(Ok(()), settle::check)?;
+    screenshot.map_or(Ok(()), |query| form(query).map(|_| ()))
+}
+
+async fn finish<T>(
+    screen: &Screen,
+    action: &str,
+    details: Value,
+    done: Observed<T>,
+    settle: Option<Settle>,
+) -> Result<ActionResult> {
+    let mut result = ActionResult {
+        success: true,
+        action: action.to_owned(),
+        details: Some(details),
+        ..ActionResult::default()
+    };
+    let Some(settle) = settle else {
+        result.effect = Some(effect(&done.effect, None));
+        return Ok(result);
+    };
+    // The input was delivered: a screen that goes away now changes nothing of that, but what followed is not known.
+    let watched = settle::quiet(screen, done.effect.since, &settle).await?;
+    let after = screen.look_around().await?;
+    let whole = Effect { after: after.after, ..done.effect };
+    result.effect = Some(effect(&whole, Some(&watched)));
+    result.settle = Some(watched);
+    result.screenshot = settled_picture(screen, &settle).await?;
+    Ok(result)
+}
+
+fn effect(seen: &Effect, watched: Option<&Watched>) -> WireEffect {
+    let changed: Vec<Area> = match watched {
+        Some(watched) => watched.changed.clone(),
+        None => seen.change.areas.iter().copied().map(Area::from).collect(),
+    };
+    let no_visible_change = match (changed.is_empty(), watched, seen.change.known) {
+        (false, _, _) => Some(false),
+        (true, Some(_), true) => Some(true),
+        (true, _, _) => None,
+    };
+    let window = |attention: &super::display::Attention| {
+        let id = format!("{:#x}", attention.window?);
+        Some(WindowName { id, title: attention.title.clone() })
+    };
+    let waited = watched.map_or(0.0, |watched| watched.waited_ms as f64);
+    let observed = seen.took.as_secs_f64() * 1000.0 + waited;
+    WireEffect {
+        window_before: window(&seen.before),
+        window_after: window(&seen.after),
+        changed,
+        // Microseconds are noise to a reader.
+        observed_ms: (observed * 100.0).round() / 100.0,
+        no_visible_change,
+    }
+}
+
+fn looked(action: &str, settle: Option<Watched>, screenshot: Option<ScreenshotBase64>) -> ActionResult {
+    ActionResult { success: true, action: action.to_owned(), settle, screenshot, ..ActionResult::default() }
+}
+
+async fn settled_picture(screen: &Screen, settle: &Settle) -> Result<Option<ScreenshotBase64>> {
+    match &settle.screenshot {
+        None => Ok(None),
+        Some(query) => picture(screen, query).await.map(Some),
+    }
+}
+
+async fn picture(screen: &Screen, query: &ScreenshotQuery) -> Result<ScreenshotBase64> {
+    let Picture { bytes, mime_type, width, height } = screen.screenshot(form(query)?).await?;
+    let image = base64::engine::general_purpose::STANDARD.encode(&bytes);
+    Ok(ScreenshotBase64 { success: true, image, mime_type: mime_type.to_owned(), width, height })
+}
+
+fn form(query: &ScreenshotQuery) -> Result<Form> {
+    if query.screen.is_some() || query.response_format.is_some() {
+        return Err(Error::invalid("a screenshot inside an action is of its screen, as base64"));
+    }
+    Form::parse(query.format.as_deref(), query.quality, query.scale)
+}
+
+fn at(point: Point) -> Value {
+    json!({"x": point.x, "y": point.y})
+}
+
+fn with(mut details: Value, name: &str, value: &str) -> Value {
+    details[name] = value.into();
+    details
+}

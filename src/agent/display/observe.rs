@@ -1,0 +1,147 @@
+//! What can be seen of an action's effect? Which window had the keyboard before and after, and what was painted.
+
+use std::time::{Duration, Instant};
+
+use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, InputFocus, Window};
+
+use super::changes::{Change, Moment};
+use super::fault::{Fault, Outcome};
+use super::link::Link;
+use super::seat::Seat;
+use crate::domain::area::Area;
+
+/// Longest title that is told, in units of four bytes: what a panel shows of it is far shorter.
+const MOST_TITLE_WORDS: u32 = 64;
+
+/// The names of properties that tell who has the keyboard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    active: Atom,
+    title: Atom,
+    utf8: Atom,
+}
+
+impl Names {
+    pub(super) fn ask(link: &Link) -> Outcome<Self> {
+        let ask = |name: &[u8]| link.intern_atom(false, name);
+        let (active, title, utf8) =
+            (ask(b"_NET_ACTIVE_WINDOW")?, ask(b"_NET_WM_NAME")?, ask(b"UTF8_STRING")?);
+        Ok(Self { active: active.reply()?.atom, title: title.reply()?.atom, utf8: utf8.reply()?.atom })
+    }
+}
+
+/// Who has the keyboard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attention {
+    /// The X id of the active window; where no window manager names one, of the window that has the input focus.
+    pub window: Option<u32>,
+    /// Its title.
+    pub title: Option<String>,
+}
+
+/// What was seen of an action's effect until it was answered.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    /// Who had the keyboard before.
+    pub before: Attention,
+    /// Who has it now.
+    pub after: Attention,
+    /// What was painted meanwhile.
+    pub change: Change,
+    /// The moment before the action.
+    pub since: Moment,
+    /// How long it was looked at.
+    pub took: Duration,
+}
+
+/// A value and what was seen while it came about.
+#[derive(Clone, Debug)]
+pub struct Observed<T> {
+    /// What the action returned.
+    pub value: T,
+    /// What was seen.
+    pub effect: Effect,
+}
+
+impl Seat {
+    /// Does work and tells what could be seen of its effect.
+    pub(super) fn observed<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<Observed<T>> {
+        let before = self.attention()?;
+        self.read_events()?;
+        let since = self.moment();
+        let began = Instant::now();
+        let value = work(self)?;
+        let after = self.attention()?;
+        let change = self.change_since(since)?;
+        Ok(Observed { value, effect: Effect { before, after, change, since, took: began.elapsed() } })
+    }
+
+    /// The present moment, as far as events have been read.
+    pub(super) fn moment(&self) -> Moment {
+        Moment { seat: self.camera.number, frame: self.frame }
+    }
+
+    /// What was painted since a moment, up to now.
+    pub(super) fn change_since(&mut self, since: Moment) -> Outcome<Change> {
+        // A round trip: what was painted before it is in the events now.
+        self.barrier()?;
+        self.read_events()?;
+        let now = self.moment();
+        let areas = if since.seat == now.seat && self.damage.is_some() {
+            self.changes.since(since.frame)
+        } else {
+            None
+        };
+        Ok(Change { now, known: areas.is_some(), areas: areas.unwrap_or_default() })
+    }
+
+    /// Whether something was painted in an area since a moment; true when that is not known any more.
+    pub(super) fn touched_since(&mut self, since: Moment, area: Area) -> Outcome<bool> {
+        let change = self.change_since(since)?;
+        Ok(!change.known || change.areas.iter().any(|painted| painted.touches(area)))
+    }
+
+    /// Who has the keyboard now.
+    pub(super) fn attention(&mut self) -> Outcome<Attention> {
+        self.rearm();
+        let names = self.names;
+        let active = self.link.get_property(false, self.root, names.active, AtomEnum::WINDOW, 0, 1)?;
+        let focus = self.link.get_input_focus()?;
+        let active = active.reply()?.value32().and_then(|mut ids| ids.next());
+        let focus = focus.reply()?.focus;
+        let window = match active {
+            Some(x11rb::NONE) => None,
+            Some(window) => Some(window),
+            None => Some(focus)
+                .filter(|window| *window > u32::from(InputFocus::POINTER_ROOT) && *window != self.root),
+        };
+        let title = window.map(|window| self.title(window)).transpose()?.flatten();
+        Ok(Attention { window, title })
+    }
+
+    fn title(&self, window: Window) -> Outcome<Option<String>> {
+        let names = self.names;
+        let modern = self.link.get_property(false, window, names.title, names.utf8, 0, MOST_TITLE_WORDS)?;
+        let old = self.link.get_property(
+            false,
+            window,
+            AtomEnum::WM_NAME,
+            AtomEnum::STRING,
+            0,
+            MOST_TITLE_WORDS,
+        )?;
+        let read =
+            |reply: Result<x11rb::protocol::xproto::GetPropertyReply, _>| match reply.map_err(Fault::from) {
+                Ok(reply) => Ok(reply.value),
+                // The window has gone meanwhile.
+                Err(Fault::Refused(_)) => Ok(Vec::new()),
+                Err(fault @ (Fault::Silent | Fault::Broken(_))) => Err(fault),
+            };
+        let (modern, old) = (read(modern.reply())?, read(old.reply())?);
+        if !modern.is_empty() {
+            return Ok(Some(String::from_utf8_lossy(&modern).into_owned()));
+        }
+        // STRING is Latin-1 (ICCCM 2.7.1).
+        Ok((!old.is_empty()).then(|| old.iter().map(|byte| char::from(*byte)).collect()))
+    }
+}

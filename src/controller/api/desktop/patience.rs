@@ -1,0 +1,57 @@
+//! How long may an action take before its computer counts as silent? What it asks for, and what is needed around it.
+
+use std::time::Duration;
+
+use crate::domain::pointer::MAX_DRAG_SECONDS;
+use crate::guest::QUICK;
+use crate::wire::batch::Action;
+
+/// Longest command and longest default, in seconds (interface.md "Limits"); the agent refuses more.
+const MAX_COMMAND_SECONDS: f64 = 300.0;
+/// Slowest typing that is waited for, characters a second: what needs remapped keys goes at 300 on an idle machine.
+const SLOWEST_TYPING: f64 = 50.0;
+/// Longest `wait`, and longest wait for a screen, in seconds; the agent refuses more.
+const MAX_WAIT_SECONDS: f64 = 60.0;
+/// Longest hold of a sequence of keys in milliseconds; the agent refuses more.
+const MAX_HOLDS_MS: u64 = 30_000;
+/// Milliseconds that a wait for a screen takes at most when nothing is said.
+const DEFAULT_WAIT_MS: u32 = 5_000;
+/// Longest list of actions: a list that takes longer is better sent in parts.
+pub const LONGEST_LIST: Duration = Duration::from_secs(15 * 60);
+
+/// The patience for one action.
+pub fn of(action: &Action) -> Duration {
+    let own = match action {
+        Action::Click(_) | Action::Move(_) | Action::MouseDown(_) | Action::MouseUp(_) => Duration::ZERO,
+        Action::KeyDown(_) | Action::KeyUp(_) | Action::Screenshot(_) => Duration::ZERO,
+        Action::Drag(body) => seconds(body.duration.unwrap_or(0.0), MAX_DRAG_SECONDS),
+        Action::Scroll(body) => seconds(body.duration.unwrap_or(0.0), MAX_DRAG_SECONDS),
+        Action::Type(body) => Duration::from_secs_f64(body.text.chars().count() as f64 / SLOWEST_TYPING),
+        Action::Key(body) => {
+            let presses = body.keys.as_ref().map_or(1, Vec::len) as u64 * u64::from(body.repeat.unwrap_or(1));
+            // Each press may need a spare key, as a character does.
+            let pressing = Duration::from_secs_f64(presses.min(10_000) as f64 / SLOWEST_TYPING);
+            pressing
+                + Duration::from_millis((presses * u64::from(body.hold_ms.unwrap_or(0))).min(MAX_HOLDS_MS))
+        }
+        Action::Wait(body) => seconds(body.seconds.or(body.duration).unwrap_or(0.0), MAX_WAIT_SECONDS),
+        Action::WaitStable(body) => wait(body.settle.timeout_ms),
+        Action::WaitChange(body) => wait(body.timeout_ms),
+    };
+    let settle = action.options().and_then(|options| options.settle.as_ref());
+    QUICK + own + settle.map_or(Duration::ZERO, |settle| wait(settle.timeout_ms))
+}
+
+/// The patience for a command.
+pub fn command(timeout: Option<f64>) -> Duration {
+    QUICK + seconds(timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS)
+}
+
+fn wait(timeout_ms: Option<u32>) -> Duration {
+    seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WAIT_MS)) / 1000.0, MAX_WAIT_SECONDS)
+}
+
+/// A client's number of seconds as a wait of at most `most`; nonsense waits for nothing and is refused by the agent.
+fn seconds(value: f64, most: f64) -> Duration {
+    Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
+}

@@ -1,0 +1,295 @@
+//! Is every action done as asked, told with what could be seen of it, and settled when that is asked for?
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, PATIENCE};
+use super::window::{Got, Window};
+
+/// Left Control in the evdev map.
+const CTRL: u8 = 37;
+/// Left Shift in the evdev map.
+const SHIFT: u8 = 50;
+
+fn presses(got: &[Got]) -> Vec<Got> {
+    got.iter().copied().filter(|got| !matches!(got, Got::Motion(..))).collect()
+}
+
+#[tokio::test]
+async fn every_button_up_to_three_times_with_modifiers() {
+    let desk = Desk::bare(400, 300).await;
+    let window = Window::open(&desk.display(), 0, 0, 400, 300, 0);
+    for (name, number) in [("left", 1), ("middle", 2), ("right", 3), ("back", 8), ("forward", 9)] {
+        let answer = desk.ok("POST", "/click", json!({"x": 5, "y": 6, "button": name, "count": 3})).await;
+        assert_eq!((&answer["action"], &answer["details"]["count"]), (&json!("triple_click"), &json!(3)));
+        let once = [Got::Press(number, 5, 6), Got::Release(number, 5, 6)];
+        assert_eq!(window.clicks(), [once, once, once].concat(), "{name}");
+    }
+    window.got();
+    window.focus();
+    desk.ok("POST", "/click", json!({"x": 9, "y": 9, "modifiers": ["ctrl", "shift"]})).await;
+    let got = presses(&window.got());
+    assert!(
+        matches!(
+            got[..],
+            [Got::Key(CTRL, _), Got::Key(SHIFT, _), Got::Press(1, 9, 9), Got::Release(1, 9, 9)]
+        ),
+        "{got:?}"
+    );
+    let now = desk.ok("GET", "/cursor_position", Value::Null).await;
+    assert_eq!(now, json!({"x": 9, "y": 9, "buttons": [], "modifiers": []}));
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn what_is_pressed_stays_down_until_it_is_let_go() {
+    let desk = Desk::bare(400, 300).await;
+    let window = Window::open(&desk.display(), 0, 0, 400, 300, 0);
+    window.focus();
+    desk.ok("POST", "/mouse_down", json!({"x": 10, "y": 20})).await;
+    desk.ok("POST", "/key_down", json!({"key": "shift"})).await;
+    let now = desk.ok("GET", "/cursor_position", Value::Null).await;
+    assert_eq!(now, json!({"x": 10, "y": 20, "buttons": ["left"], "modifiers": ["shift"]}));
+    desk.ok("POST", "/move", json!({"x": 30, "y": 40})).await;
+    // Text is exact whatever is held, and what is held is down again afterwards.
+    window.got();
+    desk.ok("POST", "/type", json!({"text": "a"})).await;
+    let keys: Vec<_> = presses(&window.got());
+    assert!(matches!(keys[..], [Got::Key(38, state), Got::Key(SHIFT, _)] if state & 1 == 0), "{keys:?}");
+    desk.ok("POST", "/key", json!({"key": "Tab"})).await;
+    let keys: Vec<_> = presses(&window.got());
+    assert!(matches!(keys[..], [Got::Key(23, state)] if state & 1 == 1), "{keys:?}");
+    desk.ok("POST", "/mouse_up", json!({})).await;
+    assert_eq!(window.clicks(), [Got::Release(1, 30, 40)]);
+    desk.ok("POST", "/key_up", json!({"key": "shift"})).await;
+    let now = desk.ok("GET", "/cursor_position", Value::Null).await;
+    assert_eq!(now, json!({"x": 30, "y": 40, "buttons": [], "modifiers": []}));
+    for bad in [json!({}), json!({"key": "日"}), json!({"key": "a", "repeat": 2})] {
+        desk.fails("POST", "/key_down", bad, 400).await;
+    }
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn keys_come_in_sequences_repeated_and_held() {
+    let desk = Desk::bare(400, 300).await;
+    let window = Window::open(&desk.display(), 0, 0, 400, 300, 0);
+    window.focus();
+    let began = std::time::Instant::now();
+    let body = json!({"keys": ["a", "ctrl+b"], "repeat": 2, "hold_ms": 30});
+    desk.ok("POST", "/key", body).await;
+    assert!(began.elapsed() >= Duration::from_millis(120));
+    let codes: Vec<u8> = window
+        .got()
+        .iter()
+        .filter_map(|got| if let Got::Key(code, _) = got { Some(*code) } else { None })
+        .collect();
+    assert_eq!(codes, [38, CTRL, 56, 38, CTRL, 56]);
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_drag_follows_its_path_and_fractions_of_wheel_steps_add_up() {
+    let desk = Desk::bare(400, 300).await;
+    let window = Window::open(&desk.display(), 0, 0, 400, 300, 0);
+    let path = json!([[10, 10], [110, 10], [110, 90], [20, 90]]);
+    desk.ok("POST", "/drag", json!({"path": path, "duration": 0.2})).await;
+    let got = window.got();
+    for corner in [Got::Motion(110, 10), Got::Motion(110, 90), Got::Motion(20, 90)] {
+        assert!(got.contains(&corner), "{corner:?} in {got:?}");
+    }
+    assert_eq!(got.last(), Some(&Got::Release(1, 20, 90)));
+    for got in &got {
+        if let Got::Motion(x, y) = got {
+            assert!(*y == 10 || *x == 110 || *y == 90, "{x},{y} is off the path");
+        }
+    }
+    for (amount, steps) in [(0.5, 0), (0.25, 0), (0.25, 1), (1.75, 1), (0.25, 1)] {
+        let answer = desk.ok("POST", "/scroll", json!({"direction": "down", "amount": amount})).await;
+        assert_eq!(answer["details"]["steps"], steps, "{answer}");
+        assert_eq!(window.clicks().len(), steps * 2);
+    }
+    desk.ok("POST", "/scroll", json!({"direction": "down", "amount": 0.9})).await;
+    desk.ok("POST", "/scroll", json!({"direction": "up", "amount": 1, "duration": 0.05})).await;
+    assert_eq!(window.clicks().len(), 2);
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn an_action_tells_which_window_had_the_keyboard_and_what_was_painted() {
+    let desk = Desk::bare(400, 300).await;
+    let quiet = desk.ok("POST", "/click", json!({"x": 300, "y": 200})).await;
+    assert_eq!((&quiet["effect"]["window_after"], &quiet["effect"]["changed"]), (&Value::Null, &json!([])));
+    // Nothing was waited for, so nothing is claimed.
+    assert!(quiet["effect"]["no_visible_change"].is_null());
+    let settle = json!({"quiet_ms": 50, "timeout_ms": 2000});
+    let still = desk.ok("POST", "/click", json!({"x": 300, "y": 200, "settle": settle})).await;
+    assert_eq!(
+        (&still["effect"]["no_visible_change"], &still["settle"]["reached"]),
+        (&json!(true), &json!(true))
+    );
+
+    let window = Window::open(&desk.display(), 20, 30, 100, 80, 0);
+    window.name("a title");
+    window.focus();
+    let id = format!("{:#x}", window.id);
+    let painter = paints_when_clicked(window, 40, 10, 20, 15, Duration::from_millis(20));
+    let answer = desk.ok("POST", "/click", json!({"x": 50, "y": 50, "settle": settle})).await;
+    let _window = painter.join().expect("painted");
+    assert_eq!(answer["effect"]["window_after"], json!({"id": id, "title": "a title"}));
+    assert_eq!(answer["effect"]["no_visible_change"], false);
+    let painted = json!([{"x": 60, "y": 40, "width": 20, "height": 15}]);
+    assert_eq!((&answer["settle"]["changed"], &answer["effect"]["changed"]), (&painted, &painted));
+    desk.close().await;
+}
+
+/// Fills a part of a window some time after it was clicked.
+fn paints_when_clicked(
+    window: Window,
+    x: i16,
+    y: i16,
+    width: u16,
+    height: u16,
+    after: Duration,
+) -> std::thread::JoinHandle<Window> {
+    std::thread::spawn(move || {
+        window.wait_for(PATIENCE, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
+        std::thread::sleep(after);
+        window.fill(x, y, width, height, 0xff_0000);
+        window
+    })
+}
+
+#[tokio::test]
+async fn waiting_ends_when_the_screen_is_quiet_or_changed_or_the_time_is_up() {
+    let desk = Desk::bare(400, 300).await;
+    let window = Window::open(&desk.display(), 0, 0, 400, 300, 0);
+    // A caret of 2 by 20 pixels that blinks all the time.
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopped = stop.clone();
+    let blinking = std::thread::spawn(move || {
+        let mut colour = 0;
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            window.fill(10, 10, 2, 20, colour);
+            colour ^= 0xff_ffff;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        window
+    });
+    let quiet = desk.ok("POST", "/wait_stable", json!({"quiet_ms": 100, "timeout_ms": 3000})).await;
+    assert_eq!(quiet["settle"]["reached"], true, "{quiet}");
+    let caret = json!([{"x": 10, "y": 10, "width": 2, "height": 20}]);
+    assert_eq!(quiet["settle"]["changed"], caret);
+    let body = json!({"quiet_ms": 100, "timeout_ms": 300, "ignore_pixels": 0, "screenshot": {"scale": 0.5}});
+    let never = desk.ok("POST", "/wait_stable", body).await;
+    assert_eq!((&never["settle"]["reached"], &never["screenshot"]["width"]), (&json!(false), &json!(200)));
+    assert!(never["settle"]["waited_ms"].as_u64().expect("a number") >= 300);
+    let change = desk.ok("POST", "/wait_change", json!({"timeout_ms": 3000})).await;
+    assert_eq!((&change["settle"]["reached"], &change["settle"]["changed"]), (&json!(true), &caret));
+    let elsewhere = json!({"x": 100, "y": 100, "width": 50, "height": 50});
+    let none = desk.ok("POST", "/wait_change", json!({"timeout_ms": 200, "region": elsewhere})).await;
+    assert_eq!(none["settle"]["reached"], false);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    blinking.join().expect("the caret");
+    for (path, bad) in [
+        ("/wait_stable", json!({"quiet_ms": 1})),
+        ("/wait_stable", json!({"timeout_ms": 60_001})),
+        ("/wait_change", json!({"region": {"x": 0, "y": 0, "width": 0, "height": 1}})),
+        ("/click", json!({"x": 1, "y": 1, "settle": {"quiet_ms": 1}})),
+        ("/click", json!({"x": 1, "y": 1, "settle": {"screenshot": {"format": "gif"}}})),
+    ] {
+        desk.fails("POST", path, bad, 400).await;
+    }
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_list_is_done_in_order_with_nothing_between_and_ends_at_a_failure() {
+    let desk = Desk::bare(400, 300).await;
+    let window = Window::open(&desk.display(), 0, 0, 400, 300, 0);
+    window.focus();
+    let list = json!([
+        {"action": "move", "x": 1, "y": 1},
+        {"action": "click", "x": 2, "y": 2},
+        {"action": "wait", "seconds": 0.2},
+        {"action": "type", "text": "ab"},
+        {"action": "key", "key": "Enter"},
+        {"action": "scroll", "direction": "down", "amount": 1},
+        {"action": "screenshot", "scale": 0.25},
+    ]);
+    // Another client clicks while the list waits: its click comes after the list.
+    let other = async {
+        tokio::time::sleep(Duration::from_millis(80)).await;
+        desk.ok("POST", "/click", json!({"x": 77, "y": 77})).await
+    };
+    let (done, _) = tokio::join!(desk.ok("POST", "/actions", list), other);
+    assert_eq!((&done["success"], &done["not_tried"]), (&json!(true), &json!(0)));
+    assert_eq!(done["results"].as_array().expect("results").len(), 7);
+    assert_eq!(done["results"][6]["result"]["screenshot"]["width"], 100);
+    let got = presses(&window.got());
+    let wanted = [
+        Got::Press(1, 2, 2),
+        Got::Release(1, 2, 2),
+        Got::Key(38, 0),
+        Got::Key(56, 0),
+        Got::Key(36, 0),
+        Got::Press(5, 2, 2),
+        Got::Release(5, 2, 2),
+        Got::Press(1, 77, 77),
+        Got::Release(1, 77, 77),
+    ];
+    assert_eq!(got, wanted);
+
+    let failing = json!([{"action": "click", "x": 3, "y": 3}, {"action": "click", "x": 999, "y": 3}, {"action": "click", "x": 4, "y": 4}]);
+    let ended = desk.ok("POST", "/actions", failing.clone()).await;
+    assert_eq!((&ended["success"], &ended["not_tried"]), (&json!(false), &json!(1)));
+    assert_eq!(ended["results"][1]["error"]["status"], 400);
+    assert_eq!(window.clicks(), [Got::Press(1, 3, 3), Got::Release(1, 3, 3)]);
+    let body = json!({"actions": failing, "continue_on_error": true});
+    let went_on = desk.ok("POST", "/actions", body).await;
+    assert_eq!((&went_on["success"], &went_on["not_tried"]), (&json!(false), &json!(0)));
+    assert_eq!(window.clicks().len(), 4);
+    for bad in [
+        json!([]),
+        json!({}),
+        json!("click"),
+        json!([{"action": "fly"}]),
+        json!([{"x": 1, "y": 1}]),
+        json!([{"action": "click", "x": 1}]),
+        json!([{"action": "click", "x": 1, "y": 1}, {"action": "wait_stable", "quiet_ms": 0}]),
+        json!(vec![json!({"action": "move", "x": 1, "y": 1}); 201]),
+    ] {
+        desk.fails("POST", "/actions", bad, 400).await;
+    }
+    assert_eq!(window.clicks(), []);
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn typing_tells_when_another_window_takes_the_keyboard() {
+    let desk = Desk::bare(400, 300).await;
+    let display = desk.display();
+    let first = Window::open(&display, 0, 0, 200, 300, 0);
+    let second = Window::open(&display, 200, 0, 200, 300, 0);
+    first.focus();
+    let thief = std::thread::spawn(move || {
+        first.wait_for(PATIENCE, |got| got.iter().any(|got| matches!(got, Got::Key(38, _))));
+        second.focus();
+        (first, second)
+    });
+    let text = "a".repeat(20_000);
+    let body = json!({"text": text, "stop_on_focus_change": true});
+    let answer = desk.ok("POST", "/type", body).await;
+    let (_first, second) = thief.join().expect("it was stolen");
+    let delivered = answer["details"]["characters_delivered"].as_u64().expect("a number");
+    assert!(delivered < 20_000, "{delivered}");
+    assert_eq!(
+        (&answer["success"], &answer["details"]["focus_changed_at"]),
+        (&json!(false), &json!(delivered))
+    );
+    assert_eq!(answer["effect"]["window_after"]["id"], format!("{:#x}", second.id));
+    let whole = desk.ok("POST", "/type", json!({"text": "abc"})).await;
+    assert_eq!((&whole["success"], &whole["details"]["characters_delivered"]), (&json!(true), &json!(3)));
+    desk.close().await;
+}
