@@ -3,5 +3,6 @@
 mod bash;
 mod files;
 mod gate;
+mod idempotency;
 mod init;
 mod python;

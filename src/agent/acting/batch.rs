@@ -27,6 +27,8 @@ impl Acting {
         }
         let screen = self.displays.screen(screen)?;
         let _turn = screen.turn().await?;
+        // A screen that is not up fails the whole list: nothing of it was done.
+        screen.moment().await?;
         let began = Instant::now();
         let go_on = batch.continue_on_error.unwrap_or(false);
         let count = batch.actions.len();

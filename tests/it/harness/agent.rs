@@ -34,6 +34,7 @@ impl Drop for Owned {
 pub struct RunningAgent {
     child: Owned,
     folder: TempDir,
+    options: Vec<String>,
     base: String,
     token: String,
     client: reqwest::Client,
@@ -61,22 +62,18 @@ impl RunningAgent {
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");
-        let child = command(folder.path())
-            .args(["--listen", "127.0.0.1:0"])
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the agent starts");
-        let mut child = Owned(child);
-        let output = child.0.stdout.take().expect("piped");
-        let reading = tokio::task::spawn_blocking(move || {
-            let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-            lines.find_map(|line| line.strip_prefix("agent listening on ").map(str::to_owned))
-        });
-        let address = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time");
-        let base = format!("http://{}", address.expect("read").expect("an address"));
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let (child, base) = start(folder.path(), &options).await;
         let token = token(folder.path());
-        Self { child, folder, base, token, client: client_builder().build().expect("a client") }
+        Self { child, folder, options, base, token, client: client_builder().build().expect("a client") }
+    }
+
+    /// `kill -9`, and a new agent in the same folders, as process 1 does it.
+    pub async fn die_and_come_back(&mut self) {
+        self.child.0.kill().expect("it lives");
+        self.child.0.wait().expect("it ends");
+        (self.child, self.base) = start(self.folder.path(), &self.options).await;
+        self.token = token(self.folder.path());
     }
 
     pub fn home(&self) -> PathBuf {
@@ -146,6 +143,23 @@ impl RunningAgent {
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
+}
+
+async fn start(folder: &Path, options: &[String]) -> (Owned, String) {
+    let child = command(folder)
+        .args(["--listen", "127.0.0.1:0"])
+        .args(options)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the agent starts");
+    let mut child = Owned(child);
+    let output = child.0.stdout.take().expect("piped");
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        lines.find_map(|line| line.strip_prefix("agent listening on ").map(str::to_owned))
+    });
+    let address = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time");
+    (child, format!("http://{}", address.expect("read").expect("an address")))
 }
 
 /// A builder of HTTP clients. reqwest here is built without a default TLS provider and insists on one.

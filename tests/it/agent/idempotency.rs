@@ -1,0 +1,84 @@
+//! Is a request with an `Idempotency-Key` carried out at most once, whatever happens to its client and to the agent?
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::agent::{Answered, RunningAgent, answered};
+
+async fn send(agent: &RunningAgent, path: &str, key: &str, body: &Value) -> Answered {
+    answered(agent.request(Method::POST, path).header("Idempotency-Key", key).json(body)).await
+}
+
+fn appends(agent: &RunningAgent, more: &str) -> Value {
+    json!({ "command": format!("echo x >> {}/count; {more}", agent.home().display()) })
+}
+
+#[tokio::test]
+async fn a_request_sent_again_is_answered_and_not_repeated() {
+    let agent = RunningAgent::headless().await;
+    let body = appends(&agent, "echo done; exit 3");
+    let first = send(&agent, "/bash", "key-number-1", &body).await;
+    let second = send(&agent, "/bash", "key-number-1", &body).await;
+    assert_eq!((first.status, &first.body), (200, &second.body));
+    assert_eq!(agent.file("count").await, "x\n");
+    let other = send(&agent, "/bash", "key-number-1", &json!({"command": "true"})).await;
+    assert_eq!((other.status, &other.body["code"]), (409, &json!("idempotency_key_reused")));
+    // What was refused is refused again.
+    for _ in 0..2 {
+        let refused = send(&agent, "/bash", "key-number-2", &json!({"timeout": 1})).await;
+        assert_eq!(refused.status, 400, "{}", refused.body);
+    }
+    for bad in ["short", "with a space", &"x".repeat(256)] {
+        assert_eq!(send(&agent, "/bash", bad, &body).await.status, 400, "{bad:?}");
+    }
+    assert_eq!(agent.file("count").await, "x\n");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_finds_its_answer_later() {
+    let agent = RunningAgent::headless().await;
+    let body = appends(&agent, "sleep 1; echo finished");
+    let impatient = send(&agent, "/bash", "a-long-command", &body);
+    assert!(tokio::time::timeout(Duration::from_millis(300), impatient).await.is_err());
+    let meanwhile = send(&agent, "/bash", "a-long-command", &body).await;
+    assert_eq!((meanwhile.status, &meanwhile.body["code"]), (409, &json!("idempotency_in_progress")));
+    let found = hotdesk::base::wait::until(Duration::from_secs(20), || async {
+        Some(send(&agent, "/bash", "a-long-command", &body).await).filter(|again| again.status == 200)
+    });
+    assert_eq!(found.await.expect("its answer").body["output"], "finished\n");
+    assert_eq!(agent.file("count").await, "x\n");
+}
+
+#[tokio::test]
+async fn an_agent_that_died_says_what_it_knows_and_what_it_does_not() {
+    let mut agent = RunningAgent::headless().await;
+    let quick = appends(&agent, "true");
+    let done = send(&agent, "/bash", "done-before", &quick).await;
+    let endless = appends(&agent, "sleep 30");
+    let cut = send(&agent, "/bash", "cut-off-inside", &endless);
+    assert!(tokio::time::timeout(Duration::from_millis(500), cut).await.is_err());
+    agent.die_and_come_back().await;
+    let again = send(&agent, "/bash", "done-before", &quick).await;
+    assert_eq!((again.status, again.body), (200, done.body));
+    let unknown = send(&agent, "/bash", "cut-off-inside", &endless).await;
+    assert_eq!((unknown.status, &unknown.body["code"]), (409, &json!("outcome_unknown")));
+    assert_eq!(agent.file("count").await, "x\nx\n");
+}
+
+#[tokio::test]
+async fn a_list_of_input_is_typed_once() {
+    let Some(agent) = RunningAgent::with_a_screen().await else { return };
+    let patience = Duration::from_secs(20);
+    let ready = || async { (agent.get("/screenshot").await.status == 200).then_some(()) };
+    hotdesk::base::wait::until(patience, ready).await.expect("the screen is up");
+    let list = json!([{"action": "move", "x": 10, "y": 20}, {"action": "type", "text": "hello"}]);
+    let first = send(&agent, "/actions", "a-list-of-input", &list).await;
+    assert_eq!((first.status, &first.body["success"]), (200, &json!(true)));
+    agent.post("/move", json!({"x": 99, "y": 99})).await;
+    let second = send(&agent, "/actions", "a-list-of-input", &list).await;
+    assert_eq!(second.body, first.body);
+    let now = agent.get("/cursor_position").await.body;
+    assert_eq!((&now["x"], &now["y"]), (&json!(99), &json!(99)));
+}
