@@ -101,7 +101,7 @@ impl Acting {
                 finish(screen, "mouse_up", details, done, body.options.settle).await
             }
             Action::Drag(body) => {
-                let (path, press, duration) = parse::drag(&body)?;
+                let parse::Dragging { path, press, duration } = parse::drag(&body)?;
                 let button = press.button.name();
                 let done = screen.drag(path, press, duration).await?;
                 let (start, end) = done.value;

@@ -50,8 +50,16 @@ pub(super) fn click_name(count: u8) -> &'static str {
     }
 }
 
+/// A drag as it is carried out.
+#[derive(Debug)]
+pub(super) struct Dragging {
+    pub(super) path: Vec<(f64, f64)>,
+    pub(super) press: Press,
+    pub(super) duration: Duration,
+}
+
 /// Reads a drag's path, press and duration.
-pub(super) fn drag(body: &Drag) -> Result<(Vec<(f64, f64)>, Press, Duration)> {
+pub(super) fn drag(body: &Drag) -> Result<Dragging> {
     let path = match (&body.path, body.start_x, body.start_y, body.end_x, body.end_y) {
         (Some(path), None, None, None, None) => path.iter().map(|[x, y]| (*x, *y)).collect(),
         (None, Some(start_x), Some(start_y), Some(end_x), Some(end_y)) => {
@@ -68,7 +76,7 @@ pub(super) fn drag(body: &Drag) -> Result<(Vec<(f64, f64)>, Press, Duration)> {
         count: 1,
         modifiers: modifiers(body.modifiers.as_ref())?,
     };
-    Ok((path, press, seconds(body.duration.unwrap_or(DEFAULT_DRAG_SECONDS))?))
+    Ok(Dragging { path, press, duration: seconds(body.duration.unwrap_or(DEFAULT_DRAG_SECONDS))? })
 }
 
 /// Reads how the wheel turns.
@@ -172,9 +180,9 @@ mod tests {
     #[test]
     fn drags_have_two_ends_or_a_path() {
         let ends = json!({"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4});
-        assert_eq!(drag(&read(ends)).unwrap().0, [(1.0, 2.0), (3.0, 4.0)]);
+        assert_eq!(drag(&read(ends)).unwrap().path, [(1.0, 2.0), (3.0, 4.0)]);
         let path = json!({"path": [[1, 2], [3, 4], [5, 6]], "duration": 0});
-        assert_eq!(drag(&read(path)).unwrap().0.len(), 3);
+        assert_eq!(drag(&read(path)).unwrap().path.len(), 3);
         for body in [
             json!({}),
             json!({"start_x": 1, "start_y": 2, "end_x": 3}),
