@@ -4,5 +4,6 @@ pub mod bearer;
 pub mod edge;
 pub mod extract;
 pub mod leftover;
+pub mod marks;
 pub mod refuse;
 pub mod serve;

@@ -13,31 +13,6 @@ pub struct ScreenQuery {
     pub screen: Option<String>,
 }
 
-/// `GET screenshot`'s query (wire.md 6.1).
-#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct ScreenshotQuery {
-    /// `url` (default), `base64` or `binary`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(pattern = "^(url|base64|binary)$")]
-    pub response_format: Option<String>,
-    /// `png` (default) or `jpeg`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(pattern = "^(png|jpeg)$")]
-    pub format: Option<String>,
-    /// JPEG quality, 1 to 100; 80 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(minimum = 1, maximum = 100)]
-    pub quality: Option<u8>,
-    /// Factor on both sides, above 0 and at most 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(exclusive_minimum = 0, maximum = 1)]
-    pub scale: Option<f64>,
-    /// Screen id; the boot screen when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub screen: Option<String>,
-}
-
 /// `POST click`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Click {
@@ -209,21 +184,6 @@ pub struct ActionResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub details: Option<serde_json::Value>,
-}
-
-/// A screenshot as base64 (`response_format=base64`, and the agent's default).
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ScreenshotBase64 {
-    /// Always true.
-    pub success: bool,
-    /// Raw base64, without a `data:` prefix.
-    pub image: String,
-    /// `image/png` or `image/jpeg`.
-    pub mime_type: String,
-    /// Pixels across, after scaling.
-    pub width: u32,
-    /// Pixels down, after scaling.
-    pub height: u32,
 }
 
 /// A screen (wire.md 7).

@@ -8,14 +8,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
+mod album;
+mod bench;
 mod cache;
 mod capture;
 pub mod config;
 mod encode;
 mod fault;
+mod fit;
+mod form;
 mod frame;
+mod frames;
 mod keyboard;
 mod keymap;
 mod keys;
@@ -25,6 +28,7 @@ mod pointer;
 mod pools;
 mod process;
 mod resize;
+mod rows;
 mod screen;
 mod seat;
 mod session;
@@ -32,9 +36,11 @@ mod shm;
 mod supervise;
 mod xserver;
 
+pub use album::Sight;
 pub use cache::Picture;
 pub use config::{Config, Session, XServer};
-pub use encode::Form;
+pub use form::Form;
+pub use frames::Taken;
 pub use keyboard::MAX_TEXT_CHARS;
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};
@@ -67,7 +73,7 @@ struct Room {
     config: Config,
     session: Option<PathBuf>,
     tasks: Tasks,
-    encoders: Arc<Semaphore>,
+    encoders: Arc<encode::Encoders>,
     /// By place: 0 is the boot screen, `n` has the display `base + n`. A screen that is being deleted keeps its place.
     screens: Mutex<BTreeMap<u16, Arc<Screen>>>,
 }
@@ -88,12 +94,10 @@ impl Displays {
             XServer::Own { boot } => (config.display_base, boot.size, true),
             XServer::Attach(name) => (display_number(name)?, UNSEEN, false),
         };
-        // As many encoders as cores: more would only take memory for frames.
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let room = Room {
             session,
             tasks: tasks.clone(),
-            encoders: Arc::new(Semaphore::new(cores)),
+            encoders: Arc::new(encode::Encoders::new()),
             screens: Mutex::default(),
             config,
         };

@@ -4,21 +4,17 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::agent::display::{Displays, Form, Picture};
+use super::screenshot::screenshot;
+use crate::agent::display::Displays;
 use crate::domain::error::{Error, Result};
 use crate::domain::pointer::{Button, Direction, MAX_DRAG_SECONDS, MAX_SCROLL_STEPS};
 use crate::domain::resolution::Size;
 use crate::http::extract::{Json, Path, Query};
 use crate::wire::action::{
-    ActionResult, Click, Done, Drag, Key, Move, Screen, ScreenList, ScreenQuery, ScreenSize,
-    ScreenshotBase64, ScreenshotQuery, Scroll, Type,
+    ActionResult, Click, Done, Drag, Key, Move, Screen, ScreenList, ScreenQuery, ScreenSize, Scroll, Type,
 };
 
 /// Seconds of a drag when none are given (wire.md 6).
@@ -43,27 +39,6 @@ pub fn router(displays: Displays) -> Router {
 
 fn done(action: &str, details: Value) -> axum::Json<ActionResult> {
     axum::Json(ActionResult { success: true, action: action.to_owned(), details: Some(details) })
-}
-
-async fn screenshot(
-    State(displays): State<Displays>,
-    Query(query): Query<ScreenshotQuery>,
-) -> Result<Response> {
-    let form = Form::parse(query.format.as_deref(), query.quality, query.scale)?;
-    // An agent stores nothing, so it has no URL to give: `url` is answered like `base64`.
-    let binary = match query.response_format.as_deref() {
-        Some("binary") => true,
-        None | Some("url" | "base64") => false,
-        Some(_) => return Err(Error::invalid("response_format must be url, base64 or binary")),
-    };
-    let Picture { bytes, mime_type, width, height } =
-        displays.screen(query.screen.as_deref())?.screenshot(form).await?;
-    if binary {
-        return Ok(([(header::CONTENT_TYPE, mime_type)], bytes).into_response());
-    }
-    let image = STANDARD.encode(&bytes);
-    let body = ScreenshotBase64 { success: true, image, mime_type: mime_type.to_owned(), width, height };
-    Ok(axum::Json(body).into_response())
 }
 
 async fn click(

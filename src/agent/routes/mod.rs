@@ -12,6 +12,7 @@ mod exec;
 mod files;
 mod gate;
 mod health;
+mod screenshot;
 
 /// The whole API; without screens there are no routes for them. Nothing is answered without the token, unknown paths
 /// included.
