@@ -41,7 +41,7 @@ impl Region {
     pub fn touches(self, left: i32, top: i32, width: u16, height: u16) -> bool {
         let overlap = |from: u16, length: u16, other: i32, span: u16| {
             let (from, other) = (i64::from(from), i64::from(other));
-            other < from + i64::from(length) && from < other + i64::from(span)
+            span > 0 && other < from + i64::from(length) && from < other + i64::from(span)
         };
         overlap(self.x, self.width, left, width) && overlap(self.y, self.height, top, height)
     }

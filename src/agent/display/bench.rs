@@ -12,6 +12,13 @@ use crate::domain::error::{Error, Result};
 /// JPEG quality from which colours are kept at full resolution: below it nobody asked for fidelity.
 const FULL_COLOUR_QUALITY: u8 = 90;
 
+/// How libwebp searches, 0 to 6. A desktop full of text (1280x720, two cores, best of 12) at quality 80: method 0 takes
+/// 31 ms for 286 kB, 1 42 ms for 283 kB, 4 97 ms for 271 kB. Lossless: 0 20 ms, 1 62 ms for as many bytes.
+const WEBP_METHOD: i32 = 0;
+/// What "quality" means without loss: effort. Below 60 the same desktop takes 18 ms but 367 kB, at 60 20 ms and 202 kB, at 90
+/// 25 ms and 191 kB.
+const LOSSLESS_EFFORT: u8 = 60;
+
 /// Buffers to use again: a fresh one of several megabytes costs more than filling it.
 #[derive(Debug, Default)]
 pub(super) struct Bench {
@@ -129,8 +136,8 @@ impl Pixels<'_> {
         rows::to_rgb(self.pixels, self.rgb);
         let mut config = webp::WebPConfig::new().map_err(|()| failed(&"no configuration"))?;
         config.lossless = quality.is_none().into();
-        config.quality = f32::from(quality.unwrap_or(0));
-        config.method = 0;
+        config.quality = f32::from(quality.unwrap_or(LOSSLESS_EFFORT));
+        config.method = WEBP_METHOD;
         let encoder = webp::Encoder::from_rgb(self.rgb, self.width, self.height);
         let file = encoder.encode_advanced(&config).map_err(|error| failed(&error))?;
         Ok(Bytes::copy_from_slice(&file))

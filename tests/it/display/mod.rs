@@ -7,4 +7,5 @@ mod figures;
 mod input;
 mod life;
 mod pictures;
+mod sight;
 mod typing;
