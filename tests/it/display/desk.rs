@@ -137,6 +137,11 @@ impl Desk {
         self.displays.screen(None).expect("a boot screen")
     }
 
+    /// Its routes, to be served elsewhere.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
     /// `DISPLAY` of the boot screen.
     pub fn display(&self) -> String {
         self.boot().display_name()

@@ -8,4 +8,5 @@ mod input;
 mod life;
 mod pictures;
 mod sight;
+mod through;
 mod typing;

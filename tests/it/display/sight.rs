@@ -221,10 +221,10 @@ async fn places_in_a_frame_lead_back_to_the_screen() {
         let look = desk.look(query, &[]).await;
         let shot = look.shot();
         // Whatever the picture, a click into its blue lands on the blue square.
-        let blue = (0..shot.width)
+        let mut blue = (0..shot.width)
             .flat_map(|x| (0..shot.height).map(move |y| (x, y)))
             .filter(|(x, y)| shot.pixel(*x, *y) & 0xff > 150 && shot.pixel(*x, *y) >> 16 < 100);
-        let (x, y) = blue.last().expect("something blue");
+        let (x, y) = blue.next_back().expect("something blue");
         let (x, y) = screen.place(look.frame(), x.into(), y.into()).expect("a place");
         assert!((100.0..120.0).contains(&x) && (50.0..70.0).contains(&y), "{query}: {x},{y}");
         desk.ok("POST", "/click", json!({"x": x, "y": y})).await;
