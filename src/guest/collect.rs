@@ -12,7 +12,7 @@ use super::failure;
 use crate::domain::error::{Error, Result};
 
 /// Bytes of unfinished answers kept per computer: the largest image once, or dozens of real ones.
-const ROOM: usize = super::MAX_IMAGE;
+const ROOM: usize = super::screenshot::MAX_IMAGE;
 
 /// The room for one computer's unfinished answers.
 #[derive(Clone, Debug)]

@@ -70,13 +70,16 @@ fn known_code(code: &str) -> Option<&'static str> {
     [
         "INVALID_REQUEST",
         "answer_not_kept",
+        "budget_too_small",
         "desktop_not_a_folder",
         "disk_full",
         "idempotency_in_progress",
         "idempotency_key_reused",
         "not_a_file",
         "outcome_unknown",
+        "stale_frame",
         "too_many_commands",
+        "unknown_frame",
     ]
     .into_iter()
     .find(|known| *known == code)

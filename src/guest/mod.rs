@@ -1,17 +1,17 @@
 //! Floor 4: how does the controller speak to a computer? A typed client of the agent's API.
 //!
 //! The agent must be treated as compromised (threats.md): every answer is bounded in time and size, no redirect is
-//! followed, nothing it says becomes a header or a path here.
+//! followed, nothing it says becomes a path here, and a header only what [`crate::http::marks`] has read as plain words.
 
 mod collect;
 mod connect;
 mod failure;
+mod screenshot;
 
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -26,10 +26,10 @@ use crate::domain::filename::FileName;
 use crate::http::idempotency;
 use crate::wire::agent::{Health, PutResult};
 
+pub use screenshot::{Image, Sight};
+
 /// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
-/// Largest image in bytes: an 8K screenshot of noise as PNG is about 100 MB; real ones stay below 20.
-const MAX_IMAGE: usize = 128 * 1024 * 1024;
 /// How long an agent may take for what should be immediate.
 pub const QUICK: Duration = Duration::from_secs(15);
 /// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
@@ -43,15 +43,6 @@ pub struct Guest {
     client: Client<connect::Connector, Body>,
     bearer: HeaderValue,
     room: collect::Room,
-}
-
-/// An image as the agent sent it.
-#[derive(Clone, Debug)]
-pub struct Image {
-    /// The encoded bytes.
-    pub bytes: Bytes,
-    /// `image/png` or `image/jpeg`.
-    pub mime_type: &'static str,
 }
 
 impl Guest {
@@ -98,7 +89,7 @@ impl Guest {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri(path, query)?;
-        self.exchange(request, patience).await
+        self.ask(request, patience).await
     }
 
     /// One action, done at most once where it has a key.
@@ -119,39 +110,22 @@ impl Guest {
         if let Some(key) = key {
             request.headers_mut().insert(idempotency::NAME, key);
         }
-        self.exchange(request, patience).await
+        self.ask(request, patience).await
     }
 
-    async fn exchange<Receive: DeserializeOwned>(
+    /// Sends a request with JSON and reads the JSON that comes back.
+    async fn ask<Receive: DeserializeOwned>(
         &self,
-        request: Request<Body>,
+        mut request: Request<Body>,
         patience: Duration,
     ) -> Result<Receive> {
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let exchange = async {
-            let response = self.send_request(request).await?;
+            let response = self.exchange(request, StatusCode::is_success).await?;
             let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
             serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
         };
         within(patience, exchange).await
-    }
-
-    /// A screenshot; `query` is that of wire.md 6.1 with the format chosen.
-    ///
-    /// # Errors
-    /// As [`Guest::call`]; also when what comes is no PNG or JPEG.
-    pub async fn screenshot(&self, query: &crate::wire::action::ScreenshotQuery) -> Result<Image> {
-        let exchange = async {
-            let response = self.send(Method::GET, uri("/screenshot", query)?, Body::empty()).await?;
-            let bytes = self.room.collect(response.into_body(), MAX_IMAGE).await?;
-            // The type follows from the bytes, not from what a guest calls them.
-            let mime_type = match bytes.get(..4) {
-                Some([0x89, b'P', b'N', b'G']) => "image/png",
-                Some([0xff, 0xd8, 0xff, _]) => "image/jpeg",
-                _ => return Err(failure::nonsense(&"not an image")),
-            };
-            Ok(Image { bytes, mime_type })
-        };
-        within(QUICK, exchange).await
     }
 
     /// Puts a file on the desktop; an existing one is never replaced.
@@ -211,14 +185,19 @@ impl Guest {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri;
-        self.send_request(request).await
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.exchange(request, StatusCode::is_success).await
     }
 
-    async fn send_request(&self, mut request: Request<Body>) -> Result<Response<Incoming>> {
+    /// Sends a request and lets only the statuses through that `good` accepts.
+    async fn exchange(
+        &self,
+        mut request: Request<Body>,
+        good: impl Fn(&StatusCode) -> bool,
+    ) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
-        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let response = self.client.request(request).await.map_err(|error| failure::unreachable(&error))?;
-        if response.status().is_success() {
+        if good(&response.status()) {
             return Ok(response);
         }
         let status: StatusCode = response.status();

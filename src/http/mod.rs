@@ -5,5 +5,6 @@ pub mod edge;
 pub mod extract;
 pub mod idempotency;
 pub mod leftover;
+pub mod marks;
 pub mod refuse;
 pub mod serve;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::effect::{Area, Options, Settle};
+use super::screenshot::ScreenshotQuery;
 
 /// `?screen=` of every action.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
@@ -12,31 +13,6 @@ pub struct ScreenQuery {
     /// Screen id; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(example = "default")]
-    pub screen: Option<String>,
-}
-
-/// `GET screenshot`'s query (wire.md 6.1).
-#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams, ToSchema)]
-#[into_params(parameter_in = Query)]
-pub struct ScreenshotQuery {
-    /// `url` (default), `base64` or `binary`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(pattern = "^(url|base64|binary)$")]
-    pub response_format: Option<String>,
-    /// `png` (default) or `jpeg`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(pattern = "^(png|jpeg)$")]
-    pub format: Option<String>,
-    /// JPEG quality, 1 to 100; 80 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(minimum = 1, maximum = 100)]
-    pub quality: Option<u8>,
-    /// Factor on both sides, above 0 and at most 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(exclusive_minimum = 0, maximum = 1)]
-    pub scale: Option<f64>,
-    /// Screen id; the boot screen when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
 }
 

@@ -7,10 +7,9 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::action::{
-    Click, Drag, Key, Move, PointerButton, ScreenshotQuery, Scroll, Type, Wait, WaitChange, WaitStable,
-};
+use super::action::{Click, Drag, Key, Move, PointerButton, Scroll, Type, Wait, WaitChange, WaitStable};
 use super::effect::{ActionResult, Options};
+use super::screenshot::ScreenshotQuery;
 
 /// One action of a list: its name, and the fields of the route of that name.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

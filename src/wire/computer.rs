@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::action::ScreenshotBase64;
-
 /// A computer's record: the union of what clients read from create, get and list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Computer {
@@ -186,38 +184,4 @@ pub struct Transition {
 pub struct VncPassword {
     /// Password of its screens and sockets.
     pub password: String,
-}
-
-/// `GET screenshot` with `response_format=url`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ScreenshotUrl {
-    /// Always true.
-    pub success: bool,
-    /// Where the stored copy is, for an hour, without a key.
-    pub image: String,
-    /// About the stored copy.
-    pub metadata: ScreenshotMetadata,
-}
-
-/// `GET screenshot`'s JSON: what `response_format` asked for.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
-pub enum ScreenshotJson {
-    /// `url`.
-    Url(ScreenshotUrl),
-    /// `base64`.
-    Base64(ScreenshotBase64),
-}
-
-/// About a stored screenshot.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ScreenshotMetadata {
-    /// Its id.
-    pub id: String,
-    /// When it was taken, ISO 8601.
-    pub timestamp: String,
-    /// Bytes.
-    pub size: u64,
-    /// Its path below `storage/`.
-    pub storage_path: String,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::action::{ScreenshotBase64, ScreenshotQuery};
+use super::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use crate::domain::area;
 
 /// A part of a screen, in pixels.
@@ -60,6 +60,13 @@ pub struct Options {
     /// Waits after the action until the screen is quiet, and answers with what changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle: Option<Settle>,
+    /// The `frame` of the screenshot that the coordinates were read from: they are its pixels, whatever its scale and
+    /// region. Coordinates are screen pixels when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<String>,
+    /// Refuses the action with 409 `stale_frame` when something was painted within 8 pixels of its target since that frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refuse_stale: Option<bool>,
 }
 
 /// How waiting for the screen ended.

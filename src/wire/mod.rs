@@ -7,4 +7,5 @@ pub mod computer;
 pub mod effect;
 pub mod error;
 pub mod file;
+pub mod screenshot;
 pub mod workspace;

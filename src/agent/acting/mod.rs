@@ -4,22 +4,23 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
 use serde_json::{Value, json};
 
 mod batch;
 mod parse;
+mod quoted;
 mod settle;
 pub mod wait;
 
-use super::display::{Displays, Effect, Form, Observed, Picture, Screen};
+use super::display::{Displays, Effect, Form, Observed, Screen, picture};
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
 use crate::domain::pointer::Point;
-use crate::wire::action::{CursorPosition, ScreenshotBase64, ScreenshotQuery};
+use crate::wire::action::CursorPosition;
 use crate::wire::batch::Action;
 use crate::wire::effect::{ActionResult, Settle, Watched, WindowName};
 use crate::wire::effect::{Area, Effect as WireEffect};
+use crate::wire::screenshot::{ScreenshotBase64, ScreenshotQuery};
 
 /// How long a client may leave keys or buttons down without acting on the screen: a person's long press is far shorter,
 /// and a client that died leaves the screen usable again.
@@ -70,7 +71,7 @@ impl Acting {
     }
 
     async fn act_in_turn(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
-        match action {
+        match quoted::placed(screen, action).await? {
             Action::Click(body) => {
                 let press = parse::press(&body)?;
                 let (name, double) = (parse::click_name(press.count), press.count == 2);
@@ -163,7 +164,7 @@ impl Acting {
                 Ok(looked("wait_change", Some(watched), screenshot))
             }
             Action::Screenshot(query) => {
-                let screenshot = picture(screen, &query).await?;
+                let screenshot = take(screen, &query).await?;
                 Ok(looked("screenshot", None, Some(screenshot)))
             }
         }
@@ -292,21 +293,19 @@ fn looked(action: &str, settle: Option<Watched>, screenshot: Option<ScreenshotBa
 async fn settled_picture(screen: &Screen, settle: &Settle) -> Result<Option<ScreenshotBase64>> {
     match &settle.screenshot {
         None => Ok(None),
-        Some(query) => picture(screen, query).await.map(Some),
+        Some(query) => take(screen, query).await.map(Some),
     }
 }
 
-async fn picture(screen: &Screen, query: &ScreenshotQuery) -> Result<ScreenshotBase64> {
-    let Picture { bytes, mime_type, width, height } = screen.screenshot(form(query)?).await?;
-    let image = base64::engine::general_purpose::STANDARD.encode(&bytes);
-    Ok(ScreenshotBase64 { success: true, image, mime_type: mime_type.to_owned(), width, height })
+async fn take(screen: &Screen, query: &ScreenshotQuery) -> Result<ScreenshotBase64> {
+    Ok(picture::in_json(&screen.id, &screen.screenshot(form(query)?).await?))
 }
 
 fn form(query: &ScreenshotQuery) -> Result<Form> {
     if query.screen.is_some() || query.response_format.is_some() {
         return Err(Error::invalid("a screenshot inside an action is of its screen, as base64"));
     }
-    Form::parse(query.format.as_deref(), query.quality, query.scale)
+    Form::parse(query)
 }
 
 fn at(point: Point) -> Value {

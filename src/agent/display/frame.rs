@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers kept for the next picture: one to capture into, one to encode from. More would only hold memory.
+/// Buffers kept for the next picture of a screen: one to capture into while another is encoded.
 const SPARE_BUFFERS: usize = 2;
 
 /// Pixel buffers to use again: a fresh one of several megabytes costs more than filling it.
@@ -24,7 +24,7 @@ impl Pool {
     }
 }
 
-/// One picture: rows of `width` pixels of four bytes (blue, green, red, unused).
+/// One picture, of a screen or a part of it: rows of `width` pixels of four bytes (blue, green, red, unused).
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) width: u16,
@@ -39,7 +39,7 @@ impl Drop for Frame {
     }
 }
 
-/// The pointer's picture as XFIXES tells it: premultiplied ARGB, its top left corner on the screen.
+/// The pointer's picture as XFIXES tells it: premultiplied ARGB, its top left corner seen from the frame's.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     pub(super) left: i32,

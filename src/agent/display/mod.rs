@@ -8,26 +8,31 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
+mod album;
+mod bench;
 mod cache;
 mod capture;
 mod changes;
 pub mod config;
 mod encode;
 mod fault;
+mod fit;
+mod form;
 mod frame;
+mod frames;
 mod hands;
 mod keyboard;
 mod keymap;
 pub mod keys;
 mod link;
 mod observe;
+pub mod picture;
 mod ping;
 mod pointer;
 mod pools;
 mod process;
 mod resize;
+mod rows;
 mod screen;
 mod seat;
 mod session;
@@ -35,10 +40,12 @@ mod shm;
 mod supervise;
 mod xserver;
 
+pub use album::Sight;
 pub use cache::Picture;
 pub use changes::{Change, Moment};
 pub use config::{Config, Session, XServer};
-pub use encode::Form;
+pub use form::Form;
+pub use frames::Taken;
 pub use keyboard::{MAX_TEXT_CHARS, Typed};
 pub use observe::{Attention, Effect, Observed};
 pub use pointer::{Pointer, Press, Scrolled, Turn};
@@ -73,7 +80,7 @@ struct Room {
     config: Config,
     session: Option<PathBuf>,
     tasks: Tasks,
-    encoders: Arc<Semaphore>,
+    encoders: Arc<encode::Encoders>,
     /// By place: 0 is the boot screen, `n` has the display `base + n`. A screen that is being deleted keeps its place.
     screens: Mutex<BTreeMap<u16, Arc<Screen>>>,
 }
@@ -94,12 +101,10 @@ impl Displays {
             XServer::Own { boot } => (config.display_base, boot.size, true),
             XServer::Attach(name) => (display_number(name)?, UNSEEN, false),
         };
-        // As many encoders as cores: more would only take memory for frames.
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let room = Room {
             session,
             tasks: tasks.clone(),
-            encoders: Arc::new(Semaphore::new(cores)),
+            encoders: Arc::new(encode::Encoders::new()),
             screens: Mutex::default(),
             config,
         };

@@ -8,7 +8,6 @@ use super::changes::{Change, Moment};
 use super::fault::{Fault, Outcome};
 use super::link::Link;
 use super::seat::Seat;
-use crate::domain::area::Area;
 
 /// Longest title that is told, in units of four bytes: what a panel shows of it is far shorter.
 const MOST_TITLE_WORDS: u32 = 64;
@@ -93,12 +92,6 @@ impl Seat {
             None
         };
         Ok(Change { now, known: areas.is_some(), areas: areas.unwrap_or_default() })
-    }
-
-    /// Whether something was painted in an area since a moment; true when that is not known any more.
-    pub(super) fn touched_since(&mut self, since: Moment, area: Area) -> Outcome<bool> {
-        let change = self.change_since(since)?;
-        Ok(!change.known || change.areas.iter().any(|painted| painted.touches(area)))
     }
 
     /// Who has the keyboard now.

@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::cache::{Cache, Picture};
-use super::capture::Look;
-use super::encode::{self, Form};
+use super::album::Album;
+use super::encode::Encoders;
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
 use super::seat::{self, Gone, Job, Seat, SeenSize};
 use crate::domain::error::{Error, Result};
@@ -17,8 +16,6 @@ use crate::wire;
 
 /// How long work may wait for its turn: the longest drag and a little more.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(40);
-/// How long a picture may wait for an encoder; each takes milliseconds.
-const ENCODER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The right to act on a screen, given back when dropped.
 #[derive(Debug)]
@@ -52,12 +49,13 @@ pub struct Screen {
     pub(super) stop: CancellationToken,
     /// Set when nothing of the screen runs any more.
     pub(super) ended: CancellationToken,
-    cache: Arc<Mutex<Cache>>,
-    encoders: Arc<Semaphore>,
     /// Whose turn it is to act.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// When the last turn began.
     acted: Mutex<Instant>,
+    /// The pictures that were taken of it.
+    pub(super) album: Arc<Mutex<Album>>,
+    pub(super) encoders: Arc<Encoders>,
 }
 
 impl Screen {
@@ -67,7 +65,7 @@ impl Screen {
         default: bool,
         size: Size,
         stop: CancellationToken,
-        encoders: Arc<Semaphore>,
+        encoders: Arc<Encoders>,
     ) -> Self {
         Self {
             id,
@@ -78,7 +76,7 @@ impl Screen {
             phase: watch::Sender::new(Phase::Starting),
             stop,
             ended: CancellationToken::new(),
-            cache: Arc::default(),
+            album: Arc::default(),
             encoders,
             turn: Arc::default(),
             acted: Mutex::new(Instant::now()),
@@ -177,37 +175,8 @@ impl Screen {
         }
     }
 
-    fn busy(&self) -> Error {
+    pub(super) fn busy(&self) -> Error {
         Error::unavailable(format!("Screen {} is busy", self.display_name())).retry_after(RETRY_SECONDS)
-    }
-
-    /// A picture of the screen with its pointer.
-    ///
-    /// # Errors
-    /// `Unavailable` or `TimedOut` when the screen cannot be read now; `Internal` when an encoder fails.
-    pub async fn screenshot(&self, form: Form) -> Result<Picture> {
-        // First only ask whether it changed; a new picture waits for its encoder before it takes memory.
-        let cache = Arc::clone(&self.cache);
-        let known = move |stamp| lock(&cache).get(stamp, form);
-        let asked = known.clone();
-        if let Some(picture) = self.run(move |seat, _| seat.known_picture(asked)).await? {
-            return Ok(picture);
-        }
-        let encoders = Arc::clone(&self.encoders).acquire_owned();
-        let permit = tokio::time::timeout(ENCODER_PATIENCE, encoders).await;
-        let Ok(Ok(permit)) = permit else { return Err(self.busy()) };
-        let (stamp, frame) = match self.run(move |seat, _| seat.look(known)).await? {
-            Look::Known(picture) => return Ok(picture),
-            Look::New(stamp, frame) => (stamp, frame),
-        };
-        let encoded = tokio::task::spawn_blocking(move || {
-            let picture = encode::encode(&frame, form);
-            drop(permit);
-            picture
-        });
-        let picture = encoded.await.map_err(|error| Error::internal(format!("encoder: {error}")))??;
-        lock(&self.cache).put(stamp, form, picture.clone());
-        Ok(picture)
     }
 
     /// Gives the screen another size in place; on return it has it.
@@ -223,8 +192,4 @@ impl Screen {
     pub(super) fn wanted(&self) -> Size {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn lock(cache: &Mutex<Cache>) -> std::sync::MutexGuard<'_, Cache> {
-    cache.lock().unwrap_or_else(PoisonError::into_inner)
 }

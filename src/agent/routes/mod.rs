@@ -15,6 +15,7 @@ mod files;
 mod gate;
 mod health;
 mod idempotent;
+mod screenshot;
 
 pub use idempotent::Noting;
 

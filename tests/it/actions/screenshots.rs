@@ -11,7 +11,7 @@ use crate::harness::controller::{RunningController, no_computers_here};
 use crate::harness::picture;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_screenshot_comes_in_three_forms_and_two_formats() {
+async fn a_screenshot_comes_in_three_forms_and_three_formats() {
     if let Some(reason) = no_computers_here() {
         return println!("{reason}");
     }
@@ -26,6 +26,9 @@ async fn a_screenshot_comes_in_three_forms_and_two_formats() {
         ("&format=png", "image/png", (800, 600)),
         ("&format=jpeg", "image/jpeg", (800, 600)),
         ("&format=jpeg&quality=1", "image/jpeg", (800, 600)),
+        ("&format=webp", "image/webp", (800, 600)),
+        ("&format=webp&quality=50&region=100,50,300,200&cursor=off", "image/webp", (300, 200)),
+        ("&max_pixels=120000&max_bytes=100000", "image/png", (400, 300)),
         ("&scale=0.5", "image/png", (400, 300)),
         ("&format=jpeg&scale=0.75&unknown=1", "image/jpeg", (600, 450)),
         ("&screen=default&scale=1", "image/png", (800, 600)),
@@ -62,6 +65,10 @@ async fn a_screenshot_comes_in_three_forms_and_two_formats() {
         assert_eq!(picture::size(&bytes), size, "{link}");
         let metadata = &linked.body["metadata"];
         assert_eq!(metadata["size"], bytes.len());
+        assert_eq!((&metadata["width"], &metadata["height"]), (&json!(size.0), &json!(size.1)), "{query}");
+        assert!(metadata["frame"].is_string() && metadata["scale"].is_f64(), "{metadata}");
+        assert_eq!((&metadata["screen"], &based.body["screen"]), (&json!("default"), &json!("default")));
+        assert!(based.body["frame"].is_string() && based.body["scale"].is_f64(), "{query}");
         assert!(metadata["id"].is_string() && metadata["timestamp"].is_string());
         assert!(metadata["storage_path"].as_str().unwrap().contains(metadata["id"].as_str().unwrap()));
     }
@@ -78,6 +85,9 @@ async fn a_screenshot_comes_in_three_forms_and_two_formats() {
         "quality=0",
         "quality=101",
         "quality=-1",
+        "region=0,0,801,600",
+        "cursor=maybe",
+        "max_bytes=1",
     ] {
         let refused = house.get(&format!("{path}?{bad}")).await;
         assert_eq!(refused.status, 400, "{bad}: {}", refused.body);

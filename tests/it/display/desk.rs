@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, StatusCode, header};
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use hotdesk::agent::display::{Config, Displays, Session, XServer};
 use hotdesk::agent::journal::Journal;
 use hotdesk::agent::routes;
@@ -140,6 +140,11 @@ impl Desk {
         self.displays.screen(None).expect("a boot screen")
     }
 
+    /// Its routes, to be served elsewhere.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
     /// `DISPLAY` of the boot screen.
     pub fn display(&self) -> String {
         self.boot().display_name()
@@ -154,6 +159,20 @@ impl Desk {
         let kind = kind.unwrap_or_default().to_owned();
         let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
         (status, kind, bytes.to_vec())
+    }
+
+    /// A screenshot in bytes, asked for by a client that has pictures of these tags.
+    pub async fn look(&self, query: &str, held: &[&str]) -> Look {
+        let path = format!("/screenshot?response_format=binary&{query}");
+        let mut request = Request::builder().uri(path).header(header::HOST, "agent");
+        for tag in held {
+            request = request.header(header::IF_NONE_MATCH, *tag);
+        }
+        let request = request.body(Body::empty()).expect("a request");
+        let answer = self.router.clone().oneshot(request).await.expect("an answer");
+        let (parts, body) = answer.into_parts();
+        let bytes = body.collect().await.expect("a body").to_bytes();
+        Look { status: parts.status, headers: parts.headers, bytes: bytes.to_vec() }
     }
 
     pub async fn call(&self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
@@ -195,6 +214,43 @@ impl Desk {
             for left in [format!("/tmp/.X11-unix/X{number}"), format!("/tmp/.X{number}-lock")] {
                 assert!(!Path::new(&left).exists(), "{left} is left");
             }
+        }
+    }
+}
+
+/// A screenshot as it was answered.
+pub struct Look {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub bytes: Vec<u8>,
+}
+
+impl Look {
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers));
+        value.to_str().expect("plain text")
+    }
+
+    /// The frame's name.
+    pub fn frame(&self) -> &str {
+        self.header("x-hotdesk-frame")
+    }
+
+    /// What it shows, decoded by libraries that did not write it where there are such.
+    pub fn shot(&self) -> Shot {
+        assert_eq!(self.status, StatusCode::OK, "{}", String::from_utf8_lossy(&self.bytes));
+        match self.header("content-type") {
+            "image/png" => Shot::decode(&self.bytes),
+            "image/webp" => {
+                let image = webp::Decoder::new(&self.bytes).decode().expect("a WebP");
+                assert!(!image.is_alpha(), "a screen is not transparent");
+                Shot { width: image.width(), height: image.height(), rgb: image.to_vec() }
+            }
+            "image/jpeg" => {
+                let image = turbojpeg::decompress(&self.bytes, turbojpeg::PixelFormat::RGB).expect("a JPEG");
+                Shot { width: image.width as u32, height: image.height as u32, rgb: image.pixels }
+            }
+            other => panic!("{other} is no image"),
         }
     }
 }

@@ -66,6 +66,28 @@ fn compare_png(shot: &Shot) {
     }
 }
 
+/// Pictures that nobody has yet, in every form.
+async fn looks(desk: &Desk) {
+    let mark = Window::open(&desk.display(), 0, 0, 8, 8, 0);
+    for query in [
+        "format=png",
+        "format=png&scale=0.5",
+        "format=png&region=0,0,64,64",
+        "format=png&max_bytes=60000",
+        "format=jpeg",
+        "format=jpeg&quality=95",
+        "format=jpeg&max_bytes=60000",
+        "format=webp",
+        "format=webp&quality=80",
+    ] {
+        let shot = async |number: usize| {
+            mark.fill(0, 0, 8, 8, number as u32 + 1);
+            desk.look(query, &[]).await.bytes.len()
+        };
+        timed(&format!("changed, {query}"), 60, shot).await;
+    }
+}
+
 #[tokio::test]
 async fn figures() {
     if std::env::var_os("HOTDESK_FIGURES").is_none() {
@@ -77,24 +99,20 @@ async fn figures() {
     }
     for (width, height) in [(1280, 720), (1920, 1080)] {
         let desk = Desk::own(width, height, Session::Embedded).await;
+        println!("--- {width}x{height}, an empty desktop");
+        looks(&desk).await;
         let mut terminals = clutter(&desk.display());
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let mark = Window::open(&desk.display(), 0, 0, 8, 8, 0);
-        println!("--- {width}x{height}");
-        let (desk, mark) = (&desk, &mark);
-        for query in
-            ["format=png", "format=png&scale=0.5", "format=jpeg&quality=80", "format=jpeg&quality=95"]
+        println!("--- {width}x{height}, full of text");
+        looks(&desk).await;
+        let desk = &desk;
+        let tag = desk.look("", &[]).await.header("etag").to_owned();
+        for (what, query, held) in
+            [("", "", vec![]), (", no pointer", "cursor=off", vec![]), (", 304", "", vec![&*tag])]
         {
-            let shot = async |number: usize| {
-                mark.fill(0, 0, 8, 8, number as u32 + 1);
-                let path = format!("/screenshot?response_format=binary&{query}");
-                desk.raw("GET", &path, &Value::Null).await.2.len()
-            };
-            timed(&format!("changed, {query}"), 60, shot).await;
+            let same = async |_| desk.look(query, &held).await.bytes.len();
+            timed(&format!("unchanged, png{what}"), 300, same).await;
         }
-        let same =
-            async |_| desk.raw("GET", "/screenshot?response_format=binary", &Value::Null).await.2.len();
-        timed("unchanged, png", 300, same).await;
         let base64 = async |_| desk.raw("GET", "/screenshot", &Value::Null).await.2.len();
         timed("unchanged, png as base64 JSON", 100, base64).await;
         compare_png(&desk.picture("").await);

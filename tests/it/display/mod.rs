@@ -8,4 +8,6 @@ mod figures;
 mod input;
 mod life;
 mod pictures;
+mod sight;
+mod through;
 mod typing;

@@ -1,14 +1,18 @@
-//! What is in an image file? Enough of PNG and JPEG to know its size.
+//! What is in an image file? Enough to know its size.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Width and height of a whole PNG or JPEG file.
+/// Width and height of a whole PNG, JPEG or WebP file.
 pub fn size(bytes: &[u8]) -> (u32, u32) {
     let big_endian = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         assert!(bytes.ends_with(b"IEND\xae\x42\x60\x82"), "a PNG without its end");
         return (big_endian(16), big_endian(20));
+    }
+    if bytes.starts_with(b"RIFF") {
+        let image = webp::Decoder::new(bytes).decode().expect("a WebP");
+        return (image.width(), image.height());
     }
     assert!(bytes.starts_with(&[0xff, 0xd8]) && bytes.ends_with(&[0xff, 0xd9]), "neither PNG nor JPEG");
     let mut at = 2;

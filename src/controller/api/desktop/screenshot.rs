@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{Method, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -13,10 +13,12 @@ use crate::controller::origin::Origin;
 use crate::controller::storage::Kind;
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
-use crate::guest::QUICK;
+use crate::guest::{Image, QUICK, Sight};
 use crate::http::extract::{Path, Query};
-use crate::wire::action::{ScreenshotBase64, ScreenshotQuery};
-use crate::wire::computer::{ScreenshotJson, ScreenshotMetadata, ScreenshotUrl};
+use crate::http::marks::IfNoneMatch;
+use crate::wire::screenshot::{
+    ScreenshotBase64, ScreenshotJson, ScreenshotMetadata, ScreenshotQuery, ScreenshotUrl,
+};
 
 /// The route of screenshots.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -24,16 +26,31 @@ pub fn router() -> OpenApiRouter<Shared> {
 }
 
 /// Takes a screenshot. `url` (default) answers a link to a stored copy, `base64` the image in JSON, `binary` its bytes.
+///
+/// Every answer names the picture (`frame`), its size, its scale and its screen: in JSON as fields, with the bytes as
+/// headers. The bytes have an entity tag: a client that sends it back in `If-None-Match` gets 304 while nothing has
+/// changed.
 #[utoipa::path(get, path = "/computers/{id}/screenshot", tag = "actions",
-    params(("id" = String, Path), ScreenshotQuery),
-    responses((status = 200, description = "By `response_format`: a link, base64 in JSON, or the image", content(
-        (ScreenshotJson = "application/json"), (String = "image/png"), (String = "image/jpeg")))))]
+    params(("id" = String, Path), ScreenshotQuery,
+        ("If-None-Match" = Option<String>, Header, description = "Entity tags of pictures that the client has")),
+    responses(
+        (status = 200, description = "By `response_format`: a link, base64 in JSON, or the image",
+            content((ScreenshotJson = "application/json"), (String = "image/png"), (String = "image/jpeg"),
+                (String = "image/webp")),
+            headers(("ETag" = String, description = "The frame, quoted (`binary`)"),
+                ("X-Hotdesk-Frame" = String, description = "Names the picture (`binary`)"),
+                ("X-Hotdesk-Screen" = String, description = "The screen's id (`binary`)"),
+                ("X-Hotdesk-Scale" = String, description = "The factor between screen and picture (`binary`)"),
+                ("X-Hotdesk-Width" = String, description = "The picture's pixels across (`binary`)"),
+                ("X-Hotdesk-Height" = String, description = "The picture's pixels down (`binary`)"))),
+        (status = 304, description = "The client has the present picture (`binary`)")))]
 async fn screenshot(
     State(app): State<Shared>,
     caller: Caller,
     origin: Origin,
     Path(id): Path<String>,
     Query(mut query): Query<ScreenshotQuery>,
+    held: IfNoneMatch,
 ) -> Result<Response> {
     let computer = app.find_computer(&caller, &id).await?;
     let wanted = query.response_format.take().unwrap_or_else(|| "url".to_owned());
@@ -41,20 +58,39 @@ async fn screenshot(
         return Err(Error::invalid("response_format must be url, base64 or binary"));
     }
     let guest = app.fleet.guest(&computer).await?;
-    if wanted == "base64" {
-        query.response_format = Some(wanted);
-        let image: ScreenshotBase64 =
-            guest.call(Method::GET, "/screenshot", &query, None::<&()>, QUICK).await?;
-        return Ok(Json(ScreenshotJson::Base64(image)).into_response());
+    match wanted.as_str() {
+        "binary" => Ok(in_bytes(guest.screenshot(&query, &held).await?)),
+        "base64" => {
+            query.response_format = Some(wanted);
+            let image: ScreenshotBase64 =
+                guest.call(Method::GET, "/screenshot", &query, None::<&()>, QUICK).await?;
+            Ok(Json(ScreenshotJson::Base64(image)).into_response())
+        }
+        _ => match guest.screenshot(&query, &IfNoneMatch::default()).await? {
+            Sight::Image(image) => stored(&app, &origin, &image).await,
+            Sight::Same(_) => Err(Error::internal("a picture that nobody has was left out")),
+        },
     }
-    query.response_format = Some("binary".to_owned());
-    let image = guest.screenshot(&query).await?;
-    if wanted == "binary" {
-        return Ok(([(header::CONTENT_TYPE, image.mime_type)], image.bytes).into_response());
+}
+
+fn in_bytes(sight: Sight) -> Response {
+    let (mut response, marks) = match sight {
+        Sight::Same(marks) => (StatusCode::NOT_MODIFIED.into_response(), Some(marks)),
+        Sight::Image(image) => {
+            (([(header::CONTENT_TYPE, image.mime_type)], image.bytes).into_response(), image.marks)
+        }
+    };
+    if let Some(marks) = marks {
+        marks.write(response.headers_mut());
     }
+    response
+}
+
+async fn stored(app: &Shared, origin: &Origin, image: &Image) -> Result<Response> {
     let id = app.storage.put_screenshot(&image.bytes).await?;
     let extension = image.mime_type.trim_start_matches("image/");
     let link = app.storage.link(Kind::Screenshot, id, &format!("{id}.{extension}"));
+    let marks = image.marks.as_ref();
     let stored = ScreenshotUrl {
         success: true,
         image: format!("{}{link}", origin.0),
@@ -63,6 +99,9 @@ async fn screenshot(
             timestamp: iso8601(now_ms()),
             size: image.bytes.len() as u64,
             storage_path: format!("{}/{id}", Kind::Screenshot.name()),
+            width: marks.map(|marks| marks.width),
+            height: marks.map(|marks| marks.height),
+            shown: marks.map(|marks| marks.shown()).unwrap_or_default(),
         },
     };
     Ok(Json(ScreenshotJson::Url(stored)).into_response())

@@ -12,6 +12,7 @@ use crate::base::ids::FileId;
 use crate::controller::Shared;
 use crate::controller::storage::{Kind, failed};
 use crate::domain::error::{Error, Result};
+use crate::domain::image;
 use crate::http::extract::{Path, Query};
 
 /// What a link carries.
@@ -72,8 +73,9 @@ pub async fn fetch(
 
 async fn image_type(blob: &mut tokio::fs::File) -> std::io::Result<&'static str> {
     use tokio::io::{AsyncReadExt, AsyncSeekExt};
-    let mut first = [0_u8; 4];
-    blob.read_exact(&mut first).await?;
+    let mut first = Vec::with_capacity(image::TELLING_BYTES);
+    (&mut *blob).take(image::TELLING_BYTES as u64).read_to_end(&mut first).await?;
     blob.rewind().await?;
-    Ok(if first == [0x89, b'P', b'N', b'G'] { "image/png" } else { "image/jpeg" })
+    // What is stored was an image when it came.
+    Ok(image::media_type(&first).unwrap_or("application/octet-stream"))
 }

@@ -1,0 +1,209 @@
+//! How does a picture keep to a budget? First by its quality, then by its size, in a bounded number of tries.
+
+use bytes::Bytes;
+
+use crate::domain::error::{Error, Result};
+
+/// Lowest quality that is tried: below it small text is lost, and fewer pixels of more quality show more.
+const LEAST_QUALITY: u8 = 30;
+/// Tries between the lowest quality and the one asked: three leave steps of at most 9.
+const QUALITY_TRIES: u32 = 3;
+/// Tries of smaller sizes; the last is the smallest. A guess from the bytes of the one before is seldom wrong twice.
+const SIZE_TRIES: u32 = 5;
+/// What a guess leaves to spare: fewer pixels hold more detail each.
+const MARGIN: f64 = 0.92;
+/// The longer side of the smallest picture: in less nothing can be told apart.
+const LEAST_SIDE: f64 = 64.0;
+
+/// One way to encode a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Draft {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    /// None is lossless.
+    pub(super) quality: Option<u8>,
+}
+
+/// The sides of a picture of `full` at this scale, or smaller to have at most `max_pixels` pixels.
+pub(super) fn sides(full: (u32, u32), scale: f64, max_pixels: Option<u64>) -> (u32, u32) {
+    let (width, height) = resized(full, scale);
+    let pixels = u64::from(width) * u64::from(height);
+    let Some(most) = max_pixels.filter(|most| pixels > *most) else { return (width, height) };
+    let factor = (most as f64 / (f64::from(full.0) * f64::from(full.1))).sqrt();
+    let side = |full: u32| ((f64::from(full) * factor).floor() as u32).max(1);
+    let (width, height) = (side(full.0), side(full.1));
+    // A side that cannot be below 1 takes more than its share.
+    let rest = |other: u32| u32::try_from(most / u64::from(other)).unwrap_or(u32::MAX).max(1);
+    (width.min(rest(height)), height.min(rest(width)))
+}
+
+fn resized(sides: (u32, u32), factor: f64) -> (u32, u32) {
+    let side = |side: u32| ((f64::from(side) * factor).round() as u32).max(1);
+    (side(sides.0), side(sides.1))
+}
+
+/// Encodes by `encode`, again in other ways while the file is larger than `most`. `lossy` is the quality to begin with
+/// when quality may be lowered.
+pub(super) fn fit(
+    first: Draft,
+    lossy: Option<u8>,
+    most: Option<u64>,
+    mut encode: impl FnMut(Draft) -> Result<Bytes>,
+) -> Result<(Draft, Bytes)> {
+    let mut draft = first;
+    let mut file = encode(draft)?;
+    let Some(most) = most else { return Ok((draft, file)) };
+    let fits = |file: &Bytes| file.len() as u64 <= most;
+    if fits(&file) {
+        return Ok((draft, file));
+    }
+    if let Some(top) = lossy.filter(|top| first.quality.is_none() || *top > LEAST_QUALITY) {
+        draft.quality = Some(LEAST_QUALITY.min(top));
+        file = encode(draft)?;
+        if fits(&file) {
+            return refine(draft, file, top, fits, encode);
+        }
+    }
+    let (width, height) = (f64::from(first.width), f64::from(first.height));
+    let least = resized((first.width, first.height), (LEAST_SIDE / width.max(height)).min(1.0));
+    for step in 1..=SIZE_TRIES {
+        if (draft.width, draft.height) == least {
+            break;
+        }
+        let factor = (most as f64 / file.len() as f64).sqrt() * MARGIN;
+        let guess = resized((draft.width, draft.height), factor);
+        let too_small = guess.0 <= least.0 || guess.1 <= least.1 || step == SIZE_TRIES;
+        (draft.width, draft.height) = if too_small { least } else { guess };
+        file = encode(draft)?;
+        if fits(&file) {
+            return Ok((draft, file));
+        }
+    }
+    Err(Error::invalid(format!(
+        "max_bytes is too small: the smallest picture of this has {} bytes",
+        file.len()
+    ))
+    .code("budget_too_small"))
+}
+
+/// The best quality that fits, between one that does and one that does not.
+fn refine(
+    mut good: Draft,
+    mut file: Bytes,
+    top: u8,
+    fits: impl Fn(&Bytes) -> bool,
+    mut encode: impl FnMut(Draft) -> Result<Bytes>,
+) -> Result<(Draft, Bytes)> {
+    let (mut low, mut high) = (good.quality.unwrap_or(top), top);
+    for _ in 0..QUALITY_TRIES {
+        let middle = low.midpoint(high);
+        if middle == low {
+            break;
+        }
+        let draft = Draft { quality: Some(middle), ..good };
+        let tried = encode(draft)?;
+        if fits(&tried) {
+            (low, good, file) = (middle, draft, tried);
+        } else {
+            high = middle;
+        }
+    }
+    Ok((good, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_follow_the_scale_and_the_pixels() {
+        for (full, scale, most, expected) in [
+            ((1280, 720), 1.0, None, (1280, 720)),
+            ((1280, 720), 0.5, None, (640, 360)),
+            ((1280, 720), 0.0001, None, (1, 1)),
+            ((3, 3), 0.5, None, (2, 2)),
+            ((1280, 720), 1.0, Some(921_600), (1280, 720)),
+            ((1280, 720), 1.0, Some(921_599), (1279, 719)),
+            ((1280, 720), 0.5, Some(921_600), (640, 360)),
+            ((1280, 720), 0.5, Some(57_600), (320, 180)),
+            ((1280, 720), 1.0, Some(1), (1, 1)),
+            ((7680, 1), 1.0, Some(10), (10, 1)),
+            ((1, 7680), 1.0, Some(10), (1, 10)),
+            ((2, 2), 1.0, Some(u64::MAX), (2, 2)),
+        ] {
+            assert_eq!(sides(full, scale, most), expected, "{full:?} {scale} {most:?}");
+        }
+        for most in 1..3000_u64 {
+            let (width, height) = sides((997, 13), 1.0, Some(most));
+            assert!(u64::from(width) * u64::from(height) <= most, "{width}x{height} for {most}");
+        }
+    }
+
+    /// A file whose bytes are pixels times quality, and how many were made.
+    fn tried(
+        first: Draft,
+        lossy: Option<u8>,
+        most: u64,
+        size: impl Fn(Draft) -> f64,
+    ) -> (Result<Draft>, usize) {
+        let mut tries = 0;
+        let done = fit(first, lossy, Some(most), |draft| {
+            tries += 1;
+            Ok(vec![0; size(draft) as usize].into())
+        });
+        (
+            done.map(|(draft, file)| {
+                assert!(file.len() as u64 <= most);
+                draft
+            }),
+            tries,
+        )
+    }
+
+    fn bytes(draft: Draft) -> f64 {
+        f64::from(draft.width * draft.height) * f64::from(draft.quality.unwrap_or(200)) / 100.0
+    }
+
+    #[test]
+    fn quality_goes_first_and_size_second() {
+        let full = Draft { width: 640, height: 360, quality: Some(80) };
+        let (draft, tries) = tried(full, Some(80), 200_000, bytes);
+        assert_eq!((draft.unwrap(), tries), (full, 1));
+        // Half the quality is enough: the size stays.
+        let (draft, tries) = tried(full, Some(80), 130_000, bytes);
+        let draft = draft.unwrap();
+        assert!((draft.width, tries) == (640, 5) && (50..=56).contains(&draft.quality.unwrap()), "{draft:?}");
+        // Quality alone is not.
+        let (draft, tries) = tried(full, Some(80), 20_000, bytes);
+        let draft = draft.unwrap();
+        assert!(draft.quality == Some(LEAST_QUALITY) && tries <= 4, "{draft:?} {tries}");
+        assert!(draft.width * 360 / 640 - draft.height <= 1 && bytes(draft) > 10_000.0, "{draft:?}");
+        // A quality that is low already is not raised.
+        let low = Draft { quality: Some(10), ..full };
+        assert_eq!(tried(low, Some(10), 5_000, bytes).0.unwrap().quality, Some(10));
+    }
+
+    #[test]
+    fn lossless_only_shrinks_unless_it_may_become_lossy() {
+        let full = Draft { width: 640, height: 360, quality: None };
+        let shrunk = tried(full, None, 100_000, bytes).0.unwrap();
+        assert!(shrunk.quality.is_none() && shrunk.width < 640, "{shrunk:?}");
+        let lossy = tried(full, Some(80), 150_000, bytes).0.unwrap();
+        assert!(lossy.quality.is_some() && lossy.width == 640, "{lossy:?}");
+    }
+
+    #[test]
+    fn tries_are_bounded_and_a_budget_that_nothing_keeps_is_refused() {
+        let most_tries = 2 + QUALITY_TRIES.max(SIZE_TRIES) as usize;
+        let full = Draft { width: 640, height: 360, quality: Some(80) };
+        // Whatever is done, the file stays as large as it was.
+        let (refused, tries) = tried(full, Some(80), 999, |_| 1000.0);
+        assert_eq!((refused.unwrap_err().code, tries <= most_tries), (Some("budget_too_small"), true));
+        // A picture that is small already is tried as it is.
+        let small = Draft { width: 20, height: 20, quality: None };
+        assert_eq!(tried(small, None, 10, bytes).1, 1);
+        for most in (100..200_000).step_by(977) {
+            assert!(tried(full, Some(80), most, bytes).1 <= most_tries, "{most}");
+        }
+    }
+}

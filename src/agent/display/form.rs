@@ -1,0 +1,115 @@
+//! How is a picture wanted? The words of wire.md 6.1, checked.
+
+use crate::domain::error::{Error, Result};
+use crate::domain::region::Region;
+use crate::wire::screenshot::ScreenshotQuery;
+
+/// Quality when none is asked: text stays readable.
+pub(super) const DEFAULT_QUALITY: u8 = 80;
+
+/// A file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Png,
+    Jpeg {
+        quality: u8,
+    },
+    /// Lossless without a quality.
+    Webp {
+        quality: Option<u8>,
+    },
+}
+
+/// How a picture is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Form {
+    pub(super) format: Format,
+    pub(super) scale: f64,
+    /// All of the screen when absent.
+    pub(super) region: Option<Region>,
+    /// Whether the pointer is drawn.
+    pub(super) cursor: bool,
+    pub(super) max_pixels: Option<u64>,
+    pub(super) max_bytes: Option<u64>,
+}
+
+impl Form {
+    /// Reads the wire's words; those about screen and response format are not its business.
+    ///
+    /// # Errors
+    /// `Invalid` for a word or number that means nothing.
+    pub fn parse(query: &ScreenshotQuery) -> Result<Self> {
+        if query.quality.is_some_and(|quality| !(1..=100).contains(&quality)) {
+            return Err(Error::invalid("quality must be 1 to 100"));
+        }
+        let format = match query.format.as_deref() {
+            None | Some("png") => Format::Png,
+            Some("jpeg" | "jpg") => Format::Jpeg { quality: query.quality.unwrap_or(DEFAULT_QUALITY) },
+            Some("webp") => Format::Webp { quality: query.quality },
+            Some(_) => return Err(Error::invalid("format must be png, jpeg or webp")),
+        };
+        let scale = query.scale.unwrap_or(1.0);
+        if !(scale > 0.0 && scale <= 1.0) {
+            return Err(Error::invalid("scale must be above 0 and at most 1"));
+        }
+        let cursor = match query.cursor.as_deref() {
+            None | Some("on") => true,
+            Some("off") => false,
+            Some(_) => return Err(Error::invalid("cursor must be on or off")),
+        };
+        if query.max_pixels == Some(0) || query.max_bytes == Some(0) {
+            return Err(Error::invalid("max_pixels and max_bytes must be at least 1"));
+        }
+        let region = query.region.as_deref().map(str::parse).transpose()?;
+        let (max_pixels, max_bytes) = (query.max_pixels, query.max_bytes);
+        Ok(Self { format, scale, region, cursor, max_pixels, max_bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The query as a client writes it.
+    fn parse(query: &str) -> Option<Form> {
+        serde_urlencoded::from_str(query).ok().and_then(|query| Form::parse(&query).ok())
+    }
+
+    #[test]
+    fn forms_parse_or_are_refused() {
+        let plain = parse("").unwrap();
+        assert_eq!((plain.format, plain.scale, plain.region, plain.cursor), (Format::Png, 1.0, None, true));
+        for (query, format) in [
+            ("format=png&quality=1&scale=1", Format::Png),
+            ("format=jpeg", Format::Jpeg { quality: DEFAULT_QUALITY }),
+            ("format=jpg&quality=100&scale=0.001", Format::Jpeg { quality: 100 }),
+            ("format=webp", Format::Webp { quality: None }),
+            ("format=webp&quality=80&cursor=off&region=0,0,1,1", Format::Webp { quality: Some(80) }),
+            ("cursor=on&max_pixels=1&max_bytes=1", Format::Png),
+        ] {
+            assert_eq!(parse(query).map(|form| form.format), Some(format), "{query}");
+        }
+        for bad in [
+            "format=gif",
+            "format=PNG",
+            "format=",
+            "quality=0",
+            "quality=101",
+            "quality=-1",
+            "scale=0",
+            "scale=1.01",
+            "scale=-1",
+            "scale=NaN",
+            "cursor=maybe",
+            "cursor=",
+            "region=",
+            "region=1,2,3",
+            "max_pixels=0",
+            "max_bytes=0",
+            "max_bytes=-1",
+            "max_pixels=1.5",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}
