@@ -110,7 +110,8 @@ async fn run_until_told(config: Config) -> Result<(), String> {
     Ok(())
 }
 
-/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks; the store is kept.
+/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks; the store is kept. It works
+/// without the guest image, which may be gone.
 ///
 /// # Errors
 /// When a controller uses the folder, or a machine cannot be removed; the others were tried.
@@ -123,7 +124,8 @@ pub fn purge(options: &Options) -> Result<(), String> {
         .build()
         .map_err(|error| format!("tokio: {error}"))?;
     runtime.block_on(async {
-        let engine = open_engine(&config)?;
+        let engine = ContainerEngine::open_to_remove(known_engine(&config)?);
+        let engine = engine.map_err(|error| error.to_string())?;
         let machines = engine.list().await.map_err(|error| error.to_string())?;
         let mut failures = Vec::new();
         for machine in machines {
@@ -136,11 +138,16 @@ pub fn purge(options: &Options) -> Result<(), String> {
 }
 
 fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
+    let engine = ContainerEngine::open(known_engine(config)?).map_err(|error| error.to_string())?;
+    Ok(Arc::new(engine))
+}
+
+/// What the one engine that there is reads, if that is the one asked for.
+fn known_engine(config: &Config) -> Result<ContainerConfig, String> {
     if config.engine != "container" {
         return Err(format!("engine {:?} is not known: use container", config.engine));
     }
-    let engine = ContainerEngine::open(container_config(config)?).map_err(|error| error.to_string())?;
-    Ok(Arc::new(engine))
+    container_config(config)
 }
 
 /// What a configuration says to the container engine.

@@ -36,13 +36,8 @@ async fn done(house: &RunningController, id: &str, action: &str, body: Value) ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pointer_and_keys_reach_the_window_under_them() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     assert!(house.bash(id, WATCHER).await.ends_with("watching\n"));
     let at = |more: Value| {
         let mut body = json!({"x": 500, "y": 300});

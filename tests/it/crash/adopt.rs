@@ -66,12 +66,7 @@ async fn t18_computers_run_on_and_are_adopted_as_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_computer_that_ended_meanwhile_reads_stopped() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let mut house = RunningController::boot().await;
-    let workspace = house.workspace("w").await;
-    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
     house.kill();
     for pid in Remains::of(&house).processes() {
         let _gone = nix::sys::signal::kill(
@@ -132,12 +127,7 @@ async fn t19_a_second_controller_on_the_same_data_names_the_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_told_to_end_answers_what_it_was_asked() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let mut house = RunningController::boot().await;
-    let workspace = house.workspace("w").await;
-    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
     let asked = house.request(reqwest::Method::POST, &format!("/computers/{id}/bash"));
     let asked = asked.json(&json!({"command": "touch /tmp/begun; sleep 1; echo done"}));
     let begun = async {
