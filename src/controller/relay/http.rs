@@ -55,6 +55,25 @@ const DROPPED: [HeaderName; 12] = [
     header::HOST,
 ];
 
+/// Fields of an agent's answer that may reach a client, beside those whose names begin with `x-`. A browser acts for the
+/// whole origin on others (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and more to come), so they are named and not those.
+const ANSWERED: [HeaderName; 14] = [
+    header::ACCEPT_RANGES,
+    header::ALLOW,
+    header::CACHE_CONTROL,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::DATE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::RETRY_AFTER,
+    header::VARY,
+];
+
 /// `ANY /desktops/{id}/proxy/{path}`.
 pub async fn proxy(
     State(app): State<Shared>,
@@ -77,9 +96,8 @@ pub async fn proxy(
     let (answered, content) = answer.into_parts();
     let mut response = Response::new(Body::new(Limited::new(content.map_err(axum::Error::new), MAX_ANSWER)));
     *response.status_mut() = answered.status;
-    *response.headers_mut() = crossing(&answered.headers);
+    *response.headers_mut() = answers(&answered.headers);
     let headers = response.headers_mut();
-    headers.remove(header::LOCATION);
     // Whatever a guest sends, it never runs as a page of this origin.
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -103,6 +121,17 @@ fn crossing(headers: &HeaderMap) -> HeaderMap {
     headers
         .iter()
         .filter(|(name, _)| crosses(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The fields of an agent's answer that may reach a client.
+fn answers(headers: &HeaderMap) -> HeaderMap {
+    let passes = |name: &HeaderName| ANSWERED.contains(name) || name.as_str().starts_with("x-");
+    let crossed = crossing(headers);
+    crossed
+        .iter()
+        .filter(|(name, _)| passes(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
@@ -178,6 +207,33 @@ mod tests {
         ] {
             assert!(upstream(&bad.parse().unwrap()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_answer_tells_about_its_content_and_nothing_about_the_origin() {
+        let names = [
+            "content-type",
+            "content-range",
+            "etag",
+            "x-frame",
+            "location",
+            "set-cookie",
+            "clear-site-data",
+            "alt-svc",
+            "access-control-allow-origin",
+            "strict-transport-security",
+            "refresh",
+            "link",
+            "www-authenticate",
+            "service-worker-allowed",
+            "x-forwarded-host",
+        ];
+        let value = HeaderValue::from_static("v");
+        let said: HeaderMap =
+            names.map(|name| (HeaderName::from_static(name), value.clone())).into_iter().collect();
+        let mut passed: Vec<String> = answers(&said).keys().map(ToString::to_string).collect();
+        passed.sort_unstable();
+        assert_eq!(passed, ["content-range", "content-type", "etag", "x-frame"]);
     }
 
     #[test]
