@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::failure::Outcome;
+use super::output;
 use crate::base::tasks::Tasks;
 use crate::base::telemetry;
 use crate::controller::config::{Config, Flags};
@@ -63,7 +65,7 @@ impl Options {
 ///
 /// # Errors
 /// When it cannot start.
-pub fn run(options: &Options) -> Result<(), String> {
+pub fn run(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
     // A core dump would hold keys (threats.md T24).
@@ -76,7 +78,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     runtime.block_on(run_until_told(config))
 }
 
-async fn run_until_told(config: Config) -> Result<(), String> {
+async fn run_until_told(config: Config) -> Outcome<()> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("signals: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("signals: {error}"))?;
     let bound =
@@ -85,15 +87,15 @@ async fn run_until_told(config: Config) -> Result<(), String> {
         Bound::Tcp(listener) => {
             listener.local_addr().map_err(|error| format!("{}: {error}", config.listen))?
         }
-        Bound::Unix(_) => return Err("the API listens on TCP".to_owned()),
+        Bound::Unix(_) => return Err("the API listens on TCP".into()),
     };
     let tasks = Tasks::new();
     let engine = open_engine(&config)?;
     let ready = controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
     if let Some(key) = &ready.first_key {
-        println!("account key (shown once): {}", key.reveal());
+        output::line(&format!("account key (shown once): {}", key.reveal()))?;
     }
-    println!("{}", controller::listening_line(address));
+    output::line(&controller::listening_line(address))?;
     let router = ready.router.clone();
     let group = tasks.clone();
     let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
