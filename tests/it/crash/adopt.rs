@@ -1,6 +1,6 @@
 //! Do computers outlive their controller, and does the next one take them over as they are?
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hotdesk::base::ids::ComputerId;
@@ -11,7 +11,7 @@ use hotdesk::engine::{Boot, Engine, MachineSpec};
 use serde_json::json;
 
 use super::remains::Remains;
-use crate::harness::controller::{RunningController, command, image, no_computers_here};
+use crate::harness::controller::{RunningController, command, image, no_computers_here, purge};
 
 /// Starts what lives on after its command: it notes the time ten times a second.
 const START_BEATING: &str = "setsid -f bash -c 'while :; do date +%s%N >> /tmp/beats; sleep 0.1; done' >/dev/null 2>&1 </dev/null; \
@@ -105,6 +105,26 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
     house.start_again().await;
     assert_eq!(house.get("/computers").await.body["total"], 0);
     remains.are_those_of(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn purge_waits_for_nobody_and_leaves_what_the_next_controller_understands() {
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
+    let remains = Remains::of(&house);
+    let refused = Command::new(env!("CARGO_BIN_EXE_hotdesk"))
+        .args(["purge", "--yes", "--data-dir"])
+        .arg(house.data_dir())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains(&house.pid().to_string()), "{said}");
+    assert_eq!(house.bash(&id, "echo here").await, "here\n");
+    house.kill();
+    purge(&house.data_dir());
+    remains.are_those_of(&[]).await;
+    house.start_again().await;
+    house.until_status(&id, "error").await;
+    assert_eq!(house.delete(&format!("/computers/{id}")).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
