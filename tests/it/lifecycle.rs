@@ -118,13 +118,9 @@ async fn a_computer_stops_starts_and_restarts_with_its_disk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_that_ends_by_itself_reads_stopped_and_starts_again() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
+    let id = id.as_str();
     house.bash(id, "echo kept > /root/note; sync").await;
     // Powered off from inside; the command's own answer may or may not get out.
     let command = json!({"command": "kill -TERM 1; sleep 30", "timeout": 40});

@@ -23,13 +23,8 @@ const IDENTITY: &str =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_computers_run_on_and_are_adopted_as_they_are() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let mut house = RunningController::boot().await;
-    let workspace = house.workspace("w").await;
-    let made = house.computer(&workspace, "desk").await;
-    let id = made["id"].as_str().expect("an id").to_owned();
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
     house.bash(&id, START_BEATING).await;
     let before = house.bash(&id, IDENTITY).await;
     for round in 0..3 {
