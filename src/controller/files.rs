@@ -17,8 +17,6 @@ use crate::store::files::File;
 use crate::wire::agent::PutOutcome;
 use crate::wire::file::{Delivery, File as Record};
 
-/// Largest upload: 10 MB (interface.md "Limits"), read as 10 MiB so that nobody's idea of it is refused.
-pub const MAX_UPLOAD: u64 = 10 * 1024 * 1024;
 /// Largest file that is exported; it passes through the service's disk.
 pub const MAX_EXPORT: u64 = 1024 * 1024 * 1024;
 /// How long one push may take: 10 MiB over a local socket is milliseconds; a stuck guest is given up.

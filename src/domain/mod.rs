@@ -7,6 +7,7 @@ pub mod endpoint;
 pub mod error;
 pub mod filename;
 pub mod lifecycle;
+pub mod limits;
 pub mod name;
 pub mod pointer;
 pub mod resolution;

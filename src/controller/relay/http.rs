@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, Limited};
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
+use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
@@ -33,7 +34,7 @@ const ENDPOINTS: [&str; 13] = [
     "wait",
 ];
 /// Until the first byte of an answer: the longest command and a margin.
-const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(315);
+const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(MAX_COMMAND_SECONDS as u64 + 15);
 /// Largest request body; the agent's own limits are below it.
 const MAX_REQUEST: usize = 16 * 1024 * 1024;
 /// Largest answer: an exported file of 1 GiB.
@@ -55,8 +56,8 @@ const DROPPED: [HeaderName; 12] = [
     header::HOST,
 ];
 
-/// Fields of an agent's answer that may reach a client, beside those whose names begin with `x-`. A browser acts for the
-/// whole origin on others (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and more to come), so they are named and not those.
+/// Fields of an agent's answer that may reach a client, beside those of [`ANSWERED_KINDS`]. A browser acts for the whole
+/// origin on others (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and more to come), so these are named and not those.
 const ANSWERED: [HeaderName; 14] = [
     header::ACCEPT_RANGES,
     header::ALLOW,
@@ -73,6 +74,8 @@ const ANSWERED: [HeaderName; 14] = [
     header::RETRY_AFTER,
     header::VARY,
 ];
+/// How the other fields begin that may reach a client: hotdesk's own, and those of resumable uploads (tus.io).
+const ANSWERED_KINDS: [&str; 3] = ["x-", "tus-", "upload-"];
 
 /// `ANY /desktops/{id}/proxy/{path}`.
 pub async fn proxy(
@@ -127,7 +130,9 @@ fn crossing(headers: &HeaderMap) -> HeaderMap {
 
 /// The fields of an agent's answer that may reach a client.
 fn answers(headers: &HeaderMap) -> HeaderMap {
-    let passes = |name: &HeaderName| ANSWERED.contains(name) || name.as_str().starts_with("x-");
+    let passes = |name: &HeaderName| {
+        ANSWERED.contains(name) || ANSWERED_KINDS.iter().any(|kind| name.as_str().starts_with(kind))
+    };
     let crossed = crossing(headers);
     crossed
         .iter()
@@ -216,6 +221,7 @@ mod tests {
             "content-range",
             "etag",
             "x-frame",
+            "upload-offset",
             "location",
             "set-cookie",
             "clear-site-data",
@@ -233,7 +239,7 @@ mod tests {
             names.map(|name| (HeaderName::from_static(name), value.clone())).into_iter().collect();
         let mut passed: Vec<String> = answers(&said).keys().map(ToString::to_string).collect();
         passed.sort_unstable();
-        assert_eq!(passed, ["content-range", "content-type", "etag", "x-frame"]);
+        assert_eq!(passed, ["content-range", "content-type", "etag", "upload-offset", "x-frame"]);
     }
 
     #[test]
