@@ -10,10 +10,10 @@ use hotdesk::engine::{Engine, MachineSpec, Observation};
 
 use super::conformance::{Bench, boot};
 use super::guest::Guest;
+use crate::harness::controller::{image, no_computers_here};
 use crate::harness::host::left_of;
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
-const USUAL_IMAGE: &str = "/var/cache/hotdesk/images/small";
 
 /// A container engine on a state folder of its own. Whatever a failed test leaves in it is destroyed at its end.
 pub struct Containers {
@@ -23,25 +23,16 @@ pub struct Containers {
     _folder: tempfile::TempDir,
 }
 
-/// The image for tests, or why there is none.
-fn image() -> Result<PathBuf, String> {
-    let image = std::env::var_os("HOTDESK_IMAGE").map_or_else(|| PathBuf::from(USUAL_IMAGE), PathBuf::from);
-    if image.join("rootfs/usr/bin/python3").exists() {
-        Ok(image)
-    } else {
-        Err(format!("no guest image with python3 in {} (set HOTDESK_IMAGE)", image.display()))
-    }
-}
-
+/// The image for tests, or why no container can run on it here.
 fn runnable() -> Result<PathBuf, String> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err("containers need root".to_owned());
+    if let Some(reason) = no_computers_here() {
+        return Err(reason);
     }
     let known = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     if !known.iter().any(|folder| Path::new(folder).join("runc").exists()) {
-        return Err("runc is not installed".to_owned());
+        return Err("skipped: runc is not installed".to_owned());
     }
-    image()
+    Ok(image())
 }
 
 impl Containers {
@@ -56,15 +47,20 @@ impl Containers {
     }
 
     pub fn with(network: NetworkConfig) -> Option<Self> {
+        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+        Self::at(folder.path().join("state"), folder, network)
+    }
+
+    /// An engine on a state folder in `folder`, which goes with it.
+    pub fn at(state: PathBuf, folder: tempfile::TempDir, network: NetworkConfig) -> Option<Self> {
         let image = match runnable() {
             Ok(image) => image,
             Err(reason) => {
-                eprintln!("skipped: {reason}");
+                eprintln!("{reason}");
                 return None;
             }
         };
-        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
-        let mut config = ContainerConfig::new(folder.path().join("state"), image, "/bin/true");
+        let mut config = ContainerConfig::new(state, image, "/bin/true");
         config.network = network;
         config.init_args = Some(["/usr/bin/python3", "-I", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
         let engine = ContainerEngine::open(config.clone()).expect("an engine");
