@@ -10,8 +10,10 @@ use super::client::api::QUICK;
 use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::{output, read_text};
-use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::wire::action::{Bash, BashResult};
+
+/// Longest time-out that the service takes, in seconds (interface.md "Limits"); waited for when none is given.
+const LONGEST: f64 = crate::domain::limits::MAX_COMMAND_SECONDS;
 
 /// `hotdesk bash`.
 #[derive(Debug, Args)]
@@ -33,9 +35,9 @@ pub struct Options {
 pub async fn run(options: Options, session: &Session) -> Outcome {
     let command = read_text(options.command.join(" "))?;
     let id = resolve::computer(&session.api, &options.computer).await?;
-    // A nonsensical time-out is the server's to refuse; with none given the longest is waited for.
-    let sensible = options.timeout.filter(|seconds| (0.0..=MAX_COMMAND_SECONDS).contains(seconds));
-    let patience = QUICK + Duration::from_secs_f64(sensible.unwrap_or(MAX_COMMAND_SECONDS));
+    // A nonsensical time-out is the server's to refuse.
+    let seconds = options.timeout.filter(|seconds| (0.0..=LONGEST).contains(seconds)).unwrap_or(LONGEST);
+    let patience = QUICK + Duration::from_secs_f64(seconds);
     let body = Bash { command, timeout: options.timeout };
     let answer = session.api.call(Method::POST, &["computers", &id, "bash"], Some(&body), patience).await?;
     let result: BashResult = answer.decode()?;

@@ -9,8 +9,10 @@ use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
 use super::read_text;
-use crate::domain::limits::SLOWEST_TYPING;
 use crate::wire::action::{ActionResult, Click, Key, Type};
+
+/// Slowest typing that is waited for, in characters a second; as the server waits.
+const SLOWEST_TYPING: f64 = crate::domain::limits::SLOWEST_TYPING;
 
 /// `hotdesk click`.
 #[derive(Debug, Args)]
