@@ -4,9 +4,9 @@ use std::process::Command;
 
 use reqwest::Method;
 
+use crate::clients::python;
 use crate::harness::agent::answered;
 use crate::harness::controller::{RunningController, no_computers_here};
-use crate::harness::python_program;
 
 /// Seconds that the requests may take, some 30 in each; `SCHEMATHESIS_SECONDS` says otherwise.
 const SECONDS: &str = "200";
@@ -18,7 +18,8 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     if let Some(reason) = no_computers_here() {
         return println!("{reason}");
     }
-    let Some(program) = python_program("st") else {
+    let Some(program) = python().map(|python| python.with_file_name("st")).filter(|program| program.exists())
+    else {
         return println!("skipped: no schemathesis (make deps-test)");
     };
     // Two computers and no more: made-up orders that are sound get 403. Unhurried: 429 is another test's.

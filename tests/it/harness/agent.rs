@@ -20,6 +20,7 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct RunningAgent {
     child: Owned,
+    options: Vec<String>,
     folder: TempDir,
     caller: Caller,
 }
@@ -54,13 +55,18 @@ impl RunningAgent {
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");
-        let mut agent = command(folder.path());
-        agent.args(["--listen", "127.0.0.1:0"]).args(options);
-        let says =
-            |line: &str| line.strip_prefix("agent listening on ").map(|address| format!("http://{address}"));
-        let (child, base) = Owned::until_it_says(&mut agent, START_PATIENCE, says).await;
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let (child, base) = start(folder.path(), &options).await;
         let caller = Caller::new(base, "", token(folder.path()));
-        Self { child, folder, caller }
+        Self { child, options, folder, caller }
+    }
+
+    /// `kill -9`, and another agent on the same folders, as process 1 does it.
+    pub async fn restart(&mut self) {
+        self.child.0.kill().expect("it lives");
+        self.child.0.wait().expect("it ends");
+        (self.child, self.caller.base) = start(self.folder.path(), &self.options).await;
+        self.caller.key = token(self.folder.path());
     }
 
     pub fn home(&self) -> PathBuf {
@@ -107,6 +113,14 @@ impl RunningAgent {
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
+}
+
+async fn start(folder: &Path, options: &[String]) -> (Owned, String) {
+    let mut agent = command(folder);
+    agent.args(["--listen", "127.0.0.1:0"]).args(options);
+    let says =
+        |line: &str| line.strip_prefix("agent listening on ").map(|address| format!("http://{address}"));
+    Owned::until_it_says(&mut agent, START_PATIENCE, says).await
 }
 
 /// A display number that nobody uses, far from those of people and picked at random, since other tests pick too.

@@ -21,17 +21,6 @@ pub fn client() -> reqwest::Client {
     client_builder().build().expect("a client")
 }
 
-/// The interpreter of the tests' Python environment (`make deps-test`), if it is there.
-pub fn python() -> Option<std::path::PathBuf> {
-    let chosen = std::env::var_os("HOTDESK_PYTHON").map(std::path::PathBuf::from);
-    chosen.or_else(|| Some("/var/cache/hotdesk/venv/bin/python".into())).filter(|python| python.exists())
-}
-
-/// A program of that environment.
-pub fn python_program(name: &str) -> Option<std::path::PathBuf> {
-    python().map(|python| python.with_file_name(name)).filter(|program| program.exists())
-}
-
 /// Fails the test when a clean-up did not work; a test that fails already only tells.
 #[track_caller]
 pub fn insist(done: bool, why: impl FnOnce() -> String) {
