@@ -9,6 +9,8 @@ export HOTDESK_CACHE ?= /var/cache/hotdesk
 export HOTDESK_IMAGE_DIR ?= $(HOTDESK_CACHE)/images
 export CARGO_TARGET_DIR ?= $(HOTDESK_CACHE)/target
 VENV := $(HOTDESK_CACHE)/venv
+# Where `deps` installs Rust when there is none: the same command finds it there.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .PHONY: help run test check bench image image-small deps deps-test package
 
@@ -23,7 +25,7 @@ test: deps-test image-small check ## prove everything
 	cargo build
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test
 
-check: ## format, lints
+check: deps ## format, lints
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 

@@ -13,7 +13,7 @@ use super::{output, read_text};
 use crate::wire::action::{Bash, BashResult};
 
 /// Longest time-out that the service takes, in seconds (interface.md "Limits"); waited for when none is given.
-const LONGEST: f64 = 300.0;
+const LONGEST: f64 = crate::domain::limits::MAX_COMMAND_SECONDS;
 
 /// `hotdesk bash`.
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use crate::wire::action::{Click, Key, Type};
 use crate::wire::effect::{ActionResult, Options};
 
 /// Slowest typing that is waited for, in characters a second; as the server waits.
-const SLOWEST_TYPING: f64 = 50.0;
+const SLOWEST_TYPING: f64 = crate::domain::limits::SLOWEST_TYPING;
 
 /// `hotdesk click`.
 #[derive(Debug, Args)]

@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::failure::Outcome;
+use super::output;
 use crate::base::tasks::Tasks;
 use crate::base::telemetry;
 use crate::controller::config::{Config, Flags};
@@ -63,7 +65,7 @@ impl Options {
 ///
 /// # Errors
 /// When it cannot start.
-pub fn run(options: &Options) -> Result<(), String> {
+pub fn run(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
     // A core dump would hold keys (threats.md T24).
@@ -76,7 +78,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     runtime.block_on(run_until_told(config))
 }
 
-async fn run_until_told(config: Config) -> Result<(), String> {
+async fn run_until_told(config: Config) -> Outcome<()> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("signals: {error}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| format!("signals: {error}"))?;
     let bound =
@@ -85,15 +87,15 @@ async fn run_until_told(config: Config) -> Result<(), String> {
         Bound::Tcp(listener) => {
             listener.local_addr().map_err(|error| format!("{}: {error}", config.listen))?
         }
-        Bound::Unix(_) => return Err("the API listens on TCP".to_owned()),
+        Bound::Unix(_) => return Err("the API listens on TCP".into()),
     };
     let tasks = Tasks::new();
     let engine = open_engine(&config)?;
     let ready = controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
     if let Some(key) = &ready.first_key {
-        println!("account key (shown once): {}", key.reveal());
+        output::line(&format!("account key (shown once): {}", key.reveal()))?;
     }
-    println!("{}", controller::listening_line(address));
+    output::line(&controller::listening_line(address))?;
     let router = ready.router.clone();
     let group = tasks.clone();
     let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
@@ -110,7 +112,8 @@ async fn run_until_told(config: Config) -> Result<(), String> {
     Ok(())
 }
 
-/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks; the store is kept.
+/// `hotdesk purge`: removes every computer of a data folder from this host, with their disks; the store is kept. It works
+/// without the guest image, which may be gone.
 ///
 /// # Errors
 /// When a controller uses the folder, or a machine cannot be removed; the others were tried.
@@ -123,7 +126,8 @@ pub fn purge(options: &Options) -> Result<(), String> {
         .build()
         .map_err(|error| format!("tokio: {error}"))?;
     runtime.block_on(async {
-        let engine = open_engine(&config)?;
+        let engine = ContainerEngine::open_to_remove(known_engine(&config)?);
+        let engine = engine.map_err(|error| error.to_string())?;
         let machines = engine.list().await.map_err(|error| error.to_string())?;
         let mut failures = Vec::new();
         for machine in machines {
@@ -136,11 +140,16 @@ pub fn purge(options: &Options) -> Result<(), String> {
 }
 
 fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
+    let engine = ContainerEngine::open(known_engine(config)?).map_err(|error| error.to_string())?;
+    Ok(Arc::new(engine))
+}
+
+/// What the one engine that there is reads, if that is the one asked for.
+fn known_engine(config: &Config) -> Result<ContainerConfig, String> {
     if config.engine != "container" {
         return Err(format!("engine {:?} is not known: use container", config.engine));
     }
-    let engine = ContainerEngine::open(container_config(config)?).map_err(|error| error.to_string())?;
-    Ok(Arc::new(engine))
+    container_config(config)
 }
 
 /// What a configuration says to the container engine.

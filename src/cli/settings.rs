@@ -23,9 +23,10 @@ pub fn config(options: &serve::Options, json: bool) -> Outcome<()> {
 /// `hotdesk openapi`.
 ///
 /// # Errors
-/// When standard output cannot be written.
+/// When the description or standard output cannot be written.
 pub fn openapi() -> Outcome<()> {
-    output::line(crate::controller::api::openapi::text().trim_end())
+    let text = crate::controller::api::openapi::text().map_err(|error| error.to_string())?;
+    output::line(text.trim_end())
 }
 
 /// `hotdesk completions`.

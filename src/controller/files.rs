@@ -17,12 +17,12 @@ use crate::store::files::File;
 use crate::wire::agent::PutOutcome;
 use crate::wire::file::{Delivery, File as Record};
 
-/// Largest upload: 10 MB (interface.md "Limits"), read as 10 MiB so that nobody's idea of it is refused.
-pub const MAX_UPLOAD: u64 = 10 * 1024 * 1024;
 /// Largest file that is exported; it passes through the service's disk.
 pub const MAX_EXPORT: u64 = 1024 * 1024 * 1024;
 /// How long one push may take: 10 MiB over a local socket is milliseconds; a stuck guest is given up.
 const PUSH_PATIENCE: Duration = Duration::from_secs(20);
+/// How long all deliveries to a computer that starts may take: it is not shown as running before.
+const PENDING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stored file as clients see it.
 pub fn record(file: &File) -> Record {
@@ -76,10 +76,11 @@ async fn push(storage: &Storage, file: &File, guest: &Guest) -> Result<(PutOutco
     Ok((result.outcome, format!("/root/Desktop/{}", file.filename)))
 }
 
-/// Delivers what a computer has not been given yet.
+/// Delivers what a computer has not been given yet. What does not go in time, to a guest that is slow on purpose, say,
+/// is offered again at the next start.
 ///
 /// # Errors
-/// When the store fails, or a file could not be delivered; the rest was tried.
+/// When the store fails, a file could not be delivered (the rest was tried), or time ran out.
 pub async fn deliver_pending(
     store: &Store,
     storage: &Storage,
@@ -87,9 +88,15 @@ pub async fn deliver_pending(
     guest: &Guest,
 ) -> Result<()> {
     let mut failures = 0;
-    for file in store.undelivered(computer.id, computer.workspace).await? {
-        let told = deliver(store, storage, &file, computer, guest).await;
-        failures += usize::from(told.outcome == "failed");
+    let pending = store.undelivered(computer.id, computer.workspace).await?;
+    let delivering = async {
+        for file in &pending {
+            let told = deliver(store, storage, file, computer, guest).await;
+            failures += usize::from(told.outcome == "failed");
+        }
+    };
+    if tokio::time::timeout(PENDING_PATIENCE, delivering).await.is_err() {
+        return Err(Error::timed_out("the computer did not take its files in time"));
     }
     if failures == 0 {
         Ok(())

@@ -72,7 +72,6 @@ impl Ready {
 /// When the data folder cannot be used or the store fails.
 pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Result<Ready> {
     let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
-    let first_key = auth::keys::first_key(&store).await?;
     let signing =
         store.keep("link_signing_secret", || crate::base::secret::Secret::random(43).reveal().to_owned());
     let storage = storage::Storage::open(&config.data_dir, &signing.await?)?;
@@ -91,6 +90,8 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
     });
     app.fleet.recover().await?;
     background::start(&app);
+    // Last: a start that fails must not have made a key that nobody was shown.
+    let first_key = auth::keys::first_key(&app.store).await?;
     Ok(Ready { router: api::router(Arc::clone(&app)), first_key, app })
 }
 

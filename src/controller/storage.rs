@@ -2,6 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -16,6 +18,8 @@ use crate::domain::error::{Error, Result};
 pub const LINK_LIFE: Duration = Duration::from_secs(3600);
 /// Screenshots kept at most; past it the oldest go first. At about 0.1 to 1 MB each, some gigabytes at the worst.
 const MAX_SCREENSHOTS: usize = 5000;
+/// So many more may come before the folder is looked at again: looking costs some milliseconds.
+const UNSWEPT_SCREENSHOTS: usize = 500;
 
 /// Free space that blobs leave on the disk: the store's own writes go on for long with it, and a largest upload fits.
 const RESERVE: u64 = 16 * 1024 * 1024;
@@ -49,6 +53,8 @@ impl Kind {
 pub struct Storage {
     folder: PathBuf,
     signer: Hmac<Sha256>,
+    /// Screenshots stored since the last look at their number.
+    unswept: Arc<AtomicUsize>,
 }
 
 impl Storage {
@@ -63,7 +69,7 @@ impl Storage {
             std::fs::create_dir_all(&path).map_err(|error| failed("make", &path, &error))?;
         }
         let signer = Hmac::new_from_slice(signing_secret.as_bytes()).map_err(Error::internal)?;
-        Ok(Self { folder, signer })
+        Ok(Self { folder, signer, unswept: Arc::default() })
     }
 
     /// Refuses what needs room when the disk is nearly full.
@@ -96,6 +102,11 @@ impl Storage {
             // Half a picture is none; what cannot be removed now is swept when its hour is over.
             let _half = tokio::fs::remove_file(&path).await;
             return Err(failed("write", &path, &error));
+        }
+        if self.unswept.fetch_add(1, Ordering::Relaxed) >= UNSWEPT_SCREENSHOTS {
+            let storage = self.clone();
+            let swept = tokio::task::spawn_blocking(move || storage.sweep_screenshots());
+            swept.await.map_err(Error::internal)??;
         }
         Ok(id)
     }
@@ -132,25 +143,40 @@ impl Storage {
         }
     }
 
+    /// Removes the bytes of files whose records are gone; what cannot be removed now is swept later.
+    pub async fn forget(&self, files: &[FileId]) {
+        for file in files {
+            if let Err(error) = self.remove(Kind::File, file.0).await {
+                tracing::warn!(%file, %error, "the bytes of a removed file were left");
+            }
+        }
+    }
+
     /// Removes screenshots whose links have expired, the oldest beyond [`MAX_SCREENSHOTS`], and file blobs that no
     /// record names (`known`) and that are older than a link's life (an upload in progress has no record yet).
     ///
     /// # Errors
     /// When a folder cannot be read.
     pub fn sweep(&self, known: &[FileId]) -> Result<usize> {
+        let mut removed = self.sweep_screenshots()?;
+        for (age, path) in self.aged(Kind::File)? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let recorded = name.parse().is_ok_and(|id: FileId| known.contains(&id));
+            if !recorded && age > LINK_LIFE {
+                removed += usize::from(std::fs::remove_file(&path).is_ok());
+            }
+        }
+        Ok(removed)
+    }
+
+    fn sweep_screenshots(&self) -> Result<usize> {
+        self.unswept.store(0, Ordering::Relaxed);
         let mut removed = 0;
         let mut shots = self.aged(Kind::Screenshot)?;
         shots.sort_by_key(|(age, _)| *age);
         for (index, (age, path)) in shots.iter().enumerate() {
             if *age > LINK_LIFE || index >= MAX_SCREENSHOTS {
                 removed += usize::from(std::fs::remove_file(path).is_ok());
-            }
-        }
-        for (age, path) in self.aged(Kind::File)? {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let recorded = name.parse().is_ok_and(|id: FileId| known.contains(&id));
-            if !recorded && age > LINK_LIFE {
-                removed += usize::from(std::fs::remove_file(&path).is_ok());
             }
         }
         Ok(removed)
@@ -194,6 +220,22 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn screenshots_are_bounded_between_two_sweeps() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::open(folder.path(), "secret").unwrap();
+        let shots = folder.path().join("blobs/screenshots");
+        for _ in 0..MAX_SCREENSHOTS {
+            std::fs::write(shots.join(Uuid::new_v4().to_string()), "").unwrap();
+        }
+        let mut last = Uuid::nil();
+        for _ in 0..=UNSWEPT_SCREENSHOTS {
+            last = storage.put_screenshot(b"x").await.unwrap();
+        }
+        assert_eq!(std::fs::read_dir(&shots).unwrap().count(), MAX_SCREENSHOTS);
+        assert!(storage.path(Kind::Screenshot, last).exists(), "the oldest went");
+    }
 
     #[test]
     fn a_link_opens_what_it_was_made_for_and_nothing_else() {

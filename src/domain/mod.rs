@@ -9,6 +9,7 @@ pub mod error;
 pub mod filename;
 pub mod image;
 pub mod lifecycle;
+pub mod limits;
 pub mod name;
 pub mod pointer;
 pub mod region;

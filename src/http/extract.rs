@@ -11,7 +11,7 @@ use crate::domain::error::{Error, Result};
 /// Longest JSON body in bytes: the longest sensible script or text to type is well below it.
 pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
 
-/// Longest time between two pieces of a JSON body; a slower sender holds a connection for nothing (threats.md T13).
+/// How long a JSON body may take to arrive; a slower sender holds a connection for nothing (threats.md T13).
 const BODY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A JSON object. An empty body reads as `{}`, because real clients send `Content-Type: application/json` with
@@ -45,7 +45,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Shaped<T> {
 /// Reads a whole body of at most `limit` bytes.
 ///
 /// # Errors
-/// `TooLarge` past the limit; `Invalid` when the client breaks off; `TimedOut`'s sibling 400 when it stalls.
+/// `TooLarge` past the limit; `Invalid` when the client breaks off or does not send it in time.
 pub async fn read_body(body: axum::body::Body, limit: usize) -> Result<bytes::Bytes> {
     let collected = tokio::time::timeout(BODY_PATIENCE, Limited::new(body, limit).collect()).await;
     match collected {

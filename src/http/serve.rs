@@ -1,11 +1,12 @@
 //! How are connections served? hyper with the time-outs that `axum::serve` lacks, a cap, and a drain.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,6 +26,9 @@ const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Connections at once; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
 const MAX_CONNECTIONS: usize = 4096;
+/// Connections at once from one address: a quarter of all, so that no single source shuts the others out (threats.md
+/// T13). Loopback is free of it: a reverse proxy there stands for everybody.
+const MAX_PER_SOURCE: usize = MAX_CONNECTIONS / 4;
 /// How long connections may finish what they do after a stop was asked.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -109,6 +113,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
     let stop = tasks.stopping();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let sources = Sources::default();
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
         let accepted = tokio::select! {
@@ -123,6 +128,10 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
+        };
+        let Some(seat) = sources.admit(&peer) else {
+            tracing::debug!(?peer, "too many connections from one address");
+            continue;
         };
         let service =
             router.clone().map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
@@ -148,7 +157,7 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
             if let Some(Err(error)) = ended {
                 tracing::debug!(%error, "connection ended early");
             }
-            drop(slot);
+            drop((slot, seat));
         });
     }
 }
@@ -160,6 +169,45 @@ pub enum Peer {
     Tcp(SocketAddr),
     /// A process on this machine, by a unix socket.
     Local,
+}
+
+/// How many connections each address has.
+#[derive(Clone, Debug, Default)]
+struct Sources(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One counted connection; it counts until it is dropped.
+#[derive(Debug)]
+struct Seat(Option<(Sources, IpAddr)>);
+
+impl Sources {
+    /// Counts a connection; `None` when its address has too many.
+    fn admit(&self, peer: &Peer) -> Option<Seat> {
+        let Peer::Tcp(address) = peer else { return Some(Seat(None)) };
+        let address = address.ip().to_canonical();
+        if address.is_loopback() {
+            return Some(Seat(None));
+        }
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(address).or_default();
+        if *count >= MAX_PER_SOURCE {
+            return None;
+        }
+        *count += 1;
+        Some(Seat(Some((self.clone(), address))))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Some((sources, address)) = self.0.take() else { return };
+        let mut counts = sources.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
+    }
 }
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -176,5 +224,26 @@ async fn accept(bound: &Bound) -> io::Result<(Box<dyn Stream>, Peer)> {
             let (stream, _) = listener.accept().await?;
             Ok((Box::new(stream), Peer::Local))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_cannot_take_every_connection() {
+        let sources = Sources::default();
+        let peer = |text: &str| Peer::Tcp(text.parse().unwrap());
+        let mut seats: Vec<_> =
+            (0..MAX_PER_SOURCE).map(|_| sources.admit(&peer("192.0.2.1:1")).expect("a seat")).collect();
+        assert!(sources.admit(&peer("192.0.2.1:2")).is_none());
+        assert!(sources.admit(&peer("[::ffff:192.0.2.1]:2")).is_none(), "the same address");
+        assert!(sources.admit(&peer("192.0.2.2:1")).is_some());
+        seats.extend((0..=MAX_PER_SOURCE).filter_map(|_| sources.admit(&peer("127.0.0.1:1"))));
+        assert_eq!(seats.len(), 2 * MAX_PER_SOURCE + 1, "a proxy on this host stands for everybody");
+        drop(seats);
+        assert!(sources.admit(&peer("192.0.2.1:3")).is_some());
+        assert!(sources.0.lock().unwrap().is_empty(), "nothing is kept of those who left");
     }
 }

@@ -324,11 +324,11 @@ impl Store {
         write.commit().await
     }
 
-    /// Renames a computer.
+    /// Renames a computer; it as it is then.
     ///
     /// # Errors
-    /// `NAME_TAKEN`; or the store fails.
-    pub async fn rename_computer(&self, computer: ComputerId, name: &Name) -> Result<()> {
+    /// `NAME_TAKEN`; `NotFound` when it is gone; or the store fails.
+    pub async fn rename_computer(&self, computer: ComputerId, name: &Name) -> Result<Computer> {
         let mut write = self.write().await?;
         let renamed =
             sqlx::query("UPDATE computers SET name = $2, name_folded = $3, updated_at = $4 WHERE id = $1")
@@ -342,7 +342,9 @@ impl Store {
             Err(error) if is_duplicate(&error) => return Err(name_taken(name)),
             other => other.map_err(failed("rename a computer"))?,
         };
-        write.commit().await
+        write.commit().await?;
+        let renamed = self.computer(&ComputerRef::Id(computer)).await?;
+        renamed.ok_or_else(|| Error::not_found("Desktop not found"))
     }
 
     /// Removes a computer's row and what was meant for it alone. Files that were exported from it stay in its

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::RunningController;
 
 /// Opens a window that writes down every button and key it gets, over the middle of the screen.
 const WATCHER: &str = "export DISPLAY=:99; (stdbuf -oL xev -event button -event keyboard >/root/seen 2>&1 &); \
@@ -36,13 +36,8 @@ async fn done(house: &RunningController, id: &str, action: &str, body: Value) ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pointer_and_keys_reach_the_window_under_them() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     assert!(house.bash(id, WATCHER).await.ends_with("watching\n"));
     let at = |more: Value| {
         let mut body = json!({"x": 500, "y": 300});
@@ -95,13 +90,9 @@ async fn pointer_and_keys_reach_the_window_under_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn text_commands_and_waits_answer_as_the_clients_read_them() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
+    let id = id.as_str();
     let editor = "export DISPLAY=:99; (xterm -e 'cat >/root/typed' >/dev/null 2>&1 &); \
         timeout 20 xdotool search --sync --onlyvisible --class xterm windowfocus --sync %@ && echo ready";
     assert!(house.bash(id, editor).await.ends_with("ready\n"));

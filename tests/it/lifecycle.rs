@@ -118,13 +118,9 @@ async fn a_computer_stops_starts_and_restarts_with_its_disk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_that_ends_by_itself_reads_stopped_and_starts_again() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
+    let id = id.as_str();
     house.bash(id, "echo kept > /root/note; sync").await;
     // Powered off from inside; the command's own answer may or may not get out.
     let command = json!({"command": "kill -TERM 1; sleep 30", "timeout": 40});
@@ -161,13 +157,8 @@ async fn a_computer_that_ends_by_itself_reads_stopped_and_starts_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_at_once_end_in_one_clear_state() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     let verbs = ["stop", "restart", "stop", "restart", "start", "stop"];
     let answers = join_all(verbs.map(|verb| house.act(id, verb, json!({})))).await;
     for (verb, answer) in verbs.iter().zip(&answers) {
@@ -203,13 +194,8 @@ async fn commands_at_once_end_in_one_clear_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_that_cannot_start_reads_error_and_leads_out_of_it() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     house.bash(id, "echo kept > /root/note").await;
     house.act(id, "stop", json!({})).await;
     house.until_status(id, "stopped").await;

@@ -21,7 +21,8 @@ const INDEX: [(&str, &str); 10] = [
 
 /// The document as the code makes it.
 pub fn document() -> Value {
-    serde_json::from_str(&hotdesk::controller::api::openapi::text()).expect("the document is JSON")
+    serde_json::from_str(&hotdesk::controller::api::openapi::text().expect("a document"))
+        .expect("the document is JSON")
 }
 
 /// Every operation of the document: method, path, and what is said about it.
@@ -43,7 +44,7 @@ pub fn operations(document: &Value) -> Vec<(Method, String, Value)> {
 fn the_recorded_document_is_the_one_that_the_code_makes() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/openapi.json");
     let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    let made = hotdesk::controller::api::openapi::text();
+    let made = hotdesk::controller::api::openapi::text().expect("a document");
     let first = recorded.lines().zip(made.lines()).position(|(old, new)| old != new).map(|at| at + 1);
     assert!(
         recorded.trim_end() == made.trim_end(),

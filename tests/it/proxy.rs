@@ -4,18 +4,14 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::harness::agent::answered;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::RunningController;
 use crate::harness::impostor::Impostor;
 use crate::harness::picture;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_path_reaches_the_computer_s_own_api() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
     let (id, instance) = (made["id"].as_str().unwrap(), made["instance_id"].as_str().unwrap());
     let proxy = |endpoint: &str| format!("/desktops/{instance}/proxy/{endpoint}");
     for handle in [id, instance] {
@@ -100,12 +96,8 @@ async fn the_proxy_path_reaches_the_computer_s_own_api() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tricks_with_the_path_reach_nothing() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
     let instance = made["instance_id"].as_str().unwrap();
     let machine = house.machine(made["id"].as_str().unwrap());
     let impostor =
@@ -165,12 +157,8 @@ async fn tricks_with_the_path_reach_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
     let (id, instance) = (made["id"].as_str().unwrap(), made["instance_id"].as_str().unwrap());
     // The agent is gone and with it every kept connection; its socket is ours.
     house.act(id, "bash", json!({"command": "kill -9 $(pgrep -P 1 -f '^hotdesk agent')"})).await;

@@ -1,10 +1,10 @@
 //! Does the API keep what its description promises, whatever is sent? Thousands of made-up requests (threats.md T26).
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use reqwest::Method;
 
+use crate::clients::python;
 use crate::harness::agent::answered;
 use crate::harness::controller::{RunningController, no_computers_here};
 
@@ -13,19 +13,15 @@ const SECONDS: &str = "200";
 /// Requests per operation and phase.
 const EXAMPLES: &str = "60";
 
-/// The program, from the tests' virtual environment.
-fn schemathesis() -> Option<PathBuf> {
-    let chosen = std::env::var_os("HOTDESK_PYTHON").map(PathBuf::from);
-    let python = chosen.unwrap_or_else(|| PathBuf::from("/var/cache/hotdesk/venv/bin/python"));
-    Some(python.with_file_name("st")).filter(|program| program.exists())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn t26_no_request_gets_an_answer_that_is_not_described() {
     if let Some(reason) = no_computers_here() {
         return println!("{reason}");
     }
-    let Some(program) = schemathesis() else { return println!("skipped: no schemathesis (make deps-test)") };
+    let Some(program) = python().map(|python| python.with_file_name("st")).filter(|program| program.exists())
+    else {
+        return println!("skipped: no schemathesis (make deps-test)");
+    };
     // Two computers and no more: made-up orders that are sound get 403. Unhurried: 429 is another test's.
     let limits = "[limits]\nmax_computers = 2\nrequests_per_second = 100000\nrequest_burst = 100000\n";
     let house = RunningController::boot_with(limits).await;

@@ -14,8 +14,8 @@ use crate::cli::client::{Session, resolve};
 use crate::cli::failure::{Failure, Outcome};
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::controller::files::MAX_UPLOAD;
 use crate::domain::filename::FileName;
+use crate::domain::limits::MAX_UPLOAD;
 use crate::wire::computer::Computer;
 use crate::wire::file::Uploaded;
 

@@ -9,6 +9,7 @@ use utoipa::openapi::server::Server;
 use utoipa::openapi::{Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::domain::error::{Error, Result};
 use crate::wire::error::ErrorBody;
 
 /// The version that the specification gives the API description.
@@ -82,8 +83,10 @@ pub async fn answer(document: Arc<OpenApi>) -> Json<OpenApi> {
 }
 
 /// The recorded document's text, for `hotdesk openapi` and the test that compares.
-pub fn text() -> String {
+///
+/// # Errors
+/// When the document cannot be written as JSON.
+pub fn text() -> Result<String> {
     let (_, document) = super::documented().split_for_parts();
-    let pretty = complete(document).to_pretty_json();
-    pretty.unwrap_or_else(|error| format!("the document cannot be written: {error}"))
+    complete(document).to_pretty_json().map_err(Error::internal)
 }

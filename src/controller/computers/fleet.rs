@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::runner::{Message, Runner, Work};
+use super::runner::{Message, Runner, Work, gone};
 use super::view;
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::tasks::Tasks;
@@ -25,6 +25,8 @@ const STARTS_AT_ONCE: usize = 4;
 /// How long an action waits for a computer that is on its way up: clients act right after create or start without
 /// polling (wire.md 16 A), and a boot takes seconds.
 const ACT_PATIENCE: Duration = Duration::from_secs(45);
+/// How long ensure-running waits for a boot that another request started.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(90);
 
 /// What is live about one computer. The runner is its only writer.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +65,8 @@ pub struct Fleet {
 
 /// A command that was accepted: its intent is stored.
 pub struct Accepted {
-    /// What was decided.
-    pub decision: Decision,
+    /// What the computer is since then: on its way, or as it was asked to be already.
+    pub status: Status,
     finished: oneshot::Receiver<Result<()>>,
 }
 
@@ -129,7 +131,7 @@ impl Fleet {
             let (_, finished) = fleet.send(stored.id, Work::Create)?;
             finished.await.map_err(|_| stopping())??;
             let made = fleet.shared.store.computer(&ComputerRef::Id(stored.id)).await?;
-            made.ok_or_else(|| Error::not_found("Desktop not found"))
+            made.ok_or_else(gone)
         });
         made.await.map_err(Error::internal)?.unwrap_or_else(|| Err(Error::internal("a create panicked")))
     }
@@ -145,12 +147,27 @@ impl Fleet {
             Decision::AlreadySo => {
                 let (sender, finished) = oneshot::channel();
                 let _ = sender.send(Ok(()));
-                return Ok(Accepted { decision, finished });
+                return Ok(Accepted { status: computer.status, finished });
             }
             Decision::Do(_) => self.send(computer.id, Work::Command(command))?,
         };
-        let decision = accepted.await.map_err(|_| stopping())??;
-        Ok(Accepted { decision, finished })
+        let status = accepted.await.map_err(|_| stopping())??;
+        Ok(Accepted { status, finished })
+    }
+
+    /// Brings a computer up if it is not; it as it is then.
+    ///
+    /// # Errors
+    /// As [`Fleet::command`]; `Unavailable` when it does not run at the end.
+    pub async fn ensure_running(&self, computer: &Computer) -> Result<Computer> {
+        self.command(computer, Command::EnsureRunning).await?.finish().await?;
+        self.settled(computer.id).await;
+        let now = self.shared.store.computer(&ComputerRef::Id(computer.id)).await?.ok_or_else(gone)?;
+        if now.status == Status::Running {
+            return Ok(now);
+        }
+        let status = now.status.name();
+        Err(Error::unavailable(format!("Computer is not running (status: {status})")).retry_after(5))
     }
 
     /// The guest of a computer that runs, or that is on its way up and gets there in time.
@@ -169,7 +186,7 @@ impl Fleet {
             .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !on_its_way.contains(&s)));
         let now = match tokio::time::timeout(ACT_PATIENCE, arrived).await {
             Ok(Ok(now)) => now.clone(),
-            Ok(Err(_)) => return Err(Error::not_found("Desktop not found")),
+            Ok(Err(_)) => return Err(gone()),
             Err(_) => {
                 lifecycle::decide(computer.status, Command::Act)?;
                 return Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(5));
@@ -184,13 +201,13 @@ impl Fleet {
         }
     }
 
-    /// Waits until a computer is at rest again (running, stopped or failed), at most `patience`.
-    pub async fn settled(&self, id: ComputerId, patience: Duration) {
+    /// Waits until a computer is at rest again (running, stopped or failed), for a while.
+    async fn settled(&self, id: ComputerId) {
         let Some(mut presence) = self.presence(id) else { return };
         let rest = [Status::Running, Status::Stopped, Status::Error];
         let at_rest = presence.wait_for(|now| now.status.is_some_and(|status| rest.contains(&status)));
         // A time-out is an answer too: the caller reads the row and tells what it says.
-        let _ = tokio::time::timeout(patience, at_rest).await;
+        let _ = tokio::time::timeout(SETTLE_PATIENCE, at_rest).await;
     }
 
     /// What is live about a computer, for its record.
@@ -199,7 +216,7 @@ impl Fleet {
         view::Live { address }
     }
 
-    /// The guests of all computers that run now.
+    /// The guest of a computer that runs now.
     pub fn running_guest(&self, id: ComputerId) -> Option<Guest> {
         self.presence(id).and_then(|presence| presence.borrow().guest.clone())
     }
@@ -215,7 +232,7 @@ impl Fleet {
         &self,
         id: ComputerId,
         work: Work,
-    ) -> Result<(oneshot::Receiver<Result<Decision>>, oneshot::Receiver<Result<()>>)> {
+    ) -> Result<(oneshot::Receiver<Result<Status>>, oneshot::Receiver<Result<()>>)> {
         let (accepted, was_accepted) = oneshot::channel();
         let (finished, has_finished) = oneshot::channel();
         let message = Message { work, accepted, finished };

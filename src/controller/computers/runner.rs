@@ -13,7 +13,6 @@ use super::fleet::{Presence, Shared};
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::wait;
 use crate::controller::files;
-use crate::controller::storage::Kind;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Operation, Status};
 use crate::engine::{Boot, EngineError, EngineResult, MachineSpec, Observation};
@@ -40,10 +39,10 @@ pub(super) enum Work {
     Recover,
 }
 
-/// One piece of work with its two answers: the decision once its intent is stored, and the end.
+/// One piece of work with its two answers: the computer's status once the intent is stored, and the end.
 pub(super) struct Message {
     pub(super) work: Work,
-    pub(super) accepted: oneshot::Sender<Result<Decision>>,
+    pub(super) accepted: oneshot::Sender<Result<Status>>,
     pub(super) finished: oneshot::Sender<Result<()>>,
 }
 
@@ -159,7 +158,7 @@ impl Runner {
         &mut self,
         row: &Computer,
         command: Command,
-        accepted: oneshot::Sender<Result<Decision>>,
+        accepted: oneshot::Sender<Result<Status>>,
     ) -> (Result<()>, Next) {
         let operation = match lifecycle::decide(row.status, command) {
             Err(error) => {
@@ -167,7 +166,7 @@ impl Runner {
                 return (Err(error), Next::Stay);
             }
             Ok(Decision::AlreadySo) => {
-                let _ = accepted.send(Ok(Decision::AlreadySo));
+                let _ = accepted.send(Ok(row.status));
                 return (Ok(()), Next::Stay);
             }
             Ok(Decision::Do(operation)) => operation,
@@ -176,7 +175,7 @@ impl Runner {
             let _ = accepted.send(Err(error.clone()));
             return (Err(error), Next::Stay);
         }
-        let _ = accepted.send(Ok(Decision::Do(operation)));
+        let _ = accepted.send(Ok(operation.status()));
         self.carry_out(operation, row.status).await
     }
 
@@ -294,7 +293,7 @@ impl Runner {
     /// Starts the machine and waits for a usable desktop; the guest is live afterwards.
     async fn bring_up(&mut self, row: &Computer) -> Result<()> {
         let shared = Arc::clone(&self.shared);
-        let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
+        let turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let boot = Boot {
             generation: row.generation,
             token: row.agent_token.clone(),
@@ -315,6 +314,8 @@ impl Runner {
             }
             _ = ended => return Err(Error::internal("the machine ended while it booted")),
         }
+        // The costly part is over; a guest that is slow to take its files holds up itself alone.
+        drop(turn);
         let address = match shared.engine.observe(self.id).await {
             Ok(Observation::Running { address, .. }) => address,
             Ok(Observation::Stopped | Observation::Absent) | Err(_) => None,
@@ -361,12 +362,7 @@ impl Runner {
         }
         match self.shared.store.remove_computer(self.id).await {
             Ok(files) => {
-                for file in files {
-                    // What stays is swept later: no record names it any more.
-                    if let Err(error) = self.shared.storage.remove(Kind::File, file.0).await {
-                        tracing::warn!(computer = %self.id, %file, %error, "a file was left");
-                    }
-                }
+                self.shared.storage.forget(&files).await;
                 (Ok(()), Next::Gone)
             }
             Err(error) => (Err(error), Next::Stay),
@@ -390,7 +386,8 @@ impl Runner {
     }
 }
 
-fn gone() -> Error {
+/// The computer is not there any more.
+pub(super) fn gone() -> Error {
     Error::not_found("Desktop not found")
 }
 

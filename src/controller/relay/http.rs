@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, Limited};
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
+use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
@@ -33,7 +34,7 @@ const ENDPOINTS: [&str; 13] = [
     "wait",
 ];
 /// Until the first byte of an answer: the longest command and a margin.
-const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(315);
+const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(MAX_COMMAND_SECONDS as u64 + 15);
 /// Largest request body; the agent's own limits are below it.
 const MAX_REQUEST: usize = 16 * 1024 * 1024;
 /// Largest answer: an exported file of 1 GiB.
@@ -54,6 +55,27 @@ const DROPPED: [HeaderName; 12] = [
     header::SET_COOKIE,
     header::HOST,
 ];
+
+/// Fields of an agent's answer that may reach a client, beside those of [`ANSWERED_KINDS`]. A browser acts for the whole
+/// origin on others (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and more to come), so these are named and not those.
+const ANSWERED: [HeaderName; 14] = [
+    header::ACCEPT_RANGES,
+    header::ALLOW,
+    header::CACHE_CONTROL,
+    header::CONTENT_DISPOSITION,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::DATE,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::RETRY_AFTER,
+    header::VARY,
+];
+/// How the other fields begin that may reach a client: hotdesk's own, and those of resumable uploads (tus.io).
+const ANSWERED_KINDS: [&str; 3] = ["x-", "tus-", "upload-"];
 
 /// `ANY /desktops/{id}/proxy/{path}`.
 pub async fn proxy(
@@ -77,9 +99,8 @@ pub async fn proxy(
     let (answered, content) = answer.into_parts();
     let mut response = Response::new(Body::new(Limited::new(content.map_err(axum::Error::new), MAX_ANSWER)));
     *response.status_mut() = answered.status;
-    *response.headers_mut() = crossing(&answered.headers);
+    *response.headers_mut() = answers(&answered.headers);
     let headers = response.headers_mut();
-    headers.remove(header::LOCATION);
     // Whatever a guest sends, it never runs as a page of this origin.
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -103,6 +124,19 @@ fn crossing(headers: &HeaderMap) -> HeaderMap {
     headers
         .iter()
         .filter(|(name, _)| crosses(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The fields of an agent's answer that may reach a client.
+fn answers(headers: &HeaderMap) -> HeaderMap {
+    let passes = |name: &HeaderName| {
+        ANSWERED.contains(name) || ANSWERED_KINDS.iter().any(|kind| name.as_str().starts_with(kind))
+    };
+    let crossed = crossing(headers);
+    crossed
+        .iter()
+        .filter(|(name, _)| passes(name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
@@ -178,6 +212,34 @@ mod tests {
         ] {
             assert!(upstream(&bad.parse().unwrap()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_answer_tells_about_its_content_and_nothing_about_the_origin() {
+        let names = [
+            "content-type",
+            "content-range",
+            "etag",
+            "x-frame",
+            "upload-offset",
+            "location",
+            "set-cookie",
+            "clear-site-data",
+            "alt-svc",
+            "access-control-allow-origin",
+            "strict-transport-security",
+            "refresh",
+            "link",
+            "www-authenticate",
+            "service-worker-allowed",
+            "x-forwarded-host",
+        ];
+        let value = HeaderValue::from_static("v");
+        let said: HeaderMap =
+            names.map(|name| (HeaderName::from_static(name), value.clone())).into_iter().collect();
+        let mut passed: Vec<String> = answers(&said).keys().map(ToString::to_string).collect();
+        passed.sort_unstable();
+        assert_eq!(passed, ["content-range", "content-type", "etag", "upload-offset", "x-frame"]);
     }
 
     #[test]

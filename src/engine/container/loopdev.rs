@@ -25,7 +25,7 @@ pub(super) struct LoopDevice {
     _device: File,
 }
 
-/// The device that shows `file` now.
+/// The device that shows a machine's disk now.
 pub(super) fn showing(file: &Path) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir("/sys/block")? {
         let entry = entry?;
@@ -35,11 +35,23 @@ pub(super) fn showing(file: &Path) -> io::Result<Option<PathBuf>> {
         }
         // A device without a file has no such entry, and it may go away while being read.
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
-        if Path::new(backing.trim_end_matches('\n')) == file {
+        if names(backing.trim_end_matches('\n'), file) {
             return Ok(Some(Path::new("/dev").join(name)));
         }
     }
     Ok(None)
+}
+
+/// Whether what the kernel calls a device's file is this one. The staging thread opened it in a mount namespace that is
+/// gone, and the kernel tells the path from the root of that namespace's mount: all of it, or what follows the mount
+/// point when the state folder is a file system of its own. The machine's id, which no other machine of the host has,
+/// and the file's name are always there.
+fn names(backing: &str, file: &Path) -> bool {
+    let mut parts = file.iter().rev();
+    match (parts.next(), parts.next()) {
+        (Some(name), Some(machine)) => Path::new(backing).ends_with(Path::new(machine).join(name)),
+        _ => false,
+    }
 }
 
 /// Shows `file` on a loop device; the one that shows it already is used again.
@@ -85,4 +97,25 @@ pub(super) async fn released(file: &Path) -> EngineResult<()> {
     gone.await.unwrap_or_else(|| {
         Err(EngineError::failed(STEP, format!("a process on the host still holds {}", file.display())))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_known_by_its_machine_wherever_the_kernel_lets_its_path_begin() {
+        let disk = Path::new("/var/lib/hotdesk/machines/3f2a/disk.img");
+        for (backing, same) in [
+            ("/var/lib/hotdesk/machines/3f2a/disk.img", true),
+            ("/machines/3f2a/disk.img", true),
+            ("/machines/03f2a/disk.img", false),
+            ("/machines/3f2a/disk.new", false),
+            ("/var/lib/hotdesk/machines/99/disk.img", false),
+            ("/disk.img", false),
+            ("", false),
+        ] {
+            assert_eq!(names(backing, disk), same, "{backing}");
+        }
+    }
 }

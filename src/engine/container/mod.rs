@@ -67,7 +67,6 @@ impl ContainerEngine {
     /// # Errors
     /// When the state folder, the image or the agent is not there or cannot be used.
     pub fn open(mut config: ContainerConfig) -> EngineResult<Self> {
-        let state = StateDir::open(&config.state_dir)?;
         for path in [&mut config.image, &mut config.agent_binary] {
             let found = std::fs::canonicalize(&*path);
             *path = found.map_err(command::host_error("find the image and the agent", path))?;
@@ -79,10 +78,31 @@ impl ContainerEngine {
                 format!("{} is no folder", rootfs.display()),
             ));
         }
-        sweep::empty_trash(&state)?;
-        let runtime = Runtime::new(&config.runtime, state.runtime());
+        let state = Self::swept_state(&config)?;
         let agent = agent::keep(&config.agent_binary, &state)?;
-        Ok(Self { inner: Arc::new(Inner { config, state, runtime, agent }) })
+        Ok(Self::over(config, state, agent))
+    }
+
+    /// As [`Self::open`], to take machines away: that needs neither the image nor the agent, which may be gone, nor room
+    /// for a copy of the agent on a disk that may be full.
+    ///
+    /// # Errors
+    /// When the state folder cannot be used.
+    pub fn open_to_remove(config: ContainerConfig) -> EngineResult<Self> {
+        let state = Self::swept_state(&config)?;
+        let agent = config.agent_binary.clone();
+        Ok(Self::over(config, state, agent))
+    }
+
+    fn swept_state(config: &ContainerConfig) -> EngineResult<StateDir> {
+        let state = StateDir::open(&config.state_dir)?;
+        sweep::empty_trash(&state)?;
+        Ok(state)
+    }
+
+    fn over(config: ContainerConfig, state: StateDir, agent: PathBuf) -> Self {
+        let runtime = Runtime::new(&config.runtime, state.runtime());
+        Self { inner: Arc::new(Inner { config, state, runtime, agent }) }
     }
 
     /// Runs a step that blocks. It runs to its end whatever becomes of the caller.

@@ -1,4 +1,5 @@
-//! Can this host run the container engine, and if not, what mends it? Tries the real things and leaves nothing behind.
+//! Can this host run the container engine, and if not, what mends it? Tries the real things and leaves nothing behind but
+//! the state folder.
 
 use std::fs;
 use std::io;

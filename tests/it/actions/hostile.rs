@@ -7,7 +7,7 @@ use hotdesk::base::wait;
 use serde_json::json;
 
 use crate::harness::agent::Answered;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::RunningController;
 
 /// The agent's process, seen from a command on its computer.
 const AGENT: &str = "$(pgrep -P 1 -f '^hotdesk agent')";
@@ -54,13 +54,8 @@ fn is_honest(answer: &Answered, what: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_misbehave_leave_the_computer_usable() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     let run = |command: &'static str, seconds: f64| {
         house.act(id, "bash", json!({"command": command, "timeout": seconds}))
     };
@@ -99,13 +94,8 @@ async fn commands_that_misbehave_leave_the_computer_usable() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_or_x_server_killed_in_mid_request_is_told_and_comes_back() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     let (dragged, killed) = tokio::join!(long_drag(&house, id), kill_in_mid_drag(&house, id, X_SERVER));
     assert_eq!(killed.status, 200, "{}", killed.body);
     is_honest(&dragged, "a drag whose X server was killed");

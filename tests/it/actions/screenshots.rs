@@ -115,13 +115,8 @@ async fn a_screenshot_comes_in_three_forms_and_three_formats() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_was_changed_or_has_expired_opens_nothing() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     let shot = house.get(&format!("/computers/{id}/screenshot")).await.body;
     let link = shot["image"].as_str().unwrap().to_owned();
     let shot_id = shot["metadata"]["id"].as_str().unwrap();

@@ -4,17 +4,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::harness::agent::answered;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::RunningController;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_input_is_refused_and_nothing_is_done() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     assert_eq!(house.act(id, "move", json!({"x": 7, "y": 9})).await.status, 200);
     let xy = |x: Value, y: Value| json!({"x": x, "y": y});
     let drag = |field: &str, value: Value| {

@@ -157,3 +157,12 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
     assert!(child.0.wait().unwrap().success(), "SIGTERM is a clean end");
     assert!(!folder.path().join("run/token").exists(), "no token is made when one is given");
 }
+
+#[tokio::test]
+async fn an_agent_that_was_killed_is_followed_by_one_on_the_same_folders() {
+    let mut agent = RunningAgent::headless().await;
+    agent.bash("echo kept > kept").await;
+    agent.restart().await;
+    assert_eq!(agent.get("/health").await.status, 200);
+    assert_eq!(agent.bash("cat kept").await.body["output"], "kept\n");
+}

@@ -59,7 +59,7 @@ async fn an_agent_that_died_says_what_it_knows_and_what_it_does_not() {
     let endless = appends(&agent, "sleep 30");
     let cut = send(&agent, "/bash", "cut-off-inside", &endless);
     assert!(tokio::time::timeout(Duration::from_millis(500), cut).await.is_err());
-    agent.die_and_come_back().await;
+    agent.restart().await;
     let again = send(&agent, "/bash", "done-before", &quick).await;
     assert_eq!((again.status, again.body), (200, done.body));
     let unknown = send(&agent, "/bash", "cut-off-inside", &endless).await;

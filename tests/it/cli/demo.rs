@@ -1,16 +1,18 @@
 //! Does the demo show a working computer, and may it be run again?
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hotdesk::base::wait;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::person::Person;
-use crate::harness::agent::gone;
-use crate::harness::controller::{image, no_computers_here};
+use crate::harness::controller::{image, no_computers_here, purge};
+use crate::harness::process::{alive, gone};
+
+/// How long the service may take to end: it waits for what it was asked.
+const END_PATIENCE: Duration = Duration::from_secs(25);
 
 /// The service that the demo leaves behind; dropped, it ends with its computers.
 struct Left {
@@ -18,8 +20,11 @@ struct Left {
 }
 
 impl Left {
+    /// The process that serves the data folder; a number in a lock file may be somebody else's by now.
     fn service(&self) -> Option<String> {
-        std::fs::read_to_string(self.data.join("lock")).ok().map(|pid| pid.trim().to_owned())
+        let pid = std::fs::read_to_string(self.data.join("lock")).ok()?.trim().to_owned();
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        String::from_utf8_lossy(&arguments).contains(self.data.to_str()?).then_some(pid)
     }
 
     fn end(&self) {
@@ -34,24 +39,14 @@ impl Left {
 
 impl Drop for Left {
     fn drop(&mut self) {
+        let service = self.service();
         self.end();
-        let purge = || {
-            Command::new(env!("CARGO_BIN_EXE_hotdesk"))
-                .args(["purge", "--yes", "--data-dir"])
-                .arg(&self.data)
-                .output()
-                .is_ok_and(|ended| ended.status.success())
-        };
         // It holds the folder until it has ended.
-        if !(0..100).any(|_| {
-            let done = purge();
-            if !done {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            done
-        }) {
-            eprintln!("the computers of {} could not be removed", self.data.display());
+        let until = Instant::now() + END_PATIENCE;
+        while service.as_ref().is_some_and(|pid| alive(pid)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
         }
+        purge(&self.data);
     }
 }
 

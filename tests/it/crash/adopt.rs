@@ -1,6 +1,6 @@
 //! Do computers outlive their controller, and does the next one take them over as they are?
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hotdesk::base::ids::ComputerId;
@@ -11,7 +11,7 @@ use hotdesk::engine::{Boot, Engine, MachineSpec};
 use serde_json::json;
 
 use super::remains::Remains;
-use crate::harness::controller::{RunningController, command, image, no_computers_here};
+use crate::harness::controller::{RunningController, command, image, no_computers_here, purge};
 
 /// Starts what lives on after its command: it notes the time ten times a second.
 const START_BEATING: &str = "setsid -f bash -c 'while :; do date +%s%N >> /tmp/beats; sleep 0.1; done' >/dev/null 2>&1 </dev/null; \
@@ -23,13 +23,8 @@ const IDENTITY: &str =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_computers_run_on_and_are_adopted_as_they_are() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let mut house = RunningController::boot().await;
-    let workspace = house.workspace("w").await;
-    let made = house.computer(&workspace, "desk").await;
-    let id = made["id"].as_str().expect("an id").to_owned();
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
+    let made = house.record(&id).await;
     house.bash(&id, START_BEATING).await;
     let before = house.bash(&id, IDENTITY).await;
     for round in 0..3 {
@@ -66,12 +61,7 @@ async fn t18_computers_run_on_and_are_adopted_as_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_computer_that_ended_meanwhile_reads_stopped() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let mut house = RunningController::boot().await;
-    let workspace = house.workspace("w").await;
-    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
     house.kill();
     for pid in Remains::of(&house).processes() {
         let _gone = nix::sys::signal::kill(
@@ -113,6 +103,26 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn purge_waits_for_nobody_and_leaves_what_the_next_controller_understands() {
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
+    let remains = Remains::of(&house);
+    let refused = Command::new(env!("CARGO_BIN_EXE_hotdesk"))
+        .args(["purge", "--yes", "--data-dir"])
+        .arg(house.data_dir())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains(&house.pid().to_string()), "{said}");
+    assert_eq!(house.bash(&id, "echo here").await, "here\n");
+    house.kill();
+    purge(&house.data_dir());
+    remains.are_those_of(&[]).await;
+    house.start_again().await;
+    house.until_status(&id, "error").await;
+    assert_eq!(house.delete(&format!("/computers/{id}")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn t19_a_second_controller_on_the_same_data_names_the_first() {
     let mut house = RunningController::boot().await;
     let started = Instant::now();
@@ -132,12 +142,7 @@ async fn t19_a_second_controller_on_the_same_data_names_the_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_told_to_end_answers_what_it_was_asked() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let mut house = RunningController::boot().await;
-    let workspace = house.workspace("w").await;
-    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
     let asked = house.request(reqwest::Method::POST, &format!("/computers/{id}/bash"));
     let asked = asked.json(&json!({"command": "touch /tmp/begun; sleep 1; echo done"}));
     let begun = async {

@@ -121,12 +121,7 @@ async fn t18_a_delete_killed_at_any_point_is_finished() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_stop_start_or_restart_killed_at_any_point_ends_in_a_state_that_works() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let mut house = RunningController::boot().await;
-    let workspace = house.workspace("w").await;
-    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
     let remains = Remains::of(&house);
     house.bash(&id, "echo kept > /root/kept; sync").await;
     for round in 0..OTHERS {

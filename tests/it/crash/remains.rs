@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hotdesk::base::wait;
 
 use crate::harness::controller::RunningController;
+use crate::harness::host::{self, names_in};
 
 /// Recovery works in the background; on a busy machine it takes seconds.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -42,29 +43,16 @@ impl Remains {
 
     /// Machines with a folder.
     pub fn machines(&self) -> Vec<String> {
-        let mut names = names_in(&self.data.join("machines"));
-        names.sort();
-        names
+        names_in(&self.data.join("machines"))
     }
 
     /// Host processes of the machines.
     pub fn processes(&self) -> Vec<u32> {
-        let ids = self.known.lock().expect("no panic").clone();
-        let pids = names_in(Path::new("/proc")).into_iter().filter_map(|name| name.parse::<u32>().ok());
-        pids.filter(|pid| {
-            let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            ids.iter().any(|id| groups.contains(&format!("/hotdesk/{id}")))
-        })
-        .collect()
+        self.known.lock().expect("no panic").iter().flat_map(|id| host::processes(id)).collect()
     }
 
     fn slots(&self) -> Vec<u16> {
-        let folder = Path::new("/run/hotdesk-engine/slots");
-        let own = |name: &String| {
-            fs::read_link(folder.join(name))
-                .is_ok_and(|text| text.to_string_lossy().contains(&*self.data.to_string_lossy()))
-        };
-        names_in(folder).into_iter().filter(own).filter_map(|name| name.parse().ok()).collect()
+        host::slots(&self.data.to_string_lossy())
     }
 
     /// Why what is on the host is not exactly what these computers, all running, need; `None` when it is.
@@ -86,35 +74,19 @@ impl Remains {
             }
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-        let mounted = |line: &&str| {
-            line.contains(&data) && line.contains("machines") || gone.iter().any(|id| line.contains(id))
-        };
-        if let Some(mount) = mounts.lines().find(mounted) {
+        if let Some(mount) = mounts.lines().find(|line| line.contains(&data) && line.contains("machines")) {
             return Some(format!("a mount: {mount}"));
         }
-        let backing =
-            |device: String| fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok();
-        let loops: Vec<String> = names_in(Path::new("/sys/block")).into_iter().filter_map(backing).collect();
-        let own: Vec<&String> = loops.iter().filter(|file| file.contains(&format!("{data}/"))).collect();
+        let own: Vec<String> =
+            host::loop_files().into_iter().filter(|file| file.contains(&format!("{data}/"))).collect();
         if own.len() != wanted.len() {
             return Some(format!("loop devices for {} computers: {own:?}", wanted.len()));
-        }
-        if let Some(file) = loops.iter().find(|file| gone.iter().any(|id| file.contains(id))) {
-            return Some(format!("a loop device of {file}"));
         }
         if self.slots().len() != wanted.len() {
             return Some(format!("slots {:?} for {} computers", self.slots(), wanted.len()));
         }
-        for id in &gone {
-            let groups = names_in(Path::new("/sys/fs/cgroup"))
-                .into_iter()
-                .map(|name| format!("/sys/fs/cgroup/{name}"));
-            let left = groups
-                .chain(["/sys/fs/cgroup".to_owned()])
-                .find(|root| Path::new(root).join("hotdesk").join(id).exists());
-            if let Some(root) = left {
-                return Some(format!("a control group of {id} in {root}"));
-            }
+        if let Some(left) = gone.iter().find_map(|id| host::left_of(id)) {
+            return Some(left);
         }
         let there =
             |(index, number): &&(PathBuf, String)| fs::read_to_string(index).is_ok_and(|now| now == *number);
@@ -133,9 +105,4 @@ impl Remains {
             panic!("left on the host: {why}");
         }
     }
-}
-
-fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }

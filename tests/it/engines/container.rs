@@ -5,14 +5,18 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
 use hotdesk::base::wait;
-use hotdesk::engine::container::{ContainerEngine, probe};
+use hotdesk::engine::container::{ContainerEngine, NetworkConfig, probe};
 use hotdesk::engine::{Engine, EngineError, Observation};
 
 use super::conformance::{Bench, GRACE, a_machine, boot, keeps_its_promises, runs};
 use super::guest::Guest;
-use super::host::{Containers, control_groups, loop_devices};
+use super::host::Containers;
+use crate::harness::controller::no_computers_here;
+use crate::harness::host::{control_groups, left_of, loop_devices, processes};
+use crate::harness::small_disk::SmallDisk;
 
 keeps_its_promises!(Containers::lonely());
 
@@ -29,7 +33,7 @@ async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
         "1000:1000\n0:0\n0:0\n0:0"
     );
     let first = bench.config.uid_base;
-    for pid in bench.processes(id) {
+    for pid in processes(&id.to_string()) {
         let owner = fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
         assert!(owner >= first, "process {pid} is of user {owner}");
     }
@@ -101,14 +105,14 @@ async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its
     let (engine, spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
     engine.create(&spec).await.expect("created");
     engine.start(&spec, &boot(1)).await.expect("started");
-    let daemons = wait::until(GRACE, || async { (bench.processes(spec.id).len() == 4).then_some(()) });
-    assert!(daemons.await.is_some(), "{:?}", bench.processes(spec.id));
+    let daemons = wait::until(GRACE, || async { (processes(&spec.id.to_string()).len() == 4).then_some(()) });
+    assert!(daemons.await.is_some(), "{:?}", processes(&spec.id.to_string()));
     let (begun, grace) = (Instant::now(), Duration::from_millis(300));
     engine.stop(spec.id, grace).await.expect("stopped");
     assert!(begun.elapsed() >= grace && begun.elapsed() < GRACE, "{:?}", begun.elapsed());
-    assert_eq!(bench.processes(spec.id), Vec::<u32>::new());
-    assert_eq!(control_groups(spec.id), Vec::<std::path::PathBuf>::new());
-    assert_eq!(loop_devices(spec.id), Vec::<String>::new());
+    assert_eq!(processes(&spec.id.to_string()), Vec::<u32>::new());
+    assert_eq!(control_groups(&spec.id.to_string()), Vec::<std::path::PathBuf>::new());
+    assert_eq!(loop_devices(&spec.id.to_string()), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,6 +131,44 @@ async fn a_disk_grows_at_the_next_start() {
     bench.engine.stop(id, GRACE).await.expect("stopped");
     bench.engine.start(&spec, &boot(3)).await.expect("started without growing");
     guest.answers().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_on_a_file_system_of_its_own_is_released_before_a_stop_returns() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let disk_folder = tempfile::tempdir().expect("a folder");
+    let state = disk_folder.path().join("state");
+    let _disk = SmallDisk::mount(disk_folder.path(), &state, 1536);
+    let own = tempfile::tempdir().expect("a folder");
+    let Some(bench) = Containers::at(state, own, NetworkConfig::disabled()) else { return };
+    let (engine, spec) = (&bench.engine, a_machine());
+    let id = spec.id.to_string();
+    engine.create(&spec).await.expect("created");
+    for generation in 1..4 {
+        let guest = Guest::at(&engine.start(&spec, &boot(generation)).await.expect("started"));
+        guest.answers().await;
+        assert_eq!(loop_devices(&id).len(), 1, "one device shows it");
+        // What is not written back yet keeps the file system a while after the guest's end.
+        guest.says("dd if=/dev/urandom of=/root/unwritten bs=1M count=64 2>/dev/null").await;
+        engine.stop(spec.id, Duration::ZERO).await.expect("stopped");
+        assert_eq!(left_of(&id), None, "round {generation}");
+    }
+    engine.destroy(spec.id).await.expect("destroyed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_are_taken_away_without_the_image_and_the_agent() {
+    let Some(bench) = Containers::networked() else { return };
+    let (_, id, _) = bench.running(a_machine()).await;
+    let mut config = bench.config.clone();
+    (config.image, config.agent_binary) = ("/nowhere".into(), "/nowhere/either".into());
+    ContainerEngine::open(config.clone()).expect_err("nothing could be started");
+    let engine = ContainerEngine::open_to_remove(config).expect("an engine");
+    assert_eq!(engine.list().await.expect("a list"), [id]);
+    engine.destroy(id).await.expect("destroyed");
+    bench.nothing_is_left_of(id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,11 +231,11 @@ async fn two_controllers_on_one_host_share_no_ids() {
     let (Some(one), Some(other)) = (Containers::lonely(), Containers::lonely()) else { return };
     let (_, first, _) = one.running(a_machine()).await;
     let (_, second, _) = other.running(a_machine()).await;
-    let owner = |bench: &Containers, id| {
-        let pids = bench.processes(id);
+    let owner = |id: ComputerId| {
+        let pids = processes(&id.to_string());
         fs::metadata(format!("/proc/{}", pids[0])).expect("a process").uid()
     };
-    assert!(owner(&one, first).abs_diff(owner(&other, second)) >= 65536);
+    assert!(owner(first).abs_diff(owner(second)) >= 65536);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -308,7 +350,9 @@ async fn verbs_are_timed() {
         lap("stop");
         bench.engine.destroy(spec.id).await.expect("destroyed");
         lap("destroy");
-        let settled = wait::until(GRACE, || async { control_groups(spec.id).is_empty().then_some(()) }).await;
+        let settled =
+            wait::until(GRACE, || async { control_groups(&spec.id.to_string()).is_empty().then_some(()) })
+                .await;
         assert!(settled.is_some());
         eprintln!("round {round}: {figures}");
     }

@@ -10,9 +10,10 @@ use hotdesk::engine::{Engine, MachineSpec, Observation};
 
 use super::conformance::{Bench, boot};
 use super::guest::Guest;
+use crate::harness::controller::{image, no_computers_here};
+use crate::harness::host::left_of;
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
-const USUAL_IMAGE: &str = "/var/cache/hotdesk/images/small";
 
 /// A container engine on a state folder of its own. Whatever a failed test leaves in it is destroyed at its end.
 pub struct Containers {
@@ -22,25 +23,16 @@ pub struct Containers {
     _folder: tempfile::TempDir,
 }
 
-/// The image for tests, or why there is none.
-fn image() -> Result<PathBuf, String> {
-    let image = std::env::var_os("HOTDESK_IMAGE").map_or_else(|| PathBuf::from(USUAL_IMAGE), PathBuf::from);
-    if image.join("rootfs/usr/bin/python3").exists() {
-        Ok(image)
-    } else {
-        Err(format!("no guest image with python3 in {} (set HOTDESK_IMAGE)", image.display()))
-    }
-}
-
+/// The image for tests, or why no container can run on it here.
 fn runnable() -> Result<PathBuf, String> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err("containers need root".to_owned());
+    if let Some(reason) = no_computers_here() {
+        return Err(reason);
     }
     let known = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     if !known.iter().any(|folder| Path::new(folder).join("runc").exists()) {
-        return Err("runc is not installed".to_owned());
+        return Err("skipped: runc is not installed".to_owned());
     }
-    image()
+    Ok(image())
 }
 
 impl Containers {
@@ -55,15 +47,20 @@ impl Containers {
     }
 
     pub fn with(network: NetworkConfig) -> Option<Self> {
+        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+        Self::at(folder.path().join("state"), folder, network)
+    }
+
+    /// An engine on a state folder in `folder`, which goes with it.
+    pub fn at(state: PathBuf, folder: tempfile::TempDir, network: NetworkConfig) -> Option<Self> {
         let image = match runnable() {
             Ok(image) => image,
             Err(reason) => {
-                eprintln!("skipped: {reason}");
+                eprintln!("{reason}");
                 return None;
             }
         };
-        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
-        let mut config = ContainerConfig::new(folder.path().join("state"), image, "/bin/true");
+        let mut config = ContainerConfig::new(state, image, "/bin/true");
         config.network = network;
         config.init_args = Some(["/usr/bin/python3", "-I", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
         let engine = ContainerEngine::open(config.clone()).expect("an engine");
@@ -100,48 +97,6 @@ impl Containers {
     pub fn engine_root(&self) -> PathBuf {
         fs::canonicalize(&self.config.state_dir).expect("the state folder")
     }
-
-    /// Host processes of a machine.
-    pub fn processes(&self, id: ComputerId) -> Vec<u32> {
-        let own = format!("/hotdesk/{id}");
-        let all = fs::read_dir("/proc").expect("proc").flatten();
-        // What has ended waits for the host's first process to take note of it: that is not ours to hasten.
-        let ended = |pid: &u32| {
-            fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
-        };
-        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| !ended(pid))
-            .filter(|pid| {
-                fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own))
-            })
-            .collect()
-    }
-}
-
-/// Every hierarchy's folder of a machine.
-pub fn control_groups(id: ComputerId) -> Vec<PathBuf> {
-    let hierarchies =
-        fs::read_dir("/sys/fs/cgroup").expect("control groups").flatten().map(|entry| entry.path());
-    hierarchies
-        .chain([PathBuf::from("/sys/fs/cgroup")])
-        .map(|root| root.join("hotdesk").join(id.to_string()))
-        .filter(|path| path.exists())
-        .collect()
-}
-
-/// Loop devices over a file of a machine.
-pub fn loop_devices(id: ComputerId) -> Vec<String> {
-    let devices = fs::read_dir("/sys/block").expect("block devices").flatten();
-    devices
-        .filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok())
-        .filter(|file| file.contains(&id.to_string()))
-        .collect()
-}
-
-fn claims(id: ComputerId) -> usize {
-    let Ok(slots) = fs::read_dir("/run/hotdesk-engine/slots") else { return 0 };
-    let texts = slots.flatten().filter_map(|slot| fs::read_link(slot.path()).ok());
-    texts.filter(|text| text.to_string_lossy().contains(&id.to_string())).count()
 }
 
 impl Bench for Containers {
@@ -155,12 +110,7 @@ impl Bench for Containers {
 
     fn nothing_is_left_of(&self, id: ComputerId) {
         let text = id.to_string();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-        assert!(!mounts.contains(&text), "a mount");
-        assert_eq!(loop_devices(id), Vec::<String>::new(), "a loop device");
-        assert_eq!(control_groups(id), Vec::<PathBuf>::new(), "a control group");
-        assert_eq!(self.processes(id), Vec::<u32>::new(), "a process");
-        assert_eq!(claims(id), 0, "a slot");
+        assert_eq!(left_of(&text), None);
         let root = self.engine_root();
         for place in ["machines", "runtime", "trash"] {
             assert!(!root.join(place).join(&text).exists(), "{place}/{text}");

@@ -5,20 +5,15 @@ use serde_json::json;
 
 use super::{BOUNDARY, Part, outcomes, send, upload};
 use crate::harness::agent::answered;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::RunningController;
 
 /// 10 MiB: the largest upload.
 const LIMIT: usize = 10 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_plain_names_reach_the_desktop() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, workspace, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     house.bash(id, "mkdir -p Desktop; rm -rf Desktop/* Desktop/.[!.]*").await;
     let longest = "语".repeat(85);
     let odd = ["-rf", "a b;$(reboot)`x`.txt", "CON", "a:b|c?.txt", ".hidden", "*", "%2e%2e", &longest];
@@ -60,13 +55,8 @@ async fn only_plain_names_reach_the_desktop() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forms_that_are_too_large_or_no_forms_are_refused() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let Some((house, workspace, id)) = RunningController::with_a_computer().await else { return };
+    let id = id.as_str();
     let whole = vec![b'x'; LIMIT];
     assert_eq!(
         outcomes(&upload(&house, &workspace, "whole", &whole).await),

@@ -1,43 +1,36 @@
 //! A running agent: the real program in a temporary folder, stopped and cleaned up when dropped.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use hotdesk::base::wait;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
+
+use super::caller::Caller;
+pub use super::caller::{Answered, answered};
+pub use super::client_builder;
+pub use super::process::{Owned, alive, end, gone};
 
 /// How long an agent may take to say that it listens.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
-/// What an agent answered.
-#[derive(Debug)]
-pub struct Answered {
-    pub status: u16,
-    pub body: Value,
-    pub took: Duration,
-}
-
-/// A process that does not outlive its owner, however the test ends.
-pub struct Owned(pub Child);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        end(&mut self.0);
-    }
-}
-
 pub struct RunningAgent {
     child: Owned,
-    folder: TempDir,
     options: Vec<String>,
-    base: String,
-    token: String,
-    client: reqwest::Client,
+    folder: TempDir,
+    caller: Caller,
+}
+
+impl std::ops::Deref for RunningAgent {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
 }
 
 impl RunningAgent {
@@ -62,18 +55,18 @@ impl RunningAgent {
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");
-        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         let (child, base) = start(folder.path(), &options).await;
-        let token = token(folder.path());
-        Self { child, folder, options, base, token, client: client_builder().build().expect("a client") }
+        let caller = Caller::new(base, "", token(folder.path()));
+        Self { child, options, folder, caller }
     }
 
-    /// `kill -9`, and a new agent in the same folders, as process 1 does it.
-    pub async fn die_and_come_back(&mut self) {
+    /// `kill -9`, and another agent on the same folders, as process 1 does it.
+    pub async fn restart(&mut self) {
         self.child.0.kill().expect("it lives");
         self.child.0.wait().expect("it ends");
-        (self.child, self.base) = start(self.folder.path(), &self.options).await;
-        self.token = token(self.folder.path());
+        (self.child, self.caller.base) = start(self.folder.path(), &self.options).await;
+        self.caller.key = token(self.folder.path());
     }
 
     pub fn home(&self) -> PathBuf {
@@ -81,34 +74,11 @@ impl RunningAgent {
     }
 
     pub fn token(&self) -> &str {
-        &self.token
-    }
-
-    /// `ADDR:PORT`.
-    pub fn address(&self) -> &str {
-        self.base.trim_start_matches("http://")
+        &self.key
     }
 
     pub fn pid(&self) -> u32 {
         self.child.0.id()
-    }
-
-    /// A request with the token, to be completed.
-    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.bare(method, path).bearer_auth(&self.token)
-    }
-
-    /// A request without the token.
-    pub fn bare(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.base))
-    }
-
-    pub async fn get(&self, path: &str) -> Answered {
-        answered(self.request(Method::GET, path)).await
-    }
-
-    pub async fn post(&self, path: &str, body: Value) -> Answered {
-        answered(self.request(Method::POST, path).json(&body)).await
     }
 
     pub async fn bash(&self, command: &str) -> Answered {
@@ -146,26 +116,11 @@ impl RunningAgent {
 }
 
 async fn start(folder: &Path, options: &[String]) -> (Owned, String) {
-    let child = command(folder)
-        .args(["--listen", "127.0.0.1:0"])
-        .args(options)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the agent starts");
-    let mut child = Owned(child);
-    let output = child.0.stdout.take().expect("piped");
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        lines.find_map(|line| line.strip_prefix("agent listening on ").map(str::to_owned))
-    });
-    let address = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time");
-    (child, format!("http://{}", address.expect("read").expect("an address")))
-}
-
-/// A builder of HTTP clients. reqwest here is built without a default TLS provider and insists on one.
-pub fn client_builder() -> reqwest::ClientBuilder {
-    let _installed_already = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    let mut agent = command(folder);
+    agent.args(["--listen", "127.0.0.1:0"]).args(options);
+    let says =
+        |line: &str| line.strip_prefix("agent listening on ").map(|address| format!("http://{address}"));
+    Owned::until_it_says(&mut agent, START_PATIENCE, says).await
 }
 
 /// A display number that nobody uses, far from those of people and picked at random, since other tests pick too.
@@ -194,40 +149,4 @@ pub fn command(folder: &Path) -> Command {
 /// The token that an agent made for itself.
 pub fn token(folder: &Path) -> String {
     fs::read_to_string(folder.join("run/token")).expect("a token").trim().to_owned()
-}
-
-pub async fn answered(request: reqwest::RequestBuilder) -> Answered {
-    let started = Instant::now();
-    let response = request.send().await.expect("an answer");
-    let status = response.status().as_u16();
-    let bytes = response.bytes().await.expect("a body");
-    let body = serde_json::from_slice(&bytes)
-        .unwrap_or_else(|error| panic!("{error} in {:?}", String::from_utf8_lossy(&bytes)));
-    Answered { status, body, took: started.elapsed() }
-}
-
-/// Asks a process to end and waits; kills it when it does not.
-pub fn end(child: &mut Child) {
-    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
-    let _gone = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-    let until = Instant::now() + Duration::from_secs(12);
-    while matches!(child.try_wait(), Ok(None)) {
-        if Instant::now() > until {
-            eprintln!("process {pid} ignored SIGTERM");
-            let _killed = child.kill();
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a process is alive (a zombie is not).
-pub fn alive(pid: &str) -> bool {
-    let pid = pid.trim();
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
-}
-
-/// Waits until a process is gone.
-pub async fn gone(pid: &str) -> bool {
-    wait::until(Duration::from_secs(5), || async { (!alive(pid)).then_some(()) }).await.is_some()
 }

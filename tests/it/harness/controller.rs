@@ -1,18 +1,20 @@
 //! A running controller: the real program on port 0 with its data in a temporary folder; dropped, it removes its
 //! computers and ends.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use hotdesk::base::wait;
-use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::agent::{Answered, answered, end};
+use super::caller::{Answered, Caller, id_of};
+use super::host::{left_of, loop_files, names_in};
+use super::insist;
+use super::process::{Owned, end};
+use super::small_disk::SmallDisk;
 
 /// How long a controller may take to say that it listens.
 const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -22,13 +24,19 @@ const SHOWN_LINES: usize = 40;
 const CHANGE_PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct RunningController {
-    child: Child,
+    child: Owned,
     /// Dropped before the folder that it is mounted in.
     disk: Option<SmallDisk>,
     folder: TempDir,
-    base: String,
-    key: String,
-    client: reqwest::Client,
+    caller: Caller,
+}
+
+impl std::ops::Deref for RunningController {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
 }
 
 /// Why real computers cannot run here, if they cannot; print it and return from the test.
@@ -69,32 +77,45 @@ impl RunningController {
 
     async fn boot_in(folder: TempDir, disk: Option<SmallDisk>, configuration: &str) -> Self {
         std::fs::write(folder.path().join("hotdesk.toml"), configuration).expect("a configuration");
-        let client = super::client();
         let (child, base, key) = start(folder.path()).await;
-        Self { child, disk, folder, base, key: key.expect("the first start shows a key"), client }
+        let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));
+        Self { child, disk, folder, caller }
+    }
+
+    /// A controller with a computer that runs: it, the workspace and the computer; `None`, with the reason printed,
+    /// where no computer can run.
+    pub async fn with_a_computer() -> Option<(Self, String, String)> {
+        if let Some(reason) = no_computers_here() {
+            println!("{reason}");
+            return None;
+        }
+        let house = Self::boot().await;
+        let workspace = house.workspace("demo").await;
+        let id = id_of(&house.computer(&workspace, "one").await);
+        Some((house, workspace, id))
     }
 
     /// Ends the controller in its own way and starts it again on the same data.
     pub async fn restart(&mut self) {
-        end(&mut self.child);
+        end(&mut self.child.0);
         self.start_again().await;
     }
 
     /// `kill -9`; nothing of the controller is left.
     pub fn kill(&mut self) {
-        self.child.kill().expect("it lives");
-        self.child.wait().expect("it ends");
+        self.child.0.kill().expect("it lives");
+        self.child.0.wait().expect("it ends");
     }
 
     /// SIGTERM; the process is the caller's to wait for by [`RunningController::ended`].
     pub fn terminate(&self) {
-        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        let pid = nix::unistd::Pid::from_raw(self.child.0.id().cast_signed());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it lives");
     }
 
     /// Waits for the controller's end; how it ended.
     pub async fn ended(&mut self, patience: Duration) -> std::process::ExitStatus {
-        let child = &mut self.child;
+        let child = &mut self.child.0;
         let deadline = std::time::Instant::now() + patience;
         loop {
             if let Some(status) = child.try_wait().expect("a child of ours") {
@@ -108,7 +129,7 @@ impl RunningController {
     pub async fn start_again(&mut self) {
         let (child, base, key) = start(self.folder.path()).await;
         assert!(key.is_none(), "a key is shown once only");
-        (self.child, self.base) = (child, base);
+        (self.child, self.caller.base) = (child, base);
     }
 
     /// The folder with its configuration, its data and its log.
@@ -135,47 +156,17 @@ impl RunningController {
     }
 
     pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// A request with the key, to be completed. `path` is below `/api`.
-    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.bare(method, &format!("/api{path}")).bearer_auth(&self.key)
-    }
-
-    /// A request without a key, from the root.
-    pub fn bare(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.base))
-    }
-
-    pub async fn get(&self, path: &str) -> Answered {
-        answered(self.request(Method::GET, path)).await
-    }
-
-    pub async fn post(&self, path: &str, body: Value) -> Answered {
-        answered(self.request(Method::POST, path).json(&body)).await
-    }
-
-    pub async fn patch(&self, path: &str, body: Value) -> Answered {
-        answered(self.request(Method::PATCH, path).json(&body)).await
-    }
-
-    pub async fn delete(&self, path: &str) -> Answered {
-        answered(self.request(Method::DELETE, path)).await
+        self.child.0.id()
     }
 
     /// A new workspace's id.
     pub async fn workspace(&self, name: &str) -> String {
-        let made = self.post("/workspaces", json!({ "name": name })).await;
-        assert_eq!(made.status, 201, "{}", made.body);
-        made.body["id"].as_str().expect("an id").to_owned()
+        id_of(&self.made("/workspaces", json!({ "name": name })).await)
     }
 
     /// A new running computer's record.
     pub async fn computer(&self, workspace: &str, name: &str) -> Value {
-        let made = self.post("/computers", json!({ "workspace_id": workspace, "name": name })).await;
-        assert_eq!(made.status, 201, "{}", made.body);
-        made.body
+        self.made("/computers", json!({ "workspace_id": workspace, "name": name })).await
     }
 
     /// An action on a computer, for example `click`.
@@ -192,12 +183,12 @@ impl RunningController {
 
     /// The names of the machines that the engine holds.
     pub fn machines(&self) -> Vec<String> {
-        names(&self.data_dir().join("machines"))
+        names_in(&self.data_dir().join("machines"))
     }
 
     /// The names of the stored blobs of a kind: `files` or `screenshots`.
     pub fn blobs(&self, kind: &str) -> Vec<String> {
-        names(&self.data_dir().join("blobs").join(kind))
+        names_in(&self.data_dir().join("blobs").join(kind))
     }
 
     /// Where the engine keeps what belongs to a computer.
@@ -217,8 +208,7 @@ impl RunningController {
     /// Sends bytes as they are and reads the whole answer: for what no HTTP client sends. The bytes must ask for
     /// `Connection: close`.
     pub async fn raw(&self, bytes: &[u8]) -> (u16, String) {
-        let address = self.base.trim_start_matches("http://").to_owned();
-        let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        let mut stream = tokio::net::TcpStream::connect(self.address()).await.expect("a connection");
         stream.write_all(bytes).await.expect("sent");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.expect("an answer");
@@ -229,7 +219,7 @@ impl RunningController {
 
     /// As [`Self::raw`], for a request line and more header lines with the key.
     pub async fn raw_request(&self, line: &str) -> (u16, String) {
-        let host = self.base.trim_start_matches("http://");
+        let host = self.address();
         let key = &self.key;
         let head = format!(
             "{line}\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -254,26 +244,9 @@ impl RunningController {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut names: Vec<String> =
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 impl Drop for RunningController {
     fn drop(&mut self) {
-        end(&mut self.child);
-        // The real program takes its computers down, whatever state the test left them in.
-        let cleaned = Command::new(env!("CARGO_BIN_EXE_hotdesk"))
-            .args(["purge", "--yes", "--data-dir"])
-            .arg(self.data_dir())
-            .args(["--image".as_ref(), image().as_os_str()])
-            .status();
-        if !cleaned.as_ref().is_ok_and(std::process::ExitStatus::success) {
-            eprintln!("the computers of {} could not be removed: {cleaned:?}", self.data_dir().display());
-        }
+        end(&mut self.child.0);
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
@@ -282,39 +255,24 @@ impl Drop for RunningController {
                 lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
             );
         }
+        purge(&self.data_dir());
         drop(self.disk.take());
     }
 }
 
-/// A small file system of its own, unmounted when dropped.
-struct SmallDisk {
-    mounted: PathBuf,
-}
-
-impl SmallDisk {
-    /// A disk file in `folder`, mounted at `at`.
-    fn mount(folder: &Path, at: &Path, mib: u64) -> Self {
-        let image = folder.join("disk");
-        let file = std::fs::File::create_new(&image).expect("a disk file");
-        file.set_len(mib << 20).expect("its size");
-        std::fs::create_dir(at).expect("a folder to mount on");
-        for command in [
-            Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image),
-            Command::new("mount").args(["-o", "loop"]).arg(&image).arg(at),
-        ] {
-            assert!(command.status().expect("e2fsprogs and mount").success(), "{command:?}");
-        }
-        Self { mounted: at.to_owned() }
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.mounted).status();
-        if !unmounted.as_ref().is_ok_and(std::process::ExitStatus::success) {
-            eprintln!("{} is still mounted: {unmounted:?}", self.mounted.display());
-        }
-    }
+/// Lets the real program take down the computers of a data folder that no controller uses any more, whatever state a
+/// test left them in; the test fails when anything of them is left on the host.
+pub fn purge(data: &Path) {
+    let machines = names_in(&data.join("machines"));
+    let mut purge = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
+    // No image, as where somebody removed it first.
+    let purged = purge.args(["purge", "--yes", "--image", "/nowhere", "--data-dir"]).arg(data).status();
+    let done = purged.as_ref().is_ok_and(ExitStatus::success);
+    insist(done, || format!("the computers of {} could not be removed: {purged:?}", data.display()));
+    let own = format!("{}/", data.display());
+    let disk = || loop_files().into_iter().find(|file| file.starts_with(&own));
+    let left = machines.iter().find_map(|id| left_of(id)).or_else(disk);
+    insist(left.is_none(), || format!("left on the host: {left:?}"));
 }
 
 /// `hotdesk serve` on the data in a folder.
@@ -323,30 +281,18 @@ pub fn command(folder: &Path) -> Command {
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
     command.arg("--data-dir").arg(folder.join("data"));
     command.arg("--image").arg(image());
-    // The tests' own variable, which the controller would take for a setting that it does not know.
-    command.env_remove("HOTDESK_PYTHON");
     command
 }
 
-async fn start(folder: &Path) -> (Child, String, Option<String>) {
+async fn start(folder: &Path) -> (Owned, String, Option<String>) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).expect("a log");
-    let mut child =
-        command(folder).stdout(Stdio::piped()).stderr(log).spawn().expect("the controller starts");
-    let output = child.stdout.take().expect("piped");
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut key = None;
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if let Some(shown) = line.strip_prefix("account key (shown once): ") {
-                key = Some(shown.to_owned());
-            }
-            if let Some(address) = line.strip_prefix("listening on ") {
-                return Some((address.to_owned(), key));
-            }
+    let mut key = None;
+    let says = move |line: &str| {
+        if let Some(shown) = line.strip_prefix("account key (shown once): ") {
+            key = Some(shown.to_owned());
         }
-        None
-    });
-    let said =
-        tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time").expect("read");
-    let (base, key) = said.expect("the controller says where it listens");
+        line.strip_prefix("listening on ").map(|address| (address.to_owned(), key.take()))
+    };
+    let (child, (base, key)) = Owned::until_it_says(command(folder).stderr(log), START_PATIENCE, says).await;
     (child, base, key)
 }

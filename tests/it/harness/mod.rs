@@ -1,14 +1,35 @@
 //! What do tests boot, and how do they ask? Real processes in temporary folders.
 
 pub mod agent;
+pub mod caller;
 pub mod controller;
+pub mod host;
 pub mod impostor;
 pub mod picture;
+pub mod process;
 pub mod raw;
 pub mod simulation;
+pub mod small_disk;
 
-/// An HTTP client. TLS is never spoken here, but reqwest wants to know by whom.
-pub fn client() -> reqwest::Client {
+/// A builder of HTTP clients. TLS is never spoken here, but reqwest wants to know by whom.
+pub fn client_builder() -> reqwest::ClientBuilder {
     let _installed_before = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::new()
+    reqwest::Client::builder()
+}
+
+pub fn client() -> reqwest::Client {
+    client_builder().build().expect("a client")
+}
+
+/// Fails the test when a clean-up did not work; a test that fails already only tells.
+#[track_caller]
+pub fn insist(done: bool, why: impl FnOnce() -> String) {
+    if done {
+        return;
+    }
+    if std::thread::panicking() {
+        eprintln!("{}", why());
+    } else {
+        panic!("{}", why());
+    }
 }

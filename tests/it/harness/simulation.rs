@@ -14,12 +14,12 @@ use hotdesk::controller::{self, config::Config};
 use hotdesk::engine::simulated::{SimulatedEngine, SimulatedHost};
 use hotdesk::http::serve::{Bound, Listen, bind, serve};
 use hotdesk::store::Store;
-use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 
-use super::agent::{Answered, answered};
+use super::caller::{Answered, Caller, id_of};
+use super::host::names_in;
 
 /// How long the parts may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(5);
@@ -29,9 +29,15 @@ pub struct Simulation {
     folder: TempDir,
     host: Arc<SimulatedHost>,
     tasks: Tasks,
-    base: String,
-    key: String,
-    client: reqwest::Client,
+    caller: Caller,
+}
+
+impl std::ops::Deref for Simulation {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
 }
 
 impl Simulation {
@@ -39,20 +45,15 @@ impl Simulation {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let host = SimulatedHost::new(folder.path().join("machines"), Arc::new(|_| honest_agent()));
         std::fs::create_dir(folder.path().join("data")).expect("a data folder");
-        let client = super::client();
         let (engine, tasks, base, key) = start(&folder, &host).await;
-        Self { engine, folder, host, tasks, base, key: key.expect("the first start shows a key"), client }
+        let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));
+        Self { engine, folder, host, tasks, caller }
     }
 
     /// The controller ends and another one starts on the same data and the same machines.
     pub async fn restart(&mut self) {
         self.tasks.drain(END_PATIENCE).await;
-        (self.engine, self.tasks, self.base, _) = start(&self.folder, &self.host).await;
-    }
-
-    /// `ADDR:PORT`.
-    pub fn address(&self) -> &str {
-        self.base.trim_start_matches("http://")
+        (self.engine, self.tasks, self.caller.base, _) = start(&self.folder, &self.host).await;
     }
 
     pub fn key(&self) -> &str {
@@ -70,13 +71,7 @@ impl Simulation {
 
     /// Machines that have a folder on the host.
     pub fn machines(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path().join("machines"));
-        entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect()
+        names_in(&self.folder.path().join("machines"))
     }
 
     /// Takes the place of a computer's agent: whoever calls it from now on comes here.
@@ -86,49 +81,19 @@ impl Simulation {
         UnixListener::bind(&socket).expect("a socket in its place")
     }
 
-    /// A request with the key, to be completed. `path` is below `/api`.
-    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.request_with(&self.key, method, path)
-    }
-
-    pub fn request_with(&self, key: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.bare(method, &format!("/api{path}")).bearer_auth(key)
-    }
-
-    /// A request without a key, from the root.
-    pub fn bare(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.base))
-    }
-
-    pub async fn get(&self, path: &str) -> Answered {
-        answered(self.request(Method::GET, path)).await
-    }
-
-    pub async fn post(&self, path: &str, body: Value) -> Answered {
-        answered(self.request(Method::POST, path).json(&body)).await
-    }
-
     /// A command without fields but the point that a click needs.
     pub async fn command(&self, path: String) -> Answered {
         self.post(&path, json!({"x": 1, "y": 1})).await
     }
 
-    pub async fn delete(&self, path: &str) -> Answered {
-        answered(self.request(Method::DELETE, path)).await
-    }
-
     /// A new workspace's id.
     pub async fn workspace(&self, name: &str) -> String {
-        let made = self.post("/workspaces", json!({ "name": name })).await;
-        assert_eq!(made.status, 201, "{}", made.body);
-        made.body["id"].as_str().expect("an id").to_owned()
+        id_of(&self.made("/workspaces", json!({ "name": name })).await)
     }
 
     /// A new running computer's id.
     pub async fn computer(&self, workspace: &str, name: &str) -> String {
-        let made = self.post("/computers", json!({ "workspace_id": workspace, "name": name })).await;
-        assert_eq!(made.status, 201, "{}", made.body);
-        made.body["id"].as_str().expect("an id").to_owned()
+        id_of(&self.made("/computers", json!({ "workspace_id": workspace, "name": name })).await)
     }
 
     pub async fn status(&self, computer: &str) -> String {

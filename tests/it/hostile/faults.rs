@@ -1,7 +1,14 @@
 //! What is left when a step of the engine fails? The right status, nothing half, and a retry that works (T18).
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hotdesk::base::tasks::Tasks;
+use hotdesk::base::wait;
+use hotdesk::controller::{self, config::Config};
 use hotdesk::engine::EngineError;
-use hotdesk::engine::simulated::{Failure, Fault, Verb};
+use hotdesk::engine::simulated::{Failure, Fault, SimulatedEngine, SimulatedHost, Verb};
 use serde_json::json;
 
 use crate::harness::agent::Answered;
@@ -134,4 +141,38 @@ async fn t18_a_stop_start_or_restart_that_fails_says_error_and_leads_out_of_it()
     assert_eq!(ask("ensure-running").await.body["status"], "running");
     assert_eq!(house.delete(&format!("/computers/{id}")).await.status, 200);
     assert_eq!(house.machines(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_goes_with_a_computer_that_is_being_removed_already() {
+    let house = Simulation::boot().await;
+    let workspace = house.workspace("w").await;
+    let id = house.computer(&workspace, "desk").await;
+    fail_next(&house, Verb::Destroy, 1, &Failure::Delay(Duration::from_millis(300)));
+    let path = format!("/computers/{id}");
+    let both = async {
+        let begun = wait::until(Duration::from_secs(5), || async {
+            (house.status(&id).await == "deleting").then_some(())
+        });
+        begun.await.expect("the removal begins");
+        house.delete(&format!("/workspaces/{workspace}")).await
+    };
+    let (computer, workspace) = tokio::join!(house.delete(&path), both);
+    assert_eq!((computer.status, workspace.status), (200, 200), "{} {}", computer.body, workspace.body);
+    assert_eq!(house.get("/workspaces").await.body["workspaces"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_start_that_fails_keeps_its_key_for_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = SimulatedHost::new(folder.path().join("machines"), Arc::new(|_| Router::new()));
+    let config = Config { data_dir: folder.path().to_owned(), ..Config::default() };
+    let engine = Arc::new(SimulatedEngine::open(host));
+    engine.plan(Fault { verb: Verb::List, call: 1, failure: Failure::Before(broken()) });
+    let tasks = Tasks::new();
+    let failed = controller::start(config.clone(), Arc::clone(&engine) as _, &tasks).await;
+    assert!(failed.is_err(), "the engine could not be asked");
+    let ready = controller::start(config, engine, &tasks).await.expect("started");
+    assert!(ready.first_key.is_some(), "nobody was shown a key before");
+    tasks.drain(Duration::from_secs(5)).await;
 }

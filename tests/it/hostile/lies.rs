@@ -221,7 +221,7 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     let elsewhere = format!("http://{}/trap", trap.local_addr().expect("an address"));
     let headers = format!(
         "Location: {elsewhere}\r\nSet-Cookie: a=b\r\nContent-Type: text/html\r\nKeep-Alive: timeout=9\r\nX-Named: 1\r\n\
-         X-Kept: 1\r\nContent-Security-Policy: default-src *\r\nX-Request-Id: forged\r\nWWW-Authenticate: Basic\r\n"
+         X-Kept: 1\r\nClear-Site-Data: \"*\"\r\nAlt-Svc: h2=\":1\"\r\nContent-Security-Policy: default-src *\r\nX-Request-Id: forged\r\nWWW-Authenticate: Basic\r\n"
     );
     let tasks = Tasks::new();
     let page = "<script>alert(1)</script>";
@@ -233,7 +233,9 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     answer_with(&attack, house.possess(&liar), &tasks);
     let response = proxied(&house, &liar).send().await.expect("an answer");
     assert_eq!(response.status(), 302);
-    for name in ["location", "set-cookie", "keep-alive", "x-named"] {
+    for name in
+        ["location", "set-cookie", "keep-alive", "x-named", "clear-site-data", "alt-svc", "www-authenticate"]
+    {
         assert!(!response.headers().contains_key(name), "{name} passed");
     }
     let all = |name: &str| {

@@ -132,8 +132,7 @@ async fn update(
     Body(wanted): Body<UpdateComputer>,
 ) -> Result<Json<Computer>> {
     let computer = app.find_computer(&caller, &id).await?;
-    app.store.rename_computer(computer.id, &Name::parse(&wanted.name)?).await?;
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.store.rename_computer(computer.id, &Name::parse(&wanted.name)?).await?;
     Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
 }
 

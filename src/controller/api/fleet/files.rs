@@ -13,12 +13,13 @@ use utoipa_axum::routes;
 use crate::base::clock::now_ms;
 use crate::base::ids::FileId;
 use crate::controller::Shared;
-use crate::controller::files::{MAX_EXPORT, MAX_UPLOAD, deliver, record};
+use crate::controller::files::{MAX_EXPORT, deliver, record};
 use crate::controller::origin::Origin;
 use crate::controller::storage::{self, Kind};
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
+use crate::domain::limits::MAX_UPLOAD;
 use crate::http::extract::{Json as Body, Query};
 use crate::store::computers::{Computer, Filter};
 use crate::store::files::File;
@@ -35,6 +36,9 @@ const MAX_PARTS: usize = 16;
 const FORM_OVERHEAD: usize = 64 * 1024;
 /// Pushes at once: enough for a workspace full of computers without a burst of open blobs.
 const PUSHES_AT_ONCE: usize = 8;
+/// How long an upload may take to arrive: 10 MiB over a line of half a megabit. A slower sender holds a connection and a
+/// blob for nothing (threats.md T13).
+const UPLOAD_PATIENCE: std::time::Duration = std::time::Duration::from_secs(180);
 /// How long an export may take.
 const EXPORT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
 
@@ -55,23 +59,21 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "Stored, and what became of it on each computer", body = Uploaded)))]
 async fn upload(State(app): State<Shared>, caller: Caller, request: Request) -> Result<Json<Uploaded>> {
     let id = FileId::random();
-    let path = app.storage.path(Kind::File, id.0);
-    let stored = store_upload(&app, &caller, request, id).await;
-    match stored {
-        Ok((file, computer)) => {
-            let deliveries = push(&app, &file, computer).await?;
-            Ok(Json(Uploaded { file: record(&file), deliveries }))
-        }
-        Err(error) => {
-            // Refused or broken off: the blob, if any, goes now; a crash in between leaves it to the sweep.
-            if let Err(left) = tokio::fs::remove_file(&path).await
-                && left.kind() != std::io::ErrorKind::NotFound
-            {
-                tracing::warn!(path = %path.display(), error = %left, "a refused upload was left");
-            }
-            Err(error)
-        }
+    let stored = tokio::time::timeout(UPLOAD_PATIENCE, store_upload(&app, &caller, request, id)).await;
+    let stored = stored.unwrap_or_else(|_| Err(Error::invalid("the upload did not arrive in time")));
+    let (file, computer) = kept(&app, id, stored).await?;
+    let deliveries = push(&app, &file, computer).await?;
+    Ok(Json(Uploaded { file: record(&file), deliveries }))
+}
+
+/// Removes the blob, if any, of a file that was refused or broken off; a crash before leaves it to the sweep.
+async fn kept<T>(app: &Shared, id: FileId, stored: Result<T>) -> Result<T> {
+    if stored.is_err()
+        && let Err(left) = app.storage.remove(Kind::File, id.0).await
+    {
+        tracing::warn!(file = %id, error = %left, "the bytes of a refused file were left");
     }
+    stored
 }
 
 async fn store_upload(
@@ -229,25 +231,24 @@ async fn export(
     let computer = app.find_computer(&caller, &wanted.desktop_id).await?;
     let path = crate::domain::filename::exportable(&wanted.path)?;
     let guest = app.fleet.guest(&computer).await?;
-    let file = tokio::time::timeout(EXPORT_PATIENCE, fetch(&app, &computer, &guest, &path)).await;
-    let file = file.map_err(|_| Error::timed_out("The computer did not send the file in time"))??;
+    let id = FileId::random();
+    let fetched = tokio::time::timeout(EXPORT_PATIENCE, fetch(&app, &computer, &guest, &path, id)).await;
+    let late = || Error::timed_out("The computer did not send the file in time");
+    let file = kept(&app, id, fetched.unwrap_or_else(|_| Err(late()))).await?;
     let link = app.storage.link(Kind::File, file.id.0, &file.filename);
     Ok(Json(Exported { success: true, file: record(&file), url: format!("{}{link}", origin.0) }))
 }
 
-async fn fetch(app: &Shared, computer: &Computer, guest: &crate::guest::Guest, path: &str) -> Result<File> {
+async fn fetch(
+    app: &Shared,
+    computer: &Computer,
+    guest: &crate::guest::Guest,
+    path: &str,
+    id: FileId,
+) -> Result<File> {
     let name = FileName::parse(path.rsplit('/').next().unwrap_or_default())?;
-    let id = FileId::random();
-    let blob_path = app.storage.path(Kind::File, id.0);
     app.storage.check_room()?;
-    let copied = copy(guest, path, &blob_path).await;
-    let size_bytes = match copied {
-        Ok(size) => size,
-        Err(error) => {
-            app.storage.remove(Kind::File, id.0).await?;
-            return Err(error);
-        }
-    };
+    let size_bytes = copy(guest, path, &app.storage.path(Kind::File, id.0)).await?;
     let file = File {
         id,
         workspace: computer.workspace,

@@ -1,7 +1,5 @@
 //! Start, stop, restart, ensure-running over HTTP (wire.md 5.2).
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
@@ -11,13 +9,10 @@ use crate::controller::Shared;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
 use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::{Command, Decision, Status};
+use crate::domain::error::Result;
+use crate::domain::lifecycle::Command;
 use crate::http::extract::Path;
 use crate::wire::computer::{Computer, Transition};
-
-/// How long ensure-running waits for a boot that another request started.
-const ENSURE_PATIENCE: Duration = Duration::from_secs(90);
 
 /// The routes of the lifecycle.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -59,13 +54,7 @@ async fn ensure_running(
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
     let computer = app.find_computer(&caller, &id).await?;
-    app.fleet.command(&computer, Command::EnsureRunning).await?.finish().await?;
-    app.fleet.settled(computer.id, ENSURE_PATIENCE).await;
-    let computer = app.find_computer(&caller, &id).await?;
-    if computer.status != Status::Running {
-        let status = computer.status.name();
-        return Err(Error::unavailable(format!("Computer is not running (status: {status})")).retry_after(5));
-    }
+    let computer = app.fleet.ensure_running(&computer).await?;
     Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
 }
 
@@ -76,10 +65,6 @@ async fn hand_over(
     command: Command,
 ) -> Result<Json<Transition>> {
     let computer = app.find_computer(&caller, &id).await?;
-    let accepted = app.fleet.command(&computer, command).await?;
-    let status = match accepted.decision {
-        Decision::Do(operation) => operation.status(),
-        Decision::AlreadySo => app.find_computer(&caller, &id).await?.status,
-    };
+    let status = app.fleet.command(&computer, command).await?.status;
     Ok(Json(Transition { success: true, status: status.name().to_owned() }))
 }

@@ -10,7 +10,6 @@ use crate::base::clock::iso8601;
 use crate::controller::Shared;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
-use crate::controller::storage;
 use crate::domain::access::{self, Caller};
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::lifecycle::Command;
@@ -199,14 +198,21 @@ async fn remove(app: &Shared, caller: &Caller, id: &str) -> Result<Json<Done>> {
     let (computers, _) = app.store.computers(workspace.account, &filter).await?;
     let mut deletions = Vec::new();
     for computer in &computers {
-        deletions.push(app.fleet.command(computer, Command::Delete).await?);
+        match app.fleet.command(computer, Command::Delete).await {
+            Ok(deletion) => deletions.push(deletion),
+            // Somebody else was quicker.
+            Err(error) if error.kind == Kind::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
     for deletion in deletions {
-        deletion.finish().await?;
+        match deletion.finish().await {
+            Err(error) if error.kind != Kind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
     }
-    for file in app.store.remove_workspace(workspace.id).await? {
-        app.storage.remove(storage::Kind::File, file.0).await?;
-    }
+    let files = app.store.remove_workspace(workspace.id).await?;
+    app.storage.forget(&files).await;
     Ok(Json(Done { success: true }))
 }
 

@@ -1,0 +1,64 @@
+//! What of a machine is on the host? Everything that carries its id.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The names in a folder; none when it is not there.
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The files behind the host's loop devices.
+pub fn loop_files() -> Vec<String> {
+    let backing = |device: String| fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).ok();
+    names_in(Path::new("/sys/block")).into_iter().filter_map(backing).collect()
+}
+
+/// Loop devices over a file of a machine.
+pub fn loop_devices(id: &str) -> Vec<String> {
+    loop_files().into_iter().filter(|file| file.contains(id)).collect()
+}
+
+/// A machine's folder in every hierarchy that has one.
+pub fn control_groups(id: &str) -> Vec<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let hierarchies = names_in(root).into_iter().map(|name| root.join(name)).chain([root.to_owned()]);
+    hierarchies.map(|root| root.join("hotdesk").join(id)).filter(|path| path.exists()).collect()
+}
+
+/// Host processes of a machine. What has ended waits for the host's first process to take note of it: that is not ours
+/// to hasten.
+pub fn processes(id: &str) -> Vec<u32> {
+    let own = format!("/hotdesk/{id}");
+    let pids = names_in(Path::new("/proc")).into_iter().filter_map(|name| name.parse::<u32>().ok());
+    pids.filter(|pid| super::process::alive(&pid.to_string()))
+        .filter(|pid| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(&own)))
+        .collect()
+}
+
+/// The slots whose claim holds a text: a machine's id or its controller's folder.
+pub fn slots(text: &str) -> Vec<u16> {
+    let folder = Path::new("/run/hotdesk-engine/slots");
+    let claimed = |name: &String| {
+        fs::read_link(folder.join(name)).is_ok_and(|claim| claim.to_string_lossy().contains(text))
+    };
+    names_in(folder).into_iter().filter(claimed).filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The first thing of a machine that is found, if one is.
+pub fn left_of(id: &str) -> Option<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    let found = [
+        ("mount", mounts.lines().filter(|line| line.contains(id)).map(str::to_owned).collect()),
+        ("loop device", loop_devices(id)),
+        ("control group", control_groups(id).iter().map(|path| path.display().to_string()).collect()),
+        ("process", processes(id).iter().map(u32::to_string).collect()),
+        ("slot", slots(id).iter().map(u16::to_string).collect::<Vec<String>>()),
+    ];
+    let what = found.into_iter().find(|(_, things)| !things.is_empty());
+    what.map(|(kind, things)| format!("{kind} of {id}: {things:?}"))
+}
