@@ -26,6 +26,8 @@ use config::{Config, Display};
 use desktop::{Desktop, Headless, Seen};
 use display::Displays;
 use exec::Commands;
+use exec::process::Processes;
+use exec::session::Sessions;
 use state::{Agent, Parts};
 
 use crate::base::tasks::Tasks;
@@ -64,9 +66,12 @@ pub async fn run(config: Config) -> Result<(), String> {
         Some(displays) => Arc::new(Seen::new(displays.clone(), config.session_dir.clone())),
         None => Arc::new(Headless),
     };
+    let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
     let agent = Agent::new(Parts {
         token,
-        commands: Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone()),
+        sessions: Sessions::new(commands.clone(), config.session_idle),
+        processes: Processes::new(commands.clone()),
+        commands,
         home: config.home,
         desktop,
         tasks: tasks.clone(),

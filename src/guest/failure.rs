@@ -65,11 +65,25 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
     error.number("upstream_status", i64::from(status.as_u16()))
 }
 
+/// The codes of hotdesk's own agent.
+const KNOWN_CODES: [&str; 12] = [
+    "INVALID_REQUEST",
+    "desktop_not_a_folder",
+    "disk_full",
+    "not_a_file",
+    "session_busy",
+    "session_ended",
+    "stdin_closed",
+    "stdin_full",
+    "too_many_commands",
+    "too_many_followers",
+    "too_many_processes",
+    "too_many_sessions",
+];
+
 /// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.
 fn known_code(code: &str) -> Option<&'static str> {
-    ["INVALID_REQUEST", "desktop_not_a_folder", "disk_full", "not_a_file", "too_many_commands"]
-        .into_iter()
-        .find(|known| *known == code)
+    KNOWN_CODES.into_iter().find(|known| *known == code)
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -4,5 +4,7 @@ pub mod action;
 pub mod agent;
 pub mod computer;
 pub mod error;
+pub mod exec;
 pub mod file;
+pub mod process;
 pub mod workspace;

@@ -10,7 +10,8 @@ use crate::agent::exec::{bash, python};
 use crate::agent::state::Agent;
 use crate::domain::error::{Error, Result};
 use crate::http::extract::Json;
-use crate::wire::action::{ActionResult, Bash, BashResult, Exec, ExecResult, Wait};
+use crate::wire::action::{ActionResult, Wait};
+use crate::wire::exec::{Bash, BashResult, Exec, ExecResult};
 
 /// The most seconds that a wait may take.
 const MAX_WAIT_SECONDS: f64 = 60.0;
@@ -24,7 +25,7 @@ async fn run_bash(State(agent): State<Agent>, Json(request): Json<Bash>) -> Resu
 }
 
 async fn run_python(State(agent): State<Agent>, Json(request): Json<Exec>) -> Result<Answer<ExecResult>> {
-    python::run(&agent.commands, request).await.map(Answer)
+    python::run(&agent.commands, &agent.sessions, request).await.map(Answer)
 }
 
 async fn wait(State(agent): State<Agent>, Json(request): Json<Wait>) -> Result<Answer<ActionResult>> {

@@ -12,11 +12,13 @@ mod exec;
 mod files;
 mod gate;
 mod health;
+mod processes;
 
 /// The whole API; without screens there are no routes for them. Nothing is answered without the token, unknown paths
 /// included.
 pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let routes = Router::new().merge(health::router()).merge(exec::router()).merge(files::router());
+    let routes = routes.merge(processes::router());
     let mut routes = routes.with_state(agent.clone());
     if let Some(displays) = displays {
         routes = routes.merge(desktop::router(displays));

@@ -17,7 +17,7 @@ use crate::domain::error::{Error, Result};
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 13] = [
+const ENDPOINTS: [&str; 15] = [
     "bash",
     "click",
     "drag",
@@ -26,9 +26,11 @@ const ENDPOINTS: [&str; 13] = [
     "health",
     "key",
     "move",
+    "processes",
     "screens",
     "screenshot",
     "scroll",
+    "sessions",
     "type",
     "wait",
 ];

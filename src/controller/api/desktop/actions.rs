@@ -15,12 +15,8 @@ use crate::domain::access::Caller;
 use crate::domain::error::Result;
 use crate::guest::QUICK;
 use crate::http::extract::{Json as Body, Path, Query};
-use crate::wire::action::{
-    ActionResult, Bash, BashResult, Click, Drag, Exec, ExecResult, Key, Move, ScreenQuery, Scroll, Type, Wait,
-};
+use crate::wire::action::{ActionResult, Click, Drag, Key, Move, ScreenQuery, Scroll, Type, Wait};
 
-/// Longest command and longest default, in seconds (interface.md "Limits"); the agent refuses more.
-const MAX_COMMAND_SECONDS: f64 = 300.0;
 /// Slowest typing that is waited for, characters a second: what needs remapped keys goes at 300 on an idle machine.
 const SLOWEST_TYPING: f64 = 50.0;
 
@@ -34,8 +30,6 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(type_text))
         .routes(routes!(key))
         .routes(routes!(wait))
-        .routes(routes!(bash))
-        .routes(routes!(exec))
 }
 
 /// Clicks.
@@ -131,32 +125,6 @@ async fn wait(
     act(state, caller, id, "/wait", ScreenQuery::default(), &body, patience).await
 }
 
-/// Runs a shell command.
-#[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions", params(("id" = String, Path)),
-    request_body = Bash, responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
-async fn bash(
-    state: State<Shared>,
-    caller: Caller,
-    id: Path<String>,
-    Body(body): Body<Bash>,
-) -> Result<Json<BashResult>> {
-    let patience = QUICK + seconds(body.timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS);
-    act(state, caller, id, "/bash", ScreenQuery::default(), &body, patience).await
-}
-
-/// Runs Python code.
-#[utoipa::path(post, path = "/computers/{id}/exec", tag = "actions", params(("id" = String, Path)),
-    request_body = Exec, responses((status = 200, description = "Run, whatever came of it", body = ExecResult)))]
-async fn exec(
-    state: State<Shared>,
-    caller: Caller,
-    id: Path<String>,
-    Body(body): Body<Exec>,
-) -> Result<Json<ExecResult>> {
-    let patience = QUICK + seconds(body.timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS);
-    act(state, caller, id, "/exec", ScreenQuery::default(), &body, patience).await
-}
-
 async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     State(app): State<Shared>,
     caller: Caller,
@@ -172,6 +140,6 @@ async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
 }
 
 /// A client's number of seconds as a wait of at most `most`; nonsense waits for nothing and is refused by the agent.
-fn seconds(value: f64, most: f64) -> Duration {
+pub(super) fn seconds(value: f64, most: f64) -> Duration {
     Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
 }
