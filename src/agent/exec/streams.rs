@@ -90,8 +90,11 @@ pub fn pair() -> io::Result<(Streams, Writers)> {
     };
     let (out, to_out) = make(Stream::Out)?;
     let (err, to_err) = make(Stream::Err)?;
+    // SAFETY: the descriptor is owned by what is registered, and nothing closes it before that is dropped.
+    #[allow(unsafe_code)]
+    let ready = unsafe { AsyncFd::register(epoll) }.map_err(io::Error::from)?;
     let streams = Streams {
-        ready: AsyncFd::register(epoll).map_err(io::Error::from)?,
+        ready,
         out: Some(out),
         err: Some(err),
         slot,
