@@ -297,7 +297,8 @@ async fn standard_input_is_written_to_and_ended() {
     let deaf = start(&agent, deaf).await["id"].as_str().unwrap().to_owned();
     let full = feed(&agent, &deaf, "", vec![b'x'; 1_000_000]).await;
     assert_eq!((full.status, &full.body["code"]), (409, &json!("stdin_full")));
-    assert_eq!(full.body["written"], json!(65_536));
+    let written = full.body["written"].as_u64().expect("how far it came");
+    assert!((1..=65_536).contains(&written), "a pipe holds no {written} bytes");
     assert!(full.took < Duration::from_secs(20));
     assert_eq!(feed(&agent, &deaf, "", vec![b'x'; 17_000_000]).await.status, 409);
     let none = run(&agent, "sleep 1000").await;

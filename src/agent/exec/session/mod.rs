@@ -108,7 +108,16 @@ impl Sessions {
     /// the call waited; `Unavailable` when it stays busy or there are too many; else as [`Commands::prepare`].
     pub(super) async fn run(&self, name: &str, surroundings: Surroundings, call: Call) -> Result<Ran> {
         check(name)?;
-        let (session, started) = self.find_or_start(name, surroundings)?;
+        let (session, started) = loop {
+            let (session, started) = self.find_or_start(name, &surroundings)?;
+            if !session.jobs.is_closed() {
+                break (session, started);
+            }
+            // It is on its way out; what comes now begins anew.
+            if tokio::time::timeout(END_PATIENCE, session.gone.cancelled()).await.is_err() {
+                return Err(Error::timed_out(format!("session {name} did not end in time")));
+            }
+        };
         let busy = || {
             Error::unavailable(format!("session {name} is busy with other calls"))
                 .code("session_busy")
@@ -149,10 +158,10 @@ impl Sessions {
         Ok(())
     }
 
-    fn find_or_start(&self, name: &str, surroundings: Surroundings) -> Result<(Arc<Session>, bool)> {
+    fn find_or_start(&self, name: &str, surroundings: &Surroundings) -> Result<(Arc<Session>, bool)> {
         let mut sessions = self.lock();
         if let Some(session) = sessions.get(name) {
-            if surroundings != Surroundings::default() && surroundings != session.surroundings {
+            if *surroundings != Surroundings::default() && *surroundings != session.surroundings {
                 let message = format!("session {name} was started with another cwd, env or screen");
                 return Err(Error::conflict(message));
             }
@@ -165,7 +174,7 @@ impl Sessions {
         let commands = &self.0.commands;
         let args = ["-u", "-c", RUNNER, "{control}"].map(str::to_owned).to_vec();
         let program = Program { name: String::from("python3"), args, text: None };
-        let mut prepared = commands.prepare(program, &surroundings)?;
+        let mut prepared = commands.prepare(program, surroundings)?;
         // So that what it started can be ended with it when it has ended itself.
         prepared.order.stay = true;
         let failed = |error| Error::unavailable("the session could not be started").context(error);
@@ -173,7 +182,7 @@ impl Sessions {
         let (jobs, inbox) = mpsc::channel(1);
         let session = Arc::new(Session {
             name: name.to_owned(),
-            surroundings,
+            surroundings: surroundings.clone(),
             jobs,
             turn: Semaphore::new(1),
             queue: Semaphore::new(1 + MAX_WAITING),
