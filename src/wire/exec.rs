@@ -40,10 +40,10 @@ pub struct BashResult {
     /// Standard output and standard error in the order in which they were written, invalid UTF-8 replaced; the middle
     /// is left out when it is longer than 1 MiB.
     pub output: String,
-    /// Standard output alone; the middle is left out when it is longer than 512 KiB.
+    /// Standard output alone; the middle is left out when it is longer than 256 KiB.
     #[serde(default)]
     pub stdout: String,
-    /// Standard error alone; the middle is left out when it is longer than 512 KiB.
+    /// Standard error alone; the middle is left out when it is longer than 256 KiB.
     #[serde(default)]
     pub stderr: String,
     /// The shell's exit code; 128 + signal when a signal ended it; 124 at the time-out (as `timeout(1)`).
@@ -100,10 +100,10 @@ pub struct ExecResult {
     pub action: String,
     /// Standard output and standard error in the order in which they were written.
     pub output: String,
-    /// Standard output alone; the middle is left out when it is longer than 512 KiB.
+    /// Standard output alone; the middle is left out when it is longer than 256 KiB.
     #[serde(default)]
     pub stdout: String,
-    /// Standard error alone; the middle is left out when it is longer than 512 KiB.
+    /// Standard error alone; the middle is left out when it is longer than 256 KiB.
     #[serde(default)]
     pub stderr: String,
     /// True when the code was killed at its time-out.

@@ -81,12 +81,13 @@ pub async fn run(
             }
         }
     };
-    let end = cut.unwrap_or_else(|| match (told.failed, told.ended) {
-        (Some(why), _) => End::NotStarted(why),
-        (None, Some(how)) => End::Itself(how),
+    let end = match (cut, told.failed, told.ended) {
+        (Some(cut), _, _) => cut,
+        (None, Some(why), _) => End::NotStarted(why),
+        (None, None, Some(how)) => End::Itself(how),
         // Told nothing and asked to end by nobody else: the shim itself was killed.
-        (None, None) => End::Lost,
-    });
+        (None, None, None) => End::Lost,
+    };
     match end {
         End::TimedOut | End::Abandoned => launch::end(shim, None).await,
         End::Lost => launch::end(shim, Some((told.command, marker))).await,

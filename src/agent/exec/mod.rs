@@ -33,7 +33,7 @@ use leftover::Leftovers;
 use surroundings::Surroundings;
 use talk::Order;
 
-/// Commands at once. Each may hold about 14 MB while it is answered (2 MiB of output, escaped for JSON; a quarter of
+/// Commands at once. Each may hold about 12 MB while it is answered (1.5 MiB of output, escaped for JSON; a third of
 /// that in the usual case), so all of them stay within what the smallest computer can spare.
 pub const MAX_COMMANDS: usize = 32;
 /// The name of the mark in every command's environment, by which the remains of a command that killed its own shim

@@ -7,10 +7,10 @@ use super::streams::Stream;
 /// Bytes of both streams together kept from the beginning, and as many from the end (threats.md design 9).
 const BOTH_BYTES: usize = 512 * 1024;
 /// Bytes of each stream alone kept from the beginning, and as many from the end. Less, because they are in the other
-/// as well, and all three in one answer.
-const EACH_BYTES: usize = 256 * 1024;
+/// as well and all three in one answer, where JSON may need six bytes for one: 9 MiB at most.
+const EACH_BYTES: usize = 128 * 1024;
 
-/// What a command has written so far, together and apart. Memory grows with the output and stops at 2 MiB.
+/// What a command has written so far, together and apart. Memory grows with the output and stops at 1.5 MiB.
 #[derive(Debug)]
 pub struct Capture {
     both: Output,

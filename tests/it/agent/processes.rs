@@ -40,7 +40,9 @@ async fn output(agent: &RunningAgent, id: &str, query: &str) -> (u64, u64, Strin
     let path = format!("/processes/{id}/output?{query}");
     let response = agent.request(Method::GET, &path).send().await.expect("an answer");
     assert_eq!(response.status(), 200, "{query}");
-    let number = |name: &str| response.headers()[name].to_str().unwrap().parse().unwrap();
+    let number = |name: &str| {
+        response.headers()[name].to_str().ok().and_then(|text| text.parse().ok()).expect("a number")
+    };
     let (offset, lost) = (number("x-hotdesk-offset"), number("x-hotdesk-lost"));
     (offset, lost, String::from_utf8_lossy(&response.bytes().await.expect("a body")).into_owned())
 }

@@ -40,12 +40,10 @@ impl Process {
             }
             self.write_stdin(&mut stdin, bytes, &mut written).await?;
         }
+        open(&mut stdin)?;
         if eof {
-            open(&mut stdin)?;
             *stdin = Stdin::Closed;
             self.state().stdin = "closed";
-        } else {
-            open(&mut stdin)?;
         }
         Ok(Written { written, eof })
     }
