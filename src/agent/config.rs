@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::display::Session;
 use crate::domain::resolution::Resolution;
@@ -58,6 +59,8 @@ pub struct Config {
     pub session_dir: PathBuf,
     /// Home folder of the computer's user: where commands start, `~`, and the folder that holds `Desktop`.
     pub home: PathBuf,
+    /// A Python session without a call for this long is ended.
+    pub session_idle: Duration,
 }
 
 impl Config {
@@ -111,6 +114,7 @@ mod tests {
             session: Session::None,
             session_dir: PathBuf::new(),
             home: PathBuf::new(),
+            session_idle: Duration::ZERO,
         };
         for good in ["127.0.0.1:0", "[::1]:80", "127.8.8.8:1", "unix:/x", "fd:3"] {
             assert!(config(good, false).check().is_ok(), "{good}");

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::display::{Displays, session_env_in};
+use crate::domain::error::{Error, Result};
 
 /// The computer's desktop as the rest of the agent sees it.
 pub trait Desktop: Send + Sync {
@@ -10,8 +11,12 @@ pub trait Desktop: Send + Sync {
     fn ready(&self) -> bool;
     /// How many screens there are.
     fn screens(&self) -> u32;
-    /// What programs need to reach the boot screen: `DISPLAY`, `XAUTHORITY`, the session bus.
-    fn environment(&self) -> Vec<(String, String)>;
+    /// What programs need to reach a screen, the boot screen when none is named: `DISPLAY`, `XAUTHORITY`, the session
+    /// bus.
+    ///
+    /// # Errors
+    /// `NotFound` for a screen that is not there.
+    fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>>;
 }
 
 /// No desktop at all: an agent for commands and files only.
@@ -27,8 +32,11 @@ impl Desktop for Headless {
         0
     }
 
-    fn environment(&self) -> Vec<(String, String)> {
-        Vec::new()
+    fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>> {
+        match screen {
+            None => Ok(Vec::new()),
+            Some(id) => Err(Error::not_found(format!("Screen not found: {id}"))),
+        }
     }
 }
 
@@ -55,12 +63,15 @@ impl Desktop for Seen {
         self.displays.list().len() as u32
     }
 
-    fn environment(&self) -> Vec<(String, String)> {
+    fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>> {
         let mut all = session_env_in(&self.session_dir);
         // The file may be of an earlier session; the screen itself knows its display.
         all.retain(|(name, _)| name != "DISPLAY");
-        if let Ok(boot) = self.displays.screen(None) {
-            all.push((String::from("DISPLAY"), boot.display_name()));
+        // Without a boot screen, only who asks for a screen misses it.
+        match self.displays.screen(screen) {
+            Ok(screen) => all.push((String::from("DISPLAY"), screen.display_name())),
+            Err(error) if screen.is_some() => return Err(error),
+            Err(_) => {}
         }
         // For a display that was started with access control by whoever started the agent.
         if let Ok(cookies) = std::env::var("XAUTHORITY")
@@ -68,6 +79,6 @@ impl Desktop for Seen {
         {
             all.push((String::from("XAUTHORITY"), cookies));
         }
-        all
+        Ok(all)
     }
 }

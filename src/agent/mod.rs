@@ -28,6 +28,8 @@ use config::{Config, Display};
 use desktop::{Desktop, Headless, Seen};
 use display::Displays;
 use exec::Commands;
+use exec::process::Processes;
+use exec::session::Sessions;
 use journal::Journal;
 use state::{Agent, Parts};
 
@@ -72,10 +74,13 @@ pub async fn run(config: Config) -> Result<(), String> {
     };
     let journal = config.runtime_dir.join(JOURNAL);
     let journal = Journal::open(journal).map_err(|error| format!("the journal of actions: {error}"))?;
+    let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
     let agent = Agent::new(Parts {
         token,
         journal,
-        commands: Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone()),
+        sessions: Sessions::new(commands.clone(), config.session_idle),
+        processes: Processes::new(commands.clone()),
+        commands,
         home: config.home,
         desktop,
         tasks: tasks.clone(),

@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use super::desktop::Desktop;
 use super::exec::Commands;
+use super::exec::process::Processes;
+use super::exec::session::Sessions;
 use super::journal::Journal;
 use crate::base::secret::Secret;
 use crate::base::tasks::Tasks;
@@ -19,6 +21,10 @@ pub struct Parts {
     pub home: PathBuf,
     /// Runs bash and Python.
     pub commands: Commands,
+    /// Python that keeps its state.
+    pub sessions: Sessions,
+    /// What runs in the background.
+    pub processes: Processes,
     /// The screens.
     pub desktop: Arc<dyn Desktop>,
     /// What was done under which key.

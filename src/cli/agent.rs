@@ -1,12 +1,14 @@
 //! `hotdesk agent`: which options does it have?
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::agent::config::{Config, Display};
 use crate::agent::display::Session;
 use crate::agent::display::config::SESSION_DIR;
+use crate::agent::exec::session::IDLE;
 use crate::base::telemetry;
 use crate::domain::resolution::Resolution;
 use crate::http::serve::Listen;
@@ -42,6 +44,9 @@ pub struct Options {
     /// Home folder of the computer's user.
     #[arg(long, value_name = "DIR", default_value = "/root")]
     home: PathBuf,
+    /// Python sessions without a call for this long are ended.
+    #[arg(long, value_name = "SECONDS", default_value_t = IDLE.as_secs())]
+    session_idle: u64,
     /// Which messages are logged, for example `info,hotdesk=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
@@ -77,6 +82,7 @@ pub fn run(options: Options) -> Result<(), String> {
         session: options.session,
         session_dir: options.session_dir,
         home: options.home,
+        session_idle: Duration::from_secs(options.session_idle),
     };
     runtime.block_on(crate::agent::run(config))
 }

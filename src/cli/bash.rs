@@ -10,7 +10,7 @@ use super::client::api::QUICK;
 use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::{output, read_text};
-use crate::wire::action::{Bash, BashResult};
+use crate::wire::exec::{Bash, BashResult};
 
 /// Longest time-out that the service takes, in seconds (interface.md "Limits"); waited for when none is given.
 const LONGEST: f64 = crate::domain::limits::MAX_COMMAND_SECONDS;
@@ -38,7 +38,7 @@ pub async fn run(options: Options, session: &Session) -> Outcome {
     // A nonsensical time-out is the server's to refuse.
     let seconds = options.timeout.filter(|seconds| (0.0..=LONGEST).contains(seconds)).unwrap_or(LONGEST);
     let patience = QUICK + Duration::from_secs_f64(seconds);
-    let body = Bash { command, timeout: options.timeout };
+    let body = Bash { command, timeout: options.timeout, ..Bash::default() };
     let answer = session.api.call(Method::POST, &["computers", &id, "bash"], Some(&body), patience).await?;
     let result: BashResult = answer.decode()?;
     session.show(&answer, || output::bytes(result.output.as_bytes()))?;

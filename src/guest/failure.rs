@@ -65,24 +65,32 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
     error.number("upstream_status", i64::from(status.as_u16()))
 }
 
+/// The codes of hotdesk's own agent.
+const KNOWN_CODES: [&str; 19] = [
+    "INVALID_REQUEST",
+    "answer_not_kept",
+    "budget_too_small",
+    "desktop_not_a_folder",
+    "disk_full",
+    "idempotency_in_progress",
+    "idempotency_key_reused",
+    "not_a_file",
+    "outcome_unknown",
+    "session_busy",
+    "session_ended",
+    "stale_frame",
+    "stdin_closed",
+    "stdin_full",
+    "too_many_commands",
+    "too_many_followers",
+    "too_many_processes",
+    "too_many_sessions",
+    "unknown_frame",
+];
+
 /// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.
 fn known_code(code: &str) -> Option<&'static str> {
-    [
-        "INVALID_REQUEST",
-        "answer_not_kept",
-        "budget_too_small",
-        "desktop_not_a_folder",
-        "disk_full",
-        "idempotency_in_progress",
-        "idempotency_key_reused",
-        "not_a_file",
-        "outcome_unknown",
-        "stale_frame",
-        "too_many_commands",
-        "unknown_frame",
-    ]
-    .into_iter()
-    .find(|known| *known == code)
+    KNOWN_CODES.into_iter().find(|known| *known == code)
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -163,6 +163,38 @@ impl Guest {
         Ok(response.await?.into_body())
     }
 
+    /// Sends bytes as they come and reads a JSON answer.
+    ///
+    /// # Errors
+    /// As [`Guest::call`].
+    pub async fn send_bytes<Query: Serialize, Receive: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query,
+        body: Body,
+        patience: Duration,
+    ) -> Result<Receive> {
+        let exchange = async {
+            let response = self.send(Method::POST, uri(path, query)?, body).await?;
+            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
+        };
+        within(patience, exchange).await
+    }
+
+    /// Opens an answer that is read as it comes; `patience` bounds the wait for its header.
+    ///
+    /// # Errors
+    /// As [`Guest::call`].
+    pub async fn open<Query: Serialize>(
+        &self,
+        path: &str,
+        query: Query,
+        patience: Duration,
+    ) -> Result<Response<Incoming>> {
+        within(patience, async { self.send(Method::GET, uri(path, query)?, Body::empty()).await }).await
+    }
+
     /// Passes a request on as it is, upgrade included; method, path and headers were chosen by the caller.
     ///
     /// # Errors

@@ -214,72 +214,6 @@ pub struct Wait {
     pub duration: Option<f64>,
 }
 
-/// `POST bash`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Bash {
-    /// What bash runs.
-    pub command: String,
-    /// Seconds after which it is killed with all that it started; 200 when absent, at most 300.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(exclusive_minimum = 0, maximum = 300)]
-    pub timeout: Option<f64>,
-}
-
-/// `POST bash`'s result.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct BashResult {
-    /// True whenever the command was run, whatever its exit code; false when it had to be killed at its time-out.
-    pub success: bool,
-    /// `bash`.
-    pub action: String,
-    /// The command as sent.
-    pub command: String,
-    /// Standard output and standard error as they came, invalid UTF-8 replaced; the middle is left out when it is
-    /// longer than 1 MiB.
-    pub output: String,
-    /// The shell's exit code; 128 + signal when a signal ended it; 124 at the time-out (as `timeout(1)`).
-    pub exit_code: i32,
-    /// True when the command was killed at its time-out.
-    #[serde(default)]
-    pub timeout: bool,
-    /// How many bytes of output were left out.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub omitted_bytes: u64,
-}
-
-/// `POST exec`.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Exec {
-    /// Python source.
-    pub code: String,
-    /// Seconds after which it is killed with all that it started; 10 when absent, 1 to 300.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 300)]
-    pub timeout: Option<f64>,
-}
-
-/// `POST exec`'s result; the HTTP status is 200 whatever the code did.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ExecResult {
-    /// True when the code ran to its end without an uncaught exception and exit status 0.
-    pub success: bool,
-    /// `exec`.
-    pub action: String,
-    /// Standard output and standard error as they came.
-    pub output: String,
-    /// True when the code was killed at its time-out.
-    pub timeout: bool,
-    /// The uncaught exception's message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// The uncaught exception's class, for example `ValueError`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_type: Option<String>,
-    /// How many bytes of output were left out.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub omitted_bytes: u64,
-}
-
 /// A screenshot as base64 (`response_format=base64`, and the agent's default).
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ScreenshotBase64 {
@@ -350,8 +284,4 @@ pub struct ScreenSize {
 pub struct Done {
     /// Always true; a failure is an error body.
     pub success: bool,
-}
-
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }

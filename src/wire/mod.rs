@@ -6,6 +6,8 @@ pub mod batch;
 pub mod computer;
 pub mod effect;
 pub mod error;
+pub mod exec;
 pub mod file;
+pub mod process;
 pub mod screenshot;
 pub mod workspace;

@@ -107,7 +107,7 @@ async fn text_commands_and_waits_answer_as_the_clients_read_them() {
 
     let ran = done(&house, id, "bash", json!({"command": "echo out; echo err >&2; exit 3"})).await;
     let expected = json!({"success": true, "action": "bash", "command": "echo out; echo err >&2; exit 3",
-        "output": "out\nerr\n", "exit_code": 3, "timeout": false});
+        "output": "out\nerr\n", "stdout": "out\n", "stderr": "err\n", "exit_code": 3, "timeout": false});
     assert_eq!(ran, expected);
     let environment = house.bash(id, "echo $DISPLAY $HOME $PWD; id -u").await;
     assert_eq!(environment, ":99 /root /root\n0\n");
@@ -119,7 +119,9 @@ async fn text_commands_and_waits_answer_as_the_clients_read_them() {
     assert_eq!((&late.body["timeout"], &late.body["output"]), (&json!(true), &json!("begun\n")));
 
     let ran = done(&house, id, "exec", json!({"code": "print(6 * 7)"})).await;
-    assert_eq!(ran, json!({"success": true, "action": "exec", "output": "42\n", "timeout": false}));
+    let expected = json!({"success": true, "action": "exec", "output": "42\n", "stdout": "42\n", "stderr": "",
+        "timeout": false});
+    assert_eq!(ran, expected);
     let failed = house.act(id, "exec", json!({"code": "raise ValueError('no')"})).await;
     assert_eq!((failed.status, &failed.body["success"]), (200, &json!(false)));
     assert_eq!((&failed.body["error"], &failed.body["error_type"]), (&json!("no"), &json!("ValueError")));

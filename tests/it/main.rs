@@ -9,6 +9,7 @@ mod computers;
 mod crash;
 mod display;
 mod engines;
+mod execution;
 mod files;
 mod floors;
 mod harness;

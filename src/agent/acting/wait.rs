@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
+use crate::domain::limits::MAX_WAIT_SECONDS;
 use crate::wire::action::Wait;
 use crate::wire::effect::ActionResult;
 
-/// The most seconds that a wait may take.
-const MAX_WAIT_SECONDS: f64 = 60.0;
 
 /// Waits.
 ///

@@ -1,10 +1,12 @@
 //! What does `POST /bash` do? (wire.md 6; interface.md "Bash execution")
 
 use super::command::End;
+use super::output::Captured;
+use super::surroundings::Surroundings;
 use super::talk::How;
 use super::{Commands, Program, timeout};
 use crate::domain::error::{Error, Result};
-use crate::wire::action::{Bash, BashResult};
+use crate::wire::exec::{Bash, BashResult};
 
 /// Seconds when the request names none.
 const DEFAULT_SECONDS: f64 = 200.0;
@@ -18,18 +20,15 @@ const KILLED: i32 = 137;
 /// through a descriptor.
 const MAX_ARGUMENT: usize = 128 * 1024 - 1;
 
-/// Runs a command with `bash -c` in the home folder, standard input empty, standard output and standard error
-/// merged as they come. The answer does not wait for background processes, which live on.
+/// Runs a command with `bash -c`. The answer does not wait for background processes, which live on.
 ///
 /// # Errors
 /// `Invalid` for a time-out out of range or a command that holds NUL; else as [`Commands::run`].
 pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
     let allowed = |seconds: f64| seconds > 0.0 && seconds <= MAX_SECONDS;
     let timeout = timeout(request.timeout, DEFAULT_SECONDS, allowed, "above 0 and at most 300 seconds")?;
-    if request.command.contains('\0') {
-        return Err(Error::invalid("command holds a NUL character").code("INVALID_REQUEST"));
-    }
-    let finished = commands.run(program(&request.command), timeout).await?;
+    let surroundings = Surroundings { cwd: request.cwd, env: request.env, screen: request.screen };
+    let finished = commands.run(program(&request.command)?, &surroundings, request.stdin, timeout).await?;
     let exit_code = match &finished.end {
         End::Itself(How::Status(status)) => *status,
         End::Itself(How::Signal(signal)) => 128 + signal,
@@ -40,22 +39,34 @@ pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
         }
     };
     let timed_out = finished.end == End::TimedOut;
+    let Captured { both, out, err } = finished.output;
     Ok(BashResult {
         success: !timed_out,
         action: "bash".to_owned(),
         command: request.command,
-        output: finished.output.text,
+        output: both.text,
+        stdout: out.text,
+        stderr: err.text,
         exit_code,
         timeout: timed_out,
-        omitted_bytes: finished.output.omitted_bytes,
+        omitted_bytes: both.omitted_bytes,
+        stdout_omitted_bytes: out.omitted_bytes,
+        stderr_omitted_bytes: err.omitted_bytes,
     })
 }
 
-fn program(command: &str) -> Program {
+/// Bash with a command, however long.
+///
+/// # Errors
+/// `Invalid` for a command that holds NUL.
+pub(super) fn program(command: &str) -> Result<Program> {
+    if command.contains('\0') {
+        return Err(Error::invalid("command holds a NUL character").code("INVALID_REQUEST"));
+    }
     let (script, text) = if command.len() > MAX_ARGUMENT {
         (String::from(". /proc/self/fd/{text}"), Some(command.to_owned()))
     } else {
         (command.to_owned(), None)
     };
-    Program { name: "/bin/bash", args: vec![String::from("-c"), script], text }
+    Ok(Program { name: String::from("/bin/bash"), args: vec![String::from("-c"), script], text })
 }

@@ -1,4 +1,5 @@
-//! How are commands run? Bash and Python under one supervision: a shim each, bounded output, a deadline that holds.
+//! How are commands run? Bash and Python, to their end, in sessions and in the background, under one supervision: a
+//! shim each, bounded output, deadlines that hold.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,19 +14,27 @@ use crate::domain::error::{Error, Result};
 
 pub mod bash;
 mod command;
+mod handover;
+mod launch;
 mod leftover;
 mod output;
+pub mod process;
 pub mod python;
+pub mod session;
 pub mod shim;
+mod streams;
+mod surroundings;
 mod talk;
 pub mod tree;
 
 use command::{End, Finished};
+use handover::Handed;
 use leftover::Leftovers;
+use surroundings::Surroundings;
 use talk::Order;
 
-/// Commands at once. Each may hold about 10 MB while it is answered (1 MiB of output, escaped for JSON), so all of
-/// them stay within what the smallest computer can spare.
+/// Commands at once. Each may hold about 12 MB while it is answered (1.5 MiB of output, escaped for JSON; a third of
+/// that in the usual case), so all of them stay within what the smallest computer can spare.
 pub const MAX_COMMANDS: usize = 32;
 /// The name of the mark in every command's environment, by which the remains of a command that killed its own shim
 /// are found.
@@ -43,9 +52,16 @@ pub struct Commands {
 
 /// What is to be run, before it has its environment.
 struct Program {
-    name: &'static str,
+    name: String,
     args: Vec<String>,
     text: Option<String>,
+}
+
+/// A program with its environment and its folder.
+struct Prepared {
+    order: Order,
+    /// The entry of its environment by which its remains are found.
+    marker: String,
 }
 
 impl Commands {
@@ -59,32 +75,31 @@ impl Commands {
     /// is killed with all that it started.
     ///
     /// # Errors
-    /// `Unavailable` when [`MAX_COMMANDS`] run already or the agent is stopping; `Conflict` when the home folder is
-    /// gone.
-    async fn run(&self, program: Program, timeout: Duration) -> Result<Finished> {
+    /// `Unavailable` when [`MAX_COMMANDS`] run already or the agent is stopping; else as [`Self::prepare`].
+    async fn run(
+        &self,
+        program: Program,
+        surroundings: &Surroundings,
+        stdin: Option<String>,
+        timeout: Duration,
+    ) -> Result<Finished> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             let message = format!("{MAX_COMMANDS} commands are running already");
             return Err(Error::unavailable(message).code("too_many_commands").retry_after(1));
         };
-        if !self.home.is_dir() {
-            let message = format!("the home folder {} does not exist", self.home.display());
-            return Err(Error::conflict(message));
-        }
-        let id = Uuid::new_v4().simple().to_string();
-        let marker = format!("{MARK}={id}");
-        let order = Order {
-            program: program.name.to_owned(),
-            args: program.args,
-            environment: self.environment(id),
-            directory: self.home.to_string_lossy().into_owned(),
-            text: program.text,
+        let Prepared { order, marker } = self.prepare(program, surroundings)?;
+        let handed = match &stdin {
+            None => Handed::default(),
+            Some(text) => Handed::text(text)
+                .map_err(|error| Error::unavailable("stdin could not be kept").context(error))?,
         };
+        drop(stdin);
         // The command lives in a task of its own: its end must be seen through even when nobody waits any more.
         let abandon = self.tasks.stopping().child_token();
         let _hang_up = abandon.clone().drop_guard();
         let leftovers = self.leftovers.clone();
         let running = self.tasks.spawn("command", async move {
-            let finished = command::run(order, marker, timeout, abandon, &leftovers).await;
+            let finished = command::run(order, handed, marker, timeout, abandon, &leftovers).await;
             drop(slot);
             finished
         });
@@ -101,8 +116,31 @@ impl Commands {
         }
     }
 
+    /// Gives a program its folder and its environment.
+    ///
+    /// # Errors
+    /// `Invalid` for surroundings that cannot be, `NotFound` for a screen that is not there, `Conflict` when the home
+    /// folder is gone.
+    fn prepare(&self, program: Program, surroundings: &Surroundings) -> Result<Prepared> {
+        let folder = surroundings.folder(&self.home)?;
+        let mut environment = self.environment(surroundings.screen.as_deref())?;
+        environment.extend(surroundings.variables()?);
+        let id = Uuid::new_v4().simple().to_string();
+        let marker = format!("{MARK}={id}");
+        environment.push((MARK.to_owned(), id));
+        let order = Order {
+            program: program.name,
+            args: program.args,
+            environment,
+            directory: folder.to_string_lossy().into_owned(),
+            text: program.text,
+            stay: false,
+        };
+        Ok(Prepared { order, marker })
+    }
+
     /// What a login has, then what the session adds.
-    fn environment(&self, id: String) -> Vec<(String, String)> {
+    fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>> {
         let path = std::env::var("PATH")
             .unwrap_or_else(|_| String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
         let user = std::env::var("USER").unwrap_or_else(|_| String::from("root"));
@@ -114,7 +152,6 @@ impl Commands {
             ("SHELL", String::from("/bin/bash")),
             ("LANG", String::from("C.UTF-8")),
             ("TERM", String::from("xterm-256color")),
-            (MARK, id),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
@@ -122,8 +159,8 @@ impl Commands {
         if let Ok(zone) = std::env::var("TZ") {
             all.push(("TZ".to_owned(), zone));
         }
-        all.extend(self.desktop.environment());
-        all
+        all.extend(self.desktop.environment(screen)?);
+        Ok(all)
     }
 }
 

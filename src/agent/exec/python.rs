@@ -1,12 +1,17 @@
-//! What does `POST /exec` do? (wire.md 6)
+//! What does `POST /exec` do? (wire.md 6) Python code in a process of its own, or in a session that keeps its state.
+
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::command::End;
+use super::output::Captured;
+use super::session::{Call, Sessions};
+use super::surroundings::Surroundings;
 use super::talk::How;
 use super::{Commands, Program, timeout};
 use crate::domain::error::{Error, Result};
-use crate::wire::action::{Exec, ExecResult};
+use crate::wire::exec::{Exec, ExecResult};
 
 /// Seconds when the request names none.
 const DEFAULT_SECONDS: f64 = 10.0;
@@ -23,20 +28,38 @@ struct Failure {
     error_type: Option<String>,
 }
 
-/// Runs Python code as `__main__` in the home folder, standard input empty. A failure of the code is an answer, not
-/// an error; the traceback is in the output.
+/// Runs Python code as `__main__`. A failure of the code is an answer, not an error; the traceback is in the output.
 ///
 /// # Errors
-/// `Invalid` for a time-out out of range; else as [`Commands::run`].
-pub async fn run(commands: &Commands, request: Exec) -> Result<ExecResult> {
+/// `Invalid` for a time-out out of range; else as [`Commands::run`] and [`Sessions::run`].
+pub async fn run(commands: &Commands, sessions: &Sessions, request: Exec) -> Result<ExecResult> {
     let allowed = |seconds: f64| SECONDS.contains(&seconds);
     let timeout = timeout(request.timeout, DEFAULT_SECONDS, allowed, "1 to 300 seconds")?;
+    let surroundings = Surroundings { cwd: request.cwd, env: request.env, screen: request.screen };
+    if let Some(name) = request.session {
+        let call = Call { code: request.code, stdin: request.stdin, timeout };
+        let ran = sessions.run(&name, surroundings, call).await?;
+        let ended = ran.end.is_some();
+        // Told by the session itself, code that failed has not ended anything.
+        let end = ran.end.unwrap_or(End::Itself(How::Status(0)));
+        return Ok(ExecResult {
+            session: Some(name),
+            session_started: Some(ran.started),
+            session_ended: Some(ended),
+            ..answer(ran.output, &end, &ran.result, timeout, ended)?
+        });
+    }
     let args = ["-u", "-c", RUNNER, "{text}", "{result}"].map(str::to_owned).to_vec();
-    let program = Program { name: "python3", args, text: Some(request.code) };
-    let finished = commands.run(program, timeout).await?;
-    let told = failure(&finished.result);
-    let (error, kind) = match &finished.end {
-        End::Itself(How::Status(0)) if told.error_type.is_none() => (None, None),
+    let program = Program { name: String::from("python3"), args, text: Some(request.code) };
+    let finished = commands.run(program, &surroundings, request.stdin, timeout).await?;
+    answer(finished.output, &finished.end, &finished.result, timeout, false)
+}
+
+/// What came of the code. `over`: it was in a session that ended with it, which it does not do by running to its end.
+fn answer(output: Captured, end: &End, result: &str, timeout: Duration, over: bool) -> Result<ExecResult> {
+    let told = failure(result);
+    let (error, kind) = match end {
+        End::Itself(How::Status(0)) if told.error_type.is_none() && !over => (None, None),
         End::Itself(How::Status(_)) if told.error_type.is_some() => (told.error, told.error_type),
         End::Itself(How::Status(status)) => {
             (Some(format!("python3 ended with status {status}")), Some(String::from("SystemExit")))
@@ -55,14 +78,22 @@ pub async fn run(commands: &Commands, request: Exec) -> Result<ExecResult> {
             return Err(Error::unavailable(format!("python3 could not be started: {why}")));
         }
     };
+    let Captured { both, out, err } = output;
     Ok(ExecResult {
         success: error.is_none() && kind.is_none(),
         action: "exec".to_owned(),
-        output: finished.output.text,
-        timeout: finished.end == End::TimedOut,
+        output: both.text,
+        stdout: out.text,
+        stderr: err.text,
+        timeout: *end == End::TimedOut,
         error,
         error_type: kind,
-        omitted_bytes: finished.output.omitted_bytes,
+        omitted_bytes: both.omitted_bytes,
+        stdout_omitted_bytes: out.omitted_bytes,
+        stderr_omitted_bytes: err.omitted_bytes,
+        session: None,
+        session_started: None,
+        session_ended: None,
     })
 }
 

@@ -7,7 +7,8 @@
 //! The shim collects every orphan of the command, so the agent finds them all below it. The nurse is the command's
 //! parent: a command that kills its parent kills only the nurse, and becomes the shim's child. When the agent goes
 //! away, however it went, the shim's socket ends and the shim ends the whole tree. When the command ends by itself,
-//! the shim tells and leaves; what still runs in the background passes to process 1 and lives on.
+//! the shim tells and leaves, and what still runs in the background passes to process 1 and lives on; or, when the
+//! order says so, it stays until nothing is left.
 
 use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
@@ -25,6 +26,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
+use super::handover;
 use super::talk::{self, How, Order, Report};
 use super::tree::{self, Target};
 
@@ -40,6 +42,7 @@ const MAX_RESULT: u64 = 64 * 1024;
 #[derive(Clone, Copy)]
 enum Note {
     Started(i32),
+    Running,
     Ended(i32),
     Failed(i32),
 }
@@ -52,6 +55,7 @@ impl Note {
             Self::Started(pid) => (0, pid),
             Self::Ended(status) => (1, status),
             Self::Failed(errno) => (2, errno),
+            Self::Running => (3, 0),
         };
         let [a, b, c, d] = value.to_le_bytes();
         [tag, a, b, c, d]
@@ -62,6 +66,7 @@ impl Note {
         match tag {
             0 => Self::Started(value),
             1 => Self::Ended(value),
+            3 => Self::Running,
             _ => Self::Failed(value),
         }
     }
@@ -84,19 +89,22 @@ pub fn run() -> io::Result<()> {
     mask.add(Signal::SIGCHLD);
     mask.thread_block()?;
     let children = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let handed = handover::receive(&agent)?;
     let mut order: Order = talk::receive(&mut agent)?;
+    let control = hand_control(&mut order, handed.control)?;
     let result = hand_text(&mut order)?;
     let (notes, notebook) = io::pipe()?;
     // SAFETY: this process has one thread, so the child may use everything that it could use before.
     #[allow(unsafe_code)]
     let forked = unsafe { nix::unistd::fork() }?;
-    if matches!(forked, ForkResult::Child) {
+    let ForkResult::Parent { child: nurse } = forked else {
         drop((agent, children, notes, result));
-        return nurse(order, notebook);
-    }
-    drop((order, notebook));
+        return self::nurse(order, notebook, handed.stdin);
+    };
+    let stay = order.stay;
+    drop((order, notebook, handed.stdin, control));
     close_output()?;
-    let mut watch = Watch { command: None, nursed: true, ended: None, notes };
+    let mut watch = Watch { command: None, nurse, nursed: true, children: true, ended: None, stay, notes };
     let told = watch.keep(&mut agent, &children, result);
     if matches!(told, Ok(true)) {
         return Ok(());
@@ -125,6 +133,17 @@ fn hand_text(order: &mut Order) -> io::Result<Option<File>> {
     Ok(Some(File::from(reader)))
 }
 
+/// Tells the program where its control socket is; like the text it is inherited.
+fn hand_control(order: &mut Order, control: Option<OwnedFd>) -> io::Result<Option<OwnedFd>> {
+    if let Some(control) = &control {
+        rustix::io::fcntl_setfd(control, rustix::io::FdFlags::empty())?;
+        for arg in &mut order.args {
+            *arg = arg.replace("{control}", &control.as_raw_fd().to_string());
+        }
+    }
+    Ok(control)
+}
+
 /// Lets go of the command's output, so that its end shows when the last of the command's own processes lets go.
 fn close_output() -> io::Result<()> {
     let null = OwnedFd::from(File::options().write(true).open("/dev/null")?);
@@ -134,13 +153,13 @@ fn close_output() -> io::Result<()> {
 }
 
 /// The nurse: starts the command in a session of its own and waits for it.
-fn nurse(order: Order, mut notebook: PipeWriter) -> io::Result<()> {
+fn nurse(order: Order, mut notebook: PipeWriter, stdin: Option<OwnedFd>) -> io::Result<()> {
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
         tracing::debug!(%error, "oom_score_adj stays as it is");
     }
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear().envs(order.environment).current_dir(&order.directory);
-    command.stdin(Stdio::null());
+    command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
     // The shim's own mask is not the command's.
     SigSet::empty().thread_set_mask()?;
     let teller = notebook.try_clone()?;
@@ -162,6 +181,7 @@ fn nurse(order: Order, mut notebook: PipeWriter) -> io::Result<()> {
         }
     };
     drop(command);
+    notebook.write_all(&Note::Running.encode())?;
     close_output()?;
     let status = child.wait()?;
     notebook.write_all(&Note::Ended(status.into_raw()).encode())
@@ -170,20 +190,27 @@ fn nurse(order: Order, mut notebook: PipeWriter) -> io::Result<()> {
 /// What the shim knows of the command.
 struct Watch<N> {
     command: Option<Pid>,
+    nurse: Pid,
     /// The nurse still holds its end of the notes.
     nursed: bool,
+    /// Something that was started here is not reaped yet.
+    children: bool,
     ended: Option<How>,
+    /// Whether to watch on until no children are left.
+    stay: bool,
     notes: N,
 }
 
 impl<N: Read + AsFd> Watch<N> {
-    /// Watches until the command has ended and the agent was told so (true), or the agent is gone.
+    /// Watches until the command has ended and the agent was told so (true), or the agent is gone. Staying, until the
+    /// rest has ended as well.
     fn keep(
         &mut self,
         agent: &mut UnixStream,
         children: &SignalFd,
         result: Option<File>,
     ) -> io::Result<bool> {
+        let mut result = Some(result);
         loop {
             let mut ready = [
                 PollFd::new(agent.as_fd(), PollFlags::POLLIN),
@@ -205,8 +232,12 @@ impl<N: Read + AsFd> Watch<N> {
                 self.reap();
             }
             if let Some(how) = self.ended {
-                talk::send(agent, &Report::Ended { how, result: read_result(result)? })?;
-                return Ok(true);
+                if let Some(result) = result.take() {
+                    talk::send(agent, &Report::Ended { how, result: read_result(result)? })?;
+                }
+                if !self.stay || !self.children {
+                    return Ok(true);
+                }
             }
             if gone {
                 return Ok(false);
@@ -224,13 +255,15 @@ impl<N: Read + AsFd> Watch<N> {
                 return Err(io::Error::other("the nurse is gone"));
             }
             self.reap();
-            return Ok(());
+            // Killed by the command before it could say so; said twice it does no harm.
+            return talk::send(agent, &Report::Running);
         }
         match Note::decode(note) {
             Note::Started(pid) => {
                 self.command = Some(Pid::from_raw(pid));
-                talk::send(agent, &Report::Started(pid))
+                talk::send(agent, &Report::Started { command: pid, nurse: self.nurse.as_raw() })
             }
+            Note::Running => talk::send(agent, &Report::Running),
             Note::Ended(raw) => {
                 self.ended = Some(how(ExitStatus::from_raw(raw)));
                 Ok(())
@@ -252,6 +285,10 @@ impl<N: Read + AsFd> Watch<N> {
                 }
                 Ok(WaitStatus::Signaled(pid, signal, _)) if Some(pid) == self.command => {
                     self.ended = Some(How::Signal(signal as i32));
+                }
+                Err(Errno::ECHILD) => {
+                    self.children = false;
+                    break;
                 }
                 Ok(WaitStatus::StillAlive) | Err(_) => break,
                 Ok(_) => {}

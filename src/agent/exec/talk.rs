@@ -1,7 +1,7 @@
 //! What do the agent and a command's shim say to each other? Frames on the socket that is the shim's standard input.
 //!
-//! Nothing of a command stands in the shim's own arguments or environment, and no descriptor but the three standard
-//! ones is handed over, so nothing can leak into commands that start at the same moment.
+//! Nothing of a command stands in the shim's own arguments or environment, and further descriptors cross on the socket
+//! (`handover`), so nothing can leak into commands that start at the same moment.
 
 use std::io::{self, Read, Write};
 
@@ -25,13 +25,22 @@ pub struct Order {
     pub directory: String,
     /// A text that the program may read from a descriptor, however long.
     pub text: Option<String>,
+    /// Whether the shim stays after the program's end for as long as anything that it started runs.
+    pub stay: bool,
 }
 
 /// What the shim tells.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The program runs; the id is also its session's.
-    Started(i32),
+    /// Its process is there and about to become the program.
+    Started {
+        /// Its id, which is also its session's.
+        command: i32,
+        /// The id of its parent.
+        nurse: i32,
+    },
+    /// The program runs.
+    Running,
     /// It could not be started.
     Failed(String),
     /// It ended.

@@ -1,27 +1,58 @@
 //! `POST /bash`, `POST /exec`, `POST /wait` (wire.md 6).
 
+use std::io;
+
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json as Answer, Router};
+use serde::Serialize;
 
 use crate::agent::acting;
 use crate::agent::exec::{bash, python};
 use crate::agent::state::Agent;
-use crate::domain::error::Result;
+use crate::domain::error::{Error, Result};
 use crate::http::extract::Json;
-use crate::wire::action::{Bash, BashResult, Exec, ExecResult, Wait};
+use crate::wire::action::Wait;
 use crate::wire::effect::ActionResult;
+use crate::wire::exec::{Bash, Exec};
+
 
 pub fn router() -> Router<Agent> {
     Router::new().route("/bash", post(run_bash)).route("/exec", post(run_python)).route("/wait", post(wait))
 }
 
-async fn run_bash(State(agent): State<Agent>, Json(request): Json<Bash>) -> Result<Answer<BashResult>> {
-    bash::run(&agent.commands, request).await.map(Answer)
+async fn run_bash(State(agent): State<Agent>, Json(request): Json<Bash>) -> Result<Response> {
+    long(&bash::run(&agent.commands, request).await?)
 }
 
-async fn run_python(State(agent): State<Agent>, Json(request): Json<Exec>) -> Result<Answer<ExecResult>> {
-    python::run(&agent.commands, request).await.map(Answer)
+async fn run_python(State(agent): State<Agent>, Json(request): Json<Exec>) -> Result<Response> {
+    long(&python::run(&agent.commands, &agent.sessions, request).await?)
+}
+
+/// An answer that may be long, written into a buffer of exactly its size: one that grows is copied, and of the
+/// longest answer two copies would be 18 MB.
+fn long(answer: &impl Serialize) -> Result<Response> {
+    let mut size = Size(0);
+    serde_json::to_writer(&mut size, answer).map_err(Error::internal)?;
+    let mut body = Vec::with_capacity(size.0);
+    serde_json::to_writer(&mut body, answer).map_err(Error::internal)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Counts what is written to it.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 async fn wait(State(agent): State<Agent>, Json(request): Json<Wait>) -> Result<Answer<ActionResult>> {

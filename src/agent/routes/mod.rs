@@ -18,6 +18,7 @@ mod idempotent;
 mod screenshot;
 
 pub use idempotent::Noting;
+mod processes;
 
 /// The whole API; without screens there are no routes for them. Nothing is answered without the token, unknown paths
 /// included.
@@ -25,6 +26,7 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let noting = Noting { journal: agent.journal.clone(), tasks: agent.tasks.clone() };
     let commands = exec::router().layer(middleware::from_fn_with_state(noting.clone(), idempotent::pass));
     let routes = Router::new().merge(health::router()).merge(commands).merge(files::router());
+    let routes = routes.merge(processes::router());
     let mut routes = routes.with_state(agent.clone());
     if let Some(displays) = displays {
         routes = routes.merge(screens(displays, noting));

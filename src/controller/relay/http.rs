@@ -18,7 +18,7 @@ use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 13] = [
+const ENDPOINTS: [&str; 15] = [
     "bash",
     "click",
     "drag",
@@ -27,9 +27,11 @@ const ENDPOINTS: [&str; 13] = [
     "health",
     "key",
     "move",
+    "processes",
     "screens",
     "screenshot",
     "scroll",
+    "sessions",
     "type",
     "wait",
 ];

@@ -70,6 +70,7 @@ impl Scene {
                 "{id}" => &self.computer,
                 "{name}" => "home",
                 "{screen_id}" => "default",
+                "{process_id}" | "{session_name}" => "any",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");

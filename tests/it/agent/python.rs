@@ -32,7 +32,8 @@ async fn code_runs_as_main_and_its_output_is_told() {
         assert_eq!(ran.status, 200);
         assert_eq!(
             ran.body,
-            json!({"output": output, "success": true, "action": "exec", "timeout": false}),
+            json!({"output": output, "stdout": ran.body["stdout"], "stderr": ran.body["stderr"], "success": true,
+                "action": "exec", "timeout": false}),
             "{code}"
         );
     }

@@ -109,8 +109,22 @@ impl RunningAgent {
 
     /// Resident memory of the agent's process in KiB.
     pub fn resident_kib(&self) -> u64 {
+        self.memory_kib("VmRSS:")
+    }
+
+    /// The most that it was since [`Self::forget_peak`].
+    pub fn peak_kib(&self) -> u64 {
+        self.memory_kib("VmHWM:")
+    }
+
+    /// Counts the peak anew (proc_pid_clear_refs(5)).
+    pub fn forget_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("the peak is forgotten");
+    }
+
+    fn memory_kib(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the agent lives");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find(|line| line.starts_with(field)).expect(field);
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
 }

@@ -18,7 +18,7 @@ use crate::guest::QUICK;
 use crate::http::extract::{Json as Body, Path, Query, Shaped};
 use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
 use crate::wire::action::{
-    Bash, BashResult, Click, CursorPosition, Drag, Exec, ExecResult, Key, Move, PointerButton, ScreenQuery,
+    Click, CursorPosition, Drag, Key, Move, PointerButton, ScreenQuery,
     Scroll, Type, Wait, WaitChange, WaitStable,
 };
 use crate::wire::batch::{Action, Batch, BatchResult};
@@ -42,8 +42,6 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(cursor_position))
         .routes(routes!(actions))
         .routes(routes!(wait))
-        .routes(routes!(bash))
-        .routes(routes!(exec))
 }
 
 /// Clicks: once, twice or three times, with modifiers held if asked.
@@ -282,51 +280,20 @@ async fn wait(
     Body(body): Body<Wait>,
 ) -> Result<Json<ActionResult>> {
     let patience = patience::of(&Action::Wait(body.clone()));
-    act(state, caller, id, "/wait", ScreenQuery::default(), &body, key, patience).await
+    act(state, caller, id, "/wait", (), &body, key, patience).await
 }
 
-/// Runs a shell command.
-#[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions",
-    params(("id" = String, Path), IdempotencyHeader), request_body = Bash,
-    responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
-async fn bash(
-    state: State<Shared>,
-    caller: Caller,
-    key: IdempotencyKey,
-    id: Path<String>,
-    Body(body): Body<Bash>,
-) -> Result<Json<BashResult>> {
-    let patience = patience::command(body.timeout);
-    act(state, caller, id, "/bash", ScreenQuery::default(), &body, key, patience).await
-}
-
-/// Runs Python code.
-#[utoipa::path(post, path = "/computers/{id}/exec", tag = "actions",
-    params(("id" = String, Path), IdempotencyHeader), request_body = Exec,
-    responses((status = 200, description = "Run, whatever came of it", body = ExecResult)))]
-async fn exec(
-    state: State<Shared>,
-    caller: Caller,
-    key: IdempotencyKey,
-    id: Path<String>,
-    Body(body): Body<Exec>,
-) -> Result<Json<ExecResult>> {
-    let patience = patience::command(body.timeout);
-    act(state, caller, id, "/exec", ScreenQuery::default(), &body, key, patience).await
-}
-
-#[allow(clippy::too_many_arguments)] // a request's parts, taken apart by the extractors
-async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
+pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     State(app): State<Shared>,
     caller: Caller,
     Path(id): Path<String>,
     path: &str,
-    screen: ScreenQuery,
+    query: impl Serialize,
     body: &Send,
     IdempotencyKey(key): IdempotencyKey,
     patience: Duration,
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
-    guest.act(path, screen, body, key, patience).await.map(Json)
+    guest.act(path, query, body, key, patience).await.map(Json)
 }

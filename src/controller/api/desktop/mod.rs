@@ -5,11 +5,18 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::controller::Shared;
 
 pub mod actions;
+pub mod exec;
+pub mod processes;
 mod patience;
 pub mod screens;
 pub mod screenshot;
 
 /// The desktop's routes.
 pub fn router() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().merge(actions::router()).merge(screens::router()).merge(screenshot::router())
+    OpenApiRouter::new()
+        .merge(actions::router())
+        .merge(exec::router())
+        .merge(processes::router())
+        .merge(screens::router())
+        .merge(screenshot::router())
 }

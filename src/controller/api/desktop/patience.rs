@@ -2,16 +2,11 @@
 
 use std::time::Duration;
 
+use crate::domain::limits::{MAX_COMMAND_SECONDS, MAX_WAIT_SECONDS, SLOWEST_TYPING};
 use crate::domain::pointer::MAX_DRAG_SECONDS;
 use crate::guest::QUICK;
 use crate::wire::batch::Action;
 
-/// Longest command and longest default, in seconds (interface.md "Limits"); the agent refuses more.
-const MAX_COMMAND_SECONDS: f64 = 300.0;
-/// Slowest typing that is waited for, characters a second: what needs remapped keys goes at 300 on an idle machine.
-const SLOWEST_TYPING: f64 = 50.0;
-/// Longest `wait`, and longest wait for a screen, in seconds; the agent refuses more.
-const MAX_WAIT_SECONDS: f64 = 60.0;
 /// Longest hold of a sequence of keys in milliseconds; the agent refuses more.
 const MAX_HOLDS_MS: u64 = 30_000;
 /// Milliseconds that a wait for a screen takes at most when nothing is said.
@@ -52,6 +47,6 @@ fn wait(timeout_ms: Option<u32>) -> Duration {
 }
 
 /// A client's number of seconds as a wait of at most `most`; nonsense waits for nothing and is refused by the agent.
-fn seconds(value: f64, most: f64) -> Duration {
+pub fn seconds(value: f64, most: f64) -> Duration {
     Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
 }

@@ -1,0 +1,83 @@
+//! Commands and Python over HTTP (wire.md 6): handed to the computer's agent, which checks and runs them.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Method;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::actions::act;
+use super::patience;
+use crate::controller::Shared;
+use crate::domain::access::Caller;
+use crate::domain::error::Result;
+use crate::guest::{QUICK, percent_encode};
+use crate::http::extract::{Json as Body, Path};
+use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
+use crate::wire::action::Done;
+use crate::wire::exec::{Bash, BashResult, Exec, ExecResult, SessionList};
+
+/// The routes of commands and Python sessions.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(bash))
+        .routes(routes!(exec))
+        .routes(routes!(sessions))
+        .routes(routes!(end_session))
+}
+
+/// Runs a shell command.
+#[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions",
+    params(("id" = String, Path), IdempotencyHeader), request_body = Bash,
+    responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
+async fn bash(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Body(body): Body<Bash>,
+) -> Result<Json<BashResult>> {
+    act(state, caller, id, "/bash", (), &body, key, patience::command(body.timeout)).await
+}
+
+/// Runs Python code.
+#[utoipa::path(post, path = "/computers/{id}/exec", tag = "actions",
+    params(("id" = String, Path), IdempotencyHeader), request_body = Exec,
+    responses((status = 200, description = "Run, whatever came of it", body = ExecResult)))]
+async fn exec(
+    state: State<Shared>,
+    caller: Caller,
+    key: IdempotencyKey,
+    id: Path<String>,
+    Body(body): Body<Exec>,
+) -> Result<Json<ExecResult>> {
+    act(state, caller, id, "/exec", (), &body, key, patience::command(body.timeout)).await
+}
+
+/// The Python sessions, which `exec` starts by naming one.
+#[utoipa::path(get, path = "/computers/{id}/sessions", tag = "execution", params(("id" = String, Path)),
+    responses((status = 200, description = "By name", body = SessionList)))]
+async fn sessions(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<SessionList>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    let guest = app.fleet.guest(&computer).await?;
+    guest.call(Method::GET, "/sessions", (), None::<&()>, QUICK).await.map(Json)
+}
+
+/// Ends a Python session with everything that it started.
+#[utoipa::path(delete, path = "/computers/{id}/sessions/{session_name}", tag = "execution",
+    params(("id" = String, Path), ("session_name" = String, Path)),
+    responses((status = 200, description = "It is gone", body = Done)))]
+async fn end_session(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Json<Done>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    let guest = app.fleet.guest(&computer).await?;
+    let path = format!("/sessions/{}", percent_encode(&name));
+    guest.call(Method::DELETE, &path, (), None::<&()>, QUICK).await.map(Json)
+}

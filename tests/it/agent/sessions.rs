@@ -1,0 +1,263 @@
+//! Python sessions: state that stays between calls, one call at a time, and an end that leaves nothing.
+
+use std::time::Duration;
+
+use hotdesk::base::wait;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::harness::agent::{Answered, RunningAgent, alive, answered, gone};
+
+async fn run(agent: &RunningAgent, name: &str, code: &str) -> Value {
+    let ran = agent.post("/exec", json!({"code": code, "session": name})).await;
+    assert_eq!(ran.status, 200, "{code}: {}", ran.body);
+    ran.body
+}
+
+async fn delete(agent: &RunningAgent, name: &str) -> Answered {
+    answered(agent.request(Method::DELETE, &format!("/sessions/{name}"))).await
+}
+
+async fn sessions(agent: &RunningAgent) -> Vec<Value> {
+    agent.get("/sessions").await.body["sessions"].as_array().expect("a list").clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_stays_between_calls_and_apart_between_sessions() {
+    let agent = RunningAgent::headless().await;
+    let first = run(&agent, "a", "import os\nx = 1\ndef f(): return x + 1\nprint('set', end='')").await;
+    assert_eq!((&first["output"], &first["success"]), (&json!("set"), &json!(true)));
+    assert_eq!((&first["session"], &first["session_started"]), (&json!("a"), &json!(true)));
+    assert_eq!(first["session_ended"], json!(false));
+    let second = run(&agent, "a", "x += 1\nprint(f(), __name__)").await;
+    assert_eq!((&second["output"], &second["session_started"]), (&json!("3 __main__\n"), &json!(false)));
+    let other = run(&agent, "b", "x").await;
+    assert_eq!((&other["error_type"], &other["session_started"]), (&json!("NameError"), &json!(true)));
+    let apart = run(&agent, "a", "import sys\nfor i in range(500):\n  os.write(1 + i % 2, b'%d ' % i)").await;
+    let whole: String = (0..500).map(|number| format!("{number} ")).collect();
+    assert_eq!(apart["output"], json!(whole));
+    assert!(apart["stderr"].as_str().unwrap().starts_with("1 3 5 "));
+    let classes =
+        run(&agent, "a", "import pickle\nclass A: y = 5\nprint(pickle.loads(pickle.dumps(A())).y)").await;
+    assert_eq!(classes["output"], json!("5\n"));
+    let listed = sessions(&agent).await;
+    assert_eq!(listed.len(), 2);
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["calls"], &listed[0]["busy"]),
+        (&json!("a"), &json!(4), &json!(false))
+    );
+    assert!(alive(&listed[0]["pid"].to_string()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uncaught_exception_keeps_the_session() {
+    let agent = RunningAgent::headless().await;
+    run(&agent, "s", "x = 7\ndef f():\n    raise ValueError('no')").await;
+    let failed = run(&agent, "s", "print('first')\nf()").await;
+    assert_eq!((&failed["success"], &failed["error_type"]), (&json!(false), &json!("ValueError")));
+    assert_eq!((&failed["error"], &failed["session_ended"]), (&json!("no"), &json!(false)));
+    let wanted = "first\nTraceback (most recent call last):\n  File \"<exec 2>\", line 2, in <module>\n    f()\n  File \"<exec 1>\", line 3, in f\n    raise ValueError('no')\nValueError: no\n";
+    assert_eq!(failed["output"], json!(wanted));
+    for (code, kind) in [
+        ("raise KeyboardInterrupt", json!("KeyboardInterrupt")),
+        ("import sys\nsys.exit(3)", json!("SystemExit")),
+        ("sys.exit()", Value::Null),
+        ("x = (", json!("SyntaxError")),
+        ("class Odd(Exception):\n  def __str__(self): raise RuntimeError\nraise Odd", json!("Odd")),
+        ("import os\nif os.fork() == 0: raise OSError('child')\nos.wait()", Value::Null),
+        ("sys.stdout.close()", Value::Null),
+        ("sys.stdout = open(1, 'w', closefd=False)", Value::Null),
+    ] {
+        let ran = run(&agent, "s", code).await;
+        assert_eq!((&ran["error_type"], &ran["session_ended"]), (&kind, &json!(false)), "{code}: {ran}");
+    }
+    assert_eq!(run(&agent, "s", "print(x)").await["output"], json!("7\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standard_input_is_each_call_s_own() {
+    let agent = RunningAgent::headless().await;
+    let ask = async |code: &str, stdin: Option<&str>| {
+        let body = json!({"code": code, "session": "s", "stdin": stdin});
+        agent.post("/exec", body).await.body
+    };
+    assert_eq!(ask("print(input(), input())", Some("a\nb\nc")).await["output"], json!("a b\n"));
+    assert_eq!(ask("input()", None).await["error_type"], json!("EOFError"));
+    let child = ask("import subprocess\nsubprocess.run(['cat'])", Some("for the child")).await;
+    assert_eq!(child["output"], json!("for the child"));
+    let long = "z".repeat(1_000_000);
+    assert_eq!(
+        ask("import sys\nprint(len(sys.stdin.read()))", Some(&long)).await["output"],
+        json!("1000000\n")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_past_its_time_ends_the_session_with_all_that_it_started() {
+    let agent = RunningAgent::headless().await;
+    run(&agent, "s", "import subprocess, time\nx = 1").await;
+    let code = "earlier = subprocess.Popen(['setsid', '-f', 'sh', '-c', 'echo $$ > daemon; sleep 1000'])
+child = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+open('child', 'w').write(str(child.pid))
+while True:
+  try: time.sleep(1000)
+  except BaseException: pass";
+    let body = json!({"code": format!("print('so far')\n{code}"), "session": "s", "timeout": 1});
+    let ran = agent.post("/exec", body).await;
+    assert!(ran.took >= Duration::from_secs(1) && ran.took < Duration::from_secs(2), "took {:?}", ran.took);
+    assert_eq!((&ran.body["timeout"], &ran.body["session_ended"]), (&json!(true), &json!(true)));
+    assert_eq!((&ran.body["success"], &ran.body["error_type"]), (&json!(false), &json!("TimeoutError")));
+    assert_eq!(ran.body["output"], json!("so far\n"));
+    for name in ["child", "daemon"] {
+        assert!(!alive(&agent.file(name).await), "{name} lives");
+    }
+    assert_eq!(sessions(&agent).await, Vec::<Value>::new());
+    let fresh = run(&agent, "s", "print('x' in globals())").await;
+    assert_eq!((&fresh["output"], &fresh["session_started"]), (&json!("False\n"), &json!(true)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_itself_says_so_and_leaves_nothing() {
+    let agent = RunningAgent::headless().await;
+    for (code, kind, error) in [
+        ("os._exit(0)", "SystemExit", "python3 ended with status 0"),
+        ("os._exit(4)", "SystemExit", "python3 ended with status 4"),
+        ("os.kill(os.getpid(), 9)", "Killed", "python3 was ended by signal 9"),
+        (
+            "for fd in range(3, 64):\n  try: os.close(fd)\n  except OSError: pass",
+            "SystemExit",
+            "python3 ended with status 1",
+        ),
+    ] {
+        let start =
+            "import os, subprocess\nchild = subprocess.Popen(['setsid', 'sleep', '1000'])\nprint(child.pid)";
+        let child = run(&agent, "s", start).await["output"].as_str().unwrap().to_owned();
+        let ran = run(&agent, "s", &format!("print('bye', flush=True)\n{code}")).await;
+        assert_eq!((&ran["session_ended"], &ran["success"]), (&json!(true), &json!(false)), "{code}: {ran}");
+        assert_eq!((&ran["error_type"], &ran["error"]), (&json!(kind), &json!(error)), "{code}");
+        assert!(ran["output"].as_str().unwrap().starts_with("bye\n"), "{code}: {ran}");
+        assert!(!alive(&child), "{code}: its child lives");
+    }
+    // Between two calls as well.
+    run(&agent, "s", "import os, threading\nthreading.Timer(0.2, os._exit, [3]).start()").await;
+    let empty =
+        wait::until(Duration::from_secs(5), || async { sessions(&agent).await.is_empty().then_some(()) });
+    assert!(empty.await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_one_session_run_one_after_another() {
+    let agent = RunningAgent::headless().await;
+    run(&agent, "s", "import time\nlog = []").await;
+    let codes: Vec<String> = (0..5)
+        .map(|number| format!("log.append('in'); time.sleep(0.1); log.append('out'); print({number})"))
+        .collect();
+    let ran = futures_util::future::join_all(codes.iter().map(|code| run(&agent, "s", code))).await;
+    for (number, ran) in ran.iter().enumerate() {
+        assert_eq!(ran["output"], json!(format!("{number}\n")), "each gets its own output");
+    }
+    assert_eq!(run(&agent, "s", "print(log == ['in', 'out'] * 5)").await["output"], json!("True\n"));
+    // While one is busy another answers.
+    let slow = run(&agent, "s", "time.sleep(2)");
+    let quick = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(sessions(&agent).await[0]["busy"], json!(true));
+        agent.post("/exec", json!({"code": "print(1)", "session": "other"})).await
+    };
+    let (_, quick) = tokio::join!(slow, quick);
+    assert!(quick.took < Duration::from_millis(1500), "took {:?}", quick.took);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_and_those_who_wait_are_bounded() {
+    let agent = RunningAgent::headless().await;
+    for number in 0..8 {
+        run(&agent, &format!("s{number}"), "import time").await;
+    }
+    let ninth = agent.post("/exec", json!({"code": "1", "session": "s8"})).await;
+    assert_eq!((ninth.status, &ninth.body["code"]), (503, &json!("too_many_sessions")));
+    assert_eq!(agent.exec("print(1)").await.body["output"], json!("1\n"), "plain calls need no session");
+    let holding = run(&agent, "s0", "while not __import__('os').path.exists('go'): time.sleep(0.05)");
+    let crowd = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let asked = (0..12).map(|_| agent.post("/exec", json!({"code": "print(2)", "session": "s0"})));
+        let all = futures_util::future::join_all(asked);
+        let release = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            std::fs::write(agent.home().join("go"), "x").unwrap();
+        };
+        tokio::join!(all, release).0
+    };
+    let (_, crowd) = tokio::join!(holding, crowd);
+    let (served, refused): (Vec<_>, Vec<_>) = crowd.iter().partition(|answer| answer.status == 200);
+    assert_eq!((served.len(), refused.len()), (8, 4));
+    assert!(refused.iter().all(|answer| answer.status == 503 && answer.body["code"] == "session_busy"));
+    assert_eq!(delete(&agent, "s1").await.status, 200);
+    assert_eq!(agent.post("/exec", json!({"code": "1", "session": "s8"})).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_session_is_gone_with_its_children_and_its_caller_learns_it() {
+    let agent = RunningAgent::headless().await;
+    let code = "import subprocess, time\nchild = subprocess.Popen(['setsid', 'sleep', '1000'])\nopen('child', 'w').write(str(child.pid))\ntime.sleep(100)";
+    let asking = agent.post("/exec", json!({"code": code, "session": "s", "timeout": 100}));
+    let deleting = async {
+        let child = agent.file("child").await;
+        assert_eq!(delete(&agent, "s").await.status, 200);
+        assert!(!alive(&child));
+    };
+    let (asked, ()) = tokio::join!(asking, deleting);
+    assert_eq!((asked.status, &asked.body["code"]), (409, &json!("session_ended")));
+    assert_eq!(delete(&agent, "s").await.status, 404);
+    for bad in ["a/b", "", "a b", "..", "ü", &"x".repeat(65)] {
+        assert_eq!(agent.post("/exec", json!({"code": "1", "session": bad})).await.status, 400, "{bad}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_hangs_up_ends_its_session() {
+    let agent = RunningAgent::headless().await;
+    let body = json!({"code": "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(1000)",
+        "session": "s", "timeout": 300});
+    let request = agent.request(Method::POST, "/exec").json(&body).send();
+    tokio::select! {
+        answer = request => panic!("answered: {answer:?}"),
+        _ = agent.file("pid") => {}
+    }
+    assert!(gone(&agent.file("pid").await).await);
+    assert_eq!(run(&agent, "s", "1").await["session_started"], json!(true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn surroundings_are_the_session_s_own() {
+    let agent = RunningAgent::headless().await;
+    let ask = |code: &str, cwd: Option<&str>, env: Option<Value>| {
+        let body = json!({"code": code, "session": "s", "cwd": cwd, "env": env});
+        agent.post("/exec", body)
+    };
+    let code = "import os\nprint(os.getcwd(), os.environ['A'])";
+    assert_eq!(ask(code, Some("/"), Some(json!({"A": "1"}))).await.body["output"], json!("/ 1\n"));
+    assert_eq!(ask(code, None, None).await.body["output"], json!("/ 1\n"));
+    assert_eq!(ask(code, Some("/"), Some(json!({"A": "1"}))).await.body["output"], json!("/ 1\n"));
+    assert_eq!(ask(code, Some("/tmp"), None).await.status, 409);
+    assert_eq!(ask(code, None, Some(json!({"A": "2"}))).await.status, 409);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_session_is_ended_and_one_in_use_is_not() {
+    let agent = RunningAgent::with(&["--display", "none", "--session-idle", "2"]).await;
+    let pid = run(&agent, "s", "import os, time, threading\nprint(os.getpid())").await["output"].clone();
+    // What a thread prints is no call.
+    run(
+        &agent,
+        "s",
+        "def talk():\n  while True: print('.'); time.sleep(0.1)\nthreading.Thread(target=talk).start()",
+    )
+    .await;
+    let busy = run(&agent, "s", "time.sleep(3)\nprint('done')").await;
+    assert_eq!((&busy["session_ended"], &busy["session_started"]), (&json!(false), &json!(false)));
+    let empty =
+        wait::until(Duration::from_secs(10), || async { sessions(&agent).await.is_empty().then_some(()) });
+    assert!(empty.await.is_some());
+    assert!(!alive(pid.as_str().unwrap()));
+}

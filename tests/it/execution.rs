@@ -1,0 +1,94 @@
+//! Execution on a real computer, through the controller: the same as directly, and streams come as they are written.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::harness::agent::answered;
+use crate::harness::controller::{RunningController, no_computers_here};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_sessions_and_processes_are_reached_through_the_controller() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let house = RunningController::boot().await;
+    let workspace = house.workspace("demo").await;
+    let id = house.computer(&workspace, "one").await["id"].as_str().unwrap().to_owned();
+
+    let body = json!({"command": "cat; pwd >&2; echo $A", "stdin": "in\n", "cwd": "/tmp", "env": {"A": "b"},
+        "screen": "default"});
+    let ran = house.act(&id, "bash", body).await;
+    assert_eq!((ran.status, &ran.body["output"]), (200, &json!("in\n/tmp\nb\n")), "{}", ran.body);
+    assert_eq!((&ran.body["stdout"], &ran.body["stderr"]), (&json!("in\nb\n"), &json!("/tmp\n")));
+    for (extra, status) in [(json!({"cwd": "/no"}), 400), (json!({"screen": "no"}), 404)] {
+        let mut body = extra;
+        body["command"] = json!("true");
+        assert_eq!(house.act(&id, "bash", body).await.status, status);
+    }
+
+    house.act(&id, "exec", json!({"code": "x = 41", "session": "s"})).await;
+    let kept = house.act(&id, "exec", json!({"code": "print(x + 1)", "session": "s"})).await.body;
+    assert_eq!((&kept["output"], &kept["session_started"]), (&json!("42\n"), &json!(false)), "{kept}");
+    let sessions = house.get(&format!("/computers/{id}/sessions")).await.body;
+    assert_eq!(sessions["sessions"][0]["name"], json!("s"));
+    assert_eq!(house.delete(&format!("/computers/{id}/sessions/s")).await.status, 200);
+    assert_eq!(house.delete(&format!("/computers/{id}/sessions/s")).await.status, 404);
+
+    let made = house.act(&id, "processes", json!({"argv": ["cat"], "stdin": "pipe", "name": "echo"})).await;
+    assert_eq!((made.status, &made.body["status"]), (201, &json!("running")), "{}", made.body);
+    let process = format!("/computers/{id}/processes/{}", made.body["id"].as_str().unwrap());
+    let feed = async |query: &str, bytes: &'static str| {
+        let request = house.request(Method::POST, &format!("{process}/stdin{query}")).body(bytes);
+        answered(request).await
+    };
+    let follow = format!("{process}/output?follow=true");
+    let response = house.request(Method::GET, &follow).send().await.expect("the header comes at once");
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["x-hotdesk-offset"]),
+        (200, &"0".parse().unwrap())
+    );
+    assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+    let mut bytes = response.bytes_stream();
+    for text in ["one", "two"] {
+        assert_eq!(feed("", text).await.body, json!({"written": 3, "eof": false}));
+        let piece = tokio::time::timeout(Duration::from_secs(5), bytes.next()).await.expect("unbuffered");
+        assert_eq!(piece.unwrap().unwrap(), text);
+    }
+    assert_eq!(feed("?eof=true", "three").await.status, 200);
+    let mut rest = Vec::new();
+    while let Some(piece) = bytes.next().await {
+        rest.extend_from_slice(&piece.expect("a whole answer"));
+    }
+    assert_eq!(rest, b"three");
+    let late = house.request(Method::GET, &format!("{process}/output?offset=-5")).send().await.unwrap();
+    assert_eq!(late.headers()["x-hotdesk-offset"], "6");
+    assert_eq!(late.text().await.unwrap(), "three");
+    let closed = feed("", "more").await;
+    assert_eq!((closed.status, &closed.body["code"]), (409, &json!("stdin_closed")));
+    let proxied = house.get(&format!("/desktops/{id}/proxy/processes")).await;
+    assert_eq!(proxied.body["processes"][0]["name"], json!("echo"));
+
+    // A reader that leaves is noticed in the computer.
+    let made = house
+        .act(&id, "processes", json!({"command": "trap 'exit 7' TERM; while :; do sleep 0.1; done"}))
+        .await;
+    let process = format!("/computers/{id}/processes/{}", made.body["id"].as_str().unwrap());
+    let reader = house.request(Method::GET, &format!("{process}/output?follow=true")).send().await.unwrap();
+    assert_eq!(house.get(&process).await.body["followers"], json!(1));
+    drop(reader);
+    let left = hotdesk::base::wait::until(Duration::from_secs(10), || async {
+        (house.get(&process).await.body["followers"] == 0).then_some(())
+    });
+    assert!(left.await.is_some());
+    let sent = house.post(&format!("{process}/signal"), json!({"signal": "TERM", "tree": false})).await;
+    assert_eq!((sent.status, &sent.body["processes"]), (200, &json!(1)), "{}", sent.body);
+    let waiting = house.request(Method::GET, &format!("{process}/output?follow=true&wait_seconds=20"));
+    assert_eq!(waiting.send().await.unwrap().text().await.unwrap(), "");
+    let ended = house.get(&process).await.body;
+    assert_eq!((&ended["status"], &ended["exit_code"]), (&json!("exited"), &json!(7)));
+    assert_eq!(house.delete(&process).await.status, 200);
+    assert_eq!(house.get(&process).await.status, 404);
+}
