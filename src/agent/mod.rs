@@ -64,9 +64,12 @@ pub async fn run(config: Config) -> Result<(), String> {
         Some(displays) => Arc::new(Seen::new(displays.clone(), config.session_dir.clone())),
         None => Arc::new(Headless),
     };
+    let files = files::Files::new(&config.home);
+    files.uploads.sweep_in(&tasks);
     let agent = Agent::new(Parts {
         token,
         commands: Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone()),
+        files,
         home: config.home,
         desktop,
         tasks: tasks.clone(),

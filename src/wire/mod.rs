@@ -5,4 +5,5 @@ pub mod agent;
 pub mod computer;
 pub mod error;
 pub mod file;
+pub mod guest_file;
 pub mod workspace;
