@@ -184,11 +184,17 @@ impl Guest {
         if response.status().is_success() {
             return Ok(response);
         }
+        Err(self.refusal(response).await)
+    }
+
+    /// What an answer that is no success says, as an error of ours; its words and their length are bounded.
+    pub async fn refusal(&self, response: Response<Incoming>) -> Error {
         let status: StatusCode = response.status();
         let retry_after =
             response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let bytes = self.room.collect(response.into_body(), failure::MAX_REFUSAL).await.unwrap_or_default();
-        Err(failure::refused(status, &bytes, retry_after))
+        let reading = self.room.collect(response.into_body(), failure::MAX_REFUSAL);
+        let bytes = within(QUICK, reading).await.unwrap_or_default();
+        failure::refused(status, &bytes, retry_after)
     }
 }
 

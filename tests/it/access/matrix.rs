@@ -70,6 +70,7 @@ impl Scene {
                 "{id}" => &self.computer,
                 "{name}" => "home",
                 "{screen_id}" => "default",
+                "{upload_id}" => "00000000-0000-4000-8000-000000000000",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");

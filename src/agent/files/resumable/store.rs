@@ -103,8 +103,12 @@ impl Store {
         let mut state = State { offset: record.length, length: record.length, metadata: record.metadata, expires_ms };
         if let Some(bytes) = bytes {
             state.offset = u64::try_from(bytes.st_size).unwrap_or_default();
-            if state.offset >= record.length {
-                self.finish(id, &state)?;
+            if state.offset >= record.length
+                && let Err(error) = self.finish(id, &state)
+                // Another request may have given it its name meanwhile.
+                && look(&self.folder, &part(id), SHOWN)?.is_some()
+            {
+                return Err(error);
             }
         }
         Ok(state)
