@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::harness::controller::{RunningController, no_computers_here};
 
 /// The interpreter of the tests' virtual environment (`make deps-test`).
-fn python() -> Option<PathBuf> {
+pub fn python() -> Option<PathBuf> {
     let chosen = std::env::var_os("HOTDESK_PYTHON").map(PathBuf::from);
     let python = chosen.unwrap_or_else(|| PathBuf::from("/var/cache/hotdesk/venv/bin/python"));
     python.exists().then_some(python)

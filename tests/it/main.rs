@@ -11,6 +11,7 @@ mod display;
 mod engines;
 mod files;
 mod floors;
+mod guest_files;
 mod harness;
 mod hostile;
 mod lifecycle;

@@ -33,6 +33,7 @@ impl Drop for Owned {
 
 pub struct RunningAgent {
     child: Owned,
+    options: Vec<String>,
     folder: TempDir,
     base: String,
     token: String,
@@ -61,22 +62,18 @@ impl RunningAgent {
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");
-        let child = command(folder.path())
-            .args(["--listen", "127.0.0.1:0"])
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the agent starts");
-        let mut child = Owned(child);
-        let output = child.0.stdout.take().expect("piped");
-        let reading = tokio::task::spawn_blocking(move || {
-            let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-            lines.find_map(|line| line.strip_prefix("agent listening on ").map(str::to_owned))
-        });
-        let address = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time");
-        let base = format!("http://{}", address.expect("read").expect("an address"));
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let (child, base) = start(folder.path(), &options).await;
         let token = token(folder.path());
-        Self { child, folder, base, token, client: client_builder().build().expect("a client") }
+        Self { child, options, folder, base, token, client: client_builder().build().expect("a client") }
+    }
+
+    /// `kill -9`, and another agent on the same folders.
+    pub async fn restart(&mut self) {
+        self.child.0.kill().expect("it lives");
+        self.child.0.wait().expect("it ends");
+        (self.child, self.base) = start(self.folder.path(), &self.options).await;
+        self.token = token(self.folder.path());
     }
 
     pub fn home(&self) -> PathBuf {
@@ -142,10 +139,36 @@ impl RunningAgent {
 
     /// Resident memory of the agent's process in KiB.
     pub fn resident_kib(&self) -> u64 {
+        self.memory_kib("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub fn peak_kib(&self) -> u64 {
+        self.memory_kib("VmHWM:")
+    }
+
+    fn memory_kib(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the agent lives");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find(|line| line.starts_with(field)).expect("a field");
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
+}
+
+async fn start(folder: &Path, options: &[String]) -> (Owned, String) {
+    let child = command(folder)
+        .args(["--listen", "127.0.0.1:0"])
+        .args(options)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the agent starts");
+    let mut child = Owned(child);
+    let output = child.0.stdout.take().expect("piped");
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        lines.find_map(|line| line.strip_prefix("agent listening on ").map(str::to_owned))
+    });
+    let address = tokio::time::timeout(START_PATIENCE, reading).await.expect("it listens in time");
+    (child, format!("http://{}", address.expect("read").expect("an address")))
 }
 
 /// A builder of HTTP clients. reqwest here is built without a default TLS provider and insists on one.
