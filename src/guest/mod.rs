@@ -25,6 +25,8 @@ use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
 use crate::wire::agent::{Health, PutResult};
 
+pub use crate::http::encode::percent_encode;
+
 /// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
 /// Largest image in bytes: an 8K screenshot of noise as PNG is about 100 MB; real ones stay below 20.
@@ -210,17 +212,4 @@ fn uri(path: &str, query: impl Serialize) -> Result<Uri> {
     let joined =
         if query.is_empty() { format!("http://agent{path}") } else { format!("http://agent{path}?{query}") };
     joined.parse().map_err(|error| Error::internal(format!("agent path: {error}")))
-}
-
-/// Percent-encodes one path segment (RFC 3986 section 2.3: everything but the unreserved characters).
-pub fn percent_encode(segment: &str) -> String {
-    segment
-        .bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }

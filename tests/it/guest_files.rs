@@ -30,7 +30,8 @@ async fn files_go_in_and_out_through_the_controller_and_tuspy_resumes() {
     let at = |rest: &str| format!("/computers/{id}/files{rest}");
 
     // Warm, so that what is measured is the transfer.
-    let small = house.request(Method::PUT, &at("/content?path=Desktop/small")).body("small").send().await.unwrap();
+    let small =
+        house.request(Method::PUT, &at("/content?path=Desktop/small")).body("small").send().await.unwrap();
     assert_eq!(small.status(), 200, "{}", small.text().await.unwrap());
     let before = peak_kib(house.pid());
     let pieces = (0..200).map(|number: u8| Ok::<_, std::io::Error>(vec![number; 1 << 20]));
@@ -49,15 +50,22 @@ async fn files_go_in_and_out_through_the_controller_and_tuspy_resumes() {
     println!("the controller grew by {grown} KiB at most");
     assert!(size == 200 << 20 && grown < 64 * 1024, "{size} bytes, {grown} KiB");
 
-    let range = house.request(Method::GET, &at("/content?path=large")).header("range", "bytes=1048575-1048576");
+    let range =
+        house.request(Method::GET, &at("/content?path=large")).header("range", "bytes=1048575-1048576");
     let range = range.send().await.unwrap();
     assert_eq!((range.status().as_u16(), &range.bytes().await.unwrap()[..]), (206, &[0, 1][..]));
     let beyond = house.request(Method::GET, &at("/content?path=large")).header("range", "bytes=999999999-");
     let beyond = beyond.send().await.unwrap();
     assert_eq!(beyond.headers()["content-range"], "bytes */209715200");
-    assert_eq!((beyond.status().as_u16(), &beyond.json::<Value>().await.unwrap()["code"]), (416, &json!("range_not_satisfiable")));
+    assert_eq!(
+        (beyond.status().as_u16(), &beyond.json::<Value>().await.unwrap()["code"]),
+        (416, &json!("range_not_satisfiable"))
+    );
     let head = house.request(Method::HEAD, &at("/content?path=large")).send().await.unwrap();
-    assert_eq!((head.status().as_u16(), &head.headers()["content-length"]), (200, &"209715200".parse().unwrap()));
+    assert_eq!(
+        (head.status().as_u16(), &head.headers()["content-length"]),
+        (200, &"209715200".parse().unwrap())
+    );
     let missing = house.get(&at("/content?path=none")).await;
     assert_eq!((missing.status, &missing.body["upstream_status"]), (404, &json!(404)));
 
@@ -67,12 +75,14 @@ async fn files_go_in_and_out_through_the_controller_and_tuspy_resumes() {
     let moved = house.post(&at("/move"), json!({"from": "Desktop/small", "to": "a/b/small"})).await;
     assert_eq!((moved.status, &moved.body["to"]), (200, &json!("/root/a/b/small")), "{}", moved.body);
     assert_eq!(house.get(&at("/stat?path=a/b/small")).await.body["size"], 5);
-    let packed = house.request(Method::GET, &at("/archive?path=a")).send().await.unwrap().bytes().await.unwrap();
+    let packed =
+        house.request(Method::GET, &at("/archive?path=a")).send().await.unwrap().bytes().await.unwrap();
     let unpacked = answered(house.request(Method::PUT, &at("/archive?path=c")).body(packed)).await;
     assert_eq!((unpacked.status, &unpacked.body["files"]), (200, &json!(1)), "{}", unpacked.body);
     assert_eq!(house.bash(id, "cat c/b/small").await, "small");
     // The public name of the desktop is a link in the image; it means the same place.
-    let alias = house.request(Method::PUT, &at("/content?path=/home/user/Desktop/x")).body("x").send().await.unwrap();
+    let alias =
+        house.request(Method::PUT, &at("/content?path=/home/user/Desktop/x")).body("x").send().await.unwrap();
     assert_eq!(alias.status(), 200, "{}", alias.text().await.unwrap());
     assert_eq!(house.bash(id, "cat /root/Desktop/x").await, "x");
     let gone = answered(house.request(Method::DELETE, &at("?path=a&recursive=true"))).await;
@@ -99,12 +109,9 @@ async fn tus_passes_only_with_a_key_and_what_is_no_operation_of_the_document_too
     let computer = house.computer(&workspace, "one").await;
     let uploads = format!("/api/computers/{computer}/files/uploads");
     let one = format!("{uploads}/00000000-0000-4000-8000-000000000000");
-    for (method, path) in [
-        (Method::OPTIONS, &uploads),
-        (Method::OPTIONS, &one),
-        (Method::HEAD, &one),
-        (Method::POST, &one),
-    ] {
+    for (method, path) in
+        [(Method::OPTIONS, &uploads), (Method::OPTIONS, &one), (Method::HEAD, &one), (Method::POST, &one)]
+    {
         let refused = house.bare(method.clone(), path).header("tus-resumable", "1.0.0").send().await.unwrap();
         assert_eq!(refused.status(), 401, "{method} {path}");
     }
@@ -119,13 +126,16 @@ async fn a_hostile_agent_chooses_neither_places_nor_pages_nor_endless_answers() 
     let computer = house.computer(&workspace, "one").await;
     let socket = house.socket(&computer);
     let ask = |path: &str| house.request(Method::GET, &format!("/computers/{computer}/files{path}"));
-    let answer = |status: &str, fields: &str, body: &str| format!("HTTP/1.1 {status}\r\nConnection: close\r\n{fields}\r\n{body}");
+    let answer = |status: &str, fields: &str, body: &str| {
+        format!("HTTP/1.1 {status}\r\nConnection: close\r\n{fields}\r\n{body}")
+    };
 
     let _unsized = Impostor::at(&socket, answer("200 OK", "Content-Type: text/html\r\n", "<script>"));
     let refused = answered(ask("/content?path=x")).await;
     assert_eq!(refused.status, 500, "{}", refused.body);
 
-    let fields = "Content-Length: 8\r\nContent-Type: text/html\r\nSet-Cookie: a=b\r\nLocation: http://evil/\r\n";
+    let fields =
+        "Content-Length: 8\r\nContent-Type: text/html\r\nSet-Cookie: a=b\r\nLocation: http://evil/\r\n";
     let _page = Impostor::at(&socket, answer("200 OK", fields, "<script>"));
     let page = ask("/content?path=x").send().await.unwrap();
     assert_eq!(page.status(), 200);
@@ -133,7 +143,8 @@ async fn a_hostile_agent_chooses_neither_places_nor_pages_nor_endless_answers() 
     assert_eq!(page.headers()["x-content-type-options"], "nosniff");
     assert!(!page.headers().contains_key("set-cookie") && !page.headers().contains_key("location"));
 
-    let _redirect = Impostor::at(&socket, answer("302 Found", "Location: http://evil/\r\nContent-Length: 0\r\n", ""));
+    let _redirect =
+        Impostor::at(&socket, answer("302 Found", "Location: http://evil/\r\nContent-Length: 0\r\n", ""));
     let redirect = ask("/archive?path=x").send().await.unwrap();
     assert_eq!(redirect.status(), 500);
     assert!(!redirect.headers().contains_key("location"));

@@ -17,8 +17,8 @@ use crate::wire::guest_file::{Entry, EntryType, Stat};
 pub fn stat(home: &Path, path: &str) -> Result<Stat> {
     paths::look(home, path, |full| {
         let here = rustix::fs::CWD;
-        let facts = rustix::fs::statat(here, full, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|error| errno(path, error))?;
+        let facts =
+            rustix::fs::statat(here, full, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| errno(path, error))?;
         let name = full.file_name().map_or("/".into(), |name| name.to_string_lossy().into_owned());
         let mut entry = describe(name, &facts);
         if entry.kind == EntryType::Link {
@@ -40,7 +40,8 @@ pub fn describe(name: String, facts: &Facts) -> Entry {
         | FileType::BlockDevice
         | FileType::Unknown => EntryType::Special,
     };
-    let modified_ms = facts.st_mtime.saturating_mul(1000).saturating_add(facts.st_mtime_nsec as i64 / 1_000_000);
+    let modified_ms =
+        facts.st_mtime.saturating_mul(1000).saturating_add(facts.st_mtime_nsec as i64 / 1_000_000);
     Entry {
         name,
         kind,

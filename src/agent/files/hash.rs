@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256, Sha512};
 use tokio_util::sync::CancellationToken;
 
 use super::{file_error, read};
+use crate::base::hex::hex;
 use crate::domain::error::{Error, Result};
 use crate::wire::guest_file::{HashQuery, Hashed};
 
@@ -44,14 +45,4 @@ pub fn hash(home: &Path, query: &HashQuery, stop: &CancellationToken) -> Result<
     }
     let hash = hex(&digest.finalize());
     Ok(Hashed { path: content.path, algorithm: algorithm.to_owned(), hash, size })
-}
-
-/// Bytes as lower-case hex digits.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

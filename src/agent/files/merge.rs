@@ -12,18 +12,23 @@ use super::paths::FOLDER;
 use super::{already_exists, errno};
 use crate::domain::error::{Error, Result};
 
-/// Refuses when anything but a folder would be replaced, before anything is.
+/// Refuses before anything is moved: something would be replaced unasked, or a file and a folder meet.
 ///
 /// # Errors
 /// `Conflict` (`already_exists`) that names it.
-pub fn check(from: &OwnedFd, to: &OwnedFd, shown: &str) -> Result<()> {
+pub fn check(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Result<()> {
     for name in names(from, shown)? {
         let here = format!("{shown}/{}", name.to_string_lossy());
         let Some(there) = kind(to, &name, &here)? else { continue };
-        if there != FileType::Directory || kind(from, &name, &here)? != Some(FileType::Directory) {
-            return Err(already_exists(&here));
+        let ours = kind(from, &name, &here)? == Some(FileType::Directory);
+        match (ours, there == FileType::Directory) {
+            (true, true) => {
+                check(&folder(from, &name, &here)?, &folder(to, &name, &here)?, overwrite, &here)?;
+            }
+            (false, false) if overwrite => {}
+            (false, false) => return Err(already_exists(&here)),
+            (true, false) | (false, true) => return Err(unlike(&here)),
         }
-        check(&folder(from, &name, &here)?, &folder(to, &name, &here)?, &here)?;
     }
     Ok(())
 }
@@ -44,18 +49,21 @@ pub fn merge(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Resu
         let ours = kind(from, &name, &here)? == Some(FileType::Directory);
         let theirs = kind(to, &name, &here)? == Some(FileType::Directory);
         match (ours, theirs) {
-            (true, true) => merge(&folder(from, &name, &here)?, &folder(to, &name, &here)?, overwrite, &here)?,
+            (true, true) => {
+                merge(&folder(from, &name, &here)?, &folder(to, &name, &here)?, overwrite, &here)?
+            }
             (false, false) if overwrite => {
                 rustix::fs::renameat(from, name.as_c_str(), to, name.as_c_str()).map_err(fail)?;
             }
             (false, false) => return Err(already_exists(&here)),
-            (true, false) | (false, true) => {
-                let what = format!("{here}: one is a folder and the other is not");
-                return Err(Error::conflict(what).code("already_exists"));
-            }
+            (true, false) | (false, true) => return Err(unlike(&here)),
         }
     }
     Ok(())
+}
+
+fn unlike(shown: &str) -> Error {
+    Error::conflict(format!("{shown}: one is a folder and the other is not")).code("already_exists")
 }
 
 fn names(folder: &OwnedFd, shown: &str) -> Result<Vec<CString>> {

@@ -44,7 +44,8 @@ pub fn open(home: &Path, path: &str) -> Result<(OwnedFd, PathBuf)> {
 /// Sends a folder's tar; entries have paths relative to the folder. Sockets, FIFOs and devices are left out, other file
 /// systems inside are not entered. A failure ends the stream as broken, so that nobody takes a part for the whole.
 pub fn pack(folder: &OwnedFd, sender: mpsc::Sender<io::Result<Bytes>>, handle: Handle) {
-    let stream = Outlet { sender: sender.clone(), handle: handle.clone(), buffer: BytesMut::with_capacity(PIECE) };
+    let stream =
+        Outlet { sender: sender.clone(), handle: handle.clone(), buffer: BytesMut::with_capacity(PIECE) };
     let packed = rustix::fs::fstat(folder).map_err(io::Error::from).and_then(|facts| {
         let mut packing = Packing { tar: Builder::new(stream), entries: 0, device: facts.st_dev };
         packing.all_in(folder, Path::new(""), 0)?;
@@ -87,8 +88,11 @@ impl Packing {
             let name = Path::new(std::ffi::OsStr::from_bytes(&name));
             match self.one(folder, name, &prefix.join(name), depth) {
                 // It went, or became something else, while we were packing.
-                Err(error) if matches!(error.raw_os_error().map(Errno::from_raw_os_error),
-                    Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO)) => {}
+                Err(error)
+                    if matches!(
+                        error.raw_os_error().map(Errno::from_raw_os_error),
+                        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO)
+                    ) => {}
                 done => done?,
             }
         }

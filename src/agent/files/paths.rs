@@ -115,13 +115,19 @@ impl Spot {
 
     fn at(home: &Path, full: &Path, shown: &str, parents: Parents) -> Result<Self> {
         let full = normal(full);
+        let protected = || {
+            let what = "path names the root or the home folder itself";
+            Error::invalid(what).code("protected_path")
+        };
+        if full == Path::new(ALIAS) {
+            return Err(protected());
+        }
         let (base, inside) = match full.strip_prefix(normal(home)) {
             Ok(inside) => (home, inside),
             Err(_) => (Path::new("/"), full.strip_prefix("/").unwrap_or(&full)),
         };
         let (Some(name), Some(parent)) = (inside.file_name(), inside.parent()) else {
-            let what = "path names the root or the home folder itself";
-            return Err(Error::invalid(what).code("protected_path"));
+            return Err(protected());
         };
         let base = rustix::fs::open(base, FOLDER, Mode::empty()).map_err(|error| errno(shown, error))?;
         let folder = open_inside(base, parent, parents, shown)?;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::paths::FOLDER;
 use super::receive::receive;
 use super::unfinished::{Placing, Unfinished};
-use super::{errno, file_error};
+use super::{Files, errno, file_error};
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
 use crate::wire::agent::{PutOutcome, PutResult};
@@ -29,13 +29,15 @@ pub const DESKTOP: &str = "Desktop";
 /// # Errors
 /// `TooLarge` past [`MAX_BYTES`]; `Invalid` when the body breaks off; `Conflict` when `Desktop` is not a plain
 /// folder; `Unavailable` (`disk_full`) when the disk is full. Nothing is left behind.
-pub async fn put(home: PathBuf, name: FileName, body: Body) -> Result<PutResult> {
+pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Result<PutResult> {
     let path = home.join(DESKTOP).join(name.as_str()).to_string_lossy().into_owned();
+    let slot = files.slot()?;
     receive(body, CancellationToken::new(), move |mut pieces| {
+        let _slot = slot;
         let folder = open_desktop(&home)?;
         let (unfinished, mut file) = Unfinished::create(&folder, DESKTOP)?;
         let mut total = 0;
-        while let Some(piece) = pieces.next()? {
+        while let Some(piece) = pieces.piece()? {
             total += piece.len() as u64;
             if total > MAX_BYTES {
                 return Err(Error::too_large(format!("the file is larger than {MAX_BYTES} bytes")));

@@ -50,7 +50,8 @@ fn open_regular(path: &Path, shown: &str) -> Result<Content> {
     }
     let media_type = mime_guess::from_path(path).first_or_octet_stream().to_string();
     // Size, time and number: what is replaced has another number, what is written to another time.
-    let etag = format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino());
+    let etag =
+        format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino());
     let modified_ms = facts.mtime().saturating_mul(1000).saturating_add(facts.mtime_nsec() / 1_000_000);
     let path = path.to_string_lossy().into_owned();
     Ok(Content { file, path, length: facts.len(), media_type, etag, modified_ms })

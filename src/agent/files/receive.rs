@@ -33,7 +33,7 @@ impl Pieces {
     ///
     /// # Errors
     /// `Invalid` when the body broke off or stalled; `Conflict` when another request took over.
-    pub fn next(&mut self) -> Result<Option<Bytes>> {
+    pub fn piece(&mut self) -> Result<Option<Bytes>> {
         if !self.current.is_empty() {
             return Ok(Some(std::mem::take(&mut self.current)));
         }
@@ -51,7 +51,7 @@ impl Pieces {
 impl Read for Pieces {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() {
-            match self.next().map_err(io::Error::other)? {
+            match self.piece().map_err(io::Error::other)? {
                 None => return Ok(0),
                 Some(piece) => self.current = piece,
             }

@@ -91,7 +91,9 @@ impl Removal<'_> {
         while let Some(read) = entries.read() {
             if self.stop.is_cancelled() || Instant::now() > self.until {
                 let gone = i64::try_from(self.gone.files).unwrap_or(i64::MAX);
-                return Err(Error::timed_out(format!("{path}: not all removed in time")).number("files", gone));
+                return Err(
+                    Error::timed_out(format!("{path}: not all removed in time")).number("files", gone)
+                );
             }
             let read = read.map_err(fail)?;
             let name = read.file_name();

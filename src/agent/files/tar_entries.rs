@@ -17,6 +17,10 @@ const MAX_EXTENSION: u64 = 64 * 1024;
 /// Most parts of a path.
 const MAX_DEPTH: usize = 200;
 
+/// What may be in an archive.
+const PLAIN: [EntryType; 4] =
+    [EntryType::Directory, EntryType::Regular, EntryType::Continuous, EntryType::Symlink];
+
 /// What an entry makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -65,26 +69,26 @@ struct Extension {
 /// `Invalid` (`bad_archive`, `unsafe_archive`).
 pub fn next<'a, R: Read>(entries: &mut Entries<'a, R>) -> Result<Option<(Member, Entry<'a, R>)>> {
     let mut extension = Extension::default();
-    while let Some(entry) = entries.next() {
+    for entry in entries.by_ref() {
         let mut entry = entry.map_err(unreadable)?;
         let kind = entry.header().entry_type();
-        match kind {
-            EntryType::GNULongName => extension.path = Some(name(&mut entry)?),
-            EntryType::GNULongLink => extension.target = Some(name(&mut entry)?),
-            EntryType::XHeader => attributes(&text(&mut entry)?, &mut extension)?,
-            EntryType::XGlobalHeader => drop(text(&mut entry)?),
-            EntryType::Directory | EntryType::Regular | EntryType::Continuous | EntryType::Symlink => {
-                let extension = std::mem::take(&mut extension);
-                if let Some(member) = member(&entry, kind, extension)? {
-                    return Ok(Some((member, entry)));
-                }
+        if kind == EntryType::GNULongName {
+            extension.path = Some(name(&mut entry)?);
+        } else if kind == EntryType::GNULongLink {
+            extension.target = Some(name(&mut entry)?);
+        } else if kind == EntryType::XHeader {
+            attributes(&text(&mut entry)?, &mut extension)?;
+        } else if kind == EntryType::XGlobalHeader {
+            drop(text(&mut entry)?);
+        } else if PLAIN.contains(&kind) {
+            if let Some(member) = member(&entry, kind, std::mem::take(&mut extension))? {
+                return Ok(Some((member, entry)));
             }
-            other => {
-                let path = entry.path_bytes();
-                let path = String::from_utf8_lossy(&path);
-                let what = if other.is_hard_link() { "a hard link" } else { "no file, folder or link" };
-                return Err(unsafe_archive(&format!("{path} is {what}")));
-            }
+        } else {
+            let path = entry.path_bytes();
+            let path = String::from_utf8_lossy(&path);
+            let what = if kind.is_hard_link() { "a hard link" } else { "no plain file, folder or link" };
+            return Err(unsafe_archive(&format!("{path} is {what}")));
         }
     }
     Ok(None)
@@ -100,10 +104,10 @@ fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) 
     let target = extension.target.or_else(|| header.link_name_bytes().map(|name| name.into_owned()));
     // Archives from before POSIX mark a folder by its name alone.
     let folder = kind == EntryType::Directory || (kind != EntryType::Symlink && raw.ends_with(b"/"));
-    let kind = match kind {
-        EntryType::Symlink => Kind::Link,
-        _ if folder => Kind::Folder,
-        _ => Kind::File,
+    let kind = match (kind == EntryType::Symlink, folder) {
+        (true, _) => Kind::Link,
+        (false, true) => Kind::Folder,
+        (false, false) => Kind::File,
     };
     let path = below(Path::new(&OsString::from_vec(raw)))?;
     if path.as_os_str().is_empty() {
@@ -184,7 +188,8 @@ mod tests {
 
     #[test]
     fn paths_stay_below() {
-        for (path, plain) in [("a/b", "a/b"), ("./a//b/", "a/b"), (".", ""), ("a/./b", "a/b"), ("...", "...")] {
+        for (path, plain) in [("a/b", "a/b"), ("./a//b/", "a/b"), (".", ""), ("a/./b", "a/b"), ("...", "...")]
+        {
             assert_eq!(below(Path::new(path)).unwrap(), Path::new(plain), "{path}");
         }
         for bad in ["/a", "..", "a/../b", "a/..", "/", "../a", "a\0b"] {

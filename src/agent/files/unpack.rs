@@ -63,9 +63,7 @@ fn into(spot: &Spot, pieces: Pieces, overwrite: bool) -> Result<Unpacked> {
     })?;
     let stage = Stage::make(&folder, path)?;
     let unpacked = stage.fill(pieces, path)?;
-    if !overwrite {
-        check(&stage.inside, &folder, path)?;
-    }
+    check(&stage.inside, &folder, overwrite, path)?;
     // Once for all: a sync for each of many small files would take longer than they do.
     rustix::fs::syncfs(&folder).map_err(|error| errno(path, error))?;
     merge(&stage.inside, &folder, overwrite, path)?;
@@ -103,10 +101,9 @@ impl<'a> Stage<'a> {
                 return Err(Error::too_large(what));
             }
         }
-        drop(entries);
         // What comes after the end marker is read too, so that a body that breaks off there is noticed.
         let mut rest = archive.into_inner();
-        while rest.next()?.is_some() {}
+        while rest.piece()?.is_some() {}
         Ok(unpacked)
     }
 
@@ -118,7 +115,9 @@ impl<'a> Stage<'a> {
         unpacked: &mut Unpacked,
     ) -> Result<()> {
         let fail = |error: Errno| errno(shown, error);
-        let (Some(name), Some(parent)) = (member.path.file_name(), member.path.parent()) else { return Ok(()) };
+        let (Some(name), Some(parent)) = (member.path.file_name(), member.path.parent()) else {
+            return Ok(());
+        };
         let holder = self.inside.as_fd().try_clone_to_owned().map_err(|error| file_error(shown, &error))?;
         let folder = open_inside(holder, parent, Parents::Made, shown)?;
         match member.kind {
@@ -134,7 +133,8 @@ impl<'a> Stage<'a> {
                 unpacked.folders += 1;
             }
             Kind::File => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = create(&folder, name.as_ref(), flags).map_err(fail)?;
                 let size = std::io::copy(content, &mut &file).map_err(|error| copy_error(shown, error))?;
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(member.mode)).map_err(fail)?;

@@ -11,6 +11,7 @@ use super::paths::{Parents, Spot};
 use super::receive::receive;
 use super::unfinished::{Placing, Unfinished, check_free};
 use super::{Files, file_error};
+use crate::base::hex::hex;
 use crate::domain::error::{Error, Result};
 use crate::wire::guest_file::{Outcome, PutQuery, Written};
 
@@ -28,13 +29,13 @@ pub async fn put(files: &Files, home: PathBuf, query: PutQuery, body: Body) -> R
         check_free(&spot.folder, &spot.name, placing.overwrite, &spot.path)?;
         let (unfinished, mut file) = Unfinished::create(&spot.folder, &spot.path)?;
         let (mut digest, mut size) = (Sha256::new(), 0);
-        while let Some(piece) = pieces.next()? {
+        while let Some(piece) = pieces.piece()? {
             file.write_all(&piece).map_err(|error| file_error(&spot.path, &error))?;
             digest.update(&piece);
             size += piece.len() as u64;
         }
         let replaced = unfinished.finish(&file, &spot.name, placing, &spot.path)?;
-        let sha256 = super::hash::hex(&digest.finalize());
+        let sha256 = hex(&digest.finalize());
         Ok(Written { path: spot.path, size, sha256, outcome: outcome(replaced) })
     })
     .await

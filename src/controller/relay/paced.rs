@@ -15,7 +15,7 @@ pub struct Progress(Arc<Mutex<Instant>>);
 
 impl Progress {
     /// From now on.
-    pub fn new() -> Self {
+    pub fn starting() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
@@ -102,13 +102,13 @@ mod tests {
     #[tokio::test]
     async fn a_body_ends_where_it_grows_too_long_or_stalls() {
         let short = Duration::from_millis(20);
-        let paced = |body, most| Paced::new(body, most, short, Progress::new());
+        let paced = |body, most| Paced::new(body, most, short, Progress::starting());
         let whole = paced(Body::from("12345"), 5).collect().await.unwrap().to_bytes();
         assert_eq!(whole, "12345");
         assert!(paced(Body::from("123456"), 5).collect().await.is_err());
         let stuck = futures_util::stream::pending::<Result<Bytes, std::io::Error>>();
         assert!(paced(Body::from_stream(stuck), 5).collect().await.is_err());
-        let progress = Progress::new();
+        let progress = Progress::starting();
         let started = Instant::now();
         progress.stalled(short).await;
         assert!(started.elapsed() >= short);

@@ -60,7 +60,7 @@ pub async fn transfer(
     let guest = app.fleet.guest(&computer).await?;
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let progress = Progress::new();
+    let progress = Progress::starting();
     let mut forwarded = Request::new(Body::new(Paced::new(body, MAX_BYTES, PATIENCE, progress.clone())));
     *forwarded.method_mut() = parts.method;
     *forwarded.uri_mut() = format!("http://agent{path}{query}")
@@ -75,7 +75,8 @@ pub async fn transfer(
     let mut headers = chosen(answer.headers(), crossing.answered);
     if !status.is_success() && status != StatusCode::NOT_MODIFIED {
         // What describes the refusal's own body is not ours.
-        for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_DISPOSITION, header::ETAG] {
+        for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_DISPOSITION, header::ETAG]
+        {
             headers.remove(name);
         }
         let error = guest.refusal(answer).await;
@@ -94,7 +95,7 @@ pub async fn transfer(
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let content = Body::new(answer.into_body());
-    let content = Paced::new(content, MAX_BYTES, ANSWER_PATIENCE, Progress::new());
+    let content = Paced::new(content, MAX_BYTES, ANSWER_PATIENCE, Progress::starting());
     let mut response = Response::new(Body::new(content));
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -138,7 +138,16 @@ mod tests {
         for (value, wanted) in [("0", 0), ("00", 0), ("18446744073709551615", u64::MAX)] {
             assert_eq!(bytes("Upload-Length", Some(value)).unwrap(), wanted);
         }
-        for bad in [None, Some(""), Some("-1"), Some("+1"), Some("1.0"), Some("0x1"), Some(" 1"), Some("18446744073709551616")] {
+        for bad in [
+            None,
+            Some(""),
+            Some("-1"),
+            Some("+1"),
+            Some("1.0"),
+            Some("0x1"),
+            Some(" 1"),
+            Some("18446744073709551616"),
+        ] {
             assert!(bytes("Upload-Length", bad).is_err(), "{bad:?}");
         }
     }

@@ -150,7 +150,7 @@ impl Uploads {
             let Some(mut file) = store.bytes(id)? else { return Ok(state) };
             let mut left = room;
             let ended = loop {
-                match pieces.next() {
+                match pieces.piece() {
                     Ok(Some(piece)) if piece.len() as u64 > left => break Err(too_long()),
                     Ok(Some(piece)) => {
                         file.write_all(&piece).map_err(|error| file_error("the upload", &error))?;
@@ -207,8 +207,7 @@ impl Uploads {
 
 /// The store, where something was uploaded before.
 fn opened(home: &Path) -> Result<Store> {
-    Store::open(home, Parents::Needed).map_err(|error| match error.kind {
-        Kind::NotFound => Error::not_found("No such upload"),
-        _ => error,
+    Store::open(home, Parents::Needed).map_err(|error| {
+        if error.kind == Kind::NotFound { Error::not_found("No such upload") } else { error }
     })
 }

@@ -100,7 +100,8 @@ impl Store {
             self.forget(id)?;
             return Err(unknown().code("upload_expired"));
         }
-        let mut state = State { offset: record.length, length: record.length, metadata: record.metadata, expires_ms };
+        let mut state =
+            State { offset: record.length, length: record.length, metadata: record.metadata, expires_ms };
         if let Some(bytes) = bytes {
             state.offset = u64::try_from(bytes.st_size).unwrap_or_default();
             if state.offset >= record.length

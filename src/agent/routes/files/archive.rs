@@ -10,10 +10,11 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::content::attachment;
+use super::content::last_name;
 use crate::agent::files::{blocking, pack, unpack};
 use crate::agent::state::Agent;
 use crate::domain::error::Result;
+use crate::http::encode::attachment;
 use crate::http::extract::Query;
 use crate::wire::guest_file::{PathQuery, UnpackQuery, Unpacked};
 
@@ -28,8 +29,9 @@ async fn pack_folder(
 ) -> Result<Response> {
     let home = agent.home.clone();
     let (folder, path) = blocking(move || pack::open(&home, &query.path)).await?;
-    let named = attachment(&path.to_string_lossy(), ".tar");
-    let headers = [(header::CONTENT_TYPE, "application/x-tar".to_owned()), (header::CONTENT_DISPOSITION, named)];
+    let named = attachment(&format!("{}.tar", last_name(&path.to_string_lossy())));
+    let headers =
+        [(header::CONTENT_TYPE, "application/x-tar".to_owned()), (header::CONTENT_DISPOSITION, named)];
     if method == Method::HEAD {
         return Ok(headers.into_response());
     }

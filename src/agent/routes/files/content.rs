@@ -17,6 +17,7 @@ use crate::agent::files::{blocking, place, read, upload};
 use crate::agent::state::Agent;
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
+use crate::http::encode::attachment;
 use crate::http::extract::{Path, Query};
 use crate::http::refuse;
 use crate::wire::agent::PutResult;
@@ -37,7 +38,7 @@ async fn put_on_desktop(
     body: Body,
 ) -> Result<Answer<PutResult>> {
     let name = FileName::parse(&filename)?;
-    place::put(agent.home.clone(), name, body).await.map(Answer)
+    place::put(&agent.files, agent.home.clone(), name, body).await.map(Answer)
 }
 
 async fn put_content(
@@ -84,7 +85,7 @@ async fn content(
     };
     headers.insert(header::CONTENT_TYPE, value(&content.media_type)?);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(count));
-    headers.insert(header::CONTENT_DISPOSITION, value(&attachment(&content.path, ""))?);
+    headers.insert(header::CONTENT_DISPOSITION, value(&attachment(last_name(&content.path)))?);
     let mut file = tokio::fs::File::from_std(content.file);
     if first > 0 {
         let sought = file.seek(SeekFrom::Start(first)).await;
@@ -94,15 +95,9 @@ async fn content(
     Ok((status, headers, Body::from_stream(stream)).into_response())
 }
 
-/// A `Content-Disposition` that saves under a path's last name (RFC 6266 section 4.3: the encoded form carries any).
-pub(super) fn attachment(path: &str, ending: &str) -> String {
-    let name = path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root");
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
-    let encoded: String = name
-        .bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect();
-    format!("attachment; filename*=UTF-8''{encoded}{ending}")
+/// What a path is saved as.
+pub(super) fn last_name(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root")
 }
 
 /// A time as HTTP writes it.
@@ -110,7 +105,8 @@ pub(super) fn http_date(ms: i64) -> Result<String> {
     let at = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     // The form has four digits for a year.
     let printed = DateTimePrinter::new().timestamp_to_rfc9110_string(&at);
-    printed.or_else(|_| DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::UNIX_EPOCH))
+    printed
+        .or_else(|_| DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::UNIX_EPOCH))
         .map_err(Error::internal)
 }
 

@@ -12,7 +12,8 @@ use crate::agent::state::Agent;
 use crate::domain::error::Result;
 use crate::http::extract::{Json as Body, Query};
 use crate::wire::guest_file::{
-    DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery, Stat,
+    DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery,
+    Stat,
 };
 
 pub(super) fn router() -> Router<Agent> {

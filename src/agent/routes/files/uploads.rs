@@ -36,7 +36,10 @@ const OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
 pub(super) fn router() -> Router<Agent> {
     Router::new()
         .route("/files/uploads", post(create).options(abilities))
-        .route("/files/uploads/{upload}", head(look).patch(append).delete(remove).post(overridden).options(abilities))
+        .route(
+            "/files/uploads/{upload}",
+            head(look).patch(append).delete(remove).post(overridden).options(abilities),
+        )
         .route_layer(middleware::from_fn(version))
 }
 
@@ -100,7 +103,12 @@ async fn remove(State(agent): State<Agent>, Path(upload): Path<String>) -> Resul
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn overridden(state: State<Agent>, path: Path<String>, asked: HeaderMap, body: Body) -> Result<Response> {
+async fn overridden(
+    state: State<Agent>,
+    path: Path<String>,
+    asked: HeaderMap,
+    body: Body,
+) -> Result<Response> {
     match text(&asked, &OVERRIDE) {
         Some("PATCH") => append(state, path, asked, body).await,
         Some("HEAD") => look(state, path).await,

@@ -11,5 +11,9 @@ pub mod screenshot;
 
 /// The desktop's routes.
 pub fn router() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().merge(actions::router()).merge(screens::router()).merge(screenshot::router()).merge(guest_files::router())
+    OpenApiRouter::new()
+        .merge(actions::router())
+        .merge(screens::router())
+        .merge(screenshot::router())
+        .merge(guest_files::router())
 }

@@ -18,9 +18,12 @@ async fn unpack(agent: &RunningAgent, query: &[(&str, &str)], tar: Vec<u8>) -> A
 
 async fn pack(agent: &RunningAgent, path: &str) -> Vec<u8> {
     let request = agent.request(Method::GET, "/files/archive").query(&[("path", path)]);
-    let response = request.send().await.unwrap();
-    assert_eq!((response.status().as_u16(), &response.headers()["content-type"]), (200, &"application/x-tar".parse().unwrap()));
-    response.bytes().await.unwrap().to_vec()
+    let response = request.send().await.expect("an answer");
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-type"]),
+        (200, &"application/x-tar".parse().expect("a type"))
+    );
+    response.bytes().await.expect("a body").to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,8 +54,10 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
     // Permissions come along, the right to become somebody else does not.
     assert_eq!(fs::metadata(to.join("run")).unwrap().permissions().mode() & 0o7777, 0o755);
     let modified = |path: std::path::PathBuf| fs::metadata(path).unwrap().modified().unwrap();
-    assert!(modified(from.join("run")).duration_since(modified(to.join("run"))).unwrap() < Duration::from_secs(1));
-    assert_eq!(names(&to), ["d".repeat(120).as_str(), "dangling", "empty", "link", "run", "名前"]);
+    assert!(
+        modified(from.join("run")).duration_since(modified(to.join("run"))).unwrap() < Duration::from_secs(1)
+    );
+    assert_eq!(names(&to), ["dangling", "d".repeat(120).as_str(), "empty", "link", "run", "名前"]);
 
     // Again into the same folder: nothing is replaced unasked, and then nothing is added either.
     fs::remove_file(to.join("link")).unwrap();
@@ -64,6 +69,13 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
     let replaced = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
     assert_eq!((replaced.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (200, "#!"));
     assert_eq!(names(&to).len(), 6);
+    // A file and a folder never replace each other, and then nothing else is replaced either.
+    fs::remove_dir(to.join("empty")).unwrap();
+    fs::write(to.join("empty"), "a file").unwrap();
+    fs::write(to.join("run"), "mine").unwrap();
+    let packed = pack(&agent, "from").await;
+    let unlike = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
+    assert_eq!((unlike.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (409, "mine"));
 
     for (path, status) in [("none", 404), ("from/run", 400), ("", 400)] {
         let request = agent.request(Method::GET, "/files/archive").query(&[("path", path)]);
@@ -116,7 +128,11 @@ async fn a_hostile_archive_is_refused_and_leaves_nothing() {
         ("link, then through it", joined(&[link_out.clone(), file(b"way/evil")]), "path_through_link"),
         ("no archive", b"hello".repeat(200), "bad_archive"),
         ("garbage after an entry", broken, "bad_archive"),
-        ("pax path", joined(&[entry(EntryType::XHeader, b"x", b"", b"18 path=../evil12\n"), file(b"x")]), "unsafe_archive"),
+        (
+            "pax path",
+            joined(&[entry(EntryType::XHeader, b"x", b"", b"18 path=../evil12\n"), file(b"x")]),
+            "unsafe_archive",
+        ),
     ];
     for (what, tar, code) in cases {
         let refused = unpack(&agent, &[("path", "new")], tar).await;
@@ -149,10 +165,12 @@ async fn an_archive_that_breaks_off_leaves_nothing() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&tar[..50_000]).await.unwrap();
-    let begun = wait::until(Duration::from_secs(5), || async { agent.home().join("new").exists().then_some(()) });
+    let begun =
+        wait::until(Duration::from_secs(5), || async { agent.home().join("new").exists().then_some(()) });
     begun.await.expect("it begins");
     drop(stream);
-    let clean = wait::until(Duration::from_secs(5), || async { names(&agent.home()).is_empty().then_some(()) });
+    let clean =
+        wait::until(Duration::from_secs(5), || async { names(&agent.home()).is_empty().then_some(()) });
     clean.await.unwrap_or_else(|| panic!("left {:?}", names(&agent.home())));
 }
 

@@ -34,7 +34,8 @@ async fn two_hundred_megabytes_go_in_and_out_through_little_memory() {
     assert_eq!(put(&agent, &[("path", "warm")], "x").await.status, 200);
     let before = agent.peak_kib();
     let piece = |number: u32| Bytes::from(number.to_le_bytes().repeat(PIECE / 4));
-    let body = futures_util::stream::iter((0..PIECES).map(move |number| Ok::<_, std::io::Error>(piece(number))));
+    let body =
+        futures_util::stream::iter((0..PIECES).map(move |number| Ok::<_, std::io::Error>(piece(number))));
     let body = reqwest::Body::wrap_stream(body);
     let written = answered(content(&agent, Method::PUT, &[("path", "large")]).body(body)).await;
     let mut digest = Sha256::new();
@@ -75,10 +76,7 @@ async fn a_range_is_answered_as_rfc_9110_says() {
     };
     let (etag, modified) = (header(&whole, "etag"), header(&whole, "last-modified"));
     assert_eq!(header(&whole, "accept-ranges"), "bytes");
-    assert_eq!(
-        header(&whole, "content-disposition"),
-        "attachment; filename*=UTF-8''ten%20%E5%90%8D.txt"
-    );
+    assert_eq!(header(&whole, "content-disposition"), "attachment; filename*=UTF-8''ten%20%E5%90%8D.txt");
     for (headers, status, range, body) in [
         (&[("range", "bytes=2-4")][..], 206, "bytes 2-4/10", "234"),
         (&[("range", "bytes=7-")], 206, "bytes 7-9/10", "789"),
@@ -91,7 +89,10 @@ async fn a_range_is_answered_as_rfc_9110_says() {
         (&[("if-none-match", "\"old\"")], 200, "", "0123456789"),
     ] {
         let response = ask(Method::GET, headers).await.unwrap();
-        assert_eq!((response.status().as_u16(), header(&response, "content-range").as_str()), (status, range));
+        assert_eq!(
+            (response.status().as_u16(), header(&response, "content-range").as_str()),
+            (status, range)
+        );
         assert_eq!(header(&response, "etag"), etag);
         assert_eq!(response.text().await.unwrap(), body, "{headers:?}");
     }
@@ -124,7 +125,10 @@ async fn a_file_replaces_another_only_when_asked_and_keeps_its_permissions() {
     let old = fs::metadata(home.join("a/b.txt")).unwrap().ino();
     let third = put(&agent, &[("path", "~/a/b.txt"), ("overwrite", "true")], "three").await;
     assert_eq!((third.status, &third.body["outcome"]), (200, &json!("replaced")));
-    assert_eq!((fs::read_to_string(home.join("a/b.txt")).unwrap().as_str(), mode("a/b.txt")), ("three", 0o700));
+    assert_eq!(
+        (fs::read_to_string(home.join("a/b.txt")).unwrap().as_str(), mode("a/b.txt")),
+        ("three", 0o700)
+    );
     assert_ne!(fs::metadata(home.join("a/b.txt")).unwrap().ino(), old);
     assert_eq!(put(&agent, &[("path", "run.sh"), ("mode", "755")], "x").await.status, 200);
     assert_eq!(mode("run.sh"), 0o755);
@@ -205,10 +209,44 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
         agent.token()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    let begun = wait::until(Duration::from_secs(5), || async { (!names(&agent.home()).is_empty()).then_some(()) });
+    let begun =
+        wait::until(Duration::from_secs(5), || async { (!names(&agent.home()).is_empty()).then_some(()) });
     begun.await.expect("an unfinished file appears");
     drop(stream);
-    let clean = wait::until(Duration::from_secs(5), || async { names(&agent.home()).is_empty().then_some(()) });
+    let clean =
+        wait::until(Duration::from_secs(5), || async { names(&agent.home()).is_empty().then_some(()) });
+    clean.await.unwrap_or_else(|| panic!("left {:?}", names(&agent.home())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_uploads_than_there_are_places_are_refused_and_places_come_back() {
+    use tokio::io::AsyncWriteExt;
+    let agent = RunningAgent::headless().await;
+    let mut held = Vec::new();
+    for number in 0..16 {
+        let mut stream = tokio::net::TcpStream::connect(agent.address()).await.unwrap();
+        let head = format!(
+            "PUT /files/content?path={number} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: 9\r\n\r\nx",
+            agent.token()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    let begun =
+        wait::until(Duration::from_secs(10), || async { (names(&agent.home()).len() == 16).then_some(()) });
+    begun.await.expect("all begin");
+    let refused = put(&agent, &[("path", "one-more")], "x").await;
+    assert_eq!((refused.status, &refused.body["code"]), (503, &json!("too_many_transfers")));
+    // What is quick needs no place.
+    assert_eq!(agent.get("/files/list?path=~").await.status, 200);
+    drop(held);
+    let free = wait::until(Duration::from_secs(5), || async {
+        (put(&agent, &[("path", "one-more"), ("overwrite", "true")], "x").await.status == 200).then_some(())
+    });
+    free.await.expect("a place comes back");
+    let clean = wait::until(Duration::from_secs(5), || async {
+        (names(&agent.home()) == ["one-more"]).then_some(())
+    });
     clean.await.unwrap_or_else(|| panic!("left {:?}", names(&agent.home())));
 }
 

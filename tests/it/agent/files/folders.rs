@@ -76,7 +76,10 @@ async fn what_is_there_is_described_and_a_link_is_described_itself() {
         ]
     );
     let stat = ask(&agent, Method::GET, "/files/stat", &[("path", "/home/user/file")]).await.body;
-    assert_eq!((&stat["path"], &stat["size"], &stat["mode"]), (&json!(home.join("file")), &json!(5), &json!("0644")));
+    assert_eq!(
+        (&stat["path"], &stat["size"], &stat["mode"]),
+        (&json!(home.join("file")), &json!(5), &json!("0644"))
+    );
     assert!(stat["modified_at"].as_str().unwrap().ends_with('Z'));
     assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "link")]).await.body["type"], "link");
     assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "/")]).await.body["name"], "/");

@@ -18,11 +18,8 @@ pub(super) fn router() -> OpenApiRouter<Shared> {
 
 const PACK: Crossing =
     Crossing { asked: &[], answered: &["content-disposition", "content-type"], sized: false };
-const UNPACK: Crossing = Crossing {
-    asked: &["content-length"],
-    answered: &["content-length", "content-type"],
-    sized: false,
-};
+const UNPACK: Crossing =
+    Crossing { asked: &["content-length"], answered: &["content-length", "content-type"], sized: false };
 
 /// A folder as a tar stream. Links are stored as links; sockets, FIFOs, devices and other file systems inside are left
 /// out. A stream that is not whole ends as a broken transfer.

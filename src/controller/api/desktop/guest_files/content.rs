@@ -30,11 +30,8 @@ const DOWNLOAD: Crossing = Crossing {
     ],
     sized: true,
 };
-const UPLOAD: Crossing = Crossing {
-    asked: &["content-length"],
-    answered: &["content-length", "content-type"],
-    sized: false,
-};
+const UPLOAD: Crossing =
+    Crossing { asked: &["content-length"], answered: &["content-length", "content-type"], sized: false };
 
 /// Reads a file of the computer, all of it or one range (`Range`, `If-Range`). `HEAD` tells its size and `ETag`.
 #[utoipa::path(get, path = "/computers/{id}/files/content", tag = "computer files",

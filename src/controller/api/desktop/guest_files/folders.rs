@@ -16,7 +16,8 @@ use crate::domain::error::Result;
 use crate::guest::QUICK;
 use crate::http::extract::{Json as Body, Path, Query};
 use crate::wire::guest_file::{
-    DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery, Stat,
+    DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery,
+    Stat,
 };
 
 /// For what reads or removes much: the agent's own bound of 300 s, and a margin.
