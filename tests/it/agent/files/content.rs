@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -172,10 +174,11 @@ async fn a_folder_that_becomes_a_link_meanwhile_leads_nothing_elsewhere() {
     let (home, elsewhere) = (agent.home(), agent.home().join("elsewhere"));
     fs::create_dir(&elsewhere).unwrap();
     fs::create_dir(home.join("folder")).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
     let swapping = {
-        let home = home.clone();
+        let (home, over) = (home.clone(), Arc::clone(&over));
         std::thread::spawn(move || {
-            for _ in 0..600 {
+            while !over.load(Ordering::Relaxed) {
                 fs::rename(home.join("folder"), home.join("aside")).unwrap();
                 symlink("elsewhere", home.join("folder")).unwrap();
                 fs::remove_file(home.join("folder")).unwrap();
@@ -184,8 +187,8 @@ async fn a_folder_that_becomes_a_link_meanwhile_leads_nothing_elsewhere() {
         })
     };
     let (mut written, mut refused) = (0, 0);
-    while !swapping.is_finished() {
-        let name = format!("folder/{}", written + refused);
+    for number in 0..300 {
+        let name = format!("folder/{number}");
         let answer = put(&agent, &[("path", &name)], "x").await;
         match answer.status {
             200 => written += 1,
@@ -193,6 +196,7 @@ async fn a_folder_that_becomes_a_link_meanwhile_leads_nothing_elsewhere() {
             other => panic!("{other}: {}", answer.body),
         }
     }
+    over.store(true, Ordering::Relaxed);
     swapping.join().unwrap();
     println!("{written} written, {refused} refused");
     assert_eq!(names(&elsewhere), Vec::<String>::new());

@@ -39,7 +39,7 @@ async fn pack(
 /// devices, sparse files, or paths that lead elsewhere is refused.
 #[utoipa::path(put, path = "/computers/{id}/files/archive", tag = "computer files",
     params(("id" = String, Path), UnpackQuery),
-    request_body(content = String, content_type = "application/x-tar"),
+    request_body(content = String, content_type = "application/octet-stream"),
     responses((status = 200, description = "What was unpacked", body = Unpacked)))]
 async fn unpack(
     State(app): State<Shared>,
