@@ -74,10 +74,13 @@ pub async fn run(config: Config) -> Result<(), String> {
     };
     let journal = config.runtime_dir.join(JOURNAL);
     let journal = Journal::open(journal).map_err(|error| format!("the journal of actions: {error}"))?;
+    let files = files::Files::new(&config.home);
+    files.uploads.sweep_in(&tasks);
     let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
     let agent = Agent::new(Parts {
         token,
         journal,
+        files,
         sessions: Sessions::new(commands.clone(), config.session_idle),
         processes: Processes::new(commands.clone()),
         commands,

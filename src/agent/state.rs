@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::desktop::Desktop;
 use super::exec::Commands;
+use super::files::Files;
 use super::exec::process::Processes;
 use super::exec::session::Sessions;
 use super::journal::Journal;
@@ -19,6 +20,8 @@ pub struct Parts {
     pub token: Secret,
     /// The home folder of the computer's user.
     pub home: PathBuf,
+    /// Files under way.
+    pub files: Files,
     /// Runs bash and Python.
     pub commands: Commands,
     /// Python that keeps its state.

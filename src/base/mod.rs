@@ -1,6 +1,7 @@
 //! Floor 0: what everything stands on. Ids, secrets, the clock, tasks, waiting, log set-up.
 
 pub mod clock;
+pub mod hex;
 pub mod ids;
 pub mod secret;
 pub mod tasks;

@@ -11,6 +11,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::base::clock::now_ms;
+use crate::base::hex::hex;
 use crate::base::ids::FileId;
 use crate::domain::error::{Error, Result};
 
@@ -204,10 +205,6 @@ pub fn failed(step: &str, path: &Path, error: &io::Error) -> Error {
             .context(context);
     }
     Error::internal(context)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

@@ -41,11 +41,16 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
         Some(body) => body.error.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect(),
         None => "The computer's agent failed".to_owned(),
     };
+    let code = said.and_then(|body| body.code).and_then(|code| known_code(&code));
     let mut error = match status {
         StatusCode::BAD_REQUEST => Error::invalid(sentence),
         StatusCode::NOT_FOUND => Error::not_found(sentence),
         StatusCode::CONFLICT => Error::conflict(sentence),
         StatusCode::PAYLOAD_TOO_LARGE => Error::too_large(sentence),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Error::unsupported_media(sentence),
+        StatusCode::FORBIDDEN if code == Some("permission_denied") => Error::forbidden(sentence),
+        StatusCode::GONE => Error::not_found(sentence),
+        StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => Error::invalid(sentence),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Error::unavailable(sentence),
         // Our token is not the agent's: somebody else answers there, or it was replaced.
@@ -58,7 +63,7 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
             failed
         }
     };
-    error.code = said.and_then(|body| body.code).and_then(|code| known_code(&code));
+    error.code = code;
     if matches!(error.kind, Kind::Unavailable | Kind::Conflict) {
         error.retry_after = retry_after.map(|seconds| seconds.min(60));
     }
@@ -66,26 +71,44 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
 }
 
 /// The codes of hotdesk's own agent.
-const KNOWN_CODES: [&str; 19] = [
+const KNOWN_CODES: [&str; 37] = [
     "INVALID_REQUEST",
+    "already_exists",
     "answer_not_kept",
+    "bad_archive",
     "budget_too_small",
     "desktop_not_a_folder",
     "disk_full",
     "idempotency_in_progress",
     "idempotency_key_reused",
+    "is_a_folder",
     "not_a_file",
+    "not_a_folder",
+    "not_empty",
+    "offset_mismatch",
+    "other_file_system",
     "outcome_unknown",
+    "path_through_link",
+    "permission_denied",
+    "protected_path",
+    "range_not_satisfiable",
     "session_busy",
     "session_ended",
     "stale_frame",
     "stdin_closed",
     "stdin_full",
+    "too_deep",
     "too_many_commands",
     "too_many_followers",
     "too_many_processes",
     "too_many_sessions",
+    "too_many_transfers",
+    "too_many_uploads",
+    "tus_version",
     "unknown_frame",
+    "unsafe_archive",
+    "upload_busy",
+    "upload_expired",
 ];
 
 /// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.

@@ -27,6 +27,7 @@ use crate::http::idempotency;
 use crate::wire::agent::{Health, PutResult};
 
 pub use screenshot::{Image, Sight};
+pub use crate::http::encode::percent_encode;
 
 /// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
@@ -232,11 +233,17 @@ impl Guest {
         if good(&response.status()) {
             return Ok(response);
         }
+        Err(self.refusal(response).await)
+    }
+
+    /// What an answer that is no success says, as an error of ours; its words and their length are bounded.
+    pub async fn refusal(&self, response: Response<Incoming>) -> Error {
         let status: StatusCode = response.status();
         let retry_after =
             response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let bytes = self.room.collect(response.into_body(), failure::MAX_REFUSAL).await.unwrap_or_default();
-        Err(failure::refused(status, &bytes, retry_after))
+        let reading = self.room.collect(response.into_body(), failure::MAX_REFUSAL);
+        let bytes = within(QUICK, reading).await.unwrap_or_default();
+        failure::refused(status, &bytes, retry_after)
     }
 }
 
@@ -252,17 +259,4 @@ fn uri(path: &str, query: impl Serialize) -> Result<Uri> {
     let joined =
         if query.is_empty() { format!("http://agent{path}") } else { format!("http://agent{path}?{query}") };
     joined.parse().map_err(|error| Error::internal(format!("agent path: {error}")))
-}
-
-/// Percent-encodes one path segment (RFC 3986 section 2.3: everything but the unreserved characters).
-pub fn percent_encode(segment: &str) -> String {
-    segment
-        .bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }

@@ -2,6 +2,7 @@
 
 pub mod bearer;
 pub mod edge;
+pub mod encode;
 pub mod extract;
 pub mod idempotency;
 pub mod leftover;

@@ -41,6 +41,13 @@ impl IntoResponse for Error {
     }
 }
 
+/// A failure with a status of its own, where a protocol has one that no kind has (416, 412).
+pub fn with_status(status: StatusCode, error: Error) -> Response {
+    let mut response = error.into_response();
+    *response.status_mut() = status;
+    response
+}
+
 /// Writes the body and headers of a failure.
 pub fn render(error: &Error, request_id: &str) -> Response {
     let mut extra = Map::new();

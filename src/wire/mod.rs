@@ -8,6 +8,7 @@ pub mod effect;
 pub mod error;
 pub mod exec;
 pub mod file;
+pub mod guest_file;
 pub mod process;
 pub mod screenshot;
 pub mod workspace;

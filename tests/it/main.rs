@@ -12,6 +12,7 @@ mod engines;
 mod execution;
 mod files;
 mod floors;
+mod guest_files;
 mod harness;
 mod hostile;
 mod lifecycle;

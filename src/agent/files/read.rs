@@ -2,24 +2,27 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
-use super::file_error;
+use super::{file_error, paths};
 use crate::domain::error::{Error, Result};
-
-/// Longest path in bytes (`PATH_MAX`).
-const MAX_PATH: usize = 4096;
 
 /// A file that may be streamed.
 #[derive(Debug)]
 pub struct Content {
     /// The open file.
     pub file: File,
+    /// Its path, absolute, as it was found.
+    pub path: String,
     /// Its size in bytes when it was opened; no more than that is sent.
     pub length: u64,
     /// Its media type, judged by its name.
     pub media_type: String,
+    /// What changes when its content does (RFC 9110 section 8.8.3), quoted.
+    pub etag: String,
+    /// When it was changed, in milliseconds since the Unix epoch.
+    pub modified_ms: i64,
 }
 
 /// Opens a file. The path is relative to the home folder, `~/...`, or absolute. `/home/user` means the home folder
@@ -28,22 +31,7 @@ pub struct Content {
 /// # Errors
 /// `Invalid` for a path that cannot be one, or that names no regular file; `NotFound`; `Forbidden`.
 pub fn open(home: &Path, path: &str) -> Result<Content> {
-    let first = resolve(home, path)?;
-    let opened = open_regular(&first, path);
-    match (opened, path.strip_prefix("/home/user/")) {
-        (Err(error), Some(rest)) if error.kind == crate::domain::error::Kind::NotFound => {
-            open_regular(&resolve(home, rest)?, path)
-        }
-        (opened, _) => opened,
-    }
-}
-
-fn resolve(home: &Path, path: &str) -> Result<PathBuf> {
-    if path.is_empty() || path.len() > MAX_PATH || path.contains('\0') {
-        return Err(Error::invalid("path must have 1 to 4096 bytes and no NUL").code("INVALID_REQUEST"));
-    }
-    // Joining an absolute path replaces the home folder.
-    Ok(home.join(path.strip_prefix("~/").unwrap_or(path)))
+    paths::look(home, path, |full| open_regular(full, path))
 }
 
 fn open_regular(path: &Path, shown: &str) -> Result<Content> {
@@ -61,7 +49,12 @@ fn open_regular(path: &Path, shown: &str) -> Result<Content> {
         return Err(not_regular(shown));
     }
     let media_type = mime_guess::from_path(path).first_or_octet_stream().to_string();
-    Ok(Content { file, length: facts.len(), media_type })
+    // Size, time and number: what is replaced has another number, what is written to another time.
+    let etag =
+        format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino());
+    let modified_ms = facts.mtime().saturating_mul(1000).saturating_add(facts.mtime_nsec() / 1_000_000);
+    let path = path.to_string_lossy().into_owned();
+    Ok(Content { file, path, length: facts.len(), media_type, etag, modified_ms })
 }
 
 fn not_regular(shown: &str) -> Error {
@@ -95,7 +88,7 @@ mod tests {
             ("fifo", Kind::Invalid),
             ("socket", Kind::Invalid),
             ("/dev/zero", Kind::Invalid),
-            ("~", Kind::NotFound),
+            ("~", Kind::Invalid),
             ("none", Kind::NotFound),
             ("sub/a.pdf/x", Kind::NotFound),
             ("/home/user/none", Kind::NotFound),

@@ -1,3 +1,5 @@
 //! What passes through the controller as it is?
 
 pub mod http;
+pub mod paced;
+pub mod transfer;

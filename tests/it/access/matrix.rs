@@ -71,6 +71,7 @@ impl Scene {
                 "{name}" => "home",
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" => "any",
+                "{upload_id}" => "00000000-0000-4000-8000-000000000000",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");

@@ -1,5 +1,10 @@
 //! Files: onto the desktop whole or not at all, never over another, never elsewhere (threats.md T7); and out again.
 
+mod archive;
+mod content;
+mod folders;
+mod resumable;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::Duration;

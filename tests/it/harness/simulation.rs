@@ -74,9 +74,14 @@ impl Simulation {
         names_in(&self.folder.path().join("machines"))
     }
 
+    /// Where a computer's agent listens.
+    pub fn socket(&self, computer: &str) -> PathBuf {
+        self.folder.path().join("machines").join(computer).join("agent.sock")
+    }
+
     /// Takes the place of a computer's agent: whoever calls it from now on comes here.
     pub fn possess(&self, computer: &str) -> UnixListener {
-        let socket = self.folder.path().join("machines").join(computer).join("agent.sock");
+        let socket = self.socket(computer);
         std::fs::remove_file(&socket).expect("the agent's socket is there");
         UnixListener::bind(&socket).expect("a socket in its place")
     }

@@ -5,6 +5,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::controller::Shared;
 
 pub mod actions;
+pub mod guest_files;
 pub mod exec;
 pub mod processes;
 mod patience;
@@ -19,4 +20,5 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(processes::router())
         .merge(screens::router())
         .merge(screenshot::router())
+        .merge(guest_files::router())
 }

@@ -41,9 +41,7 @@ pub async fn fetch(
         Kind::Screenshot => (String::new(), "inline".to_owned()),
         Kind::File => {
             let file = app.store.file(FileId(id)).await?.ok_or_else(gone)?;
-            // RFC 6266 section 4.3: the encoded form carries any name.
-            let name = crate::guest::percent_encode(&file.filename);
-            (file.content_type, format!("attachment; filename*=UTF-8''{name}"))
+            (file.content_type, crate::http::encode::attachment(&file.filename))
         }
     };
     let path = app.storage.path(kind, id);

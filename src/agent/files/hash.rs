@@ -1,0 +1,48 @@
+//! What is the digest of a file? Read once, in pieces, within a time.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sha2::digest::DynDigest;
+use sha2::{Digest, Sha256, Sha512};
+use tokio_util::sync::CancellationToken;
+
+use super::{file_error, read};
+use crate::base::hex::hex;
+use crate::domain::error::{Error, Result};
+use crate::wire::guest_file::{HashQuery, Hashed};
+
+/// Longest time: 100 GB from a fast disk.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+/// Bytes read at once.
+const CHUNK: usize = 256 * 1024;
+
+/// Hashes a file. `stop` ends the work when nobody waits for it any more.
+///
+/// # Errors
+/// `Invalid` for another algorithm; `TimedOut`; those of [`read::open`].
+pub fn hash(home: &Path, query: &HashQuery, stop: &CancellationToken) -> Result<Hashed> {
+    let algorithm = query.algorithm.as_deref().unwrap_or("sha256");
+    let mut digest: Box<dyn DynDigest> = match algorithm {
+        "sha256" => Box::new(Sha256::new()),
+        "sha512" => Box::new(Sha512::new()),
+        _ => return Err(Error::invalid("algorithm must be sha256 or sha512").code("INVALID_REQUEST")),
+    };
+    let mut content = read::open(home, &query.path)?;
+    let (mut buffer, mut size) = (vec![0; CHUNK], 0);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let length = content.file.read(&mut buffer).map_err(|error| file_error(&query.path, &error))?;
+        if length == 0 {
+            break;
+        }
+        digest.update(&buffer[..length]);
+        size += length as u64;
+        if stop.is_cancelled() || Instant::now() > until {
+            return Err(Error::timed_out(format!("{}: not read in time", query.path)));
+        }
+    }
+    let hash = hex(&digest.finalize());
+    Ok(Hashed { path: content.path, algorithm: algorithm.to_owned(), hash, size })
+}

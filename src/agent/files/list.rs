@@ -1,0 +1,81 @@
+//! What is in a folder? Sorted and in pages, however many entries it has.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, Mode};
+use rustix::io::Errno;
+
+use super::paths::FOLDER;
+use super::{entry, errno, not_a_folder, paths};
+use crate::domain::error::{Error, Result};
+use crate::wire::guest_file::{EntryType, ListQuery, Listing};
+
+/// Entries of a page when the client says nothing.
+const PAGE: u32 = 1000;
+/// Most entries of a page: some 1 MB of JSON.
+const MAX_PAGE: u32 = 5000;
+
+/// Lists a page of a folder. Only the page's names are kept while the folder is read.
+///
+/// # Errors
+/// `Invalid` (`not_a_folder`, or a limit out of range); `NotFound`; `Forbidden`.
+pub fn list(home: &Path, query: &ListQuery) -> Result<Listing> {
+    let limit = query.limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        let what = format!("limit must be 1 to {MAX_PAGE}");
+        return Err(Error::invalid(what).code("INVALID_REQUEST"));
+    }
+    let limit = limit as usize;
+    let after = query.after.as_deref().unwrap_or_default();
+    paths::look(home, &query.path, |full| {
+        let fail = |error: Errno| match error {
+            Errno::NOTDIR => not_a_folder(&query.path),
+            other => errno(&query.path, other),
+        };
+        let folder = rustix::fs::open(full, FOLDER, Mode::empty()).map_err(fail)?;
+        let (page, more) = smallest(&mut Dir::read_from(&folder).map_err(fail)?, after, limit, fail)?;
+        let next = page.last_key_value().filter(|_| more).map(|(name, _)| name.clone());
+        let mut entries = Vec::with_capacity(page.len());
+        for (name, raw) in page {
+            let facts = match rustix::fs::statat(&folder, &raw, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(facts) => facts,
+                // It went while we were reading.
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(fail(error)),
+            };
+            let mut described = entry::describe(name, &facts);
+            if described.kind == EntryType::Link {
+                described.target = entry::target(&folder, Path::new(OsStr::from_bytes(raw.to_bytes())));
+            }
+            entries.push(described);
+        }
+        Ok(Listing { path: full.to_string_lossy().into_owned(), entries, next })
+    })
+}
+
+/// The first `limit` names after one, and whether there are more.
+fn smallest(
+    folder: &mut Dir,
+    after: &str,
+    limit: usize,
+    fail: impl Fn(Errno) -> Error,
+) -> Result<(BTreeMap<String, CString>, bool)> {
+    let (mut page, mut more) = (BTreeMap::new(), false);
+    while let Some(read) = folder.read() {
+        let read = read.map_err(&fail)?;
+        let raw = read.file_name();
+        let name = raw.to_string_lossy();
+        if name == "." || name == ".." || name.as_ref() <= after {
+            continue;
+        }
+        page.insert(name.into_owned(), raw.to_owned());
+        if page.len() > limit {
+            page.pop_last();
+            more = true;
+        }
+    }
+    Ok((page, more))
+}

@@ -1,0 +1,94 @@
+//! How does an unpacked archive join a folder that is there? Folders are merged, everything else is renamed into place.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::paths::FOLDER;
+use super::{already_exists, errno};
+use crate::domain::error::{Error, Result};
+
+/// Refuses before anything is moved: something would be replaced unasked, or a file and a folder meet.
+///
+/// # Errors
+/// `Conflict` (`already_exists`) that names it.
+pub fn check(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Result<()> {
+    for name in names(from, shown)? {
+        let here = format!("{shown}/{}", name.to_string_lossy());
+        let Some(there) = kind(to, &name, &here)? else { continue };
+        let ours = kind(from, &name, &here)? == Some(FileType::Directory);
+        match (ours, there == FileType::Directory) {
+            (true, true) => {
+                check(&folder(from, &name, &here)?, &folder(to, &name, &here)?, overwrite, &here)?;
+            }
+            (false, false) if overwrite => {}
+            (false, false) => return Err(already_exists(&here)),
+            (true, false) | (false, true) => return Err(unlike(&here)),
+        }
+    }
+    Ok(())
+}
+
+/// Moves everything over. The stage lies inside `to`, so a rename never crosses file systems unless one is mounted there.
+///
+/// # Errors
+/// `Conflict` when a file and a folder meet, or something appeared since [`check`].
+pub fn merge(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Result<()> {
+    for name in names(from, shown)? {
+        let here = format!("{shown}/{}", name.to_string_lossy());
+        let fail = |error: Errno| errno(&here, error);
+        match rustix::fs::renameat_with(from, name.as_c_str(), to, name.as_c_str(), RenameFlags::NOREPLACE) {
+            Ok(()) => continue,
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(fail(error)),
+        }
+        let ours = kind(from, &name, &here)? == Some(FileType::Directory);
+        let theirs = kind(to, &name, &here)? == Some(FileType::Directory);
+        match (ours, theirs) {
+            (true, true) => {
+                merge(&folder(from, &name, &here)?, &folder(to, &name, &here)?, overwrite, &here)?
+            }
+            (false, false) if overwrite => {
+                rustix::fs::renameat(from, name.as_c_str(), to, name.as_c_str()).map_err(fail)?;
+            }
+            (false, false) => return Err(already_exists(&here)),
+            (true, false) | (false, true) => return Err(unlike(&here)),
+        }
+    }
+    Ok(())
+}
+
+fn unlike(shown: &str) -> Error {
+    Error::conflict(format!("{shown}: one is a folder and the other is not")).code("already_exists")
+}
+
+fn names(folder: &OwnedFd, shown: &str) -> Result<Vec<CString>> {
+    let fail = |error: Errno| errno(shown, error);
+    let mut names = Vec::new();
+    let mut entries = Dir::read_from(folder).map_err(fail)?;
+    while let Some(read) = entries.read() {
+        let name = read.map_err(fail)?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn kind(folder: &OwnedFd, name: &CString, shown: &str) -> Result<Option<FileType>> {
+    match rustix::fs::statat(folder, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(facts) => Ok(Some(FileType::from_raw_mode(facts.st_mode))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(errno(shown, error)),
+    }
+}
+
+fn folder(holder: &OwnedFd, name: &CString, shown: &str) -> Result<OwnedFd> {
+    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
+    rustix::fs::openat(holder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
+        .map_err(|error| errno(shown, error))
+}

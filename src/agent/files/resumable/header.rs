@@ -1,0 +1,154 @@
+//! What does a tus client say in its headers? (tus 1.0.0: Upload-Metadata, Upload-Length, Upload-Offset)
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::agent::files::place::DESKTOP;
+use crate::agent::files::unfinished::Placing;
+use crate::agent::files::upload::mode;
+use crate::domain::error::{Error, Result};
+use crate::domain::filename::FileName;
+
+/// Longest metadata field in bytes: a path and a name in base64, and what others add.
+const MAX_METADATA: usize = 16 * 1024;
+
+/// Where an upload goes when it is whole.
+#[derive(Debug)]
+pub struct Wanted {
+    /// A path, or a name on the desktop.
+    pub place: Place,
+    /// What happens to something that is there.
+    pub placing: Placing,
+    /// Make the folders on the way.
+    pub parents: bool,
+}
+
+/// A path of the client's, or the desktop.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `path`.
+    Path(String),
+    /// `filename` alone.
+    Desktop(FileName),
+}
+
+impl Place {
+    /// For messages.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Path(path) => path.clone(),
+            Self::Desktop(name) => format!("{DESKTOP}/{}", name.as_str()),
+        }
+    }
+}
+
+/// Reads `Upload-Metadata`: `path` (with a `/` at its end `filename` is added), or `filename`; `overwrite`, `parents`,
+/// `mode`. Other keys are the client's own.
+///
+/// # Errors
+/// `Invalid` saying what is wrong.
+pub fn wanted(metadata: &str) -> Result<Wanted> {
+    let invalid = |what: &str| Error::invalid(format!("Upload-Metadata: {what}")).code("INVALID_REQUEST");
+    if metadata.len() > MAX_METADATA {
+        return Err(invalid("longer than 16 KiB"));
+    }
+    let mut seen = std::collections::BTreeMap::new();
+    for pair in metadata.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once(' ').unwrap_or((pair, ""));
+        let value = STANDARD.decode(value.trim()).map_err(|_| invalid(&format!("{key} is not base64")))?;
+        if seen.insert(key, value).is_some() {
+            return Err(invalid(&format!("{key} comes twice")));
+        }
+    }
+    let text = |key: &str| -> Result<Option<String>> {
+        let Some(value) = seen.get(key) else { return Ok(None) };
+        let text = String::from_utf8(value.clone()).map_err(|_| invalid(&format!("{key} is not UTF-8")))?;
+        Ok(Some(text).filter(|text| !text.is_empty()))
+    };
+    let flag = |key: &str| match text(key)?.as_deref() {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(invalid(&format!("{key} is not true or false"))),
+    };
+    let place = match (text("path")?, text("filename")?) {
+        (Some(folder), Some(name)) if folder.ends_with('/') => Place::Path(format!("{folder}{name}")),
+        (Some(path), _) => Place::Path(path),
+        (None, Some(name)) => Place::Desktop(FileName::parse(&name)?),
+        (None, None) => return Err(invalid("path or filename is needed")),
+    };
+    let placing = Placing { overwrite: flag("overwrite")?, mode: mode(text("mode")?.as_deref())? };
+    Ok(Wanted { place, placing, parents: flag("parents")? })
+}
+
+/// Reads a number of bytes: digits only.
+///
+/// # Errors
+/// `Invalid` when it is missing or anything else.
+pub fn bytes(name: &str, value: Option<&str>) -> Result<u64> {
+    let invalid = |what: &str| Error::invalid(format!("{name} {what}")).code("INVALID_REQUEST");
+    let value = value.ok_or_else(|| invalid("is missing"))?;
+    let digits = !value.is_empty() && value.bytes().all(|digit| digit.is_ascii_digit());
+    value.parse().ok().filter(|_| digits).ok_or_else(|| invalid("is no number of bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_is_pairs_of_a_key_and_base64() {
+        let encoded = |pairs: &[(&str, &str)]| {
+            let pairs: Vec<String> =
+                pairs.iter().map(|(key, value)| format!("{key} {}", STANDARD.encode(value))).collect();
+            pairs.join(",")
+        };
+        let path = |text: &str| Place::Path(text.to_owned());
+        for (metadata, place) in [
+            (encoded(&[("path", "a/b")]), path("a/b")),
+            (encoded(&[("path", "a/b"), ("filename", "c")]), path("a/b")),
+            (encoded(&[("path", "a/"), ("filename", "名")]), path("a/名")),
+            (encoded(&[("filename", "c.txt")]), Place::Desktop(FileName::parse("c.txt").unwrap())),
+            (format!("relativePath, {} ,is_secret", encoded(&[("path", "x")])), path("x")),
+            (encoded(&[("path", "x"), ("other", "\u{1}")]), path("x")),
+        ] {
+            assert_eq!(wanted(&metadata).unwrap().place, place, "{metadata}");
+        }
+        let all = [("path", "x"), ("overwrite", "true"), ("parents", "true"), ("mode", "600")];
+        let all = wanted(&encoded(&all)).unwrap();
+        assert!(all.parents && all.placing.overwrite && all.placing.mode == Some(0o600));
+        for bad in [
+            String::new(),
+            "path".to_owned(),
+            "path !!!".to_owned(),
+            "path YQ== YQ==".to_owned(),
+            format!("path {}", STANDARD.encode(b"\xff")),
+            encoded(&[("path", "x"), ("path", "y")]),
+            encoded(&[("filename", "../x")]),
+            encoded(&[("filename", "a/b")]),
+            encoded(&[("path", "x"), ("overwrite", "yes")]),
+            encoded(&[("path", "x"), ("mode", "4755")]),
+            encoded(&[("path", &"x".repeat(MAX_METADATA))]),
+        ] {
+            assert!(wanted(&bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_digits() {
+        for (value, wanted) in [("0", 0), ("00", 0), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(bytes("Upload-Length", Some(value)).unwrap(), wanted);
+        }
+        for bad in [
+            None,
+            Some(""),
+            Some("-1"),
+            Some("+1"),
+            Some("1.0"),
+            Some("0x1"),
+            Some(" 1"),
+            Some("18446744073709551616"),
+        ] {
+            assert!(bytes("Upload-Length", bad).is_err(), "{bad:?}");
+        }
+    }
+}

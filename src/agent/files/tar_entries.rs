@@ -1,0 +1,200 @@
+//! What does a tar hold? Its entries in order, with the long names of GNU and POSIX put together within bounds.
+//!
+//! The `tar` crate would collect an extension's bytes however many a header claims, and expand sparse files; here it
+//! only parses headers, and what is not plain is refused (threats.md T8).
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use tar::{Entries, Entry, EntryType, PaxExtensions};
+
+use crate::domain::error::{Error, Result};
+
+/// Bytes of a long name or of an entry's attributes; names have at most 4,096.
+const MAX_EXTENSION: u64 = 64 * 1024;
+/// Most parts of a path.
+const MAX_DEPTH: usize = 200;
+
+/// What may be in an archive.
+const PLAIN: [EntryType; 4] =
+    [EntryType::Directory, EntryType::Regular, EntryType::Continuous, EntryType::Symlink];
+
+/// What an entry makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A folder.
+    Folder,
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Link,
+}
+
+/// An entry that may be unpacked.
+#[derive(Debug)]
+pub struct Member {
+    /// Its path below the folder; never empty.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// Where a link leads.
+    pub target: PathBuf,
+    /// Permissions without the set-user bits.
+    pub mode: u32,
+    /// Seconds since the Unix epoch.
+    pub modified: i64,
+}
+
+/// A format's or a sender's failure; what came from the request's body keeps its own sentence.
+pub fn unreadable(error: std::io::Error) -> Error {
+    match error.downcast::<Error>() {
+        Ok(own) => own,
+        Err(error) => Error::invalid(format!("the archive cannot be read: {error}")).code("bad_archive"),
+    }
+}
+
+/// Names that an extension gives the entry after it.
+#[derive(Debug, Default)]
+struct Extension {
+    path: Option<Vec<u8>>,
+    target: Option<Vec<u8>>,
+    size: Option<u64>,
+}
+
+/// The next member and its bytes; `None` at the end. The archive's own root and what describes it are passed over.
+///
+/// # Errors
+/// `Invalid` (`bad_archive`, `unsafe_archive`).
+pub fn next<'a, R: Read>(entries: &mut Entries<'a, R>) -> Result<Option<(Member, Entry<'a, R>)>> {
+    let mut extension = Extension::default();
+    for entry in entries.by_ref() {
+        let mut entry = entry.map_err(unreadable)?;
+        let kind = entry.header().entry_type();
+        if kind == EntryType::GNULongName {
+            extension.path = Some(name(&mut entry)?);
+        } else if kind == EntryType::GNULongLink {
+            extension.target = Some(name(&mut entry)?);
+        } else if kind == EntryType::XHeader {
+            attributes(&text(&mut entry)?, &mut extension)?;
+        } else if kind == EntryType::XGlobalHeader {
+            drop(text(&mut entry)?);
+        } else if PLAIN.contains(&kind) {
+            if let Some(member) = member(&entry, kind, std::mem::take(&mut extension))? {
+                return Ok(Some((member, entry)));
+            }
+        } else {
+            let path = entry.path_bytes();
+            let path = String::from_utf8_lossy(&path);
+            let what = if kind.is_hard_link() { "a hard link" } else { "no plain file, folder or link" };
+            return Err(unsafe_archive(&format!("{path} is {what}")));
+        }
+    }
+    Ok(None)
+}
+
+fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) -> Result<Option<Member>> {
+    let header = entry.header();
+    let size = header.entry_size().map_err(unreadable)?;
+    if extension.size.is_some_and(|other| other != size) {
+        return Err(unsafe_archive("an entry has two sizes"));
+    }
+    let raw = extension.path.unwrap_or_else(|| entry.path_bytes().into_owned());
+    let target = extension.target.or_else(|| header.link_name_bytes().map(|name| name.into_owned()));
+    // Archives from before POSIX mark a folder by its name alone.
+    let folder = kind == EntryType::Directory || (kind != EntryType::Symlink && raw.ends_with(b"/"));
+    let kind = match (kind == EntryType::Symlink, folder) {
+        (true, _) => Kind::Link,
+        (false, true) => Kind::Folder,
+        (false, false) => Kind::File,
+    };
+    let path = below(Path::new(&OsString::from_vec(raw)))?;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Member {
+        path,
+        kind,
+        target: PathBuf::from(OsString::from_vec(target.unwrap_or_default())),
+        mode: header.mode().map_err(unreadable)? & 0o777,
+        modified: i64::try_from(header.mtime().map_err(unreadable)?).unwrap_or(i64::MAX),
+    }))
+}
+
+/// A path that stays below where it is unpacked.
+fn below(path: &Path) -> Result<PathBuf> {
+    let mut plain = PathBuf::new();
+    for (depth, part) in path.components().enumerate() {
+        match part {
+            Component::Normal(name) if depth < MAX_DEPTH && !name.as_encoded_bytes().contains(&0) => {
+                plain.push(name);
+            }
+            Component::CurDir => {}
+            Component::Normal(_) | Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(unsafe_archive(&format!("the path {} leads elsewhere", path.display())));
+            }
+        }
+    }
+    Ok(plain)
+}
+
+fn unsafe_archive(what: &str) -> Error {
+    Error::invalid(format!("the archive is not unpacked: {what}")).code("unsafe_archive")
+}
+
+/// The bytes of an extension.
+fn text<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>> {
+    if entry.header().entry_size().map_err(unreadable)? > MAX_EXTENSION {
+        return Err(unsafe_archive("a name or its attributes are too long"));
+    }
+    let mut bytes = Vec::new();
+    entry.read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// A GNU long name ends with a NUL.
+fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>> {
+    let mut bytes = text(entry)?;
+    if bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    Ok(bytes)
+}
+
+fn attributes(bytes: &[u8], extension: &mut Extension) -> Result<()> {
+    for attribute in PaxExtensions::new(bytes) {
+        let attribute = attribute.map_err(unreadable)?;
+        let value = attribute.value_bytes().to_vec();
+        match attribute.key_bytes() {
+            b"path" => extension.path = Some(value),
+            b"linkpath" => extension.target = Some(value),
+            b"size" => {
+                let size = std::str::from_utf8(&value).ok().and_then(|size| size.parse().ok());
+                extension.size = Some(size.ok_or_else(|| unsafe_archive("an entry's size is no number"))?);
+            }
+            key if key.starts_with(b"GNU.sparse") => {
+                return Err(unsafe_archive("sparse files are not supported"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_below() {
+        for (path, plain) in [("a/b", "a/b"), ("./a//b/", "a/b"), (".", ""), ("a/./b", "a/b"), ("...", "...")]
+        {
+            assert_eq!(below(Path::new(path)).unwrap(), Path::new(plain), "{path}");
+        }
+        for bad in ["/a", "..", "a/../b", "a/..", "/", "../a", "a\0b"] {
+            assert!(below(Path::new(bad)).is_err(), "{bad:?}");
+        }
+        assert!(below(Path::new(&"a/".repeat(MAX_DEPTH + 1))).is_err());
+    }
+}

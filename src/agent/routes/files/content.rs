@@ -1,0 +1,115 @@
+//! `PUT /files/desktop/{filename}`, `GET` and `PUT /files/content?path=`: one file in, one file out.
+
+use std::io::SeekFrom;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use axum::{Json as Answer, Router};
+use jiff::fmt::rfc2822::DateTimePrinter;
+use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio_util::io::ReaderStream;
+
+use crate::agent::files::range::{Part, known, part, still};
+use crate::agent::files::{blocking, place, read, upload};
+use crate::agent::state::Agent;
+use crate::domain::error::{Error, Result};
+use crate::domain::filename::FileName;
+use crate::http::encode::attachment;
+use crate::http::extract::{Path, Query};
+use crate::http::refuse;
+use crate::wire::agent::PutResult;
+use crate::wire::guest_file::{PathQuery, PutQuery, Written};
+
+/// Bytes read from a file at once; larger pieces gain nothing on a local disk.
+const CHUNK: usize = 64 * 1024;
+
+pub(super) fn router() -> Router<Agent> {
+    Router::new()
+        .route("/files/desktop/{filename}", put(put_on_desktop))
+        .route("/files/content", get(content).put(put_content))
+}
+
+async fn put_on_desktop(
+    State(agent): State<Agent>,
+    Path(filename): Path<String>,
+    body: Body,
+) -> Result<Answer<PutResult>> {
+    let name = FileName::parse(&filename)?;
+    place::put(&agent.files, agent.home.clone(), name, body).await.map(Answer)
+}
+
+async fn put_content(
+    State(agent): State<Agent>,
+    Query(query): Query<PutQuery>,
+    body: Body,
+) -> Result<Answer<Written>> {
+    upload::put(&agent.files, agent.home.clone(), query, body).await.map(Answer)
+}
+
+/// Also `HEAD`, for which ranges do not count (RFC 9110 section 14.2).
+async fn content(
+    State(agent): State<Agent>,
+    Query(query): Query<PathQuery>,
+    method: Method,
+    asked: HeaderMap,
+) -> Result<Response> {
+    let home = agent.home.clone();
+    let content = blocking(move || read::open(&home, &query.path)).await?;
+    let modified = http_date(content.modified_ms)?;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::ETAG, value(&content.etag)?);
+    headers.insert(header::LAST_MODIFIED, value(&modified)?);
+    let field = |name| asked.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    if known(field(header::IF_NONE_MATCH), &content.etag) {
+        return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
+    }
+    let range = field(header::RANGE)
+        .filter(|_| method == Method::GET && still(field(header::IF_RANGE), &content.etag, &modified));
+    let length = content.length;
+    let (status, first, count) = match part(range, length) {
+        Part::Whole => (StatusCode::OK, 0, length),
+        Part::Range { first, last } => {
+            headers.insert(header::CONTENT_RANGE, value(&format!("bytes {first}-{last}/{length}"))?);
+            (StatusCode::PARTIAL_CONTENT, first, last - first + 1)
+        }
+        Part::Unsatisfiable => {
+            headers.insert(header::CONTENT_RANGE, value(&format!("bytes */{length}"))?);
+            let error = Error::invalid(format!("the file has {length} bytes")).code("range_not_satisfiable");
+            let refused = refuse::with_status(StatusCode::RANGE_NOT_SATISFIABLE, error);
+            return Ok((headers, refused).into_response());
+        }
+    };
+    headers.insert(header::CONTENT_TYPE, value(&content.media_type)?);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(count));
+    headers.insert(header::CONTENT_DISPOSITION, value(&attachment(last_name(&content.path)))?);
+    let mut file = tokio::fs::File::from_std(content.file);
+    if first > 0 {
+        let sought = file.seek(SeekFrom::Start(first)).await;
+        sought.map_err(|error| Error::internal(format!("seek in {}: {error}", content.path)))?;
+    }
+    let stream = ReaderStream::with_capacity(file.take(count), CHUNK);
+    Ok((status, headers, Body::from_stream(stream)).into_response())
+}
+
+/// What a path is saved as.
+pub(super) fn last_name(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root")
+}
+
+/// A time as HTTP writes it.
+pub(super) fn http_date(ms: i64) -> Result<String> {
+    let at = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    // The form has four digits for a year.
+    let printed = DateTimePrinter::new().timestamp_to_rfc9110_string(&at);
+    printed
+        .or_else(|_| DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::UNIX_EPOCH))
+        .map_err(Error::internal)
+}
+
+fn value(text: &str) -> Result<HeaderValue> {
+    HeaderValue::from_str(text).map_err(Error::internal)
+}

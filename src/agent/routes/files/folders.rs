@@ -1,0 +1,73 @@
+//! `GET list`, `stat`, `hash`; `POST mkdir`, `move`; `DELETE`: folders and what is in them.
+
+use std::path::Path;
+
+use axum::extract::State;
+use axum::routing::{delete, get, post};
+use axum::{Json as Answer, Router};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::files::{blocking, entry, hash, list, mkdir, relocate, remove};
+use crate::agent::state::Agent;
+use crate::domain::error::Result;
+use crate::http::extract::{Json as Body, Query};
+use crate::wire::guest_file::{
+    DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery,
+    Stat,
+};
+
+pub(super) fn router() -> Router<Agent> {
+    Router::new()
+        .route("/files", delete(remove_path))
+        .route("/files/list", get(list_folder))
+        .route("/files/stat", get(stat_path))
+        .route("/files/hash", get(hash_file))
+        .route("/files/mkdir", post(make_folder))
+        .route("/files/move", post(move_path))
+}
+
+async fn list_folder(state: State<Agent>, Query(query): Query<ListQuery>) -> Result<Answer<Listing>> {
+    quick(state, move |home| list::list(home, &query)).await
+}
+
+async fn stat_path(state: State<Agent>, Query(query): Query<PathQuery>) -> Result<Answer<Stat>> {
+    quick(state, move |home| entry::stat(home, &query.path)).await
+}
+
+async fn make_folder(state: State<Agent>, Body(body): Body<Mkdir>) -> Result<Answer<Made>> {
+    quick(state, move |home| mkdir::mkdir(home, &body)).await
+}
+
+async fn move_path(state: State<Agent>, Body(body): Body<MoveFile>) -> Result<Answer<Moved>> {
+    slow(state, move |home, _| relocate::relocate(home, &body)).await
+}
+
+async fn hash_file(state: State<Agent>, Query(query): Query<HashQuery>) -> Result<Answer<Hashed>> {
+    slow(state, move |home, stop| hash::hash(home, &query, stop)).await
+}
+
+async fn remove_path(state: State<Agent>, Query(query): Query<DeleteQuery>) -> Result<Answer<Deleted>> {
+    slow(state, move |home, stop| remove::remove(home, &query, stop)).await
+}
+
+async fn quick<T: Send + 'static>(
+    State(agent): State<Agent>,
+    work: impl FnOnce(&Path) -> Result<T> + Send + 'static,
+) -> Result<Answer<T>> {
+    let home = agent.home.clone();
+    blocking(move || work(&home)).await.map(Answer)
+}
+
+/// Work that takes a place among the transfers, and that a client who leaves ends.
+async fn slow<T: Send + 'static>(
+    State(agent): State<Agent>,
+    work: impl FnOnce(&Path, &CancellationToken) -> Result<T> + Send + 'static,
+) -> Result<Answer<T>> {
+    let (home, slot, stop) = (agent.home.clone(), agent.files.slot()?, CancellationToken::new());
+    let _left = stop.clone().drop_guard();
+    let done = blocking(move || {
+        let _slot = slot;
+        work(&home, &stop)
+    });
+    done.await.map(Answer)
+}

@@ -1,0 +1,18 @@
+//! `/files/...`: the computer's files. Handlers extract, call `agent::files` where it may block, convert.
+
+mod archive;
+mod content;
+mod folders;
+mod uploads;
+
+use axum::Router;
+
+use crate::agent::state::Agent;
+
+pub fn router() -> Router<Agent> {
+    Router::new()
+        .merge(content::router())
+        .merge(folders::router())
+        .merge(archive::router())
+        .merge(uploads::router())
+}

@@ -1,0 +1,134 @@
+//! `/files/uploads`: resumable uploads by the tus protocol 1.0.0 (core, creation, expiration, termination).
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{head, post};
+use uuid::Uuid;
+
+use super::content::http_date;
+use crate::agent::files::resumable::{MAX_BYTES, State as Upload, header as fields};
+use crate::agent::state::Agent;
+use crate::domain::error::{Error, Result};
+use crate::http::extract::Path;
+use crate::http::refuse;
+
+/// The protocol's version.
+const VERSION: &str = "1.0.0";
+const EXTENSIONS: &str = "creation,expiration,termination";
+/// The media type of what is added.
+const OFFSET_TYPE: &str = "application/offset+octet-stream";
+
+const RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
+const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
+const TUS_EXTENSION: HeaderName = HeaderName::from_static("tus-extension");
+const TUS_MAX_SIZE: HeaderName = HeaderName::from_static("tus-max-size");
+const LENGTH: HeaderName = HeaderName::from_static("upload-length");
+const OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+const METADATA: HeaderName = HeaderName::from_static("upload-metadata");
+const EXPIRES: HeaderName = HeaderName::from_static("upload-expires");
+/// For clients behind proxies that let only GET and POST through.
+const OVERRIDE: HeaderName = HeaderName::from_static("x-http-method-override");
+
+pub(super) fn router() -> Router<Agent> {
+    Router::new()
+        .route("/files/uploads", post(create).options(abilities))
+        .route(
+            "/files/uploads/{upload}",
+            head(look).patch(append).delete(remove).post(overridden).options(abilities),
+        )
+        .route_layer(middleware::from_fn(version))
+}
+
+/// Every request but `OPTIONS` says the version that it speaks, and every answer ours.
+async fn version(request: Request, next: Next) -> Response {
+    let spoken = request.headers().get(RESUMABLE).is_some_and(|version| version == VERSION);
+    let mut response = if spoken || request.method() == Method::OPTIONS {
+        next.run(request).await
+    } else {
+        let error = Error::invalid(format!("Tus-Resumable: {VERSION} is needed")).code("tus_version");
+        refuse::with_status(StatusCode::PRECONDITION_FAILED, error)
+    };
+    response.headers_mut().insert(RESUMABLE, HeaderValue::from_static(VERSION));
+    response.headers_mut().insert(TUS_VERSION, HeaderValue::from_static(VERSION));
+    response
+}
+
+async fn abilities() -> impl IntoResponse {
+    let size = HeaderValue::from(MAX_BYTES);
+    (StatusCode::NO_CONTENT, [(TUS_EXTENSION, HeaderValue::from_static(EXTENSIONS)), (TUS_MAX_SIZE, size)])
+}
+
+async fn create(State(agent): State<Agent>, asked: HeaderMap) -> Result<Response> {
+    let length = fields::bytes("Upload-Length", text(&asked, &LENGTH))?;
+    let metadata = text(&asked, &METADATA).unwrap_or_default().to_owned();
+    let (id, upload) = agent.files.uploads.create(length, metadata).await?;
+    let location = HeaderValue::from_str(&format!("/files/uploads/{id}")).map_err(Error::internal)?;
+    let mut headers = told(&upload)?;
+    headers.insert(header::LOCATION, location);
+    Ok((StatusCode::CREATED, headers).into_response())
+}
+
+async fn look(State(agent): State<Agent>, Path(upload): Path<String>) -> Result<Response> {
+    let upload = agent.files.uploads.state(known(&upload)?).await?;
+    let mut headers = told(&upload)?;
+    headers.insert(LENGTH, HeaderValue::from(upload.length));
+    headers.insert(METADATA, HeaderValue::from_str(&upload.metadata).map_err(Error::internal)?);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok((StatusCode::OK, headers).into_response())
+}
+
+async fn append(
+    State(agent): State<Agent>,
+    Path(upload): Path<String>,
+    asked: HeaderMap,
+    body: Body,
+) -> Result<Response> {
+    let id = known(&upload)?;
+    if text(&asked, &header::CONTENT_TYPE) != Some(OFFSET_TYPE) {
+        return Err(Error::unsupported_media(format!("Content-Type must be {OFFSET_TYPE}")));
+    }
+    let offset = fields::bytes("Upload-Offset", text(&asked, &OFFSET))?;
+    let declared = text(&asked, &header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
+    let slot = agent.files.slot()?;
+    let upload = agent.files.uploads.append(id, offset, declared, slot, body).await?;
+    Ok((StatusCode::NO_CONTENT, told(&upload)?).into_response())
+}
+
+async fn remove(State(agent): State<Agent>, Path(upload): Path<String>) -> Result<StatusCode> {
+    agent.files.uploads.remove(known(&upload)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn overridden(
+    state: State<Agent>,
+    path: Path<String>,
+    asked: HeaderMap,
+    body: Body,
+) -> Result<Response> {
+    match text(&asked, &OVERRIDE) {
+        Some("PATCH") => append(state, path, asked, body).await,
+        Some("HEAD") => look(state, path).await,
+        Some("DELETE") => remove(state, path).await.map(IntoResponse::into_response),
+        _ => Err(Error::invalid("X-HTTP-Method-Override must be PATCH, HEAD or DELETE")),
+    }
+}
+
+fn told(upload: &Upload) -> Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert(OFFSET, HeaderValue::from(upload.offset));
+    let expires = HeaderValue::from_str(&http_date(upload.expires_ms)?).map_err(Error::internal)?;
+    headers.insert(EXPIRES, expires);
+    Ok(headers)
+}
+
+fn known(upload: &str) -> Result<Uuid> {
+    Uuid::parse_str(upload).map_err(|_| Error::not_found("No such upload"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}

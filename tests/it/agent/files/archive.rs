@@ -1,0 +1,194 @@
+//! Folders as tar streams: out with links as links, in with nothing that leads elsewhere (threats.md T8).
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::Duration;
+
+use hotdesk::base::wait;
+use reqwest::Method;
+use serde_json::json;
+use tar::{Builder, EntryType, Header};
+
+use super::names;
+use crate::harness::agent::{Answered, RunningAgent, answered};
+
+async fn unpack(agent: &RunningAgent, query: &[(&str, &str)], tar: Vec<u8>) -> Answered {
+    answered(agent.request(Method::PUT, "/files/archive").query(query).body(tar)).await
+}
+
+async fn pack(agent: &RunningAgent, path: &str) -> Vec<u8> {
+    let request = agent.request(Method::GET, "/files/archive").query(&[("path", path)]);
+    let response = request.send().await.expect("an answer");
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-type"]),
+        (200, &"application/x-tar".parse().expect("a type"))
+    );
+    response.bytes().await.expect("a body").to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
+    let agent = RunningAgent::headless().await;
+    let from = agent.home().join("from");
+    let long = format!("{}/{}", "d".repeat(120), "f".repeat(200));
+    fs::create_dir_all(from.join("empty")).unwrap();
+    fs::create_dir_all(from.join("d".repeat(120))).unwrap();
+    fs::write(from.join(&long), "long").unwrap();
+    fs::write(from.join("名前"), vec![7; 300_000]).unwrap();
+    fs::write(from.join("run"), "#!").unwrap();
+    fs::set_permissions(from.join("run"), fs::Permissions::from_mode(0o4755)).unwrap();
+    symlink("名前", from.join("link")).unwrap();
+    symlink("/nowhere/".repeat(30), from.join("dangling")).unwrap();
+    nix::unistd::mkfifo(&from.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
+    let packed = pack(&agent, "from").await;
+    let done = unpack(&agent, &[("path", "to/folder/"), ("parents", "true")], packed.clone()).await;
+    let to = agent.home().join("to/folder");
+    assert_eq!(
+        (done.status, done.body),
+        (200, json!({"path": to, "files": 3, "folders": 2, "links": 2, "bytes": 300_006}))
+    );
+    assert_eq!(fs::read_to_string(to.join(&long)).unwrap(), "long");
+    assert_eq!(fs::read(to.join("名前")).unwrap(), vec![7; 300_000]);
+    assert_eq!(fs::read_link(to.join("dangling")).unwrap(), fs::read_link(from.join("dangling")).unwrap());
+    // Permissions come along, the right to become somebody else does not.
+    assert_eq!(fs::metadata(to.join("run")).unwrap().permissions().mode() & 0o7777, 0o755);
+    let modified = |path: std::path::PathBuf| fs::metadata(path).unwrap().modified().unwrap();
+    assert!(
+        modified(from.join("run")).duration_since(modified(to.join("run"))).unwrap() < Duration::from_secs(1)
+    );
+    assert_eq!(names(&to), ["dangling", "d".repeat(120).as_str(), "empty", "link", "run", "名前"]);
+
+    // Again into the same folder: nothing is replaced unasked, and then nothing is added either.
+    fs::remove_file(to.join("link")).unwrap();
+    fs::write(to.join("run"), "mine").unwrap();
+    let refused = unpack(&agent, &[("path", "to/folder")], packed.clone()).await;
+    assert_eq!((refused.status, &refused.body["code"]), (409, &json!("already_exists")), "{}", refused.body);
+    assert!(!to.join("link").is_symlink());
+    assert_eq!(fs::read_to_string(to.join("run")).unwrap(), "mine");
+    let replaced = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
+    assert_eq!((replaced.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (200, "#!"));
+    assert_eq!(names(&to).len(), 6);
+    // A file and a folder never replace each other, and then nothing else is replaced either.
+    fs::remove_dir(to.join("empty")).unwrap();
+    fs::write(to.join("empty"), "a file").unwrap();
+    fs::write(to.join("run"), "mine").unwrap();
+    let packed = pack(&agent, "from").await;
+    let unlike = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
+    assert_eq!((unlike.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (409, "mine"));
+
+    for (path, status) in [("none", 404), ("from/run", 400), ("", 400)] {
+        let request = agent.request(Method::GET, "/files/archive").query(&[("path", path)]);
+        assert_eq!(answered(request).await.status, status, "{path:?}");
+    }
+}
+
+/// An archive of one entry whose header says what it likes.
+fn entry(kind: EntryType, path: &[u8], target: &[u8], content: &[u8]) -> Vec<u8> {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.as_old_mut().name[..path.len()].copy_from_slice(path);
+    header.as_old_mut().linkname[..target.len()].copy_from_slice(target);
+    header.set_size(content.len() as u64);
+    header.set_mode(0o644);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_cksum();
+    let mut bytes = header.as_bytes().to_vec();
+    bytes.extend_from_slice(content);
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hostile_archive_is_refused_and_leaves_nothing() {
+    let agent = RunningAgent::headless().await;
+    let home = agent.home();
+    fs::create_dir(home.join("kept")).unwrap();
+    let file = |path: &[u8]| entry(EntryType::Regular, path, b"", b"evil");
+    let joined = |entries: &[Vec<u8>]| entries.concat();
+    let mut huge_name = entry(EntryType::GNULongName, b"././@LongLink", b"", b"");
+    huge_name[124..136].copy_from_slice(b"77777777777\0");
+    let pax = entry(EntryType::XHeader, b"x", b"", b"11 size=10\n");
+    let mut broken = file(b"good");
+    broken.extend_from_slice(&[7; 512]);
+    let link_out = entry(EntryType::Symlink, b"way", b"../kept", b"");
+    let cases: [(&str, Vec<u8>, &str); 14] = [
+        ("parent", joined(&[file(b"good"), file(b"../kept/evil")]), "unsafe_archive"),
+        ("absolute", file(b"/tmp/evil"), "unsafe_archive"),
+        ("hidden parent", file(b"a/../../kept/evil"), "unsafe_archive"),
+        ("hard link", entry(EntryType::Link, b"x", b"/etc/passwd", b""), "unsafe_archive"),
+        ("device", entry(EntryType::Char, b"x", b"", b""), "unsafe_archive"),
+        ("block device", entry(EntryType::Block, b"x", b"", b""), "unsafe_archive"),
+        ("fifo", entry(EntryType::Fifo, b"x", b"", b""), "unsafe_archive"),
+        ("sparse", entry(EntryType::GNUSparse, b"x", b"", b""), "unsafe_archive"),
+        ("endless name", huge_name, "bad_archive"),
+        ("two sizes", joined(&[pax, file(b"x")]), "unsafe_archive"),
+        ("link, then through it", joined(&[link_out.clone(), file(b"way/evil")]), "path_through_link"),
+        ("no archive", b"hello".repeat(200), "bad_archive"),
+        ("garbage after an entry", broken, "bad_archive"),
+        (
+            "pax path",
+            joined(&[entry(EntryType::XHeader, b"x", b"", b"18 path=../evil12\n"), file(b"x")]),
+            "unsafe_archive",
+        ),
+    ];
+    for (what, tar, code) in cases {
+        let refused = unpack(&agent, &[("path", "new")], tar).await;
+        assert!([400, 409].contains(&refused.status), "{what}: {} {}", refused.status, refused.body);
+        // An endless name's checksum is wrong too; which is seen first does not matter.
+        assert_eq!(refused.body["code"], code, "{what}: {}", refused.body);
+        assert_eq!(names(&home), ["kept"], "{what}");
+        assert_eq!(names(&home.join("kept")), Vec::<String>::new(), "{what}");
+    }
+    // The link itself is harmless: nothing is written through it.
+    let done = unpack(&agent, &[("path", "new")], link_out).await;
+    assert_eq!((done.status, &done.body["links"]), (200, &json!(1)), "{}", done.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_that_breaks_off_leaves_nothing() {
+    use tokio::io::AsyncWriteExt;
+    let agent = RunningAgent::headless().await;
+    let mut tar = Builder::new(Vec::new());
+    let mut header = Header::new_gnu();
+    header.set_size(100_000);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, "a/b", vec![7; 100_000].as_slice()).unwrap();
+    let tar = tar.into_inner().unwrap();
+    let mut stream = tokio::net::TcpStream::connect(agent.address()).await.unwrap();
+    let head = format!(
+        "PUT /files/archive?path=new HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        agent.token(),
+        tar.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&tar[..50_000]).await.unwrap();
+    let begun =
+        wait::until(Duration::from_secs(5), || async { agent.home().join("new").exists().then_some(()) });
+    begun.await.expect("it begins");
+    drop(stream);
+    let clean =
+        wait::until(Duration::from_secs(5), || async { names(&agent.home()).is_empty().then_some(()) });
+    clean.await.unwrap_or_else(|| panic!("left {:?}", names(&agent.home())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_ends_its_archive() {
+    let agent = RunningAgent::headless().await;
+    fs::create_dir(agent.home().join("big")).unwrap();
+    let file = fs::File::create(agent.home().join("big/zeros")).unwrap();
+    file.set_len(1 << 36).unwrap();
+    // More than there are places for, one after the other: each is given back.
+    for _ in 0..20 {
+        let request = agent.request(Method::GET, "/files/archive?path=big");
+        let found = wait::until(Duration::from_secs(10), || async {
+            let response = request.try_clone().unwrap().send().await.unwrap();
+            (response.status() == 200).then_some(response)
+        });
+        let mut response = found.await.expect("a place among the transfers");
+        assert!(response.chunk().await.unwrap().is_some());
+        drop(response);
+    }
+}

@@ -1,0 +1,185 @@
+//! Folders: listed in pages, made, moved, removed; links are never followed by what changes something.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::names;
+use crate::harness::agent::{Answered, RunningAgent, answered};
+
+async fn ask(agent: &RunningAgent, method: Method, path: &str, query: &[(&str, &str)]) -> Answered {
+    answered(agent.request(method, path).query(query)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_listed_sorted_and_in_pages() {
+    let agent = RunningAgent::headless().await;
+    let folder = agent.home().join("many");
+    fs::create_dir(&folder).unwrap();
+    for number in 0..2500 {
+        fs::write(folder.join(format!("file-{number:04}")), vec![7; number % 5]).unwrap();
+    }
+    let (mut seen, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+    loop {
+        let mut query = vec![("path", "many"), ("limit", "700")];
+        query.extend(after.as_deref().map(|after| ("after", after)));
+        let page = ask(&agent, Method::GET, "/files/list", &query).await;
+        assert_eq!((page.status, &page.body["path"]), (200, &json!(folder)), "{}", page.body);
+        let entries = page.body["entries"].as_array().unwrap();
+        assert!(entries.len() <= 700);
+        seen.extend(entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()));
+        match page.body["next"].as_str() {
+            Some(next) => after = Some(next.to_owned()),
+            None => break,
+        }
+    }
+    assert_eq!(seen, names(&folder));
+    for (query, status) in [
+        (&[("path", "many"), ("limit", "0")][..], 400),
+        (&[("path", "many"), ("limit", "5001")], 400),
+        (&[("path", "many/file-0001")], 400),
+        (&[("path", "none")], 404),
+        (&[("path", "")], 400),
+        (&[("path", "~"), ("after", "zzz")], 200),
+    ] {
+        assert_eq!(ask(&agent, Method::GET, "/files/list", query).await.status, status, "{query:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_there_is_described_and_a_link_is_described_itself() {
+    let agent = RunningAgent::headless().await;
+    let home = agent.home();
+    fs::write(home.join("file"), "12345").unwrap();
+    fs::create_dir(home.join("folder")).unwrap();
+    symlink("file", home.join("link")).unwrap();
+    symlink("nowhere", home.join("dangling")).unwrap();
+    nix::unistd::mkfifo(&home.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let listed = ask(&agent, Method::GET, "/files/list", &[("path", "~")]).await;
+    let told: Vec<(&str, &str, &Value)> = listed.body["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["name"].as_str().unwrap(), entry["type"].as_str().unwrap(), &entry["target"]))
+        .collect();
+    let none = &Value::Null;
+    assert_eq!(
+        told,
+        [
+            ("dangling", "link", &json!("nowhere")),
+            ("fifo", "special", none),
+            ("file", "file", none),
+            ("folder", "folder", none),
+            ("link", "link", &json!("file")),
+        ]
+    );
+    let stat = ask(&agent, Method::GET, "/files/stat", &[("path", "/home/user/file")]).await.body;
+    assert_eq!(
+        (&stat["path"], &stat["size"], &stat["mode"]),
+        (&json!(home.join("file")), &json!(5), &json!("0644"))
+    );
+    assert!(stat["modified_at"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "link")]).await.body["type"], "link");
+    assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "/")]).await.body["name"], "/");
+    assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "none")]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_are_made_and_moved_and_nothing_is_replaced_unasked() {
+    let agent = RunningAgent::headless().await;
+    let home = agent.home();
+    for (body, status, outcome) in [
+        (json!({"path": "a/"}), 200, json!("created")),
+        (json!({"path": "a"}), 409, Value::Null),
+        (json!({"path": "a", "parents": true}), 200, json!("exists")),
+        (json!({"path": "b/c/d"}), 404, Value::Null),
+        (json!({"path": "b/c/d", "parents": true}), 200, json!("created")),
+        (json!({"path": "b/\u{202e}"}), 400, Value::Null),
+        (json!({"path": "/"}), 400, Value::Null),
+        (json!({}), 400, Value::Null),
+    ] {
+        let made = agent.post("/files/mkdir", body.clone()).await;
+        assert_eq!((made.status, &made.body["outcome"]), (status, &outcome), "{body}: {}", made.body);
+    }
+    fs::write(home.join("one"), "1").unwrap();
+    fs::write(home.join("two"), "2").unwrap();
+    symlink("b", home.join("way")).unwrap();
+    for (from, to, overwrite, status) in [
+        ("one", "two", false, 409),
+        ("one", "two", true, 200),
+        ("one", "three", false, 404),
+        ("two", "b/c/two", false, 200),
+        ("b/c/two", "a", true, 409),
+        ("b", "b/c/b", false, 400),
+        ("b", "way/x", false, 409),
+        ("way", "renamed", false, 200),
+        ("/", "x", false, 400),
+        ("~", "x", false, 400),
+        ("a/", "b/moved/", false, 200),
+    ] {
+        let moved = agent.post("/files/move", json!({"from": from, "to": to, "overwrite": overwrite})).await;
+        assert_eq!(moved.status, status, "{from} to {to}: {}", moved.body);
+    }
+    assert_eq!(names(&home), ["b", "renamed"]);
+    assert!(fs::symlink_metadata(home.join("renamed")).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(home.join("b/c/two")).unwrap(), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removal_tells_what_went_and_never_follows_a_link() {
+    let agent = RunningAgent::headless().await;
+    let home = agent.home();
+    fs::create_dir_all(home.join("kept")).unwrap();
+    fs::write(home.join("kept/precious"), "x").unwrap();
+    fs::create_dir_all(home.join("tree/deep/deeper")).unwrap();
+    fs::write(home.join("tree/a"), "123").unwrap();
+    fs::write(home.join("tree/deep/deeper/b"), "4567").unwrap();
+    symlink(home.join("kept"), home.join("tree/link")).unwrap();
+    symlink("kept", home.join("outer")).unwrap();
+    let remove = |query: &'static [(&str, &str)]| ask(&agent, Method::DELETE, "/files", query);
+    for (query, status) in [
+        (&[("path", "tree")][..], 409),
+        (&[("path", "/"), ("recursive", "true")], 400),
+        (&[("path", "//"), ("recursive", "true")], 400),
+        (&[("path", "~/"), ("recursive", "true")], 400),
+        (&[("path", "tree/.."), ("recursive", "true")], 400),
+        (&[("path", "outer/precious")], 409),
+        (&[("path", "none")], 404),
+        (&[("path", "")], 400),
+    ] {
+        let refused = remove(query).await;
+        assert_eq!(refused.status, status, "{query:?}: {}", refused.body);
+    }
+    let gone = remove(&[("path", "tree"), ("recursive", "true")]).await;
+    let link = home.join("kept").as_os_str().len();
+    assert_eq!(
+        (gone.status, gone.body),
+        (200, json!({"path": home.join("tree"), "files": 3, "folders": 3, "bytes": 7 + link}))
+    );
+    assert_eq!(remove(&[("path", "outer/"), ("recursive", "true")]).await.body["files"], 1);
+    assert_eq!(names(&home), ["kept"]);
+    assert_eq!(names(&home.join("kept")), ["precious"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn digests_are_those_of_the_bytes() {
+    let agent = RunningAgent::headless().await;
+    fs::write(agent.home().join("abc"), "abc").unwrap();
+    let hash = |query: &'static [(&str, &str)]| ask(&agent, Method::GET, "/files/hash", query);
+    // FIPS 180-4's own examples.
+    let told = hash(&[("path", "abc")]).await.body;
+    assert_eq!(told["hash"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_eq!((&told["algorithm"], &told["size"]), (&json!("sha256"), &json!(3)));
+    let long = hash(&[("path", "abc"), ("algorithm", "sha512")]).await.body;
+    assert!(long["hash"].as_str().unwrap().starts_with("ddaf35a193617abacc417349ae204131"));
+    for (query, status) in [
+        (&[("path", "abc"), ("algorithm", "md5")][..], 400),
+        (&[("path", "~")], 400),
+        (&[("path", "/dev/zero")], 400),
+        (&[("path", "none")], 404),
+    ] {
+        assert_eq!(hash(query).await.status, status, "{query:?}");
+    }
+}
