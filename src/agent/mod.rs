@@ -18,6 +18,7 @@ pub mod exec;
 pub mod files;
 mod inherited;
 pub mod init;
+pub mod programs;
 pub mod routes;
 pub mod state;
 mod token;

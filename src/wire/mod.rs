@@ -2,7 +2,10 @@
 
 pub mod action;
 pub mod agent;
+pub mod clipboard;
 pub mod computer;
 pub mod error;
 pub mod file;
+pub mod program;
+pub mod window;
 pub mod workspace;

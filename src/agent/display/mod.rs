@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 mod cache;
 mod capture;
+mod clipboard;
 pub mod config;
 mod encode;
 mod fault;
@@ -30,14 +31,17 @@ mod seat;
 mod session;
 mod shm;
 mod supervise;
+mod windows;
 mod xserver;
 
 pub use cache::Picture;
+pub use clipboard::{Content, Loan, Selection, Snapshot};
 pub use config::{Config, Session, XServer};
 pub use encode::Form;
 pub use keyboard::MAX_TEXT_CHARS;
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};
+pub use windows::Change;
 
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};

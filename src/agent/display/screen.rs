@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::{Cache, Picture};
 use super::capture::Look;
+use super::clipboard::Clipboard;
 use super::encode::{self, Form};
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
 use super::seat::{self, Gone, Job, Seat, SeenSize};
@@ -52,6 +53,7 @@ pub struct Screen {
     pub(super) ended: CancellationToken,
     cache: Arc<Mutex<Cache>>,
     encoders: Arc<Semaphore>,
+    pub(super) clipboard: Clipboard,
 }
 
 impl Screen {
@@ -74,6 +76,7 @@ impl Screen {
             ended: CancellationToken::new(),
             cache: Arc::default(),
             encoders,
+            clipboard: Clipboard::default(),
         }
     }
 
