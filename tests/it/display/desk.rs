@@ -7,8 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
+use hotdesk::agent::desktop::Seen;
 use hotdesk::agent::display::{Config, Displays, Session, XServer};
-use hotdesk::agent::routes::desktop;
+use hotdesk::agent::programs::Programs;
+use hotdesk::agent::routes::{clipboard, desktop, programs, windows};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::resolution::{Resolution, Size};
@@ -101,7 +103,7 @@ pub struct Desk {
     pub displays: Displays,
     router: Router,
     tasks: Tasks,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     pub claim: Claim,
 }
 
@@ -127,14 +129,23 @@ impl Desk {
             display_base: claim.base,
         };
         let displays = Displays::start(config, &tasks).expect("a display room");
-        let router = edge::wrap(desktop::router(displays.clone()));
-        let desk = Self { displays, router, tasks, _folder: folder, claim };
+        let session_dir = folder.path().join("session");
+        let seen = std::sync::Arc::new(Seen::new(displays.clone(), session_dir));
+        let started = Programs::new(displays.clone(), seen, folder.path().to_owned(), tasks.clone());
+        let routes = desktop::router(displays.clone()).merge(windows::router(displays.clone()));
+        let routes = routes.merge(clipboard::router(displays.clone())).merge(programs::router(started));
+        let desk = Self { displays, router: edge::wrap(routes), tasks, folder, claim };
         desk.boot().ready(PATIENCE).await.expect("the boot screen is ready");
         desk
     }
 
     pub fn boot(&self) -> std::sync::Arc<hotdesk::agent::display::Screen> {
         self.displays.screen(None).expect("a boot screen")
+    }
+
+    /// Where launched programs start.
+    pub fn home(&self) -> &Path {
+        self.folder.path()
     }
 
     /// `DISPLAY` of the boot screen.

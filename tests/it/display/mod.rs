@@ -3,8 +3,11 @@
 mod desk;
 mod window;
 
+mod clipboard;
 mod figures;
 mod input;
 mod life;
 mod pictures;
+mod programs;
 mod typing;
+mod windows;
