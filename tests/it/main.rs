@@ -18,4 +18,5 @@ mod openapi;
 mod proxy;
 mod schemathesis;
 mod screens;
+mod windows;
 mod workspaces;

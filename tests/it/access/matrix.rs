@@ -70,6 +70,7 @@ impl Scene {
                 "{id}" => &self.computer,
                 "{name}" => "home",
                 "{screen_id}" => "default",
+                "{window_id}" => "0x1400003",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");

@@ -29,8 +29,14 @@ async fn pasted(display: &str, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Has another program copy something; it stays in the background to be asked.
+/// Has another program copy something; it stays in the background to be asked, and may own the selection only a
+/// moment after its start.
 fn copy(display: &str, arguments: &[&str], content: &[u8]) {
+    let (link, _) = x11rb::connect(Some(display)).expect("an X connection");
+    let named = if arguments.contains(&"primary") { "PRIMARY" } else { "CLIPBOARD" };
+    let atom = link.intern_atom(false, named.as_bytes()).expect("a request").reply().expect("an atom").atom;
+    let owner = || link.get_selection_owner(atom).expect("a request").reply().expect("a reply").owner;
+    let before = owner();
     let mut child = Command::new("xclip")
         .args(["-display", display, "-i"])
         .args(arguments)
@@ -41,6 +47,11 @@ fn copy(display: &str, arguments: &[&str], content: &[u8]) {
         .expect("xclip");
     child.stdin.take().expect("piped").write_all(content).expect("xclip reads");
     assert!(child.wait().expect("xclip").success());
+    let until = Instant::now() + PATIENCE;
+    while owner() == before {
+        assert!(Instant::now() < until, "xclip does not own the selection");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 const CLIPBOARD: [&str; 2] = ["-selection", "clipboard"];

@@ -244,7 +244,7 @@ async fn titles_and_lists_are_bounded_and_a_bare_screen_has_no_managed_windows()
     assert_eq!(listed(&bare, "").await, Vec::<Value>::new());
     bare.close().await;
     let Some(desk) = managed().await else { return };
-    let long = "é".repeat(100_000);
+    let long = "é".repeat(3000);
     let window = Client::open(&desk.display(), long.as_bytes());
     window.map();
     let found = wait::until(PATIENCE, || async { listed(&desk, "").await.pop() }).await.expect("a window");

@@ -13,6 +13,7 @@ x11rb::atom_manager! {
         _NET_MOVERESIZE_WINDOW,
         _NET_FRAME_EXTENTS,
         _NET_WM_NAME,
+        _NET_WM_VISIBLE_NAME,
         _NET_WM_PID,
         _NET_WM_DESKTOP,
         _NET_WM_STATE,

@@ -27,8 +27,8 @@ struct Asked<'a> {
     window: xproto::Window,
     geometry: Cookie<'a, Link, GetGeometryReply>,
     place: Cookie<'a, Link, TranslateCoordinatesReply>,
-    title: Cookie<'a, Link, GetPropertyReply>,
-    old_title: Cookie<'a, Link, GetPropertyReply>,
+    /// What the program says in UTF-8, what the window manager made of what it says otherwise, and that itself.
+    titles: [Cookie<'a, Link, GetPropertyReply>; 3],
     class: Cookie<'a, Link, GetPropertyReply>,
     pid: Cookie<'a, Link, GetPropertyReply>,
     client: Option<Cookie<'a, Link, res::QueryClientIdsReply>>,
@@ -55,8 +55,10 @@ impl Seat {
         let mut windows = Vec::with_capacity(asked.len());
         for asked in asked {
             self.rearm();
-            let focused = asked.window == active;
+            let active = asked.window == active;
             if let Some(window) = optional(asked.answer(&atoms))? {
+                // Window managers are slow to say that nothing is active any more.
+                let focused = active && !window.minimized;
                 windows.push(Window { focused, screen: screen.to_owned(), ..window });
             }
         }
@@ -71,8 +73,11 @@ impl Seat {
             window,
             geometry: link.get_geometry(window)?,
             place: link.translate_coordinates(window, self.root, 0, 0)?,
-            title: property(atoms._NET_WM_NAME, MOST_TEXT)?,
-            old_title: property(AtomEnum::WM_NAME.into(), MOST_TEXT)?,
+            titles: [
+                property(atoms._NET_WM_NAME, MOST_TEXT)?,
+                property(atoms._NET_WM_VISIBLE_NAME, MOST_TEXT)?,
+                property(AtomEnum::WM_NAME.into(), MOST_TEXT)?,
+            ],
             class: property(AtomEnum::WM_CLASS.into(), MOST_TEXT)?,
             pid: property(atoms._NET_WM_PID, 1)?,
             client: if has_res { Some(link.res_query_client_ids(&[spec])?) } else { None },
@@ -88,8 +93,13 @@ impl Asked<'_> {
     /// The record; whether it has the focus and on which screen it is is the caller's to know.
     fn answer(self, atoms: &Atoms) -> Outcome<Window> {
         let (geometry, place) = (self.geometry.reply()?, self.place.reply()?);
-        let title = self.title.reply()?;
-        let title = if title.value.is_empty() { self.old_title.reply()? } else { title };
+        let mut title = String::new();
+        for told in self.titles {
+            let told = told.reply()?;
+            if title.is_empty() {
+                title = text(&told, atoms);
+            }
+        }
         let class = self.class.reply()?;
         let mut names = class.value.split(|byte| *byte == 0);
         let (instance, class) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
@@ -107,7 +117,7 @@ impl Asked<'_> {
         let side = |at: usize| frame.get(at).copied().unwrap_or(0);
         Ok(Window {
             id: id_text(self.window),
-            title: text(&title, atoms),
+            title,
             class: String::from_utf8_lossy(class).into_owned(),
             instance: String::from_utf8_lossy(instance).into_owned(),
             pid,

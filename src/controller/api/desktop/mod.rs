@@ -1,14 +1,48 @@
 //! For those who act on a desktop: screenshots, pointer, keyboard, commands, screens.
 
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::controller::Shared;
+use crate::domain::access::Caller;
+use crate::domain::error::Result;
 
 pub mod actions;
+pub mod clipboard;
+pub mod programs;
 pub mod screens;
 pub mod screenshot;
+pub mod windows;
 
 /// The desktop's routes.
 pub fn router() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().merge(actions::router()).merge(screens::router()).merge(screenshot::router())
+    OpenApiRouter::new()
+        .merge(actions::router())
+        .merge(clipboard::router())
+        .merge(programs::router())
+        .merge(screens::router())
+        .merge(screenshot::router())
+        .merge(windows::router())
+}
+
+/// Has a computer's agent do it and passes on its answer, read as what it must be.
+#[allow(clippy::too_many_arguments)] // who, where, what and how long: all of one call
+async fn forward<Send: Serialize + Sync, Receive: DeserializeOwned>(
+    app: &Shared,
+    caller: &Caller,
+    id: &str,
+    method: Method,
+    path: &str,
+    query: impl Serialize,
+    body: Option<&Send>,
+    patience: Duration,
+) -> Result<Json<Receive>> {
+    let computer = app.find_computer(caller, id).await?;
+    let guest = app.fleet.guest(&computer).await?;
+    guest.call(method, path, query, body, patience).await.map(Json)
 }
