@@ -36,7 +36,9 @@ async fn programs_windows_and_clipboards_are_those_of_the_screen_that_was_named(
     let added = desk.call(Method::POST, "/screens", json!({"width": 800, "height": 600})).await;
     assert_eq!(added.status, 201, "{}", added.body);
 
-    let xterm = |title: &str| json!({"argv": ["xterm", "-T", title], "wait_seconds": 30});
+    // Without a shell, which would set a title of its own.
+    let xterm =
+        |title: &str| json!({"argv": ["xterm", "-T", title, "-e", "sleep", "1000"], "wait_seconds": 30});
     let first = desk.ok(Method::POST, "/launch", xterm("first")).await["window"].clone();
     let second = desk.ok(Method::POST, "/launch?screen=screen-100", xterm("second")).await["window"].clone();
     assert_eq!((&first["title"], &first["screen"]), (&json!("first"), &json!("default")));

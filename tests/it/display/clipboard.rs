@@ -319,6 +319,36 @@ async fn an_owner_that_breaks_off_or_answers_late_spoils_nothing() {
 }
 
 #[tokio::test]
+async fn several_forms_can_be_asked_for_at_once_and_the_time_of_the_copy() {
+    let desk = Desk::bare(320, 240).await;
+    set(&desk, "", json!({"text": "grüße"})).await;
+    let peer = Peer::open(&desk.display());
+    let [clipboard, multiple, pair] = ["CLIPBOARD", "MULTIPLE", "ATOM_PAIR"].map(|name| peer.atom(name));
+    let [utf8, nonsense, time] = ["UTF8_STRING", "NONSENSE", "TIMESTAMP"].map(|name| peer.atom(name));
+    let [list, first, second, third] = ["LIST", "A", "B", "C"].map(|name| peer.atom(name));
+    let asked = [utf8, first, nonsense, second, time, third];
+    peer.link.change_property32(PropMode::REPLACE, peer.window, list, pair, &asked).expect("a list");
+    peer.link.convert_selection(peer.window, clipboard, multiple, list, x11rb::CURRENT_TIME).expect("asking");
+    let answer = loop {
+        if let Event::SelectionNotify(answer) = peer.link.wait_for_event().expect("an event") {
+            break answer;
+        }
+    };
+    assert_eq!((answer.property, answer.target), (list, multiple));
+    let property = |name| {
+        let asked =
+            peer.link.get_property(true, peer.window, name, AtomEnum::ANY, 0, 100).expect("a request");
+        asked.reply().expect("a property")
+    };
+    let served: Vec<u32> = property(list).value32().expect("atoms").collect();
+    assert_eq!(served, [utf8, first, nonsense, x11rb::NONE, time, third]);
+    assert_eq!(property(first).value, "grüße".as_bytes());
+    let since = property(third).value32().expect("a number").next();
+    assert!(since.is_some_and(|since| since > 0), "{since:?}");
+    desk.close().await;
+}
+
+#[tokio::test]
 async fn a_program_that_does_not_take_what_it_asked_for_holds_nobody_up() {
     let desk = Desk::bare(320, 240).await;
     let text = "x".repeat(1024 * 1024);

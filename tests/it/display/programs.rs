@@ -161,7 +161,7 @@ async fn a_program_outlives_its_request_and_ends_with_its_screen() {
 async fn a_gtk_program_is_found_pasted_into_and_closed() {
     let Some(desk) = managed().await else { return };
     let code = "import gi; gi.require_version('Gtk', '3.0'); from gi.repository import Gtk";
-    let has_gtk = std::process::Command::new("python3")
+    let has_gtk = std::process::Command::new("/usr/bin/python3")
         .args(["-c", code])
         .status()
         .is_ok_and(|status| status.success());
@@ -174,8 +174,9 @@ async fn a_gtk_program_is_found_pasted_into_and_closed() {
         window.connect('destroy', Gtk.main_quit)\nwindow.show_all()\nentry.grab_focus()\nGtk.main()\n"
     );
     std::fs::write(desk.home().join("entry.py"), program).expect("a program");
-    let launched =
-        desk.ok("POST", "/launch", json!({"argv": ["python3", "entry.py"], "wait_seconds": 30})).await;
+    let launched = desk
+        .ok("POST", "/launch", json!({"argv": ["/usr/bin/python3", "entry.py"], "wait_seconds": 30}))
+        .await;
     assert_eq!(launched["window"]["title"], "Paste here", "{launched}");
     let path = format!("/windows/{}", launched["window"]["id"].as_str().expect("an id"));
     assert_eq!(desk.ok("POST", &format!("{path}/focus"), Value::Null).await["focused"], true);
