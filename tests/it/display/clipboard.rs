@@ -329,6 +329,7 @@ async fn several_forms_can_be_asked_for_at_once_and_the_time_of_the_copy() {
     let asked = [utf8, first, nonsense, second, time, third];
     peer.link.change_property32(PropMode::REPLACE, peer.window, list, pair, &asked).expect("a list");
     peer.link.convert_selection(peer.window, clipboard, multiple, list, x11rb::CURRENT_TIME).expect("asking");
+    peer.link.flush().expect("a flush");
     let answer = loop {
         if let Event::SelectionNotify(answer) = peer.link.wait_for_event().expect("an event") {
             break answer;

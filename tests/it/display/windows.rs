@@ -48,7 +48,8 @@ async fn titles(desk: &Desk, query: &str) -> Vec<String> {
         .collect()
 }
 
-/// A client of its own with a managed window, whose title is `title` and which takes part in nothing.
+/// A client of its own with a managed window, whose title is `title` and which takes part in nothing. It has a border,
+/// which the window manager takes away and yet counts.
 struct Client {
     link: RustConnection,
     window: u32,
@@ -60,7 +61,7 @@ impl Client {
         let (root, visual) = (link.setup().roots[screen].root, link.setup().roots[screen].root_visual);
         let window = link.generate_id().expect("an id");
         let look = CreateWindowAux::new().event_mask(EventMask::STRUCTURE_NOTIFY);
-        link.create_window(24, window, root, 10, 10, 300, 200, 0, WindowClass::INPUT_OUTPUT, visual, &look)
+        link.create_window(24, window, root, 10, 10, 300, 200, 2, WindowClass::INPUT_OUTPUT, visual, &look)
             .expect("a window");
         let utf8 = link.intern_atom(false, b"UTF8_STRING").expect("a request").reply().expect("an atom").atom;
         let name =

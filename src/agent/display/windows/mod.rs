@@ -3,7 +3,7 @@
 //! A change is a message to the window manager, which may refuse it, change it or ask the user. So each is sent in one
 //! piece of work and then looked for in others: the screen does other work meanwhile, and the answer is what is so.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use x11rb::protocol::xproto;
@@ -16,6 +16,7 @@ use crate::wire::window::{Window, WindowPlace};
 mod atoms;
 mod change;
 mod read;
+mod ready;
 
 pub use change::Change;
 
@@ -24,6 +25,10 @@ const CHANGE_PATIENCE: Duration = Duration::from_secs(2);
 /// A window that moved or changed its size, but not to what was asked, is taken as it is once it stayed so for this
 /// long: terminals only take sizes of whole characters.
 const SETTLED: Duration = Duration::from_millis(150);
+/// Longest pause between two looks at a window that moves.
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
+/// How often a place is asked for: window managers count a border that they took away, which the first answer shows.
+const PLACE_ATTEMPTS: usize = 2;
 /// Furthest place and largest size of a window, in pixels; X has 15 bits for the sum of both.
 const MAX_COORDINATE: i32 = 16_384;
 
@@ -81,29 +86,41 @@ impl Screen {
         if !Change::Restore.is_so(&last) {
             last = self.change_window(id, Change::Restore).await?;
         }
-        if is_at(&last, place) {
-            return Ok(last);
-        }
-        let (before, wanted) = (last.clone(), place.clone());
-        self.run(move |seat, _| seat.place_window(window, &wanted)).await?;
-        let began = std::time::Instant::now();
-        let mut since = began;
-        let mut pause = Duration::from_millis(2);
-        while began.elapsed() < CHANGE_PATIENCE {
-            let now = self.window(id).await?;
-            if is_at(&now, place) {
-                return Ok(now);
+        let until = Instant::now() + CHANGE_PATIENCE;
+        let mut asked = place.clone();
+        for _ in 0..PLACE_ATTEMPTS {
+            if is_at(&last, place) {
+                break;
             }
+            let request = asked.clone();
+            self.run(move |seat, _| seat.place_window(window, &request)).await?;
+            last = self.placed(id, &last, place, until).await?;
+            let better = corrected(&asked, place, &last);
+            if (better.x, better.y) == (asked.x, asked.y) {
+                break;
+            }
+            asked = better;
+        }
+        Ok(last)
+    }
+
+    /// Waits until a window is where it was to be, or where it stays.
+    async fn placed(&self, id: &str, before: &Window, place: &WindowPlace, until: Instant) -> Result<Window> {
+        let (mut last, mut since) = (before.clone(), Instant::now());
+        let mut pause = Duration::from_millis(2);
+        loop {
+            let now = self.window(id).await?;
             if bounds(&now) != bounds(&last) {
-                since = std::time::Instant::now();
-            } else if bounds(&now) != bounds(&before) && since.elapsed() >= SETTLED {
+                since = Instant::now();
+            }
+            let settled = bounds(&now) != bounds(before) && since.elapsed() >= SETTLED;
+            if is_at(&now, place) || settled || Instant::now() >= until {
                 return Ok(now);
             }
             last = now;
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(32));
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        Ok(last)
     }
 
     /// Closes a window, or ends the connection of its program; false when it is still there after a while.
@@ -174,6 +191,12 @@ fn is_at(window: &Window, place: &WindowPlace) -> bool {
         && place.y.is_none_or(|y| y == window.y)
         && place.width.is_none_or(|width| width == window.width)
         && place.height.is_none_or(|height| height == window.height)
+}
+
+/// What to ask for next when a place led to another: off by as much the other way.
+fn corrected(asked: &WindowPlace, place: &WindowPlace, became: &Window) -> WindowPlace {
+    let aim = |asked: Option<i32>, wanted: Option<i32>, became: i32| Some(asked? + wanted? - became);
+    WindowPlace { x: aim(asked.x, place.x, became.x), y: aim(asked.y, place.y, became.y), ..place.clone() }
 }
 
 #[cfg(test)]
