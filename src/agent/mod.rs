@@ -20,6 +20,7 @@ pub mod files;
 mod inherited;
 pub mod init;
 pub mod journal;
+pub mod programs;
 pub mod routes;
 pub mod state;
 mod token;

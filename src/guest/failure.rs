@@ -71,7 +71,7 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
 }
 
 /// The codes of hotdesk's own agent.
-const KNOWN_CODES: [&str; 37] = [
+const KNOWN_CODES: [&str; 38] = [
     "INVALID_REQUEST",
     "already_exists",
     "answer_not_kept",
@@ -82,6 +82,7 @@ const KNOWN_CODES: [&str; 37] = [
     "idempotency_in_progress",
     "idempotency_key_reused",
     "is_a_folder",
+    "no_browser",
     "not_a_file",
     "not_a_folder",
     "not_empty",

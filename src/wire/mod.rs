@@ -3,6 +3,7 @@
 pub mod action;
 pub mod agent;
 pub mod batch;
+pub mod clipboard;
 pub mod computer;
 pub mod effect;
 pub mod error;
@@ -11,4 +12,6 @@ pub mod file;
 pub mod guest_file;
 pub mod process;
 pub mod screenshot;
+pub mod program;
+pub mod window;
 pub mod workspace;

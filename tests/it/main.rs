@@ -20,4 +20,5 @@ mod openapi;
 mod proxy;
 mod schemathesis;
 mod screens;
+mod windows;
 mod workspaces;

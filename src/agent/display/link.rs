@@ -1,6 +1,7 @@
 //! How is an X server spoken to without ever hanging? x11rb over a socket whose every wait has a deadline.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,6 +78,12 @@ impl Stream for Patient {
         fds: &mut Vec<RawFdContainer>,
     ) -> io::Result<usize> {
         self.socket.write_vectored(buffers, fds)
+    }
+}
+
+impl AsFd for Patient {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::album::Album;
+use super::clipboard::Clipboard;
 use super::encode::Encoders;
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
 use super::seat::{self, Gone, Job, Seat, SeenSize};
@@ -56,6 +57,7 @@ pub struct Screen {
     /// The pictures that were taken of it.
     pub(super) album: Arc<Mutex<Album>>,
     pub(super) encoders: Arc<Encoders>,
+    pub(super) clipboard: Clipboard,
 }
 
 impl Screen {
@@ -80,6 +82,7 @@ impl Screen {
             encoders,
             turn: Arc::default(),
             acted: Mutex::new(Instant::now()),
+            clipboard: Clipboard::default(),
         }
     }
 

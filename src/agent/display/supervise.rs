@@ -211,9 +211,10 @@ async fn session_ended(session: &mut Option<Running>) -> String {
     }
 }
 
-/// Whether a window manager has announced itself; `None` while not.
+/// Whether a window manager has announced itself and listens; `None` while not.
 async fn announced(seated: &Seated) -> Option<()> {
-    let (job, begun, answered) = seat::job(|seat, _| seat.has_window_manager());
+    let (job, begun, answered) =
+        seat::job(|seat, _| Ok(seat.has_window_manager()? && seat.manager_listens()?));
     seated.jobs.send(job).await.ok()?;
     begun.await.ok()?;
     matches!(answered.await, Ok(Ok(true))).then_some(())

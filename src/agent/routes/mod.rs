@@ -1,24 +1,30 @@
 //! What does the agent answer? Every route of the in-guest API, behind one gate.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::middleware;
 
 use super::acting::Acting;
 use super::display::Displays;
+use super::programs::Programs;
 use super::state::Agent;
 use crate::http::edge;
 
 pub mod actions;
+pub mod clipboard;
 pub mod desktop;
 mod exec;
 mod files;
 mod gate;
 mod health;
 mod idempotent;
+mod processes;
+pub mod programs;
 mod screenshot;
+pub mod windows;
 
 pub use idempotent::Noting;
-mod processes;
 
 /// The whole API; without screens there are no routes for them. Nothing is answered without the token, unknown paths
 /// included.
@@ -29,7 +35,9 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let routes = routes.merge(processes::router());
     let mut routes = routes.with_state(agent.clone());
     if let Some(displays) = displays {
-        routes = routes.merge(screens(displays, noting));
+        let (desktop, home) = (Arc::clone(&agent.desktop), agent.home.clone());
+        let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());
+        routes = routes.merge(screens(displays, programs, noting));
     }
     edge::fallbacks(routes)
         .layer(middleware::from_fn_with_state(agent, gate::pass))
@@ -37,8 +45,12 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
 }
 
 /// What can be done with screens.
-pub fn screens(displays: Displays, noting: Noting) -> Router {
+pub fn screens(displays: Displays, programs: Programs, noting: Noting) -> Router {
     let acting = Acting::new(displays.clone(), noting.tasks.clone());
-    let actions = actions::router(acting).layer(middleware::from_fn_with_state(noting, idempotent::pass));
-    desktop::router(displays).merge(actions)
+    actions::router(acting)
+        .merge(programs::router(programs))
+        .layer(middleware::from_fn_with_state(noting, idempotent::pass))
+        .merge(windows::router(displays.clone()))
+        .merge(clipboard::router(displays.clone()))
+        .merge(desktop::router(displays))
 }

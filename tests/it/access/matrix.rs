@@ -72,6 +72,7 @@ impl Scene {
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" => "any",
                 "{upload_id}" => "00000000-0000-4000-8000-000000000000",
+                "{window_id}" => "0x1400003",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");

@@ -7,8 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
+use hotdesk::agent::desktop::Seen;
 use hotdesk::agent::display::{Config, Displays, Session, XServer};
 use hotdesk::agent::journal::Journal;
+use hotdesk::agent::programs::Programs;
 use hotdesk::agent::routes;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
@@ -102,7 +104,7 @@ pub struct Desk {
     pub displays: Displays,
     router: Router,
     tasks: Tasks,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     pub claim: Claim,
 }
 
@@ -130,8 +132,10 @@ impl Desk {
             display_base: claim.base,
         };
         let displays = Displays::start(config, &tasks).expect("a display room");
-        let router = edge::wrap(routes::screens(displays.clone(), noting));
-        let desk = Self { displays, router, tasks, _folder: folder, claim };
+        let seen = std::sync::Arc::new(Seen::new(displays.clone(), folder.path().join("session")));
+        let programs = Programs::new(displays.clone(), seen, folder.path().to_owned(), tasks.clone());
+        let router = edge::wrap(routes::screens(displays.clone(), programs, noting));
+        let desk = Self { displays, router, tasks, folder, claim };
         desk.boot().ready(PATIENCE).await.expect("the boot screen is ready");
         desk
     }
@@ -143,6 +147,11 @@ impl Desk {
     /// Its routes, to be served elsewhere.
     pub fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// Where launched programs start.
+    pub fn home(&self) -> &Path {
+        self.folder.path()
     }
 
     /// `DISPLAY` of the boot screen.

@@ -92,7 +92,7 @@ async fn a_screen_changes_its_size_in_place() {
 }
 
 /// The X server of a display.
-fn x_server(display: &str) -> u32 {
+pub fn x_server(display: &str) -> u32 {
     let found = processes_of(display).into_iter().find(|pid| {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         ["Xvnc\n", "Xvfb\n"].contains(&name.as_str())
@@ -100,7 +100,7 @@ fn x_server(display: &str) -> u32 {
     found.expect("an X server")
 }
 
-fn kill(pid: u32, signal: nix::sys::signal::Signal) {
+pub fn kill(pid: u32, signal: nix::sys::signal::Signal) {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).expect("a signal");
 }
 

@@ -4,10 +4,13 @@ mod desk;
 mod window;
 
 mod acting;
+mod clipboard;
 mod figures;
 mod input;
 mod life;
 mod pictures;
 mod sight;
 mod through;
+mod programs;
 mod typing;
+mod windows;

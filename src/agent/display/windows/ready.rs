@@ -1,0 +1,63 @@
+//! Does the window manager already manage? Openbox announces itself before it listens, and a window that is mapped in
+//! between is never managed. What it is asked by `_NET_REQUEST_FRAME_EXTENTS` it answers only once it listens.
+
+use std::time::{Duration, Instant};
+
+use x11rb::connection::Connection as _;
+use x11rb::protocol::xproto::{
+    AtomEnum, ClientMessageEvent, ConnectionExt as _, CreateWindowAux, EventMask, Window, WindowClass,
+};
+
+use super::super::fault::Outcome;
+use super::super::seat::Seat;
+
+/// How long one question is waited for; the caller asks again.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
+/// Pause between two looks for the answer.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Most names of what a window manager supports that are read; openbox has 80.
+const MOST_SUPPORTED: u32 = 1024;
+
+impl Seat {
+    /// Whether the window manager answers questions; true for one that does not know the question.
+    pub(in super::super) fn manager_listens(&mut self) -> Outcome<bool> {
+        self.rearm();
+        let [question, answer, supported] =
+            ["_NET_REQUEST_FRAME_EXTENTS", "_NET_FRAME_EXTENTS", "_NET_SUPPORTED"]
+                .map(|name| self.link.intern_atom(false, name.as_bytes()));
+        let (question, answer) = (question?.reply()?.atom, answer?.reply()?.atom);
+        let supported = supported?.reply()?.atom;
+        let known = self
+            .link
+            .get_property(false, self.root, supported, AtomEnum::ATOM, 0, MOST_SUPPORTED)?
+            .reply()?;
+        if !known.value32().into_iter().flatten().any(|atom| atom == question) {
+            return Ok(true);
+        }
+        let window = self.link.generate_id()?;
+        let (class, look) = (WindowClass::INPUT_OUTPUT, CreateWindowAux::new());
+        self.link.create_window(0, window, self.root, 0, 0, 1, 1, 0, class, 0, &look)?;
+        let event = ClientMessageEvent::new(32, window, question, [0; 5]);
+        let to = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
+        self.link.send_event(false, self.root, to, event)?;
+        let answered = self.is_answered(window, answer);
+        self.link.destroy_window(window)?;
+        self.barrier()?;
+        answered
+    }
+
+    fn is_answered(&self, window: Window, answer: u32) -> Outcome<bool> {
+        let until = Instant::now() + ANSWER_PATIENCE;
+        loop {
+            self.rearm();
+            let told = self.link.get_property(false, window, answer, AtomEnum::CARDINAL, 0, 4)?.reply()?;
+            if !told.value.is_empty() {
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! How is the clipboard read and set over HTTP?
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json as Answer, Router};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::agent::display::{Content, Displays, Selection};
+use crate::domain::error::{Error, Result};
+use crate::http::extract::{Query, parse_object, read_body};
+use crate::wire::action::Done;
+use crate::wire::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
+
+/// The clipboard's operations.
+pub fn router(displays: Displays) -> Router {
+    Router::new().route("/clipboard", get(read).put(set)).with_state(displays)
+}
+
+async fn read(
+    State(displays): State<Displays>,
+    Query(query): Query<ClipboardQuery>,
+) -> Result<Answer<Clipboard>> {
+    let selection = Selection::parse(query.selection.as_deref())?;
+    let seen = displays.screen(query.screen.as_deref())?.clipboard_get(selection).await?;
+    let (mime_type, text, image) = match seen.content {
+        None => (None, None, None),
+        Some(Content::Text(text)) => (Some("text/plain;charset=utf-8"), Some(text), None),
+        Some(Content::Png(bytes)) => (Some("image/png"), None, Some(STANDARD.encode(bytes))),
+    };
+    Ok(Answer(Clipboard { mime_type: mime_type.map(str::to_owned), text, image, targets: seen.targets }))
+}
+
+async fn set(
+    State(displays): State<Displays>,
+    Query(query): Query<ClipboardQuery>,
+    body: Body,
+) -> Result<Answer<Done>> {
+    let selection = Selection::parse(query.selection.as_deref())?;
+    let content = content(parse_object(&read_body(body, MAX_BODY_BYTES).await?)?)?;
+    displays.screen(query.screen.as_deref())?.clipboard_set(selection, content).await?;
+    Ok(Answer(Done { success: true }))
+}
+
+/// What a body asks to be put on the clipboard.
+fn content(body: SetClipboard) -> Result<Content> {
+    let kind = body.mime_type.as_deref();
+    match (body.text, body.image) {
+        (Some(text), None) => match kind {
+            None | Some("text/plain" | "text/plain;charset=utf-8") => Ok(Content::Text(text)),
+            Some(_) => Err(Error::invalid("mime_type of text must be text/plain")),
+        },
+        (None, Some(image)) => match kind {
+            None | Some("image/png") => {
+                let bytes = STANDARD.decode(image);
+                let bytes = bytes.map_err(|error| Error::invalid(format!("image is not base64: {error}")))?;
+                Ok(Content::Png(bytes))
+            }
+            Some(_) => Err(Error::invalid("mime_type of an image must be image/png")),
+        },
+        (None, None) | (Some(_), Some(_)) => Err(Error::invalid("text or image is needed, and only one")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_says_text_or_an_image_and_the_type_fits() {
+        let body = |text: Option<&str>, image: Option<&str>, kind: Option<&str>| {
+            content(SetClipboard {
+                text: text.map(str::to_owned),
+                image: image.map(str::to_owned),
+                mime_type: kind.map(str::to_owned),
+            })
+        };
+        assert_eq!(body(Some(""), None, None).unwrap(), Content::Text(String::new()));
+        assert_eq!(body(None, Some("AAE="), Some("image/png")).unwrap(), Content::Png(vec![0, 1]));
+        for (text, image, kind) in [
+            (None, None, None),
+            (Some("x"), Some("AAE="), None),
+            (Some("x"), None, Some("text/html")),
+            (None, Some("AAE="), Some("image/jpeg")),
+            (None, Some("A"), None),
+            (None, Some("data:image/png;base64,AAE="), None),
+        ] {
+            assert!(body(text, image, kind).is_err(), "{text:?} {image:?} {kind:?}");
+        }
+    }
+}

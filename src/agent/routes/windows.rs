@@ -1,0 +1,70 @@
+//! How are windows listed and changed over HTTP?
+
+use axum::extract::State;
+use axum::routing::{get, patch, post};
+use axum::{Json as Answer, Router};
+
+use crate::agent::display::{Displays, WindowChange as Change};
+use crate::domain::error::Result;
+use crate::http::extract::{Json, Path, Query};
+use crate::wire::action::ScreenQuery;
+use crate::wire::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
+
+/// The windows' operations.
+pub fn router(displays: Displays) -> Router {
+    Router::new()
+        .route("/windows", get(list))
+        .route("/windows/{id}", patch(place))
+        .route("/windows/{id}/focus", post(|state, path, query| change(state, path, query, Change::Focus)))
+        .route(
+            "/windows/{id}/maximize",
+            post(|state, path, query| change(state, path, query, Change::Maximize)),
+        )
+        .route(
+            "/windows/{id}/minimize",
+            post(|state, path, query| change(state, path, query, Change::Minimize)),
+        )
+        .route(
+            "/windows/{id}/restore",
+            post(|state, path, query| change(state, path, query, Change::Restore)),
+        )
+        .route("/windows/{id}/close", post(close))
+        .with_state(displays)
+}
+
+async fn list(
+    State(displays): State<Displays>,
+    Query(query): Query<ScreenQuery>,
+) -> Result<Answer<WindowList>> {
+    let windows = displays.screen(query.screen.as_deref())?.windows().await?;
+    Ok(Answer(WindowList { windows }))
+}
+
+async fn change(
+    State(displays): State<Displays>,
+    Path(id): Path<String>,
+    Query(query): Query<ScreenQuery>,
+    change: Change,
+) -> Result<Answer<Window>> {
+    displays.screen(query.screen.as_deref())?.change_window(&id, change).await.map(Answer)
+}
+
+async fn place(
+    State(displays): State<Displays>,
+    Path(id): Path<String>,
+    Query(query): Query<ScreenQuery>,
+    Json(body): Json<WindowPlace>,
+) -> Result<Answer<Window>> {
+    displays.screen(query.screen.as_deref())?.place_window(&id, &body).await.map(Answer)
+}
+
+async fn close(
+    State(displays): State<Displays>,
+    Path(id): Path<String>,
+    Query(query): Query<ScreenQuery>,
+    Json(body): Json<CloseWindow>,
+) -> Result<Answer<WindowClosed>> {
+    let screen = displays.screen(query.screen.as_deref())?;
+    let closed = screen.close_window(&id, body.force.unwrap_or(false)).await?;
+    Ok(Answer(WindowClosed { closed }))
+}

@@ -1,0 +1,203 @@
+//! Do programs start on the screen that was asked for, with the window that they open?
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hotdesk::agent::display::Session;
+use hotdesk::base::wait;
+use serde_json::{Value, json};
+
+use super::desk::{Desk, PATIENCE, processes_of};
+use super::windows::managed;
+
+fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let file = folder.join(name);
+    std::fs::write(&file, format!("#!/bin/sh\n{text}\n")).expect("a script");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    file
+}
+
+async fn written(file: &Path) -> String {
+    let read = || async { std::fs::read_to_string(file).ok().filter(|text| text.ends_with('\n')) };
+    wait::until(PATIENCE, read).await.unwrap_or_else(|| panic!("{} was not written", file.display()))
+}
+
+fn alive(pid: &Value) -> bool {
+    crate::harness::agent::alive(&pid.to_string())
+}
+
+#[tokio::test]
+async fn a_program_starts_on_its_screen_with_the_session_s_environment() {
+    let desk = Desk::bare(320, 240).await;
+    desk.ok("POST", "/screens", Value::Null).await;
+    let folder = desk.home().join("a folder");
+    std::fs::create_dir(&folder).expect("a folder");
+    let command = "echo \"$PWD $DISPLAY $WORD $HOME\" > \"$HOME/note\"";
+    let request = json!({"command": command, "cwd": "a folder", "env": {"WORD": "hi"}, "wait_seconds": 0});
+    let launched = desk.ok("POST", "/launch?screen=screen-100", request).await;
+    assert_eq!((launched["window"].clone(), launched["pid"].is_u64()), (Value::Null, true));
+    let home = desk.home().to_string_lossy().into_owned();
+    let display = format!(":{}", desk.claim.base + 1);
+    assert_eq!(written(&desk.home().join("note")).await, format!("{home}/a folder {display} hi {home}\n"));
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn the_window_is_found_whoever_of_the_program_opens_it() {
+    let Some(desk) = managed().await else { return };
+    let home = desk.home().to_owned();
+    // Itself, by a shell.
+    let launched = desk
+        .ok("POST", "/launch", json!({"command": "xterm -T plain -e sleep 1000", "wait_seconds": 30}))
+        .await;
+    assert_eq!(
+        (&launched["window"]["title"], &launched["window"]["pid"]),
+        (&json!("plain"), &launched["pid"])
+    );
+    // A daemon of its: the program itself ends at once, and well.
+    let daemon = script(
+        &home,
+        "daemon",
+        "(setsid sh -c 'sleep 0.3; exec xterm -T daemon -class Other -e sleep 1000' &)",
+    );
+    let launched = desk.ok("POST", "/launch", json!({"argv": [daemon], "wait_seconds": 30})).await;
+    assert_eq!(launched["window"]["title"], "daemon", "{launched}");
+    assert!(launched.get("exit_code").is_none(), "{launched}");
+    // One that ran before opens it when it is asked to, as browsers do.
+    let pipe = home.join("pipe");
+    let waiter = script(
+        &home,
+        "waiter",
+        "mkfifo pipe.new && mv pipe.new pipe && cat pipe && exec xterm -T handed -class Notes -e sleep 1000",
+    );
+    desk.ok("POST", "/launch", json!({"argv": [waiter], "wait_seconds": 0})).await;
+    wait::until(PATIENCE, || async { pipe.exists().then_some(()) }).await.expect("the pipe");
+    let asker = script(&home, "notes", "echo > pipe");
+    let launched = desk.ok("POST", "/launch", json!({"argv": [asker], "wait_seconds": 30})).await;
+    assert_eq!(launched["window"]["title"], "handed", "{launched}");
+    // A window of others is not the program's.
+    let request = json!({"argv": ["sleep", "1000"], "wait_seconds": 0.5});
+    let other = desk.call("POST", "/launch", json!({"argv": ["xterm", "-e", "sleep", "1000"]}));
+    let (launched, _) = tokio::join!(desk.ok("POST", "/launch", request), other);
+    assert_eq!(launched["window"], Value::Null);
+    assert!(alive(&launched["pid"]), "{launched}");
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn what_does_not_start_or_ends_at_once_is_told() {
+    let desk = Desk::bare(320, 240).await;
+    let not_a_program = desk.home().join("text");
+    std::fs::write(&not_a_program, "text").expect("a file");
+    for bad in [
+        json!({"argv": ["no-such-program-here"]}),
+        json!({"argv": ["/no/such/program"], "wait_seconds": 0}),
+        json!({"argv": [not_a_program]}),
+        json!({"command": "no-such-program-here --now"}),
+        json!({"argv": ["true"], "cwd": "no/such/folder"}),
+        json!({"argv": ["true"], "command": "true"}),
+        json!({"argv": ["true"], "wait_seconds": 61}),
+        json!({"argv": ["true"], "env": {"A=B": "1"}}),
+        json!({"url": "javascript:alert(1)"}),
+        json!({}),
+    ] {
+        desk.fails("POST", "/launch", bad, 400).await;
+    }
+    for (command, code) in [("exit 3", 3), ("kill -TERM $$", 143)] {
+        let asked = Instant::now();
+        let launched = desk.ok("POST", "/launch", json!({"command": command, "wait_seconds": 30})).await;
+        assert_eq!((&launched["window"], &launched["exit_code"]), (&Value::Null, &json!(code)), "{launched}");
+        assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    }
+    // One that ended well may have asked another program for a window; not for long.
+    let asked = Instant::now();
+    let launched = desk.ok("POST", "/launch", json!({"argv": ["true"], "wait_seconds": 60})).await;
+    assert_eq!(launched["exit_code"], 0, "{launched}");
+    assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+    desk.fails("POST", "/launch?screen=nosuch", json!({"argv": ["true"]}), 404).await;
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_url_opens_in_a_new_window_of_the_browser_that_is_there() {
+    let Some(desk) = managed().await else { return };
+    let folder = desk.home().join("bin");
+    std::fs::create_dir(&folder).expect("a folder");
+    let url = "https://example.com/?q=$(id)&b='x'";
+    let path = folder.to_string_lossy().into_owned();
+    let request = json!({"url": url, "env": {"PATH": path}, "wait_seconds": 30});
+    let (status, answer) = desk.call("POST", "/launch", request.clone()).await;
+    assert_eq!((status.as_u16(), &answer["code"]), (409, &json!("no_browser")), "{answer}");
+    script(&folder, "x-www-browser", "exec /usr/bin/xterm -T \"other $*\" -e /bin/sleep 1000");
+    let launched = desk.ok("POST", "/launch", request.clone()).await;
+    assert_eq!(launched["window"]["title"], format!("other {url}"));
+    script(&folder, "chromium", "exec /usr/bin/xterm -T \"$*\" -e /bin/sleep 1000");
+    let launched = desk.ok("POST", "/launch", request).await;
+    assert_eq!(launched["window"]["title"], format!("--new-window {url}"));
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_program_outlives_its_request_and_ends_with_its_screen() {
+    let desk = Desk::own(320, 240, Session::None).await;
+    desk.ok("POST", "/screens", Value::Null).await;
+    let display = format!(":{}", desk.claim.base + 1);
+    // The client hangs up while a window is waited for.
+    let request = json!({"command": "setsid sleep 1000 & trap '' TERM HUP; sleep 1000", "wait_seconds": 60});
+    let call = desk.call("POST", "/launch?screen=screen-100", request);
+    assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The shell or what it became, what left its session, and the X server.
+    let running = processes_of(&display).len();
+    assert!(running >= 3, "{running} run");
+    desk.ok("DELETE", "/screens/screen-100", Value::Null).await;
+    let gone = || async { processes_of(&display).is_empty().then_some(()) };
+    wait::until(PATIENCE, gone).await.expect("nothing of the screen runs any more");
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_gtk_program_is_found_pasted_into_and_closed() {
+    let Some(desk) = managed().await else { return };
+    let code = "import gi; gi.require_version('Gtk', '3.0'); from gi.repository import Gtk";
+    let has_gtk = std::process::Command::new("/usr/bin/python3")
+        .args(["-c", code])
+        .status()
+        .is_ok_and(|status| status.success());
+    if !has_gtk {
+        return println!("skipped: GTK 3 for Python is not installed");
+    }
+    let program = format!(
+        "{code}, Gdk\nwindow = Gtk.Window(title='Paste here')\nentry = Gtk.Entry()\nwindow.add(entry)\n\
+        entry.connect('changed', lambda entry: open('got', 'w').write(entry.get_text() + '\\n'))\n\
+        window.connect('destroy', Gtk.main_quit)\nwindow.show_all()\nentry.grab_focus()\nGtk.main()\n"
+    );
+    std::fs::write(desk.home().join("entry.py"), program).expect("a program");
+    let launched = desk
+        .ok("POST", "/launch", json!({"argv": ["/usr/bin/python3", "entry.py"], "wait_seconds": 30}))
+        .await;
+    assert_eq!(launched["window"]["title"], "Paste here", "{launched}");
+    let path = format!("/windows/{}", launched["window"]["id"].as_str().expect("an id"));
+    assert_eq!(desk.ok("POST", &format!("{path}/focus"), Value::Null).await["focused"], true);
+    let text = "grüße € 漢字 😀".to_owned();
+    let content = hotdesk::agent::display::Content::Text(text.clone());
+    let boot = desk.boot();
+    let selection = hotdesk::agent::display::Selection::Clipboard;
+    let mut loan = boot.clipboard_lend(selection, content).await.expect("a loan");
+    let before = loan.fetches();
+    desk.ok("POST", "/key", json!({"key": "ctrl+v"})).await;
+    assert!(loan.fetched_beyond(before, PATIENCE).await, "it was not fetched");
+    assert!(boot.clipboard_give_back(loan).await.expect("an answer"));
+    assert_eq!(written(&desk.home().join("got")).await, format!("{text}\n"));
+    // And the other way.
+    desk.ok("POST", "/key", json!({"key": "ctrl+a"})).await;
+    desk.ok("POST", "/key", json!({"key": "ctrl+c"})).await;
+    let copied = || async {
+        let seen = desk.ok("GET", "/clipboard", Value::Null).await;
+        (seen["text"] == text.as_str()).then_some(())
+    };
+    wait::until(PATIENCE, copied).await.expect("what was copied");
+    assert_eq!(desk.ok("POST", &format!("{path}/close"), Value::Null).await, json!({"closed": true}));
+    desk.close().await;
+}
