@@ -189,10 +189,10 @@ fn spawn(order: &Order, id: &str) -> Result<Child> {
 fn not_started(program: &str, found: &Path, error: &std::io::Error) -> Error {
     let why = format!("{} could not be started: {error}", shown(program));
     // Too little memory or too many processes is no fault of the request.
-    match error.kind() {
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::OutOfMemory => Error::unavailable(why),
-        _ => Error::invalid(why).context(found.display()),
+    if [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::OutOfMemory].contains(&error.kind()) {
+        return Error::unavailable(why).retry_after(1);
     }
+    Error::invalid(why).context(found.display())
 }
 
 /// A name from a request for an error's text.

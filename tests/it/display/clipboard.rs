@@ -133,6 +133,12 @@ async fn text_goes_both_ways_exactly() {
     copy(&display, &CLIPBOARD, text.as_bytes());
     let theirs = seen(&desk, "").await;
     assert_eq!((&theirs["mime_type"], &theirs["text"]), (&json!("text/plain;charset=utf-8"), &json!(text)));
+    // Of a program that knows no Unicode.
+    copy(&display, &["-selection", "clipboard", "-t", "STRING"], b"gr\xfc\xdfe");
+    let old = seen(&desk, "").await;
+    assert_eq!((&old["text"], &old["targets"]), (&json!("grüße"), &json!(["STRING"])));
+    copy(&display, &CLIPBOARD, text.as_bytes());
+    assert_eq!(seen(&desk, "").await["text"], text);
     // The other selection is another clipboard.
     assert_eq!(seen(&desk, "selection=primary").await["mime_type"], Value::Null);
     copy(&display, &["-selection", "primary"], b"marked");

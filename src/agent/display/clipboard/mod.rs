@@ -160,7 +160,10 @@ impl Screen {
             && let Some(commands) = &handle.commands
         {
             match commands.try_send(command) {
-                Ok(()) => return Ok(handle.ring()),
+                Ok(()) => {
+                    handle.ring();
+                    return Ok(());
+                }
                 Err(TrySendError::Full(_)) => return Err(busy()),
                 Err(TrySendError::Disconnected(back)) => command = back,
             }

@@ -309,12 +309,13 @@ impl<'a> Owner<'a> {
         self.link.change_property8(PropMode::APPEND, self.window, clock, kind, &[])?;
         self.link.flush()?;
         loop {
-            match self.link.wait_for_event()? {
-                Event::PropertyNotify(tick) if tick.window == self.window && tick.atom == clock => {
-                    return Ok(tick.time);
-                }
-                other => self.backlog.push_back(other),
+            let event = self.link.wait_for_event()?;
+            if let Event::PropertyNotify(tick) = &event
+                && (tick.window, tick.atom) == (self.window, clock)
+            {
+                return Ok(tick.time);
             }
+            self.backlog.push_back(event);
         }
     }
 

@@ -17,7 +17,7 @@ use super::owner::Owner;
 const CHUNK: usize = 128 * 1024;
 /// How long a program may take to take a piece before it is given up.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
-/// Transfers at once; more are refused. A desktop has one or two.
+/// Transfers at once; past it the one that rests longest is forgotten. A desktop has one or two.
 const MOST_SENDINGS: usize = 32;
 /// Most targets of one MULTIPLE request that are served.
 const MOST_PAIRS: u32 = 32;
@@ -80,7 +80,11 @@ impl Owner<'_> {
         let serial = owned.serial;
         self.sending.retain(|sending| (sending.requestor, sending.property) != (requestor, property));
         if self.sending.len() >= MOST_SENDINGS {
-            return Ok(false);
+            let oldest = self.sending.iter().enumerate().min_by_key(|(_, sending)| sending.since);
+            if let Some(at) = oldest.map(|(at, _)| at) {
+                let forgotten = self.sending.swap_remove(at).requestor;
+                self.unwatch(forgotten)?;
+            }
         }
         // That the property goes tells that it was read.
         let watch = EventMask::PROPERTY_CHANGE | EventMask::STRUCTURE_NOTIFY;
