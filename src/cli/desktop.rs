@@ -100,7 +100,7 @@ pub async fn type_text(options: TypeOptions, session: &Session) -> Outcome<()> {
     let count = text.chars().count();
     let patience = QUICK + std::time::Duration::from_secs_f64(count as f64 / SLOWEST_TYPING);
     let said = format!("Typed {count} characters.");
-    let body = Type { text, stop_on_focus_change: None, options: Options::default() };
+    let body = Type { text, mode: None, stop_on_focus_change: None, options: Options::default() };
     act(session, &options.computer, "type", options.screen.as_deref(), &body, patience, &said).await
 }
 

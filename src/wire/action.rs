@@ -145,6 +145,11 @@ pub struct Scroll {
 pub struct Type {
     /// Any Unicode text; `\n` is Enter and `\t` is Tab.
     pub text: String,
+    /// `keys` (default): typed. `paste`: put into the program by its paste key (Shift+Insert); for long texts, up to 1 MiB.
+    /// The clipboard gets back what it held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(keys|paste)$")]
+    pub mode: Option<String>,
     /// Stops when another window gets the keyboard, instead of typing on into that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_on_focus_change: Option<bool>,

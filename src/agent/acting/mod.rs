@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 mod batch;
 mod parse;
+mod paste;
 mod quoted;
 mod settle;
 pub mod wait;
@@ -122,6 +123,16 @@ impl Acting {
                     details["remainder"] = done.value.rest.into();
                 }
                 finish(screen, "scroll", details, done, body.options.settle).await
+            }
+            Action::Type(body) if parse::pastes(&body)? => {
+                let characters = body.text.chars().count();
+                let done = paste::paste(screen, body.text).await?;
+                let taken = done.value;
+                let delivered = if taken { characters } else { 0 };
+                let details = json!({"mode": "paste", "characters_delivered": delivered});
+                let mut result = finish(screen, "type", details, done, body.options.settle).await?;
+                result.success = taken;
+                Ok(result)
             }
             Action::Type(body) => {
                 let stop_astray = body.stop_on_focus_change.unwrap_or(false);

@@ -10,7 +10,7 @@ use crate::domain::error::{Error, Result};
 use crate::domain::pointer::{
     Button, Direction, MAX_CLICKS, MAX_DRAG_SECONDS, MAX_PATH_POINTS, scroll_amount,
 };
-use crate::wire::action::{Click, Drag, Key, Scroll};
+use crate::wire::action::{Click, Drag, Key, Scroll, Type};
 
 /// Seconds of a drag when none are given (wire.md 6).
 const DEFAULT_DRAG_SECONDS: f64 = 0.5;
@@ -87,6 +87,16 @@ pub(super) fn turn(body: &Scroll) -> Result<Turn> {
         duration: seconds(body.duration.unwrap_or(0.0))?,
         modifiers: modifiers(body.modifiers.as_ref())?,
     })
+}
+
+/// Whether a text is to be pasted.
+pub(super) fn pastes(body: &Type) -> Result<bool> {
+    match body.mode.as_deref() {
+        None | Some("keys") => Ok(false),
+        Some("paste") if body.stop_on_focus_change.is_none() => Ok(true),
+        Some("paste") => Err(Error::invalid("stop_on_focus_change is for typing by keys")),
+        Some(_) => Err(Error::invalid("mode must be keys or paste")),
+    }
 }
 
 /// Reads a sequence of keys, repeated, and for how long each is held.

@@ -293,3 +293,40 @@ async fn typing_tells_when_another_window_takes_the_keyboard() {
     assert_eq!((&whole["success"], &whole["details"]["characters_delivered"]), (&json!(true), &json!(3)));
     desk.close().await;
 }
+
+#[tokio::test]
+async fn a_long_text_is_pasted_and_the_clipboard_gets_back_what_it_held() {
+    if !super::desk::installed("xterm") {
+        return;
+    }
+    let desk = Desk::bare(640, 480).await;
+    desk.ok("PUT", "/clipboard", json!({"text": "mine"})).await;
+    // Nobody has the keyboard: nobody takes it, and that is said.
+    let lost = desk.ok("POST", "/type", json!({"text": "to nobody", "mode": "paste"})).await;
+    assert_eq!((&lost["success"], &lost["details"]["characters_delivered"]), (&json!(false), &json!(0)));
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut terminal = std::process::Command::new("xterm")
+        .args(["-u8", "-geometry", "80x24+0+0", "-xrm", "XTerm*allowPasteControls: true", "-e", "sh", "-c"])
+        .arg("stty raw -echo; : > ready; exec cat > text")
+        .current_dir(folder.path())
+        .env("DISPLAY", desk.display())
+        .env("LC_ALL", "C.UTF-8")
+        .spawn()
+        .expect("xterm");
+    let ready = folder.path().join("ready");
+    hotdesk::base::wait::until(PATIENCE, || async { ready.exists().then_some(()) }).await.expect("its shell");
+    desk.ok("POST", "/move", json!({"x": 100, "y": 100})).await;
+    let text = "Grüße, 日本語, 🎉. ".repeat(3000);
+    let done = desk.ok("POST", "/type", json!({"text": text, "mode": "paste"})).await;
+    let count = text.chars().count();
+    assert_eq!((&done["success"], &done["details"]["characters_delivered"]), (&json!(true), &json!(count)));
+    let file = folder.path().join("text");
+    let arrived =
+        || async { std::fs::read_to_string(&file).ok().filter(|arrived| arrived.chars().count() >= count) };
+    let arrived = hotdesk::base::wait::until(PATIENCE, arrived).await.expect("the text");
+    assert!(arrived == text, "what was pasted is not what was sent");
+    assert_eq!(desk.ok("GET", "/clipboard", Value::Null).await["text"], "mine");
+    terminal.kill().expect("it lives");
+    terminal.wait().expect("it ends");
+    desk.close().await;
+}

@@ -283,6 +283,7 @@ async fn wait(
     act(state, caller, id, "/wait", (), &body, key, patience).await
 }
 
+#[allow(clippy::too_many_arguments)] // a request's parts, taken apart by the extractors
 pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     State(app): State<Shared>,
     caller: Caller,
