@@ -48,7 +48,7 @@ impl FileName {
 }
 
 /// Longest path in bytes: the limit of Linux (`PATH_MAX`).
-const MAX_PATH: usize = 4096;
+pub const MAX_PATH: usize = 4096;
 
 /// The path of a file that may be exported, made absolute: relative to the home folder, `~/`, or absolute below
 /// `/root` or `/home/user` (wire.md 9).

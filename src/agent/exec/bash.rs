@@ -6,12 +6,11 @@ use super::surroundings::Surroundings;
 use super::talk::How;
 use super::{Commands, Program, timeout};
 use crate::domain::error::{Error, Result};
+use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::wire::exec::{Bash, BashResult};
 
 /// Seconds when the request names none.
 const DEFAULT_SECONDS: f64 = 200.0;
-/// The most seconds that a request may ask for.
-const MAX_SECONDS: f64 = 300.0;
 /// Exit code at the time-out, as `timeout(1)` has it.
 const TIMED_OUT: i32 = 124;
 /// 128 and SIGKILL: what a shell says of a command that was killed.
@@ -25,7 +24,7 @@ const MAX_ARGUMENT: usize = 128 * 1024 - 1;
 /// # Errors
 /// `Invalid` for a time-out out of range or a command that holds NUL; else as [`Commands::run`].
 pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
-    let allowed = |seconds: f64| seconds > 0.0 && seconds <= MAX_SECONDS;
+    let allowed = |seconds: f64| seconds > 0.0 && seconds <= MAX_COMMAND_SECONDS;
     let timeout = timeout(request.timeout, DEFAULT_SECONDS, allowed, "above 0 and at most 300 seconds")?;
     let surroundings = Surroundings { cwd: request.cwd, env: request.env, screen: request.screen };
     let finished = commands.run(program(&request.command)?, &surroundings, request.stdin, timeout).await?;

@@ -11,12 +11,13 @@ use super::surroundings::Surroundings;
 use super::talk::How;
 use super::{Commands, Program, timeout};
 use crate::domain::error::{Error, Result};
+use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::wire::exec::{Exec, ExecResult};
 
 /// Seconds when the request names none.
 const DEFAULT_SECONDS: f64 = 10.0;
 /// The fewest and the most seconds that a request may ask for.
-const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=300.0;
+const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=MAX_COMMAND_SECONDS;
 /// The script that runs the code and reports an uncaught exception.
 const RUNNER: &str = include_str!("runner.py");
 

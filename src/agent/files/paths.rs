@@ -8,10 +8,8 @@ use rustix::io::Errno;
 
 use super::{errno, not_a_folder};
 use crate::domain::error::{Error, Kind, Result};
-use crate::domain::filename::FileName;
+use crate::domain::filename::{FileName, MAX_PATH};
 
-/// Longest path in bytes (`PATH_MAX`).
-const MAX_PATH: usize = 4096;
 /// A folder of the public names that means the home folder where the computer has nothing of its own there.
 const ALIAS: &str = "/home/user";
 /// How folders are opened.

@@ -17,17 +17,16 @@ use super::unfinished::{Placing, Unfinished};
 use super::{Files, errno, file_error};
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
+use crate::domain::limits::MAX_UPLOAD;
 use crate::wire::agent::{PutOutcome, PutResult};
 
-/// Largest file (interface.md "Files": 10 MB; a client that means 10 MiB is let in).
-pub const MAX_BYTES: u64 = 10 * 1024 * 1024;
 /// The desktop's folder in the home folder.
 pub const DESKTOP: &str = "Desktop";
 
 /// Streams a body into `home`'s `Desktop` under a name. A file, folder or link of that name is left alone.
 ///
 /// # Errors
-/// `TooLarge` past [`MAX_BYTES`]; `Invalid` when the body breaks off; `Conflict` when `Desktop` is not a plain
+/// `TooLarge` past [`MAX_UPLOAD`]; `Invalid` when the body breaks off; `Conflict` when `Desktop` is not a plain
 /// folder; `Unavailable` (`disk_full`) when the disk is full. Nothing is left behind.
 pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Result<PutResult> {
     let path = home.join(DESKTOP).join(name.as_str()).to_string_lossy().into_owned();
@@ -39,8 +38,8 @@ pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Re
         let mut total = 0;
         while let Some(piece) = pieces.piece()? {
             total += piece.len() as u64;
-            if total > MAX_BYTES {
-                return Err(Error::too_large(format!("the file is larger than {MAX_BYTES} bytes")));
+            if total > MAX_UPLOAD {
+                return Err(Error::too_large(format!("the file is larger than {MAX_UPLOAD} bytes")));
             }
             file.write_all(&piece).map_err(|error| file_error(&path, &error))?;
         }

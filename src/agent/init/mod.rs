@@ -30,6 +30,8 @@ use nix::unistd::Pid;
 use super::exec::tree::{self, Target};
 use log::BoundedLog;
 
+/// Pieces of log copied in one round: a flood of output must not keep orphans and signals waiting.
+const MOST_CHUNKS: usize = 64;
 /// Pause before the first restart.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause before a restart; it is tried for ever, because a computer without an agent is of no use.
@@ -172,7 +174,8 @@ impl Init<'_> {
 
     fn copy_log(&mut self) {
         let mut chunk = [0; 16 * 1024];
-        while let Ok(length @ 1..) = self.reader.read(&mut chunk) {
+        for _ in 0..MOST_CHUNKS {
+            let Ok(length @ 1..) = self.reader.read(&mut chunk) else { return };
             self.log.write(&chunk[..length]);
         }
     }

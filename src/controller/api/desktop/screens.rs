@@ -1,5 +1,7 @@
 //! Screens over HTTP (wire.md 7).
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
@@ -15,6 +17,9 @@ use crate::guest::{QUICK, percent_encode};
 use crate::http::extract::{Json as Body, Path};
 use crate::wire::action::{Done, Screen, ScreenList, ScreenSize};
 
+/// How long a screen may take to come up or to end: the agent gives it 25 s and answers then.
+const START_OR_END: Duration = Duration::from_secs(30);
+
 /// The routes of screens.
 pub fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(resize, delete))
@@ -24,7 +29,7 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(get, path = "/computers/{id}/screens", tag = "screens", params(("id" = String, Path)),
     responses((status = 200, description = "The boot screen first", body = ScreenList)))]
 async fn list(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<ScreenList>> {
-    ask(&app, &caller, &id, Method::GET, "/screens", None::<&()>).await.map(Json)
+    ask(&app, &caller, &id, Method::GET, "/screens", None::<&()>, QUICK).await.map(Json)
 }
 
 /// Adds a screen; at most four in all.
@@ -36,7 +41,7 @@ async fn create(
     Path(id): Path<String>,
     Body(size): Body<ScreenSize>,
 ) -> Result<(StatusCode, Json<Screen>)> {
-    let screen = ask(&app, &caller, &id, Method::POST, "/screens", Some(&size)).await?;
+    let screen = ask(&app, &caller, &id, Method::POST, "/screens", Some(&size), START_OR_END).await?;
     Ok((StatusCode::CREATED, Json(screen)))
 }
 
@@ -51,7 +56,7 @@ async fn resize(
     Body(size): Body<ScreenSize>,
 ) -> Result<Json<Screen>> {
     let path = format!("/screens/{}", percent_encode(&screen));
-    ask(&app, &caller, &id, Method::PATCH, &path, Some(&size)).await.map(Json)
+    ask(&app, &caller, &id, Method::PATCH, &path, Some(&size), QUICK).await.map(Json)
 }
 
 /// Removes a screen with everything on it; the boot screen stays.
@@ -64,7 +69,7 @@ async fn delete(
     Path((id, screen)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
     let path = format!("/screens/{}", percent_encode(&screen));
-    ask(&app, &caller, &id, Method::DELETE, &path, None::<&()>).await.map(Json)
+    ask(&app, &caller, &id, Method::DELETE, &path, None::<&()>, START_OR_END).await.map(Json)
 }
 
 async fn ask<Receive: DeserializeOwned>(
@@ -74,8 +79,9 @@ async fn ask<Receive: DeserializeOwned>(
     method: Method,
     path: &str,
     body: Option<&(impl Serialize + Sync)>,
+    patience: Duration,
 ) -> Result<Receive> {
     let computer = app.find_computer(caller, id).await?;
     let guest = app.fleet.guest(&computer).await?;
-    guest.call(method, path, (), body, QUICK).await
+    guest.call(method, path, (), body, patience).await
 }
