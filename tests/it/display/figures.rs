@@ -105,7 +105,6 @@ async fn figures() {
         tokio::time::sleep(Duration::from_secs(3)).await;
         println!("--- {width}x{height}, full of text");
         looks(&desk).await;
-        let desk = &desk;
         let tag = desk.look("", &[]).await.header("etag").to_owned();
         for (what, query, held) in
             [("", "", vec![]), (", no pointer", "cursor=off", vec![]), (", 304", "", vec![&*tag])]
@@ -125,6 +124,7 @@ async fn figures() {
             terminal.kill().expect("the end of a terminal");
             terminal.wait().expect("its status");
         }
+        desk.close().await;
     }
     // Without a window manager: it would take the focus back from a window that it does not manage.
     let desk = Desk::bare(1280, 720).await;
