@@ -31,7 +31,11 @@ async fn done(house: &RunningController, id: &str, action: &str, body: Value) ->
     let answer = house.act(id, action, body.clone()).await;
     assert_eq!(answer.status, 200, "{action} {body}: {}", answer.body);
     assert_eq!(answer.body["success"], true, "{action} {body}: {}", answer.body);
-    answer.body
+    let mut told = answer.body;
+    // Every input tells what could be seen of it; what that is belongs to other tests.
+    let effect = told.as_object_mut().expect("an object").remove("effect");
+    assert_eq!(effect.is_some_and(|effect| effect["observed_ms"].is_number()), action != "wait", "{action}");
+    told
 }
 
 #[tokio::test(flavor = "multi_thread")]

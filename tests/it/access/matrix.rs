@@ -123,6 +123,13 @@ impl Scene {
             let pointer = reference.trim_start_matches('#');
             return self.sample(self.document.pointer(pointer).expect("a schema of the document"));
         }
+        if let Some(parts) = schema["allOf"].as_array() {
+            let fields = parts.iter().flat_map(|part| match self.sample(part) {
+                Value::Object(fields) => fields,
+                other => panic!("a part that is no object: {other}"),
+            });
+            return Value::Object(fields.collect());
+        }
         let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or("object");
         match kind {
             "object" => {
