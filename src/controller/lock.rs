@@ -4,8 +4,14 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
+
+/// How long the lock is tried for; a second controller has to give up within a second (threats.md T19).
+const PATIENCE: Duration = Duration::from_millis(700);
+/// Pause between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Holds the folder until it is dropped; the kernel lets go when the process ends, however it ends.
 #[derive(Debug)]
@@ -33,8 +39,9 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
     let mut holder = String::new();
     let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
     read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|_| format!("{shown} is in use by the controller with process id {}", holder.trim()))?;
+    let mut file = lock(file).map_err(|why| {
+        format!("{shown} is in use by the controller with process id {} ({why})", holder.trim())
+    })?;
     let written = file
         .set_len(0)
         .and_then(|()| file.rewind())
@@ -42,6 +49,20 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
         .and_then(|()| file.flush());
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     Ok(DataDirLock { _file: file })
+}
+
+/// Takes the lock. A controller that was killed may have left a child between its fork and its exec, which holds the
+/// lock's description for that moment: what is held longer is somebody's.
+fn lock(mut file: File) -> Result<Flock<File>, nix::errno::Errno> {
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(held) => return Ok(held),
+            Err((_, why)) if Instant::now() >= give_up => return Err(why),
+            Err((back, _)) => file = back,
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 #[cfg(test)]
