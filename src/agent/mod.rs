@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub mod config;
 pub mod desktop;
 pub mod display;
+pub mod elements;
 pub mod exec;
 pub mod files;
 mod inherited;

@@ -67,9 +67,21 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
 
 /// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.
 fn known_code(code: &str) -> Option<&'static str> {
-    ["INVALID_REQUEST", "desktop_not_a_folder", "disk_full", "not_a_file", "too_many_commands"]
-        .into_iter()
-        .find(|known| *known == code)
+    [
+        "INVALID_REQUEST",
+        "desktop_not_a_folder",
+        "disk_full",
+        "element_covered",
+        "element_gone",
+        "element_no_action",
+        "element_not_settable",
+        "element_not_visible",
+        "element_refused",
+        "not_a_file",
+        "too_many_commands",
+    ]
+    .into_iter()
+    .find(|known| *known == code)
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

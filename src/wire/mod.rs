@@ -3,6 +3,7 @@
 pub mod action;
 pub mod agent;
 pub mod computer;
+pub mod element;
 pub mod error;
 pub mod file;
 pub mod workspace;

@@ -20,6 +20,7 @@ mod keyboard;
 mod keymap;
 mod keys;
 mod link;
+mod overdraw;
 mod ping;
 mod pointer;
 mod pools;
@@ -30,14 +31,17 @@ mod seat;
 mod session;
 mod shm;
 mod supervise;
+mod tops;
 mod xserver;
 
 pub use cache::Picture;
 pub use config::{Config, Session, XServer};
 pub use encode::Form;
 pub use keyboard::MAX_TEXT_CHARS;
+pub use overdraw::Canvas;
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};
+pub use tops::{Top, Tops};
 
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
@@ -214,6 +218,11 @@ impl Displays {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Arc<Screen>>> {
         self.room.screens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the desktop session told of itself: its message bus among others. Empty while there is none.
+    pub fn session_environment(&self) -> Vec<(String, String)> {
+        session_env_in(&self.room.config.session_dir)
     }
 
     /// The socket of a screen's VNC server (RFB, no password: whoever opens it must have checked who asks). It exists

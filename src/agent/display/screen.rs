@@ -20,7 +20,7 @@ use crate::wire;
 /// How long work may wait for its turn: the longest drag and a little more.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(40);
 /// How long a picture may wait for an encoder; each takes milliseconds.
-const ENCODER_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const ENCODER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where a screen is in its life.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct Screen {
     /// Set when nothing of the screen runs any more.
     pub(super) ended: CancellationToken,
     cache: Arc<Mutex<Cache>>,
-    encoders: Arc<Semaphore>,
+    pub(super) encoders: Arc<Semaphore>,
 }
 
 impl Screen {
@@ -146,7 +146,7 @@ impl Screen {
         }
     }
 
-    fn busy(&self) -> Error {
+    pub(super) fn busy(&self) -> Error {
         Error::unavailable(format!("Screen {} is busy", self.display_name())).retry_after(RETRY_SECONDS)
     }
 

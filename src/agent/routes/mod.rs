@@ -8,6 +8,7 @@ use super::state::Agent;
 use crate::http::edge;
 
 pub mod desktop;
+pub mod elements;
 mod exec;
 mod files;
 mod gate;
@@ -19,7 +20,7 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let routes = Router::new().merge(health::router()).merge(exec::router()).merge(files::router());
     let mut routes = routes.with_state(agent.clone());
     if let Some(displays) = displays {
-        routes = routes.merge(desktop::router(displays));
+        routes = routes.merge(desktop::router(displays.clone())).merge(elements::router(displays));
     }
     edge::fallbacks(routes)
         .layer(middleware::from_fn_with_state(agent, gate::pass))

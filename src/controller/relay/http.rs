@@ -17,10 +17,11 @@ use crate::domain::error::{Error, Result};
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 13] = [
+const ENDPOINTS: [&str; 14] = [
     "bash",
     "click",
     "drag",
+    "elements",
     "exec",
     "files",
     "health",

@@ -5,10 +5,15 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::controller::Shared;
 
 pub mod actions;
+pub mod elements;
 pub mod screens;
 pub mod screenshot;
 
 /// The desktop's routes.
 pub fn router() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().merge(actions::router()).merge(screens::router()).merge(screenshot::router())
+    OpenApiRouter::new()
+        .merge(actions::router())
+        .merge(elements::router())
+        .merge(screens::router())
+        .merge(screenshot::router())
 }

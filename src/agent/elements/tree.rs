@@ -1,0 +1,188 @@
+//! What has a node below it? A program's objects, from one bulk answer where its toolkit has them, else one by one.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use atspi::CoordType;
+use futures_util::{StreamExt as _, stream};
+use zbus::zvariant::OwnedValue;
+
+use super::bus::{ACCESSIBLE, Bus, Fault};
+use super::object::{Area, Node, Object, Offers, Reference, role, states};
+
+/// Calls that are in flight at once per list: enough to hide the bus's latency, few enough that the program's own work
+/// goes on between them.
+pub(super) const IN_FLIGHT: usize = 32;
+/// Children of one object that are looked at: a list on a screen shows dozens; some lists have a million.
+pub(super) const MOST_CHILDREN: usize = 1000;
+/// Path of a program's bulk answer.
+const CACHE: &str = "/org/a11y/atspi/cache";
+/// Its interface.
+const CACHE_INTERFACE: &str = "org.a11y.atspi.Cache";
+
+/// Futures that run together, a bounded number at a time, and answer in order.
+pub(super) type Together<F> = stream::Buffered<stream::Iter<std::vec::IntoIter<F>>>;
+
+/// Runs futures together; none begins before the first answer is asked for.
+pub(super) fn together<F: Future>(calls: impl IntoIterator<Item = F>) -> Together<F> {
+    stream::iter(calls.into_iter().collect::<Vec<_>>()).buffered(IN_FLIGHT)
+}
+
+/// A tree of nodes. The walk knows no more of a program than this.
+pub(super) trait Tree: Sync {
+    /// The first children of a node, and whether there are more.
+    fn children(&self, node: &Node) -> impl Future<Output = Result<(Vec<Node>, bool), Fault>> + Send;
+    /// Where a node is on the screen.
+    fn area(&self, node: &Node) -> impl Future<Output = Result<Option<Area>, Fault>> + Send;
+}
+
+/// One entry of a bulk answer, in the form of at-spi2-core 2.9 and later: object, program, parent, place among its
+/// parent's children, number of children, interfaces, name, role, description, states.
+type Item = (Reference, Reference, Reference, i32, i32, Vec<String>, String, u32, String, Vec<u32>);
+
+/// A program's tree.
+pub(super) struct Program<'a> {
+    bus: &'a Bus,
+    patience: Duration,
+    /// Everything that the bulk answer told, by path.
+    told: HashMap<String, Node>,
+    /// Paths of children by their parent's, in order.
+    below: HashMap<String, Vec<String>>,
+}
+
+impl<'a> Program<'a> {
+    /// Reads the bulk answer, where there is one; `bulk` is how long that may take.
+    pub(super) async fn read(bus: &'a Bus, root: &Object, patience: Duration, bulk: Duration) -> Self {
+        let mut program = Self { bus, patience, told: HashMap::new(), below: HashMap::new() };
+        let cache = Object { name: root.name.clone(), path: CACHE.to_owned() };
+        // A toolkit without it, or with the older form, is asked one by one.
+        if let Ok(items) = bus.ask::<Vec<Item>>(&cache, CACHE_INTERFACE, "GetItems", &(), bulk).await {
+            program.keep(items);
+        }
+        program
+    }
+
+    fn keep(&mut self, items: Vec<Item>) {
+        let mut placed: HashMap<String, Vec<(i32, String)>> = HashMap::new();
+        for (object, _, parent, index, children, interfaces, name, kind, description, words) in items {
+            let Some(object) = Object::of(object) else { continue };
+            if let Some(parent) = Object::of(parent) {
+                placed.entry(parent.path).or_default().push((index, object.path.clone()));
+            }
+            let offers = Offers::of(&interfaces);
+            let (role, states) = (role(kind), states(&words));
+            let path = object.path.clone();
+            self.told.insert(path, Node { object, role, name, description, states, offers, children });
+        }
+        for (parent, mut children) in placed {
+            children.sort_unstable();
+            self.below.insert(parent, children.into_iter().map(|(_, path)| path).collect());
+        }
+    }
+
+    /// The children as told, if all of them were.
+    fn told_below(&self, node: &Node) -> Option<Vec<Node>> {
+        let count = usize::try_from(node.children).ok()?;
+        if count == 0 {
+            return Some(Vec::new());
+        }
+        let paths = self.below.get(&node.object.path).filter(|paths| paths.len() == count)?;
+        paths.iter().map(|path| self.told.get(path).cloned()).collect()
+    }
+
+    /// Asks for one object.
+    pub(super) async fn node(&self, object: &Object) -> Result<Node, Fault> {
+        if let Some(node) = self.told.get(&object.path) {
+            return Ok(node.clone());
+        }
+        ask_node(self.bus, object, self.patience).await
+    }
+}
+
+/// Asks an object for all that a node has, in five calls at once.
+pub(super) async fn ask_node(bus: &Bus, object: &Object, patience: Duration) -> Result<Node, Fault> {
+    let all = (ACCESSIBLE,);
+    let (kind, words, interfaces, properties) = futures_util::try_join!(
+        bus.ask::<u32>(object, ACCESSIBLE, "GetRole", &(), patience),
+        bus.ask::<Vec<u32>>(object, ACCESSIBLE, "GetState", &(), patience),
+        bus.ask::<Vec<String>>(object, ACCESSIBLE, "GetInterfaces", &(), patience),
+        bus.ask::<HashMap<String, OwnedValue>>(
+            object,
+            "org.freedesktop.DBus.Properties",
+            "GetAll",
+            &all,
+            patience
+        ),
+    )?;
+    let text = |name: &str| {
+        let value = properties.get(name).and_then(|value| <&str>::try_from(value).ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let children = properties.get("ChildCount").and_then(|value| i32::try_from(value).ok());
+    Ok(Node {
+        object: object.clone(),
+        role: role(kind),
+        name: text("Name"),
+        description: text("Description"),
+        states: states(&words),
+        offers: Offers::of(&interfaces),
+        children: children.unwrap_or(-1),
+    })
+}
+
+/// Where an object is on the screen.
+pub(super) async fn ask_area(bus: &Bus, object: &Object, patience: Duration) -> Result<Option<Area>, Fault> {
+    const COMPONENT: &str = "org.a11y.atspi.Component";
+    let asked = (CoordType::Screen as u32,);
+    match bus.ask::<(i32, i32, i32, i32)>(object, COMPONENT, "GetExtents", &asked, patience).await {
+        Ok(extents) => Ok(Area::of(extents)),
+        Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
+        Err(fault @ (Fault::Silent | Fault::Lost(_))) => Err(fault),
+    }
+}
+
+impl Tree for Program<'_> {
+    async fn children(&self, node: &Node) -> Result<(Vec<Node>, bool), Fault> {
+        if let Some(mut told) = self.told_below(node) {
+            let more = told.len() > MOST_CHILDREN;
+            told.truncate(MOST_CHILDREN);
+            return Ok((told, more));
+        }
+        let object = &node.object;
+        // The whole list of a table of a million rows would take seconds; its first rows are asked for by number.
+        let count = match node.children {
+            -1 => self.bus.property(object, ACCESSIBLE, "ChildCount", self.patience).await.unwrap_or(0),
+            count => count,
+        };
+        let more = usize::try_from(count).is_ok_and(|count| count > MOST_CHILDREN);
+        let references: Vec<Reference> = if more {
+            let numbers = 0..MOST_CHILDREN as i32;
+            let calls = numbers.map(async |number| {
+                self.bus.ask(object, ACCESSIBLE, "GetChildAtIndex", &(number,), self.patience).await
+            });
+            let answers: Vec<Result<Reference, Fault>> =
+                together(calls).collect().await;
+            answers.into_iter().collect::<Result<_, _>>()?
+        } else {
+            self.bus.ask(object, ACCESSIBLE, "GetChildren", &(), self.patience).await?
+        };
+        let objects = references.into_iter().filter_map(Object::of).collect::<Vec<_>>();
+        let mut nodes = Vec::new();
+        let mut answers = together(objects.iter().map(|object| self.node(object)));
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(node) => nodes.push(node),
+                // It went between the two questions, or is no object at all.
+                Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => {}
+                Err(fault @ (Fault::Silent | Fault::Lost(_))) => return Err(fault),
+            }
+        }
+        Ok((nodes, more))
+    }
+
+    async fn area(&self, node: &Node) -> Result<Option<Area>, Fault> {
+        ask_area(self.bus, &node.object, self.patience).await
+    }
+}
+
