@@ -127,7 +127,7 @@ mod tests {
             [7, 7, 7] => '.',
             _ => '+',
         };
-        let rows = pixels.chunks_exact(width * 4);
+        let rows = pixels.chunks_exact(width.max(1) * 4);
         rows.map(|row| row.chunks_exact(4).map(letter).collect()).collect()
     }
 

@@ -56,12 +56,13 @@ impl Elements {
 impl Held {
     async fn read(bus: Arc<Bus>, id: &str, known: Known, screen: Arc<Screen>) -> Result<Self, Fault> {
         let node = ask_node(&bus, &known.object, CALL_PATIENCE).await?;
-        if node.states.contains(State::Defunct) {
-            return Err(Fault::Gone);
-        }
         let place = area(&bus, &node).await?;
         let (mut around, mut app) = (Vec::new(), String::new());
         let mut next = parent(&bus, &known.object).await?;
+        // GTK answers for a destroyed widget until its last friend lets go of it: an orphan without any state.
+        if node.states.contains(State::Defunct) || (node.states.is_empty() && next.is_none()) {
+            return Err(Fault::Gone);
+        }
         for _ in 0..MOST_AROUND {
             let Some(object) = next else { break };
             let outer = ask_node(&bus, &object, CALL_PATIENCE).await?;

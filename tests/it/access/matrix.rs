@@ -70,6 +70,7 @@ impl Scene {
                 "{id}" => &self.computer,
                 "{name}" => "home",
                 "{screen_id}" => "default",
+                "{element_id}" => "e-000000000000",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");
