@@ -59,8 +59,9 @@ impl Held {
         let place = area(&bus, &node).await?;
         let (mut around, mut app) = (Vec::new(), String::new());
         let mut next = parent(&bus, &known.object).await?;
-        // GTK answers for a destroyed widget until its last friend lets go of it: an orphan without any state.
-        if node.states.contains(State::Defunct) || (node.states.is_empty() && next.is_none()) {
+        // GTK answers for a destroyed widget until its last friend lets go of it: an orphan.
+        let orphan = next.is_none() && !is_window(node.role);
+        if node.states.contains(State::Defunct) || orphan {
             return Err(Fault::Gone);
         }
         for _ in 0..MOST_AROUND {
@@ -210,6 +211,11 @@ impl Held {
             }
         }
     }
+}
+
+/// Whether a role is that of a window: some toolkits give theirs no parent.
+fn is_window(role: Role) -> bool {
+    matches!(role, Role::Frame | Role::Window | Role::Dialog | Role::Alert | Role::Application)
 }
 
 async fn parent(bus: &Bus, object: &Object) -> Result<Option<Object>, Fault> {

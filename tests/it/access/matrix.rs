@@ -121,6 +121,9 @@ impl Scene {
             let pointer = reference.trim_start_matches('#');
             return self.sample(self.document.pointer(pointer).expect("a schema of the document"));
         }
+        if schema["oneOf"].is_array() {
+            return self.sample(&schema["oneOf"][0]);
+        }
         let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or("object");
         match kind {
             "object" => {
