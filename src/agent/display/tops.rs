@@ -46,7 +46,7 @@ pub struct Top {
 /// The windows of a screen.
 #[derive(Clone, Debug, Default)]
 pub struct Tops {
-    /// The one on top first.
+    /// The one on top first: menus, then what the window manager lists.
     pub windows: Vec<Top>,
     /// X id of the window with the focus, where the window manager tells.
     pub active: Option<u32>,
@@ -129,8 +129,19 @@ impl Seat {
             // Without a window manager the windows are the root's children, the lowest first.
             order = self.link.query_tree(self.root)?.reply()?.children;
         }
+        // Menus and the like, which no window manager lists, lie above what it does.
+        let mut popups = self.link.query_tree(self.root)?.reply()?.children;
+        popups.retain(|window| !order.contains(window));
+        let listed = order.len();
+        order.extend(popups);
+        let (order, popups) = order.split_at(listed);
         let mut windows = Vec::new();
-        for window in order.into_iter().rev().take(MAX_WINDOWS) {
+        for window in popups.iter().rev().take(MAX_WINDOWS) {
+            if self.is_popup(*window)? {
+                windows.extend(self.top(*window, &names, None, false)?);
+            }
+        }
+        for window in order.iter().rev().take(MAX_WINDOWS).copied() {
             let pid = numbers(window, names.pid, AtomEnum::CARDINAL, 1)?.first().copied();
             let states = numbers(window, names.state, AtomEnum::ATOM, 32)?;
             let minimised = states.contains(&names.hidden);
@@ -144,6 +155,12 @@ impl Seat {
         let active = numbers(self.root, names.active, AtomEnum::WINDOW, 1)?;
         let active = active.first().copied().filter(|window| *window != x11rb::NONE);
         Ok(Tops { windows, active, clients: self.clients()? })
+    }
+
+    /// Whether a window is shown without the window manager's doing.
+    fn is_popup(&self, window: Window) -> Outcome<bool> {
+        let attributes = or_gone(self.link.get_window_attributes(window)?.reply())?;
+        Ok(attributes.is_some_and(|it| it.override_redirect && it.map_state == MapState::VIEWABLE))
     }
 
     fn top(&self, window: Window, names: &Names, pid: Option<u32>, minimised: bool) -> Outcome<Option<Top>> {

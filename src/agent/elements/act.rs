@@ -80,25 +80,7 @@ impl Elements {
     /// # Errors
     /// As [`Elements::click`].
     pub async fn focus(&self, id: &str) -> Result<ElementActed> {
-        let held = self.hold(id).await?;
-        if !held.node.states.contains(State::Focused) {
-            held.bring_forward().await?;
-        }
-        let asked: Result<bool, Fault> =
-            held.bus.ask(&held.known.object, COMPONENT, "GrabFocus", &(), CALL_PATIENCE).await;
-        let refused = match asked {
-            Ok(true) => None,
-            Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Some("the program refused the focus"),
-            Err(fault @ (Fault::Gone | Fault::Silent | Fault::Lost(_))) => return Err(refusal(&fault)),
-        };
-        let focused = wait::until(CHANGE_PATIENCE, || async {
-            let now = held.again().await.ok()?;
-            now.node.states.contains(State::Focused).then_some(())
-        });
-        let reason = match focused.await {
-            Some(()) => None,
-            None => Some(refused.unwrap_or("the element does not say that it has the focus")),
-        };
+        let reason = take_focus(&self.hold(id).await?).await?;
         let after = self.changed(id, None).await;
         Ok(acted("focus", reason, None, after))
     }
@@ -144,6 +126,28 @@ fn acted(
     }
 }
 
+/// Gives an element the focus; why it does not have it, if it does not.
+async fn take_focus(held: &Held) -> Result<Option<&'static str>> {
+    if !held.node.states.contains(State::Focused) {
+        held.bring_forward().await?;
+    }
+    let asked: Result<bool, Fault> =
+        held.bus.ask(&held.known.object, COMPONENT, "GrabFocus", &(), CALL_PATIENCE).await;
+    let refused = match asked {
+        Ok(true) => None,
+        Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Some("the program refused the focus"),
+        Err(fault @ (Fault::Gone | Fault::Silent | Fault::Lost(_))) => return Err(refusal(&fault)),
+    };
+    let focused = wait::until(CHANGE_PATIENCE, || async {
+        let now = held.again().await.ok()?;
+        now.node.states.contains(State::Focused).then_some(())
+    });
+    Ok(match focused.await {
+        Some(()) => None,
+        None => Some(refused.unwrap_or("the element does not say that it has the focus")),
+    })
+}
+
 /// Does the first action; why the program did not, if it did not.
 async fn first_action(held: &Held) -> Result<Option<&'static str>> {
     if !held.node.offers.action {
@@ -163,12 +167,15 @@ async fn first_action(held: &Held) -> Result<Option<&'static str>> {
 enum Wanted {
     Number(f64),
     Text(String),
+    /// By the keyboard: browsers have no call for what a page's entries hold.
+    Typed(String),
 }
 
 impl Wanted {
     /// A number goes where numbers are, a text where text can be edited; each as the other where only that is offered.
     fn of(held: &Held, value: &ElementValue) -> Result<Self> {
         let offers = held.node.offers;
+        let typed = offers.text && held.node.states.contains(State::Editable);
         let parsed = match value {
             ElementValue::Number(number) => Some(*number),
             ElementValue::Text(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
@@ -180,9 +187,24 @@ impl Wanted {
             (_, Some(number)) if offers.value => Ok(Self::Number(number)),
             (ElementValue::Text(text), _) if offers.editable => Ok(Self::Text(text.clone())),
             (ElementValue::Number(number), _) if offers.editable => Ok(Self::Text(number.to_string())),
+            (ElementValue::Text(text), _) if typed => Self::typed(held, text.clone()),
+            (ElementValue::Number(number), _) if typed => Self::typed(held, number.to_string()),
             (ElementValue::Text(_), _) if offers.value => Err(Error::invalid("value must be a number here")),
-            _ => Err(Error::conflict("The element has no value that can be set").code("element_not_settable")),
+            _ => {
+                Err(Error::conflict("The element has no value that can be set").code("element_not_settable"))
+            }
         }
+    }
+
+    /// Tab would leave the element, and Enter sends what has one line.
+    fn typed(held: &Held, text: String) -> Result<Self> {
+        let lines = held.node.states.contains(State::MultiLine);
+        if text.contains('\t') || (text.contains('\n') && !lines) {
+            return Err(Error::invalid(
+                "value is typed here and may have no Tab, and Enter only in several lines",
+            ));
+        }
+        Ok(Self::Typed(text))
     }
 
     /// Sets it; why the program did not, if it says that it did not.
@@ -192,6 +214,7 @@ impl Wanted {
             Self::Number(number) => {
                 details::set_number(&held.bus, object, *number, CALL_PATIENCE).await.map(|()| true)
             }
+            Self::Typed(text) => return type_over(held, text).await,
             Self::Text(text) => {
                 held.bus.ask(object, EDITABLE, "SetTextContents", &(text.as_str(),), CALL_PATIENCE).await
             }
@@ -212,13 +235,28 @@ impl Wanted {
                 Ok((now - number).abs() <= SAME * number.abs().max(1.0))
             }
             // A password reads back as dots: only their number can be compared.
-            Self::Text(text) if held.node.role == Role::PasswordText => {
+            Self::Text(text) | Self::Typed(text) if held.node.role == Role::PasswordText => {
                 let length = details::length(&held.bus, object, CALL_PATIENCE).await?;
                 Ok(usize::try_from(length) == Ok(text.chars().count()))
             }
-            Self::Text(text) => {
+            Self::Text(text) | Self::Typed(text) => {
                 Ok(details::text(&held.bus, object, MOST_SET + 1, CALL_PATIENCE).await? == *text)
             }
         }
     }
+}
+
+/// Replaces an element's text by the keyboard; why nothing was typed, if nothing was.
+async fn type_over(held: &Held, text: &str) -> Result<Option<&'static str>> {
+    // Typing anywhere else would do harm.
+    if take_focus(held).await?.is_some() {
+        return Ok(Some("the element did not take the focus, so nothing was typed"));
+    }
+    held.screen.press("ctrl+a").await?;
+    if text.is_empty() {
+        held.screen.press("BackSpace").await?;
+    } else {
+        held.screen.type_text(text).await?;
+    }
+    Ok(None)
 }

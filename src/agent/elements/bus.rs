@@ -176,8 +176,7 @@ impl Bus {
     /// The root objects of all programs on the bus.
     pub(super) async fn programs(&self) -> Result<Vec<Object>, Fault> {
         let registry = Object { name: REGISTRY.to_owned(), path: ROOT.to_owned() };
-        let all: Vec<Reference> =
-            self.ask(&registry, ACCESSIBLE, "GetChildren", &(), BUS_PATIENCE).await?;
+        let all: Vec<Reference> = self.ask(&registry, ACCESSIBLE, "GetChildren", &(), BUS_PATIENCE).await?;
         Ok(all.into_iter().filter_map(Object::of).collect())
     }
 

@@ -56,7 +56,11 @@ pub(super) fn choose(candidates: &[Candidate], wish: &Wish) -> (Vec<usize>, bool
 }
 
 /// The nearest node around one that is in the list as well.
-pub(super) fn parent(candidates: &[Candidate], at: usize, is_listed: impl Fn(usize) -> bool) -> Option<usize> {
+pub(super) fn parent(
+    candidates: &[Candidate],
+    at: usize,
+    is_listed: impl Fn(usize) -> bool,
+) -> Option<usize> {
     let mut next = candidates[at].found.parent;
     while let Some(parent) = next {
         if is_listed(parent) {
@@ -67,11 +71,12 @@ pub(super) fn parent(candidates: &[Candidate], at: usize, is_listed: impl Fn(usi
     None
 }
 
-/// Whether something of a node can be seen: its program shows it, and it lies on the screen and in its window.
-pub(super) fn is_visible(found: &Found, screen: Area, window: Option<Area>, minimised: bool) -> bool {
+/// Whether something of a node can be seen: its program shows it, and it lies on the screen and in its window, which
+/// is not away.
+pub(super) fn is_visible(found: &Found, screen: Area, window: Option<Area>, away: bool) -> bool {
     let on_screen = found.area.and_then(|area| area.common(screen));
     let in_window = on_screen.and_then(|area| window.map_or(Some(area), |window| area.common(window)));
-    found.node.is_showing() && in_window.is_some() && !minimised
+    found.node.is_showing() && in_window.is_some() && !away
 }
 
 /// A role by AT-SPI's name, or by the name that it had until 2023.

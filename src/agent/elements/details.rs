@@ -35,17 +35,21 @@ pub(super) struct Details {
 pub(super) async fn details(bus: &Bus, node: &Node, patience: Duration) -> Result<Details, Fault> {
     let object = &node.object;
     let (value, text, actions) = futures_util::join!(
+        async { if node.offers.value { number(bus, object, patience).await.map(Some) } else { Ok(None) } },
         async {
-            if node.offers.value { number(bus, object, patience).await.map(Some) } else { Ok(None) }
+            if tells_text(node) {
+                text(bus, object, MOST_TEXT, patience).await.map(|text| plain(&text))
+            } else {
+                Ok(None)
+            }
         },
-        async {
-            if tells_text(node) { text(bus, object, MOST_TEXT, patience).await.map(Some) } else { Ok(None) }
-        },
-        async {
-            if node.offers.action { actions(bus, object, patience).await } else { Ok(Vec::new()) }
-        },
+        async { if node.offers.action { actions(bus, object, patience).await } else { Ok(Vec::new()) } },
     );
-    Ok(Details { value: told(value)?.flatten(), text: told(text)?.flatten(), actions: told(actions)?.unwrap_or_default() })
+    Ok(Details {
+        value: told(value)?.flatten(),
+        text: told(text)?.flatten(),
+        actions: told(actions)?.unwrap_or_default(),
+    })
 }
 
 /// What was told; `None` when this one was not.
@@ -81,7 +85,12 @@ pub(super) async fn length(bus: &Bus, object: &Object, patience: Duration) -> Re
 }
 
 /// The text, of at most so many characters.
-pub(super) async fn text(bus: &Bus, object: &Object, most: usize, patience: Duration) -> Result<String, Fault> {
+pub(super) async fn text(
+    bus: &Bus,
+    object: &Object,
+    most: usize,
+    patience: Duration,
+) -> Result<String, Fault> {
     let length = length(bus, object, patience).await?;
     // One more than is told, so that a cut is seen; never all of a text of gigabytes.
     let end = length.min(i32::try_from(most + 1).unwrap_or(i32::MAX));
@@ -94,6 +103,40 @@ pub(super) async fn text(bus: &Bus, object: &Object, most: usize, patience: Dura
 
 async fn actions(bus: &Bus, object: &Object, patience: Duration) -> Result<Vec<String>, Fault> {
     let all: Vec<(String, String, String)> = bus.ask(object, ACTION, "GetActions", &(), patience).await?;
-    let names = all.into_iter().map(|(name, _, _)| cut(&name, MOST_NAME)).filter(|name| !name.is_empty());
-    Ok(names.take(MOST_ACTIONS).collect())
+    let mut names = Vec::new();
+    for (number, (name, _, _)) in (0_i32..).zip(all.into_iter().take(MOST_ACTIONS)) {
+        // Browsers have no name in the user's language, which is what this list has.
+        let name = match name.as_str() {
+            "" => bus.ask(object, ACTION, "GetName", &(number,), patience).await?,
+            _ => name,
+        };
+        names.push(cut(&name, MOST_NAME));
+    }
+    Ok(names)
+}
+
+/// A text without the marks that stand for what is embedded in it; `None` when nothing else was there.
+fn plain(text: &str) -> Option<String> {
+    const EMBEDDED: char = '\u{fffc}';
+    if !text.contains(EMBEDDED) {
+        return Some(text.to_owned());
+    }
+    let plain = text.replace(EMBEDDED, "");
+    Some(plain.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn marks_of_what_is_embedded_are_no_text() {
+        for (text, wanted) in [
+            ("", Some("")),
+            (" a ", Some(" a ")),
+            ("\u{fffc}", None),
+            ("\u{fffc} \u{fffc}", None),
+            ("Name \u{fffc}", Some("Name")),
+        ] {
+            assert_eq!(super::plain(text).as_deref(), wanted);
+        }
+    }
 }

@@ -91,7 +91,8 @@ mod tests {
     use super::*;
 
     fn known(number: usize) -> Known {
-        let object = Object { name: String::from(":1.7"), path: format!("/org/a11y/atspi/accessible/{number}") };
+        let object =
+            Object { name: String::from(":1.7"), path: format!("/org/a11y/atspi/accessible/{number}") };
         Known { object, pid: 42, screen: String::from("default") }
     }
 

@@ -12,7 +12,7 @@ use super::ids::Known;
 use super::object::{Area, Node, Object, Reference, cut};
 use super::tree::{Program, Tree as _, together};
 use super::walk::{Bounds, Stop, walk};
-use super::windows::{is_here, matching, rank};
+use super::windows::{is_away, is_here, matching, rank};
 use super::{CALL_PATIENCE, Elements, TURN_PATIENCE};
 use crate::agent::display::{Screen, Tops};
 use crate::domain::error::{Error, Result};
@@ -32,10 +32,12 @@ const DEFAULT_TIMEOUT_MS: u32 = 2000;
 const MIN_TIMEOUT_MS: u32 = 50;
 /// Longest time.
 const MAX_TIMEOUT_MS: u32 = 10_000;
-/// Nodes looked at per element listed: many nodes only hold others.
+/// Nodes kept per element listed: many nodes only hold others.
 const LOOK_FACTOR: usize = 4;
-/// Nodes that are always looked at, however few are listed, so that the best can be chosen.
+/// Nodes that are kept however few are listed, so that the best can be chosen.
 const LEAST_LOOK: usize = 2000;
+/// Nodes that are kept at most while the best are chosen. About 500 bytes each.
+const MOST_LOOK: usize = LOOK_FACTOR * MAX_NODES as usize;
 /// Programs that are asked; a person runs a dozen.
 const MOST_PROGRAMS: usize = 64;
 /// Windows of one program that are looked at.
@@ -71,7 +73,8 @@ impl Request {
             Some(_) => return Err(Error::invalid("include must be visible or all")),
         };
         let lower = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| it.to_lowercase());
-        let timeout = within("timeout_ms", query.timeout_ms, MIN_TIMEOUT_MS, DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
+        let timeout =
+            within("timeout_ms", query.timeout_ms, MIN_TIMEOUT_MS, DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
         Ok(Self {
             screen: query.screen,
             depth: within("max_depth", query.max_depth, 0, DEFAULT_DEPTH, MAX_DEPTH)? as usize,
@@ -122,6 +125,8 @@ struct Window {
 #[derive(Default)]
 struct Gathered {
     candidates: Vec<Candidate>,
+    /// How many objects were looked at.
+    seen: usize,
     /// By window: program's place, title.
     windows: Vec<(usize, String)>,
     stop: Option<Stop>,
@@ -161,7 +166,7 @@ impl Elements {
             truncated: reason.is_some(),
             reason: reason.map(str::to_owned),
             skipped: gathered.skipped,
-            nodes_seen: gathered.candidates.len() as u32,
+            nodes_seen: u32::try_from(gathered.seen).unwrap_or(u32::MAX),
             took_ms: began.elapsed().as_millis() as u64,
             screen: screen.id.clone(),
         })
@@ -230,13 +235,16 @@ impl Elements {
     ) {
         let size = screen.size();
         let whole = Area { x: 0, y: 0, width: size.width.into(), height: size.height.into() };
-        let look = (request.wish.most * LOOK_FACTOR).max(LEAST_LOOK);
+        // What is searched for may be anywhere.
+        let searched = request.wish.role.is_some() || request.wish.name.is_some();
+        let look = if searched { MOST_LOOK } else { (request.wish.most * LOOK_FACTOR).max(LEAST_LOOK) };
         for window in ordered(opened, tops).await {
             let Opened { program, name, pid, .. } = &opened[window.of];
             let title = &window.node.name;
             let wanted = request.window.as_deref().is_none_or(|part| title.to_lowercase().contains(part));
             let faulty = gathered.skipped.iter().any(|app| app.pid == *pid);
-            if !wanted || faulty || !(request.wish.hidden || window.node.is_showing()) {
+            let away = is_away(tops, *pid, window.place);
+            if !wanted || faulty || !(request.wish.hidden || (window.node.is_showing() && !away)) {
                 continue;
             }
             let nodes = look - gathered.candidates.len();
@@ -250,11 +258,11 @@ impl Elements {
                 self.note(bus_name, !matches!(fault, Fault::Silent));
                 gathered.skipped.push(SkippedApp { app: name.clone(), pid: *pid, reason: fault.reason() });
             }
-            let minimised = window.place.is_some_and(|place| tops.windows[place].minimised);
+            gathered.seen += walked.seen;
             let from = gathered.candidates.len();
             gathered.candidates.extend(walked.found.into_iter().map(|mut found| {
                 found.parent = found.parent.map(|parent| from + parent);
-                let visible = choose::is_visible(&found, whole, window.area, minimised);
+                let visible = choose::is_visible(&found, whole, window.area, away);
                 Candidate { found, visible, window: number }
             }));
         }

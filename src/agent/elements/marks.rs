@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn badges_stay_on_the_picture_and_off_each_other() {
-        let boxes = vec![area(0, 0, 30, 20), area(0, 0, 30, 20), area(95, 90, 50, 50), area(-20, -20, 500, 500)];
+        let boxes =
+            vec![area(0, 0, 30, 20), area(0, 0, 30, 20), area(95, 90, 50, 50), area(-20, -20, 500, 500)];
         let mut pixels = vec![0; 100 * 100 * 4];
         let canvas = Canvas { width: 100, height: 100, pixels: &mut pixels };
         let mut badges: Vec<Area> = Vec::new();
@@ -170,9 +171,8 @@ mod tests {
     fn every_digit_differs_from_every_other() {
         for first in 0..10 {
             for second in 0..first {
-                let differ: u32 = (DIGITS[first].iter().zip(DIGITS[second]))
-                    .map(|(a, b)| (a ^ b).count_ones())
-                    .sum();
+                let differ: u32 =
+                    (DIGITS[first].iter().zip(DIGITS[second])).map(|(a, b)| (a ^ b).count_ones()).sum();
                 assert!(differ >= 3, "{first} and {second}");
             }
         }

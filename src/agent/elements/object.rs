@@ -133,13 +133,9 @@ mod tests {
     #[test]
     fn areas_that_are_nowhere_are_none_and_common_parts_are_exact() {
         let area = |x, y, width, height| Area { x, y, width, height };
-        for nowhere in [
-            (0, 0, 0, 5),
-            (0, 0, 5, -1),
-            (i32::MIN, i32::MIN, 5, 5),
-            (i32::MAX, 0, 5, 5),
-            (-1, -1, -1, -1),
-        ] {
+        for nowhere in
+            [(0, 0, 0, 5), (0, 0, 5, -1), (i32::MIN, i32::MIN, 5, 5), (i32::MAX, 0, 5, 5), (-1, -1, -1, -1)]
+        {
             assert_eq!(Area::of(nowhere), None, "{nowhere:?}");
         }
         assert_eq!(Area::of((-5, 3, 10, 10)), Some(area(-5, 3, 10, 10)));

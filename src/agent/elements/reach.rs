@@ -113,7 +113,8 @@ impl Held {
         let mut seen = self.area.filter(|_| self.node.is_showing())?.common(whole)?;
         let last = self.around.len().saturating_sub(1);
         for (at, (node, area)) in self.around.iter().enumerate() {
-            let cuts = at == last || matches!(node.role, Role::ScrollPane | Role::Viewport | Role::DocumentWeb);
+            let cuts =
+                at == last || matches!(node.role, Role::ScrollPane | Role::Viewport | Role::DocumentWeb);
             if let Some(area) = area.filter(|_| cuts) {
                 seen = seen.common(area)?;
             }
@@ -168,8 +169,9 @@ impl Held {
                 self.is_own(point).await.unwrap_or(false).then_some(())
             });
             if came.await.is_none() {
-                return Err(Error::conflict("Another program's window covers the element")
-                    .code("element_covered"));
+                return Err(
+                    Error::conflict("Another program's window covers the element").code("element_covered")
+                );
             }
         }
         Ok((self, point))
@@ -219,7 +221,8 @@ fn is_window(role: Role) -> bool {
 }
 
 async fn parent(bus: &Bus, object: &Object) -> Result<Option<Object>, Fault> {
-    let parent = bus.property::<zbus::zvariant::OwnedValue>(object, ACCESSIBLE, "Parent", CALL_PATIENCE).await?;
+    let parent =
+        bus.property::<zbus::zvariant::OwnedValue>(object, ACCESSIBLE, "Parent", CALL_PATIENCE).await?;
     let reference = Reference::try_from(parent).map_err(|error| Fault::Refused(error.to_string()))?;
     Ok(Object::of(reference).filter(|parent| parent != object))
 }
@@ -227,4 +230,3 @@ async fn parent(bus: &Bus, object: &Object) -> Result<Option<Object>, Fault> {
 async fn area(bus: &Bus, node: &Node) -> Result<Option<Area>, Fault> {
     if node.offers.component { ask_area(bus, &node.object, CALL_PATIENCE).await } else { Ok(None) }
 }
-

@@ -14,7 +14,7 @@ use super::object::{Area, Node, Object, Offers, Reference, role, states};
 /// Calls that are in flight at once per list: enough to hide the bus's latency, few enough that the program's own work
 /// goes on between them.
 pub(super) const IN_FLIGHT: usize = 32;
-/// Children of one object that are looked at: a list on a screen shows dozens; some lists have a million.
+/// Children of one object that are asked for one by one: a list on a screen shows dozens; some lists have a million.
 pub(super) const MOST_CHILDREN: usize = 1000;
 /// Path of a program's bulk answer.
 const CACHE: &str = "/org/a11y/atspi/cache";
@@ -144,10 +144,8 @@ pub(super) async fn ask_area(bus: &Bus, object: &Object, patience: Duration) -> 
 
 impl Tree for Program<'_> {
     async fn children(&self, node: &Node) -> Result<(Vec<Node>, bool), Fault> {
-        if let Some(mut told) = self.told_below(node) {
-            let more = told.len() > MOST_CHILDREN;
-            told.truncate(MOST_CHILDREN);
-            return Ok((told, more));
+        if let Some(told) = self.told_below(node) {
+            return Ok((told, false));
         }
         let object = &node.object;
         // The whole list of a table of a million rows would take seconds; its first rows are asked for by number.
@@ -161,8 +159,7 @@ impl Tree for Program<'_> {
             let calls = numbers.map(async |number| {
                 self.bus.ask(object, ACCESSIBLE, "GetChildAtIndex", &(number,), self.patience).await
             });
-            let answers: Vec<Result<Reference, Fault>> =
-                together(calls).collect().await;
+            let answers: Vec<Result<Reference, Fault>> = together(calls).collect().await;
             answers.into_iter().collect::<Result<_, _>>()?
         } else {
             self.bus.ask(object, ACCESSIBLE, "GetChildren", &(), self.patience).await?
@@ -185,4 +182,3 @@ impl Tree for Program<'_> {
         ask_area(self.bus, &node.object, self.patience).await
     }
 }
-

@@ -12,7 +12,7 @@ use super::tree::{Tree, together};
 /// What bounds a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Most nodes to look at.
+    /// Most nodes to keep.
     pub(super) nodes: usize,
     /// Deepest level; the window's own is 0.
     pub(super) depth: usize,
@@ -62,6 +62,8 @@ pub(super) struct Found {
 pub(super) struct Walked {
     /// Each after its parent, level by level.
     pub(super) found: Vec<Found>,
+    /// How many nodes were looked at.
+    pub(super) seen: usize,
     /// The worst reason for what is missing.
     pub(super) stop: Option<Stop>,
     /// Why the program could not be read to the end.
@@ -81,6 +83,7 @@ pub(super) async fn walk(tree: &impl Tree, window: Node, bounds: Bounds) -> Walk
         walked.stopped(Stop::Nodes);
         return walked;
     }
+    walked.seen = 1;
     walked.found.push(Found { node: window, parent: None, area: None });
     let mut level = 0..1;
     for depth in 0.. {
@@ -97,7 +100,7 @@ pub(super) async fn walk(tree: &impl Tree, window: Node, bounds: Bounds) -> Walk
         let mut answers = together(nodes.iter().map(|node| tree.children(node)));
         for parent in parents {
             let answer = timeout_at(bounds.until, answers.next()).await;
-            let (children, more) = match answer {
+            let (mut children, more) = match answer {
                 Err(_) => {
                     walked.stopped(Stop::Time);
                     break;
@@ -112,6 +115,11 @@ pub(super) async fn walk(tree: &impl Tree, window: Node, bounds: Bounds) -> Walk
             };
             if more {
                 walked.stopped(Stop::Children);
+            }
+            walked.seen += children.len();
+            if !bounds.hidden {
+                // It is not listed, and has nothing below it that is.
+                children.retain(Node::is_showing);
             }
             let room = bounds.nodes - walked.found.len();
             if children.len() > room {
@@ -132,7 +140,6 @@ pub(super) async fn walk(tree: &impl Tree, window: Node, bounds: Bounds) -> Walk
     walked
 }
 
-/// What is not shown has nothing below it that is.
 fn may_have_children(node: &Node, bounds: Bounds) -> bool {
     node.children != 0 && (bounds.hidden || node.is_showing())
 }

@@ -139,7 +139,10 @@ async fn a_silent_program_ends_its_walk_and_a_node_that_went_does_not() {
 #[tokio::test]
 async fn what_is_below_something_hidden_is_looked_at_only_when_asked() {
     let fake = Fake { hidden: vec!["a"], ..house() };
-    assert_eq!(names(&fake, bounds()).await.0, ["window", "a", "b", "b1"]);
+    let (seen, walked) = names(&fake, bounds()).await;
+    assert_eq!((seen.join(" ").as_str(), walked.seen), ("window b b1", 4));
+    let few = Bounds { nodes: 3, ..bounds() };
+    assert_eq!(names(&fake, few).await.1.stop, None, "what is hidden takes no room");
     let (seen, _) = names(&fake, Bounds { hidden: true, ..bounds() }).await;
     assert_eq!(seen.len(), 7);
 }

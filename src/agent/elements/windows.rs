@@ -9,15 +9,15 @@ impl From<&Top> for Area {
     }
 }
 
-/// Place among the windows of the screen, the topmost being 0, of an accessible window; `None` for what no window
-/// manager lists: menus, tool tips.
+/// Place among the windows of the screen, the topmost being 0, of an accessible window.
 pub(super) fn matching(tops: &Tops, pid: u32, window: &Node, area: Option<Area>) -> Option<usize> {
     let own = || tops.windows.iter().enumerate().filter(|(_, top)| top.pid == Some(pid));
     let overlap = |top: &Top| area.and_then(|area| area.common(top.into())).map_or(0, Area::pixels);
     let titled = own().filter(|(_, top)| !window.name.is_empty() && top.title == window.name);
     // Of several with the title the one in the same place.
     let best = titled.max_by_key(|(at, top)| (overlap(top), std::cmp::Reverse(*at)));
-    let best = best.or_else(|| own().filter(|(_, top)| mostly_same(top, area)).max_by_key(|(_, top)| overlap(top)));
+    let best =
+        best.or_else(|| own().filter(|(_, top)| mostly_same(top, area)).max_by_key(|(_, top)| overlap(top)));
     best.map(|(at, _)| at)
 }
 
@@ -36,6 +36,15 @@ pub(super) fn rank(tops: &Tops, pid: u32, place: Option<usize>) -> (bool, bool, 
     let active = active.or_else(|| (!tops.windows.is_empty()).then_some(0));
     let focused = active.and_then(|at| tops.windows[at].pid) == Some(pid);
     (!focused, place.is_some() && place != active, place.unwrap_or(0))
+}
+
+/// Whether the X server shows nothing of a window, although its program may say that it is there: it is minimised, or
+/// none of the program's windows is like it. Where X knows no window of the program, the program is believed.
+pub(super) fn is_away(tops: &Tops, pid: u32, place: Option<usize>) -> bool {
+    match place {
+        Some(place) => tops.windows[place].minimised,
+        None => tops.windows.iter().any(|top| top.pid == Some(pid)),
+    }
 }
 
 /// Whether a program has anything on this screen, as far as its X server tells.
@@ -104,5 +113,16 @@ mod tests {
         assert_eq!(order(None)[0], (10, Some(0)));
         assert!(is_here(&desk(None), 30) && !is_here(&desk(None), 40));
         assert_eq!(rank(&Tops::default(), 1, None), (true, false, 0));
+        let mut tops = desk(None);
+        tops.windows[1].minimised = true;
+        for (pid, place, away) in [
+            (10, Some(0), false),
+            (20, Some(1), true),
+            (20, Some(3), false),
+            (20, None, true),
+            (30, None, false),
+        ] {
+            assert_eq!(is_away(&tops, pid, place), away, "{pid} {place:?}");
+        }
     }
 }

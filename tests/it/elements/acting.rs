@@ -14,12 +14,20 @@ async fn a_click_is_a_real_one_and_its_effect_is_in_the_answer() {
     assert_eq!((clicked.status, &clicked.body["success"]), (200, &json!(true)), "{}", clicked.body);
     assert_eq!((&clicked.body["action"], &clicked.body["element"]["id"]), (&json!("click"), &json!(id)));
     let middle = |at: &str, long: &str| save[at].as_i64().unwrap() + save[long].as_i64().unwrap() / 2;
-    assert_eq!((&clicked.body["x"], &clicked.body["y"]), (&json!(middle("x", "width")), &json!(middle("y", "height"))));
+    assert_eq!(
+        (&clicked.body["x"], &clicked.body["y"]),
+        (&json!(middle("x", "width")), &json!(middle("y", "height")))
+    );
     program.said("Save").await;
     let agree = stage.id("Agree").await;
     for (body, checked) in [(json!({}), true), (json!({"method": "action"}), false)] {
         let answer = stage.act(&agree, "click", body).await;
-        assert_eq!((answer.status, has(&answer.body["element"], "checked")), (200, checked), "{}", answer.body);
+        assert_eq!(
+            (answer.status, has(&answer.body["element"], "checked")),
+            (200, checked),
+            "{}",
+            answer.body
+        );
         program.said(&format!("Agree {}", if checked { "True" } else { "False" })).await;
     }
     for (body, status) in [
@@ -69,7 +77,11 @@ async fn values_are_set_and_read_back() {
     // A number beyond the end is not what was asked for, and the answer says so.
     let beyond = stage.act(&volume, "set_value", json!({"value": 1000})).await;
     assert_eq!((beyond.status, &beyond.body["success"]), (200, &json!(false)), "{}", beyond.body);
-    assert!(beyond.body["reason"].is_string() && beyond.body["element"]["value"] == json!(100.0), "{}", beyond.body);
+    assert!(
+        beyond.body["reason"].is_string() && beyond.body["element"]["value"] == json!(100.0),
+        "{}",
+        beyond.body
+    );
     let set = stage.act(&password, "set_value", json!({"value": "hunter2"})).await;
     assert_eq!((&set.body["success"], set.body["element"].get("text")), (&json!(true), None), "{}", set.body);
     let fixed = stage.id("Fixed").await;
@@ -78,7 +90,12 @@ async fn values_are_set_and_read_back() {
     assert!(set.body["success"] == json!(now == "other") || now.is_null(), "{}", set.body);
     let label = stage.id("A label").await;
     let refused = stage.act(&label, "set_value", json!({"value": "x"})).await;
-    assert_eq!((refused.status, &refused.body["code"]), (409, &json!("element_not_settable")), "{}", refused.body);
+    assert_eq!(
+        (refused.status, &refused.body["code"]),
+        (409, &json!("element_not_settable")),
+        "{}",
+        refused.body
+    );
     assert_eq!(stage.act(&volume, "set_value", json!({"value": "loud"})).await.status, 400);
     assert_eq!(stage.act(&volume, "set_value", json!({})).await.status, 400);
 }
@@ -130,7 +147,12 @@ async fn what_cannot_be_seen_is_not_clicked_blindly() {
     if answer.status == 200 {
         program.said("Row 59").await;
     } else {
-        assert_eq!((answer.status, &answer.body["code"]), (409, &json!("element_not_visible")), "{}", answer.body);
+        assert_eq!(
+            (answer.status, &answer.body["code"]),
+            (409, &json!("element_not_visible")),
+            "{}",
+            answer.body
+        );
         let done = stage.act(&far, "click", json!({"method": "action"})).await;
         assert_eq!(done.body["success"], json!(true), "{}", done.body);
         program.said("Row 59").await;

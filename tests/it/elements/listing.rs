@@ -114,7 +114,10 @@ async fn a_program_that_hangs_is_left_out_and_named_and_holds_up_nobody() {
         let list = &answer.body;
         assert_eq!(answer.status, 200, "{list}");
         assert_eq!(list["skipped"][0]["pid"], json!(hung.pid()), "{list}");
-        assert_eq!((&list["skipped"][0]["reason"], &list["truncated"]), (&json!("does not answer"), &json!(true)));
+        assert_eq!(
+            (&list["skipped"][0]["reason"], &list["truncated"]),
+            (&json!("does not answer"), &json!(true))
+        );
         let of_well = list["elements"].as_array().expect("elements");
         assert!(of_well.iter().any(|it| it["name"] == "Save" && it["pid"] == json!(well.pid())), "{list}");
         assert!(of_well.iter().all(|it| it["pid"] == json!(well.pid())), "{list}");
@@ -138,7 +141,8 @@ async fn the_focused_program_is_first_and_other_screens_are_apart() {
     let first = stage.start("First", 0).await;
     let second = stage.start("Second", 0).await;
     for program in [&first, &second, &first] {
-        let id = stage.elements(&format!("window={}&name=Name", program.title)).await["elements"][0]["id"].clone();
+        let id =
+            stage.elements(&format!("window={}&name=Name", program.title)).await["elements"][0]["id"].clone();
         let focused = stage.act(id.as_str().expect("an id"), "focus", json!({})).await;
         assert_eq!(focused.body["success"], json!(true), "{}", focused.body);
         let list = stage.elements("").await;
