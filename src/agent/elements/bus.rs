@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use atspi::proxy::bus::{BusProxy, StatusProxy};
+use atspi::proxy::registry::RegistryProxy;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zbus::zvariant::{DynamicType, OwnedValue, Type};
@@ -20,6 +21,8 @@ const QUEUED: usize = 512;
 pub(super) const ROOT: &str = "/org/a11y/atspi/accessible/root";
 /// Who lists the programs.
 const REGISTRY: &str = "org.a11y.atspi.Registry";
+/// An event that hardly ever comes: a window of a desktop that is restored from its icon.
+const RARE_EVENT: &str = "window:desktop-create";
 /// Interface of every object.
 pub(super) const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
 /// Interface of what has properties.
@@ -104,6 +107,10 @@ impl Bus {
         }
         let address = BusProxy::new(&session).await?.get_address().await?;
         let link = connection::Builder::address(address.as_str())?.max_queued(QUEUED).build().await?;
+        // Toolkits fill their bulk answers only while somebody listens to some event; this one is rare.
+        if let Err(error) = RegistryProxy::new(&link).await?.register_event(RARE_EVENT).await {
+            tracing::info!(%error, "no event could be listened to");
+        }
         Ok(Self { link, spent: AtomicBool::new(false) })
     }
 

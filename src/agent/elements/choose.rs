@@ -108,7 +108,6 @@ pub(super) fn takes_input(node: &Node) -> bool {
         | Role::Editbar
         | Role::Entry
         | Role::Link
-        | Role::ListItem
         | Role::Menu
         | Role::MenuItem
         | Role::PageTab
@@ -133,7 +132,8 @@ pub(super) fn takes_input(node: &Node) -> bool {
         | Role::ScrollPane
         | Role::Panel
         | Role::Filler => false,
-        _ => node.states.contains(State::Focusable) || node.states.contains(State::Editable),
+        // A list's items on a page are only text, those of a program can be selected.
+        _ => node.states.intersects(State::Focusable | State::Editable | State::Selectable),
     }
 }
 
