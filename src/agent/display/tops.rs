@@ -74,12 +74,12 @@ impl Screen {
         self.run(|seat, _| seat.tops()).await
     }
 
-    /// Processes that own the windows under a point, from the outermost inwards.
+    /// The windows under a point from the outermost inwards, each with its process where that is known.
     ///
     /// # Errors
     /// As [`Screen::screenshot`].
-    pub async fn owners_at(&self, point: Point) -> Result<Vec<u32>> {
-        self.run(move |seat, _| seat.owners_at(point)).await
+    pub async fn under(&self, point: Point) -> Result<Vec<(u32, Option<u32>)>> {
+        self.run(move |seat, _| seat.under(point)).await
     }
 
     /// Asks the window manager to bring a window to the front and give it the focus.
@@ -215,7 +215,7 @@ impl Seat {
         Ok(ids.iter().filter_map(|id| id.value.first().copied()).collect())
     }
 
-    fn owners_at(&mut self, point: Point) -> Outcome<Vec<u32>> {
+    fn under(&mut self, point: Point) -> Outcome<Vec<(Window, Option<u32>)>> {
         let mut windows = Vec::new();
         let mut inside = self.root;
         for _ in 0..MAX_NESTING {
@@ -227,7 +227,8 @@ impl Seat {
             inside = place.child;
             windows.push(inside);
         }
-        Ok(self.owners(&windows)?.into_iter().flatten().collect())
+        let owners = self.owners(&windows)?;
+        Ok(windows.into_iter().zip(owners).collect())
     }
 
     fn bring_forward(&mut self, window: Window) -> Outcome<()> {

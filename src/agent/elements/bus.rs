@@ -17,6 +17,8 @@ use crate::domain::error::{Error, Result};
 const BUS_PATIENCE: Duration = Duration::from_secs(2);
 /// Answers that wait in this process: more than the calls that are ever in flight.
 const QUEUED: usize = 512;
+/// Largest answer that is read, in bytes: a page of 50,000 objects in bulk; read, it takes some times as much.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// Path of each program's root object.
 pub(super) const ROOT: &str = "/org/a11y/atspi/accessible/root";
 /// Who lists the programs.
@@ -119,6 +121,11 @@ impl Bus {
         self.spent.load(Ordering::Relaxed)
     }
 
+    /// Has a new connection take its place.
+    pub(super) fn spend(&self) {
+        self.spent.store(true, Ordering::Relaxed);
+    }
+
     /// Calls a method of an object.
     pub(super) async fn ask<Receive: DeserializeOwned + Type>(
         &self,
@@ -130,11 +137,13 @@ impl Bus {
     ) -> Result<Receive, Fault> {
         let reply = self.message(object, interface, method, body, patience).await?;
         let body = reply.body();
+        if body.len() > MOST_BYTES {
+            return Err(Fault::Refused(format!("an answer of {} bytes", body.len())));
+        }
         body.deserialize::<Receive>().map_err(|error| Fault::Refused(error.to_string()))
     }
 
-    /// As [`Bus::ask`], for an answer whose form is not known before.
-    pub(super) async fn message(
+    async fn message(
         &self,
         object: &Object,
         interface: &str,
@@ -150,7 +159,7 @@ impl Bus {
         };
         // The bus remembers unanswered questions for as long as their connection lives, and has a limit for them.
         if matches!(answer, Err(Fault::Silent | Fault::Lost(_))) {
-            self.spent.store(true, Ordering::Relaxed);
+            self.spend();
         }
         answer
     }

@@ -65,16 +65,12 @@ impl Table {
 
     /// Makes room: a quarter of the table, those that were listed longest ago.
     fn forget(&mut self) {
-        let mut ages: Vec<u64> = self.known.values().map(|(_, seen)| *seen).collect();
-        let at = MOST / 4;
-        let (_, oldest, _) = ages.select_nth_unstable(at);
-        let oldest = *oldest;
-        let mut room = at;
-        self.known.retain(|_, (_, seen)| {
-            let goes = *seen <= oldest && room > 0;
-            room -= usize::from(goes);
-            !goes
-        });
+        let mut oldest: Vec<(u64, String)> =
+            self.known.iter().map(|(id, (_, seen))| (*seen, id.clone())).collect();
+        oldest.sort_unstable();
+        for (_, id) in oldest.into_iter().take(MOST / 4) {
+            self.known.remove(&id);
+        }
     }
 }
 

@@ -179,7 +179,11 @@ impl Elements {
         tops: &Tops,
         until: Instant,
     ) -> Result<(Vec<Opened<'a>>, Vec<SkippedApp>)> {
-        let programs = bus.programs().await.map_err(|fault| super::refusal(&fault))?;
+        let programs = bus.programs().await.map_err(|fault| {
+            bus.spend();
+            let error = Error::unavailable("The accessibility bus does not answer");
+            error.retry_after(1).context(fault.reason())
+        })?;
         let asked = programs.into_iter().take(MOST_PROGRAMS).map(async |root| {
             // One that went meanwhile has nothing to show.
             let pid = bus.pid(&root.name).await.ok().filter(|pid| is_here(tops, *pid))?;

@@ -122,14 +122,12 @@ impl Held {
         Some(seen)
     }
 
-    /// The X window that it is in, where one is listed.
+    /// The X window that it is in, where one is like it.
     async fn top(&self) -> Result<Option<Top>> {
         let tops = self.screen.tops().await?;
         let (window, area) = self.window();
         let place = matching(&tops, self.known.pid, window, area);
-        // What is in a window that is not listed comes forward with any other of its program.
-        let own = || tops.windows.iter().position(|top| top.pid == Some(self.known.pid));
-        Ok(place.or_else(own).map(|place| tops.windows[place].clone()))
+        Ok(place.map(|place| tops.windows[place].clone()))
     }
 
     /// Brings its window to the front, with the focus.
@@ -146,7 +144,7 @@ impl Held {
         Ok(())
     }
 
-    /// Makes some of it visible and answers it with where to click; the point is its program's.
+    /// Makes some of it visible and answers it with where to click; the point is its window's.
     pub(super) async fn reach(mut self) -> Result<(Self, Point)> {
         let mut seen = self.visible();
         if seen.is_none_or(|seen| self.area.is_some_and(|whole| seen.pixels() < whole.pixels())) {
@@ -169,18 +167,20 @@ impl Held {
                 self.is_own(point).await.unwrap_or(false).then_some(())
             });
             if came.await.is_none() {
-                return Err(
-                    Error::conflict("Another program's window covers the element").code("element_covered")
-                );
+                return Err(Error::conflict("Another window covers the element").code("element_covered"));
             }
         }
         Ok((self, point))
     }
 
-    /// Whether a click there comes to its program, as far as the X server tells.
+    /// Whether a click there comes to its window, as far as the X server tells.
     async fn is_own(&self, point: Point) -> Result<bool> {
-        let owners = self.screen.owners_at(point).await?;
-        Ok(owners.is_empty() || owners.contains(&self.known.pid))
+        let under = self.screen.under(point).await?;
+        if let Some(top) = self.top().await? {
+            return Ok(under.iter().any(|(window, _)| *window == top.window));
+        }
+        let mut owners = under.iter().filter_map(|(_, pid)| *pid).peekable();
+        Ok(owners.peek().is_none() || owners.any(|pid| pid == self.known.pid))
     }
 
     /// Asks its program to scroll it into view, where the program can.
