@@ -8,6 +8,7 @@ use super::bus::Fault;
 use super::details::{self, ACTION};
 use super::ids::Known;
 use super::reach::Held;
+use super::tree::COMPONENT;
 use super::{CALL_PATIENCE, Elements, refusal};
 use crate::base::wait;
 use crate::domain::error::{Error, Result};
@@ -22,8 +23,6 @@ const CHANGE_PATIENCE: Duration = Duration::from_millis(700);
 const MOST_SET: usize = 100_000;
 /// Interface of what has text that can be changed.
 const EDITABLE: &str = "org.a11y.atspi.EditableText";
-/// Interface of what has a place.
-const COMPONENT: &str = "org.a11y.atspi.Component";
 /// What two numbers may differ by, relative to their size, and be the same.
 const SAME: f64 = 1e-6;
 

@@ -148,7 +148,7 @@ impl Elements {
         let until = began + request.timeout;
         let bus = self.bus().await?;
         let tops = screen.tops().await?;
-        let (opened, skipped) = self.open(&bus, &tops, until).await?;
+        let (opened, skipped) = self.open(&bus, &tops, until, request.wish.hidden).await?;
         let mut gathered = Gathered { skipped, ..Gathered::default() };
         self.gather(&screen, &tops, &opened, &request, until, &mut gathered).await;
         let (chosen, short) = choose::choose(&gathered.candidates, &request.wish);
@@ -178,6 +178,7 @@ impl Elements {
         bus: &'a Bus,
         tops: &Tops,
         until: Instant,
+        hidden: bool,
     ) -> Result<(Vec<Opened<'a>>, Vec<SkippedApp>)> {
         let programs = bus.programs().await.map_err(|fault| {
             bus.spend();
@@ -187,7 +188,7 @@ impl Elements {
         let asked = programs.into_iter().take(MOST_PROGRAMS).map(async |root| {
             // One that went meanwhile has nothing to show.
             let pid = bus.pid(&root.name).await.ok().filter(|pid| is_here(tops, *pid))?;
-            let opened = self.open_one(bus, &root, pid, until).await;
+            let opened = self.open_one(bus, &root, pid, until, hidden).await;
             self.note(&root.name, !matches!(opened, Err(Fault::Silent)));
             match opened {
                 Ok(opened) => Some(Ok(opened)),
@@ -212,6 +213,7 @@ impl Elements {
         root: &Object,
         pid: u32,
         until: Instant,
+        hidden: bool,
     ) -> Result<Opened<'a>, Fault> {
         let left = until.saturating_duration_since(Instant::now());
         let first = self.first_patience(&root.name).min(left);
@@ -219,7 +221,7 @@ impl Elements {
         let windows: Vec<Object> = windows.into_iter().filter_map(Object::of).take(MOST_WINDOWS).collect();
         // What has no window needs no tree.
         let bulk = if windows.is_empty() { Duration::ZERO } else { left / 2 };
-        let program = Program::read(bus, root, CALL_PATIENCE, bulk).await;
+        let program = Program::read(bus, root, CALL_PATIENCE, bulk, hidden).await;
         let name = program.node(root).await.map(|node| node.name).unwrap_or_default();
         let asked = windows.iter().map(|window| program.node(window));
         let nodes: Vec<_> = together(asked).collect().await;

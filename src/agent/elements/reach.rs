@@ -10,7 +10,7 @@ use super::details::{self, Details, MOST_NAME};
 use super::ids::Known;
 use super::list::{Around, record};
 use super::object::{Area, Node, Object, Reference, cut};
-use super::tree::{ask_area, ask_node};
+use super::tree::{COMPONENT, ask_area, ask_node};
 use super::windows::matching;
 use super::{CALL_PATIENCE, Elements, gone, refusal};
 use crate::agent::display::{Screen, Top};
@@ -185,7 +185,6 @@ impl Held {
 
     /// Asks its program to scroll it into view, where the program can.
     async fn scrolled(self) -> Result<Self> {
-        const COMPONENT: &str = "org.a11y.atspi.Component";
         if !self.node.offers.component {
             return Ok(self);
         }

@@ -15,10 +15,18 @@ use super::object::{Area, Node, Object, Offers, Reference, role, states};
 /// goes on between them.
 pub(super) const IN_FLIGHT: usize = 32;
 /// Children of one object that are asked for one by one: a list on a screen shows dozens; some lists have a million.
-pub(super) const MOST_CHILDREN: usize = 1000;
+const MOST_CHILDREN: i32 = 1000;
+/// Children from which those in sight are found by their places instead of asked for one by one.
+const MANY_CHILDREN: i32 = 100;
+/// Inset of the points that such a list is probed at, in pixels: inside its border.
+const INSET: i32 = 4;
+/// How far down the list's top is probed, in pixels: rows begin below a header, whose cells are no rows.
+const PROBES_DOWN: [i32; 5] = [4, 24, 44, 64, 84];
 /// Path of a program's bulk answer.
 const CACHE: &str = "/org/a11y/atspi/cache";
-/// Its interface.
+/// Interface of what has a place.
+pub(super) const COMPONENT: &str = "org.a11y.atspi.Component";
+/// Interface of the bulk answer.
 const CACHE_INTERFACE: &str = "org.a11y.atspi.Cache";
 
 /// Futures that run together, a bounded number at a time, and answer in order.
@@ -45,6 +53,8 @@ type Item = (Reference, Reference, Reference, i32, i32, Vec<String>, String, u32
 pub(super) struct Program<'a> {
     bus: &'a Bus,
     patience: Duration,
+    /// Whether what is not in sight is wanted as well.
+    hidden: bool,
     /// Everything that the bulk answer told, by path.
     told: HashMap<String, Node>,
     /// Paths of children by their parent's, in order.
@@ -53,8 +63,14 @@ pub(super) struct Program<'a> {
 
 impl<'a> Program<'a> {
     /// Reads the bulk answer, where there is one; `bulk` is how long that may take.
-    pub(super) async fn read(bus: &'a Bus, root: &Object, patience: Duration, bulk: Duration) -> Self {
-        let mut program = Self { bus, patience, told: HashMap::new(), below: HashMap::new() };
+    pub(super) async fn read(
+        bus: &'a Bus,
+        root: &Object,
+        patience: Duration,
+        bulk: Duration,
+        hidden: bool,
+    ) -> Self {
+        let mut program = Self { bus, patience, hidden, told: HashMap::new(), below: HashMap::new() };
         let cache = Object { name: root.name.clone(), path: CACHE.to_owned() };
         // A toolkit without it, or with the older form, is asked one by one.
         if let Ok(items) = bus.ask::<Vec<Item>>(&cache, CACHE_INTERFACE, "GetItems", &(), bulk).await {
@@ -89,6 +105,50 @@ impl<'a> Program<'a> {
         }
         let paths = self.below.get(&node.object.path).filter(|paths| paths.len() == count)?;
         paths.iter().map(|path| self.told.get(path).cloned()).collect()
+    }
+
+    /// The first and the last child in sight of a long list, found by the places of its corners; `None` when its program
+    /// does not tell, or too many are in sight.
+    async fn in_sight(&self, node: &Node) -> Result<Option<(i32, i32)>, Fault> {
+        let Some(area) = self.area(node).await?.filter(|_| node.offers.component) else { return Ok(None) };
+        let top = PROBES_DOWN.map(|down| (area.x + INSET, area.y + down));
+        let (right, bottom) = (area.x + area.width - INSET, area.y + area.height - INSET);
+        // A list that is not full ends above its bottom, and a row may end before the right edge.
+        let ends = [(right, bottom), (area.x + INSET, bottom)];
+        let calls = top.into_iter().chain(ends).map(|point| self.child_at(node, point));
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        let mut answers = together(calls);
+        while let Some(answer) = answers.next().await {
+            let found = if first.len() < PROBES_DOWN.len() { &mut first } else { &mut last };
+            found.push(answer?);
+        }
+        // A header's cells come before all rows: of the probes from the top the last ones are rows.
+        let end = last.into_iter().flatten().max();
+        let begin = first
+            .into_iter()
+            .flatten()
+            .reduce(|above, below| if below > above + MANY_CHILDREN { below } else { above });
+        Ok(begin.zip(end).filter(|(begin, end)| begin <= end && end - begin < MOST_CHILDREN))
+    }
+
+    /// The number of the child at a point.
+    async fn child_at(&self, node: &Node, (x, y): (i32, i32)) -> Result<Option<i32>, Fault> {
+        let asked = (x, y, CoordType::Screen as u32);
+        let found: Reference = match self
+            .bus
+            .ask(&node.object, COMPONENT, "GetAccessibleAtPoint", &asked, self.patience)
+            .await
+        {
+            Ok(found) => found,
+            Err(fault @ (Fault::Silent | Fault::Lost(_))) => return Err(fault),
+            Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => return Ok(None),
+        };
+        let Some(child) = Object::of(found).filter(|child| *child != node.object) else { return Ok(None) };
+        match self.bus.ask(&child, ACCESSIBLE, "GetIndexInParent", &(), self.patience).await {
+            Ok(number) => Ok(Some(number).filter(|number: &i32| *number >= 0)),
+            Err(fault @ (Fault::Silent | Fault::Lost(_))) => Err(fault),
+            Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
+        }
     }
 
     /// Asks for one object.
@@ -133,7 +193,6 @@ pub(super) async fn ask_node(bus: &Bus, object: &Object, patience: Duration) -> 
 
 /// Where an object is on the screen.
 pub(super) async fn ask_area(bus: &Bus, object: &Object, patience: Duration) -> Result<Option<Area>, Fault> {
-    const COMPONENT: &str = "org.a11y.atspi.Component";
     let asked = (CoordType::Screen as u32,);
     match bus.ask::<(i32, i32, i32, i32)>(object, COMPONENT, "GetExtents", &asked, patience).await {
         Ok(extents) => Ok(Area::of(extents)),
@@ -148,21 +207,26 @@ impl Tree for Program<'_> {
             return Ok((told, false));
         }
         let object = &node.object;
-        // The whole list of a table of a million rows would take seconds; its first rows are asked for by number.
         let count = match node.children {
             -1 => self.bus.property(object, ACCESSIBLE, "ChildCount", self.patience).await.unwrap_or(0),
             count => count,
         };
-        let more = usize::try_from(count).is_ok_and(|count| count > MOST_CHILDREN);
-        let references: Vec<Reference> = if more {
-            let numbers = 0..MOST_CHILDREN as i32;
-            let calls = numbers.map(async |number| {
-                self.bus.ask(object, ACCESSIBLE, "GetChildAtIndex", &(number,), self.patience).await
-            });
-            let answers: Vec<Result<Reference, Fault>> = together(calls).collect().await;
-            answers.into_iter().collect::<Result<_, _>>()?
-        } else {
-            self.bus.ask(object, ACCESSIBLE, "GetChildren", &(), self.patience).await?
+        let in_sight = if count > MANY_CHILDREN && !self.hidden { self.in_sight(node).await? } else { None };
+        // The whole list of a table of a million rows would take seconds.
+        let (range, more) = match in_sight {
+            Some((first, last)) => (Some(first..last + 1), false),
+            None if count > MOST_CHILDREN => (Some(0..MOST_CHILDREN), true),
+            None => (None, false),
+        };
+        let references: Vec<Reference> = match range {
+            Some(range) => {
+                let calls = range.map(async |number| {
+                    self.bus.ask(object, ACCESSIBLE, "GetChildAtIndex", &(number,), self.patience).await
+                });
+                let answers: Vec<Result<Reference, Fault>> = together(calls).collect().await;
+                answers.into_iter().collect::<Result<_, _>>()?
+            }
+            None => self.bus.ask(object, ACCESSIBLE, "GetChildren", &(), self.patience).await?,
         };
         let objects = references.into_iter().filter_map(Object::of).collect::<Vec<_>>();
         let mut nodes = Vec::new();

@@ -66,7 +66,7 @@ async fn values_are_set_and_read_back() {
         let set = stage.act(&name, "set_value", json!({"value": text})).await;
         assert_eq!((set.status, &set.body["success"]), (200, &json!(true)), "{}", set.body);
         assert_eq!(set.body["element"]["text"], json!(text));
-        program.said(&format!("Name {text}").trim().to_owned()).await;
+        program.said(format!("Name {text}").trim()).await;
     }
     for (value, wanted) in [(json!(42), 42.0), (json!("7.5"), 7.5)] {
         let set = stage.act(&volume, "set_value", json!({"value": value})).await;

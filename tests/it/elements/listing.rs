@@ -158,3 +158,20 @@ async fn the_focused_program_is_first_and_other_screens_are_apart() {
     let empty = stage.elements(&format!("screen={other}")).await;
     assert_eq!((&empty["elements"], &empty["screen"]), (&json!([]), &json!(other)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_table_of_many_rows_those_in_sight_are_listed() {
+    let Some(mut stage) = Stage::set().await else { return };
+    let _program = stage.start_with("Table", &["0", "20000"]).await;
+    let seen = wait::until(PATIENCE, || async {
+        let list = stage.elements("name=cell%2010").await;
+        (!list["elements"].as_array().expect("elements").is_empty()).then_some(list)
+    });
+    let Some(list) = seen.await else { panic!("no row in sight: {}", stage.elements("").await) };
+    let rows = list["elements"].as_array().expect("elements");
+    assert!((2..20).contains(&rows.len()) && list["truncated"] == json!(false), "{list}");
+    assert!(rows.iter().all(|row| row["role"] == "table cell" && has(row, "showing")), "{list}");
+    // All of them are more than are looked at, and the answer says so.
+    let all = stage.elements("include=all&timeout_ms=10000").await;
+    assert_eq!(all["truncated"], json!(true), "{}", all["reason"]);
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A GTK program with one of everything: program.py TITLE LOG [ROWS]. Writes what happens to it to LOG."""
+"""A GTK program with one of everything: program.py TITLE LOG [ROWS [CELLS]]. Writes what happens to it to LOG."""
 
 import os
 import sys
@@ -47,6 +47,22 @@ hidden = Gtk.Notebook()
 for page in ("First page", "Second page"):
     hidden.append_page(Gtk.Label(label=f"On the {page.lower()}"), Gtk.Label(label=page))
 column.pack_start(hidden, False, False, 0)
+if len(sys.argv) > 4:
+    model = Gtk.ListStore(str, str)
+    for number in range(int(sys.argv[4])):
+        model.append([f"Cell {number}", f"Size {number}"])
+    table = Gtk.TreeView(model=model, fixed_height_mode=True)
+    for place, text in enumerate(("File", "Bytes")):
+        part = Gtk.TreeViewColumn(text, Gtk.CellRendererText(), text=place)
+        part.set_sizing(Gtk.TreeViewColumnSizing.FIXED)
+        part.set_fixed_width(120)
+        table.append_column(part)
+    frame = Gtk.ScrolledWindow()
+    frame.set_min_content_height(120)
+    frame.add(table)
+    column.pack_start(frame, False, False, 0)
+    table.connect("row-activated", lambda _, path, __: say(f"row {path}"))
+    window.connect("map-event", lambda *_: table.scroll_to_cell(len(model) // 2))
 scrolled = Gtk.ScrolledWindow()
 inner = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
 for number in range(rows):

@@ -53,14 +53,13 @@ impl Program {
 
 /// Why there can be no stage here, if there cannot.
 fn missing() -> Option<&'static str> {
-    let there = |path: &&str| Path::new(path).exists();
     let needed = [
         ("an X server", ["/usr/bin/Xvnc", "/usr/bin/Xvfb"]),
         ("openbox", ["/usr/bin/openbox"; 2]),
         ("dbus-daemon", ["/usr/bin/dbus-daemon"; 2]),
         ("at-spi2-core", ["/usr/libexec/at-spi-bus-launcher", "/usr/lib/at-spi2-core/at-spi-bus-launcher"]),
     ];
-    let lacks = needed.iter().find(|(_, paths)| !paths.iter().any(|path| there(&path)));
+    let lacks = needed.iter().find(|(_, paths)| !paths.iter().any(|path| Path::new(path).exists()));
     if let Some((what, _)) = lacks {
         return Some(what);
     }
@@ -88,7 +87,8 @@ impl Stage {
             (shot.status == 200).then_some(())
         });
         listed.await.expect("the screen is up");
-        let display = agent.get("/screens").await.body["screens"][0]["display"].as_str().unwrap().to_owned();
+        let screens = agent.get("/screens").await.body;
+        let display = screens["screens"][0]["display"].as_str().expect("a display").to_owned();
         let mut stage = Self { agent, display, programs: 0, folder, _running: Vec::new() };
         let mut daemon = stage.command("dbus-daemon");
         daemon.args(["--session", "--nofork", "--nopidfile", "--nosyslog", "--address"]).arg(&bus);
@@ -120,11 +120,15 @@ impl Stage {
 
     /// Starts the GTK program and waits until its window is in the list.
     pub async fn start(&mut self, title: &str, rows: usize) -> Program {
+        self.start_with(title, &[&rows.to_string()]).await
+    }
+
+    pub async fn start_with(&mut self, title: &str, more: &[&str]) -> Program {
         self.programs += 1;
         let log = self.folder.path().join(format!("log{}", self.programs));
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/elements/program.py");
         let mut command = self.command("/usr/bin/python3");
-        command.arg(script).arg(title).arg(&log).arg(rows.to_string());
+        command.arg(script).arg(title).arg(&log).args(more);
         let child = Owned(command.spawn().expect("python"));
         let program = Program { child, title: title.to_owned(), log };
         program.said(&format!("shown {}", program.pid())).await;
