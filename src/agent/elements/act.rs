@@ -17,6 +17,10 @@ use crate::wire::element::{Element, ElementActed, ElementClick, ElementValue};
 
 /// How long a click's effect on the element itself is waited for; most programs react within one drawn frame.
 const EFFECT_PATIENCE: Duration = Duration::from_millis(250);
+/// A record that did not change for this long is that of the effect.
+const STILL: Duration = Duration::from_millis(50);
+/// Looks at a record that goes on changing.
+const MOST_LOOKS: usize = 5;
 /// How long a value or the focus may take to be what was asked.
 const CHANGE_PATIENCE: Duration = Duration::from_millis(700);
 /// Longest text that is set, in characters.
@@ -94,7 +98,8 @@ impl Elements {
         held.record(parent).await
     }
 
-    /// The record afterwards: as soon as it differs from the one before, else after a while; `None` once it is gone.
+    /// The record afterwards: once it differs from the one before and is still, else after a while; `None` once it is
+    /// gone.
     async fn changed(&self, id: &str, before: Option<&Element>) -> Option<Element> {
         let look = || async { self.told(&self.hold(id).await.ok()?).await.ok() };
         let Some(before) = before else { return look().await };
@@ -102,10 +107,17 @@ impl Elements {
             let now = look().await;
             (now.as_ref() != Some(before)).then_some(now)
         });
-        match differs.await {
-            Some(now) => now,
-            None => Some(before.clone()),
+        let Some(mut last) = differs.await else { return Some(before.clone()) };
+        // A press changes it, and the release again.
+        for _ in 0..MOST_LOOKS {
+            tokio::time::sleep(STILL).await;
+            let now = look().await;
+            if now == last {
+                break;
+            }
+            last = now;
         }
+        last
     }
 }
 
