@@ -6,32 +6,20 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use super::bus::{ACCESSIBLE, Bus, Fault};
-use super::choose::{self, Candidate, Wish};
+use super::choose::{self, Candidate};
 use super::details::{self, Details, MOST_NAME};
 use super::ids::Known;
 use super::object::{Area, Node, Object, Reference, cut};
+use super::record::{Around, process_name, record};
+use super::request::{MAX_NODES, Request};
 use super::tree::{Program, Tree as _, together};
 use super::walk::{Bounds, Stop, walk};
 use super::windows::{is_away, is_here, matching, rank};
 use super::{CALL_PATIENCE, Elements, TURN_PATIENCE};
 use crate::agent::display::{Screen, Tops};
 use crate::domain::error::{Error, Result};
-use crate::wire::element::{Element, ElementList, ElementsQuery, SkippedApp};
+use crate::wire::element::{Element, ElementList, SkippedApp};
 
-/// Elements of a list when no number is given.
-const DEFAULT_NODES: u32 = 500;
-/// Most elements of a list.
-const MAX_NODES: u32 = 5000;
-/// Levels when no number is given; pages nest deeper than programs, rarely beyond this.
-const DEFAULT_DEPTH: u32 = 50;
-/// Most levels.
-const MAX_DEPTH: u32 = 100;
-/// Time when none is given.
-const DEFAULT_TIMEOUT_MS: u32 = 2000;
-/// Shortest time that makes sense.
-const MIN_TIMEOUT_MS: u32 = 50;
-/// Longest time.
-const MAX_TIMEOUT_MS: u32 = 10_000;
 /// Nodes kept per element listed: many nodes only hold others.
 const LOOK_FACTOR: usize = 4;
 /// Nodes that are kept however few are listed, so that the best can be chosen.
@@ -42,66 +30,6 @@ const MOST_LOOK: usize = LOOK_FACTOR * MAX_NODES as usize;
 const MOST_PROGRAMS: usize = 64;
 /// Windows of one program that are looked at.
 const MOST_WINDOWS: usize = 64;
-
-/// What a list is asked for.
-#[derive(Clone, Debug)]
-pub struct Request {
-    screen: Option<String>,
-    depth: usize,
-    timeout: Duration,
-    window: Option<String>,
-    wish: Wish,
-}
-
-impl Request {
-    /// Reads the wire's words.
-    ///
-    /// # Errors
-    /// `Invalid` for a number out of its bounds or an unknown word.
-    pub fn parse(query: ElementsQuery) -> Result<Self> {
-        let within = |name: &str, value: Option<u32>, least: u32, usual: u32, most: u32| {
-            let value = value.unwrap_or(usual);
-            if (least..=most).contains(&value) {
-                Ok(value)
-            } else {
-                Err(Error::invalid(format!("{name} must be {least} to {most}")))
-            }
-        };
-        let hidden = match query.include.as_deref() {
-            None | Some("visible") => false,
-            Some("all") => true,
-            Some(_) => return Err(Error::invalid("include must be visible or all")),
-        };
-        let lower = |text: Option<String>| text.filter(|it| !it.is_empty()).map(|it| it.to_lowercase());
-        let timeout =
-            within("timeout_ms", query.timeout_ms, MIN_TIMEOUT_MS, DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)?;
-        Ok(Self {
-            screen: query.screen,
-            depth: within("max_depth", query.max_depth, 0, DEFAULT_DEPTH, MAX_DEPTH)? as usize,
-            timeout: Duration::from_millis(timeout.into()),
-            window: lower(query.window),
-            wish: Wish {
-                most: within("max_nodes", query.max_nodes, 1, DEFAULT_NODES, MAX_NODES)? as usize,
-                role: lower(query.role),
-                name: lower(query.name),
-                hidden,
-                inputs: false,
-            },
-        })
-    }
-
-    /// Only what takes input, unless a role is asked for.
-    #[must_use]
-    pub fn inputs_only(mut self) -> Self {
-        self.wish.inputs = self.wish.role.is_none();
-        self
-    }
-
-    /// The screen that was asked for.
-    pub fn screen(&self) -> Option<&str> {
-        self.screen.as_deref()
-    }
-}
 
 /// A program whose windows are known.
 struct Opened<'a> {
@@ -351,76 +279,4 @@ async fn placed(of: usize, program: &Opened<'_>, node: &Node, tops: &Tops) -> Wi
 
 fn skipped(pid: u32, fault: &Fault) -> SkippedApp {
     SkippedApp { app: process_name(pid), pid, reason: fault.reason() }
-}
-
-/// What the kernel calls a process: one that does not answer cannot tell its name.
-fn process_name(pid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    name.trim_end().to_owned()
-}
-
-/// What is around an element.
-pub(super) struct Around {
-    pub(super) parent: Option<String>,
-    pub(super) window: String,
-    pub(super) app: String,
-    pub(super) pid: u32,
-}
-
-/// An element's record.
-pub(super) fn record(
-    id: String,
-    node: &Node,
-    area: Option<Area>,
-    details: Details,
-    around: Around,
-) -> Element {
-    let area = area.unwrap_or_default();
-    let description = cut(&node.description, MOST_NAME);
-    Element {
-        id,
-        mark: None,
-        role: node.role.name().to_owned(),
-        name: cut(&node.name, MOST_NAME),
-        description: Some(description).filter(|text| !text.is_empty()),
-        value: details.value,
-        text: details.text,
-        x: area.x,
-        y: area.y,
-        width: area.width,
-        height: area.height,
-        states: node.states.iter().map(|state| state.to_static_str().to_owned()).collect(),
-        actions: details.actions,
-        parent: around.parent,
-        window: around.window,
-        app: around.app,
-        pid: around.pid,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_out_of_bounds_and_unknown_words_are_refused() {
-        let good = Request::parse(ElementsQuery::default()).unwrap();
-        assert_eq!((good.wish.most, good.depth, good.timeout), (500, 50, Duration::from_secs(2)));
-        let query = ElementsQuery::default;
-        for bad in [
-            ElementsQuery { max_nodes: Some(0), ..query() },
-            ElementsQuery { max_nodes: Some(5001), ..query() },
-            ElementsQuery { max_depth: Some(101), ..query() },
-            ElementsQuery { timeout_ms: Some(49), ..query() },
-            ElementsQuery { timeout_ms: Some(10_001), ..query() },
-            ElementsQuery { include: Some("hidden".into()), ..query() },
-        ] {
-            assert!(Request::parse(bad.clone()).is_err(), "{bad:?}");
-        }
-        let inputs = |role: Option<&str>| {
-            let query = ElementsQuery { role: role.map(str::to_owned), ..query() };
-            Request::parse(query).unwrap().inputs_only().wish.inputs
-        };
-        assert!(inputs(None) && !inputs(Some("label")) && inputs(Some("")));
-    }
 }

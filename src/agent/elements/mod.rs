@@ -24,11 +24,15 @@ mod marks;
 mod object;
 mod picture;
 mod reach;
+mod record;
+mod request;
+mod sight;
 mod tree;
+mod value;
 mod walk;
 mod windows;
 
-pub use list::Request;
+pub use request::Request;
 
 use bus::{Bus, Fault};
 use ids::Table;

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::list::Request;
 use super::object::Area;
+use super::request::Request;
 use super::{Elements, marks};
 use crate::agent::display::Form;
 use crate::domain::error::{Error, Result};

@@ -15,13 +15,9 @@ use super::object::{Area, Node, Object, Offers, Reference, role, states};
 /// goes on between them.
 pub(super) const IN_FLIGHT: usize = 32;
 /// Children of one object that are asked for one by one: a list on a screen shows dozens; some lists have a million.
-const MOST_CHILDREN: i32 = 1000;
+pub(super) const MOST_CHILDREN: i32 = 1000;
 /// Children from which those in sight are found by their places instead of asked for one by one.
-const MANY_CHILDREN: i32 = 100;
-/// Inset of the points that such a list is probed at, in pixels: inside its border.
-const INSET: i32 = 4;
-/// How far down the list's top is probed, in pixels: rows begin below a header, whose cells are no rows.
-const PROBES_DOWN: [i32; 5] = [4, 24, 44, 64, 84];
+pub(super) const MANY_CHILDREN: i32 = 100;
 /// Path of a program's bulk answer.
 const CACHE: &str = "/org/a11y/atspi/cache";
 /// Interface of what has a place.
@@ -51,8 +47,8 @@ type Item = (Reference, Reference, Reference, i32, i32, Vec<String>, String, u32
 
 /// A program's tree.
 pub(super) struct Program<'a> {
-    bus: &'a Bus,
-    patience: Duration,
+    pub(super) bus: &'a Bus,
+    pub(super) patience: Duration,
     /// Whether what is not in sight is wanted as well.
     hidden: bool,
     /// Everything that the bulk answer told, by path.
@@ -105,50 +101,6 @@ impl<'a> Program<'a> {
         }
         let paths = self.below.get(&node.object.path).filter(|paths| paths.len() == count)?;
         paths.iter().map(|path| self.told.get(path).cloned()).collect()
-    }
-
-    /// The first and the last child in sight of a long list, found by the places of its corners; `None` when its program
-    /// does not tell, or too many are in sight.
-    async fn in_sight(&self, node: &Node) -> Result<Option<(i32, i32)>, Fault> {
-        let Some(area) = self.area(node).await?.filter(|_| node.offers.component) else { return Ok(None) };
-        let top = PROBES_DOWN.map(|down| (area.x + INSET, area.y + down));
-        let (right, bottom) = (area.x + area.width - INSET, area.y + area.height - INSET);
-        // A list that is not full ends above its bottom, and a row may end before the right edge.
-        let ends = [(right, bottom), (area.x + INSET, bottom)];
-        let calls = top.into_iter().chain(ends).map(|point| self.child_at(node, point));
-        let (mut first, mut last) = (Vec::new(), Vec::new());
-        let mut answers = together(calls);
-        while let Some(answer) = answers.next().await {
-            let found = if first.len() < PROBES_DOWN.len() { &mut first } else { &mut last };
-            found.push(answer?);
-        }
-        // A header's cells come before all rows: of the probes from the top the last ones are rows.
-        let end = last.into_iter().flatten().max();
-        let begin = first
-            .into_iter()
-            .flatten()
-            .reduce(|above, below| if below > above + MANY_CHILDREN { below } else { above });
-        Ok(begin.zip(end).filter(|(begin, end)| begin <= end && end - begin < MOST_CHILDREN))
-    }
-
-    /// The number of the child at a point.
-    async fn child_at(&self, node: &Node, (x, y): (i32, i32)) -> Result<Option<i32>, Fault> {
-        let asked = (x, y, CoordType::Screen as u32);
-        let found: Reference = match self
-            .bus
-            .ask(&node.object, COMPONENT, "GetAccessibleAtPoint", &asked, self.patience)
-            .await
-        {
-            Ok(found) => found,
-            Err(fault @ (Fault::Silent | Fault::Lost(_))) => return Err(fault),
-            Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => return Ok(None),
-        };
-        let Some(child) = Object::of(found).filter(|child| *child != node.object) else { return Ok(None) };
-        match self.bus.ask(&child, ACCESSIBLE, "GetIndexInParent", &(), self.patience).await {
-            Ok(number) => Ok(Some(number).filter(|number: &i32| *number >= 0)),
-            Err(fault @ (Fault::Silent | Fault::Lost(_))) => Err(fault),
-            Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
-        }
     }
 
     /// Asks for one object.
