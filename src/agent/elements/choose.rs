@@ -153,7 +153,8 @@ mod tests {
             offers: Offers::default(),
             children: 0,
         };
-        Candidate { found: Found { node, parent, area: None }, visible, window: 0 }
+        let found = Found { node: std::sync::Arc::new(node), parent, area: None };
+        Candidate { found, visible, window: 0 }
     }
 
     fn sample() -> Vec<Candidate> {
@@ -226,7 +227,8 @@ mod tests {
         ] {
             let mut found = candidate(Role::Button, "", true, None).found;
             found.area = place;
-            found.node.states = if showing { State::Showing.into() } else { StateSet::empty() };
+            let states = if showing { State::Showing.into() } else { StateSet::empty() };
+            found.node = std::sync::Arc::new(Node { states, ..(*found.node).clone() });
             assert_eq!(is_visible(&found, screen, within, minimised), wanted, "{showing} {place:?}");
         }
     }

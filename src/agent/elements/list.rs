@@ -1,5 +1,6 @@
 //! What is on a screen? One list: programs, windows, walk, choice, records.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -36,14 +37,14 @@ struct Opened<'a> {
     program: Program<'a>,
     name: String,
     pid: u32,
-    windows: Vec<Node>,
+    windows: Vec<Arc<Node>>,
 }
 
 /// An accessible window and what X knows of it.
 struct Window {
     /// Place of its program.
     of: usize,
-    node: Node,
+    node: Arc<Node>,
     area: Option<Area>,
     /// Place among the X windows.
     place: Option<usize>,
@@ -150,7 +151,7 @@ impl Elements {
         // What has no window needs no tree.
         let bulk = if windows.is_empty() { Duration::ZERO } else { left / 2 };
         let program = Program::read(bus, root, CALL_PATIENCE, bulk, hidden).await;
-        let name = program.node(root).await.map(|node| node.name).unwrap_or_default();
+        let name = program.node(root).await.map(|node| node.name.clone()).unwrap_or_default();
         let asked = windows.iter().map(|window| program.node(window));
         let nodes: Vec<_> = together(asked).collect().await;
         let windows = nodes.into_iter().flatten().collect();
@@ -185,7 +186,7 @@ impl Elements {
             let bounds = Bounds { nodes, depth: request.depth, until, hidden: request.wish.hidden };
             let number = gathered.windows.len();
             gathered.windows.push((window.of, cut(title, MOST_NAME)));
-            let walked = walk(program, window.node.clone(), bounds).await;
+            let walked = walk(program, Arc::clone(&window.node), bounds).await;
             gathered.stop = gathered.stop.max(walked.stop);
             if let Some(fault) = walked.fault {
                 let bus_name = &window.node.object.name;
@@ -270,11 +271,11 @@ async fn ordered(opened: &[Opened<'_>], tops: &Tops) -> Vec<Window> {
     windows
 }
 
-async fn placed(of: usize, program: &Opened<'_>, node: &Node, tops: &Tops) -> Window {
+async fn placed(of: usize, program: &Opened<'_>, node: &Arc<Node>, tops: &Tops) -> Window {
     // A window without an area is matched by its title alone.
     let area = program.program.area(node).await.ok().flatten();
     let place = matching(tops, program.pid, node, area);
-    Window { of, node: node.clone(), area, place }
+    Window { of, node: Arc::clone(node), area, place }
 }
 
 fn skipped(pid: u32, fault: &Fault) -> SkippedApp {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use atspi::CoordType;
+use atspi::{CoordType, State};
 use futures_util::{StreamExt as _, stream};
 use zbus::zvariant::OwnedValue;
 
@@ -36,7 +37,7 @@ pub(super) fn together<F: Future>(calls: impl IntoIterator<Item = F>) -> Togethe
 /// A tree of nodes. The walk knows no more of a program than this.
 pub(super) trait Tree: Sync {
     /// The first children of a node, and whether there are more.
-    fn children(&self, node: &Node) -> impl Future<Output = Result<(Vec<Node>, bool), Fault>> + Send;
+    fn children(&self, node: &Node) -> impl Future<Output = Result<(Vec<Arc<Node>>, bool), Fault>> + Send;
     /// Where a node is on the screen.
     fn area(&self, node: &Node) -> impl Future<Output = Result<Option<Area>, Fault>> + Send;
 }
@@ -52,7 +53,7 @@ pub(super) struct Program<'a> {
     /// Whether what is not in sight is wanted as well.
     hidden: bool,
     /// Everything that the bulk answer told, by path.
-    told: HashMap<String, Node>,
+    told: HashMap<String, Arc<Node>>,
     /// Paths of children by their parent's, in order.
     below: HashMap<String, Vec<String>>,
 }
@@ -85,7 +86,8 @@ impl<'a> Program<'a> {
             let offers = Offers::of(&interfaces);
             let (role, states) = (role(kind), states(&words));
             let path = object.path.clone();
-            self.told.insert(path, Node { object, role, name, description, states, offers, children });
+            let node = Node { object, role, name, description, states, offers, children };
+            self.told.insert(path, Arc::new(node));
         }
         for (parent, mut children) in placed {
             children.sort_unstable();
@@ -94,21 +96,23 @@ impl<'a> Program<'a> {
     }
 
     /// The children as told, if all of them were.
-    fn told_below(&self, node: &Node) -> Option<Vec<Node>> {
+    fn told_below(&self, node: &Node) -> Option<Vec<Arc<Node>>> {
         let count = usize::try_from(node.children).ok()?;
         if count == 0 {
             return Some(Vec::new());
         }
         let paths = self.below.get(&node.object.path).filter(|paths| paths.len() == count)?;
-        paths.iter().map(|path| self.told.get(path).cloned()).collect()
+        let told = paths.iter().map(|path| self.told.get(path).cloned());
+        // One that is dead has a successor that the answer did not have yet.
+        told.map(|node| node.filter(|node| !node.states.contains(State::Defunct))).collect()
     }
 
     /// Asks for one object.
-    pub(super) async fn node(&self, object: &Object) -> Result<Node, Fault> {
+    pub(super) async fn node(&self, object: &Object) -> Result<Arc<Node>, Fault> {
         if let Some(node) = self.told.get(&object.path) {
-            return Ok(node.clone());
+            return Ok(Arc::clone(node));
         }
-        ask_node(self.bus, object, self.patience).await
+        ask_node(self.bus, object, self.patience).await.map(Arc::new)
     }
 }
 
@@ -154,7 +158,7 @@ pub(super) async fn ask_area(bus: &Bus, object: &Object, patience: Duration) -> 
 }
 
 impl Tree for Program<'_> {
-    async fn children(&self, node: &Node) -> Result<(Vec<Node>, bool), Fault> {
+    async fn children(&self, node: &Node) -> Result<(Vec<Arc<Node>>, bool), Fault> {
         if let Some(told) = self.told_below(node) {
             return Ok((told, false));
         }

@@ -1,5 +1,6 @@
 //! Which nodes of a window are looked at, in which order, and when does it stop? Level by level, within bounds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -50,7 +51,7 @@ impl Stop {
 /// A node that was seen.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Found {
-    pub(super) node: Node,
+    pub(super) node: Arc<Node>,
     /// Place of its parent among what was found.
     pub(super) parent: Option<usize>,
     /// Where it is on the screen.
@@ -77,7 +78,7 @@ impl Walked {
 }
 
 /// Walks one window.
-pub(super) async fn walk(tree: &impl Tree, window: Node, bounds: Bounds) -> Walked {
+pub(super) async fn walk(tree: &impl Tree, window: Arc<Node>, bounds: Bounds) -> Walked {
     let mut walked = Walked::default();
     if bounds.nodes == 0 {
         walked.stopped(Stop::Nodes);
@@ -96,7 +97,7 @@ pub(super) async fn walk(tree: &impl Tree, window: Node, bounds: Bounds) -> Walk
             walked.stopped(Stop::Depth);
             break;
         }
-        let nodes: Vec<Node> = parents.iter().map(|at| walked.found[*at].node.clone()).collect();
+        let nodes: Vec<Arc<Node>> = parents.iter().map(|at| Arc::clone(&walked.found[*at].node)).collect();
         let mut answers = together(nodes.iter().map(|node| tree.children(node)));
         for parent in parents {
             let answer = timeout_at(bounds.until, answers.next()).await;
@@ -119,7 +120,7 @@ pub(super) async fn walk(tree: &impl Tree, window: Node, bounds: Bounds) -> Walk
             walked.seen += children.len();
             if !bounds.hidden {
                 // It is not listed, and has nothing below it that is.
-                children.retain(Node::is_showing);
+                children.retain(|child| child.is_showing());
             }
             let room = bounds.nodes - walked.found.len();
             if children.len() > room {
@@ -148,7 +149,7 @@ fn may_have_children(node: &Node, bounds: Bounds) -> bool {
 async fn place(tree: &impl Tree, walked: &mut Walked, bounds: Bounds) {
     let wanted = |found: &Found| found.node.offers.component && (bounds.hidden || found.node.is_showing());
     let places: Vec<usize> = (0..walked.found.len()).filter(|at| wanted(&walked.found[*at])).collect();
-    let nodes: Vec<Node> = places.iter().map(|at| walked.found[*at].node.clone()).collect();
+    let nodes: Vec<Arc<Node>> = places.iter().map(|at| Arc::clone(&walked.found[*at].node)).collect();
     let mut answers = together(nodes.iter().map(|node| tree.area(node)));
     // At least a moment, so that what was found in the whole time is of some use.
     let until = bounds.until.max(Instant::now() + LEAST_PLACING);

@@ -28,9 +28,9 @@ impl Fake {
         Self { below, ..Self::default() }
     }
 
-    fn node(&self, name: &str) -> Node {
+    fn node(&self, name: &str) -> Arc<Node> {
         let states = if self.hidden.contains(&name) { StateSet::empty() } else { State::Showing.into() };
-        Node {
+        Arc::new(Node {
             object: Object { name: String::from(":1.1"), path: name.to_owned() },
             role: Role::Panel,
             name: name.to_owned(),
@@ -38,7 +38,7 @@ impl Fake {
             states,
             offers: Offers { component: true, ..Offers::default() },
             children: self.below.get(name).map_or(0, |children| children.len() as i32),
-        }
+        })
     }
 
     async fn answer(&self, name: &str) -> Result<(), Fault> {
@@ -58,7 +58,7 @@ impl Fake {
 }
 
 impl Tree for Fake {
-    async fn children(&self, node: &Node) -> Result<(Vec<Node>, bool), Fault> {
+    async fn children(&self, node: &Node) -> Result<(Vec<Arc<Node>>, bool), Fault> {
         self.answer(&node.name).await?;
         let names = self.below.get(&node.name).cloned().unwrap_or_default();
         Ok((names.into_iter().map(|name| self.node(name)).collect(), self.more))
