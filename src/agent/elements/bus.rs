@@ -136,14 +136,11 @@ impl Bus {
         patience: Duration,
     ) -> Result<Receive, Fault> {
         let reply = self.message(object, interface, method, body, patience).await?;
-        let body = reply.body();
-        if body.len() > MOST_BYTES {
-            return Err(Fault::Refused(format!("an answer of {} bytes", body.len())));
-        }
-        body.deserialize::<Receive>().map_err(|error| Fault::Refused(error.to_string()))
+        reply.body().deserialize::<Receive>().map_err(|error| Fault::Refused(error.to_string()))
     }
 
-    async fn message(
+    /// As [`Bus::ask`], for an answer that is read where it is.
+    pub(super) async fn message(
         &self,
         object: &Object,
         interface: &str,
@@ -160,6 +157,10 @@ impl Bus {
         // The bus remembers unanswered questions for as long as their connection lives, and has a limit for them.
         if matches!(answer, Err(Fault::Silent | Fault::Lost(_))) {
             self.spend();
+        }
+        let size = answer.as_ref().map_or(0, |message| message.body().len());
+        if size > MOST_BYTES {
+            return Err(Fault::Refused(format!("an answer of {size} bytes")));
         }
         answer
     }

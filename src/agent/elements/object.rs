@@ -39,10 +39,10 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    pub(super) fn of(interfaces: &[String]) -> Self {
+    pub(super) fn of(interfaces: &[impl AsRef<str>]) -> Self {
         let has = |name: &str| {
-            let short = |full: &String| full.strip_prefix("org.a11y.atspi.").is_some_and(|it| it == name);
-            interfaces.iter().any(short)
+            let short = |full: &str| full.strip_prefix("org.a11y.atspi.").is_some_and(|it| it == name);
+            interfaces.iter().any(|full| short(full.as_ref()))
         };
         Self {
             component: has("Component"),
@@ -157,7 +157,7 @@ mod tests {
         let seen = states(&[1 << 25, u32::MAX]);
         assert!(seen.contains(State::Showing) && seen.contains(State::ReadOnly));
         assert!(states(&[]).is_empty());
-        assert!(Offers::of(&["org.a11y.atspi.Text".into(), "org.new.Thing".into()]).text);
+        assert!(Offers::of(&["org.a11y.atspi.Text", "org.new.Thing"]).text);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atspi::{CoordType, State};
 use futures_util::{StreamExt as _, stream};
-use zbus::zvariant::OwnedValue;
+use zbus::zvariant::{ObjectPath, OwnedValue};
 
 use super::bus::{ACCESSIBLE, Bus, Fault};
 use super::object::{Area, Node, Object, Offers, Reference, role, states};
@@ -44,7 +44,11 @@ pub(super) trait Tree: Sync {
 
 /// One entry of a bulk answer, in the form of at-spi2-core 2.9 and later: object, program, parent, place among its
 /// parent's children, number of children, interfaces, name, role, description, states.
-type Item = (Reference, Reference, Reference, i32, i32, Vec<String>, String, u32, String, Vec<u32>);
+/// Borrowed from the message: owned, those of a long page would take tens of megabytes for a moment.
+type Item<'m> = (Place<'m>, Place<'m>, Place<'m>, i32, i32, Vec<&'m str>, &'m str, u32, &'m str, Vec<u32>);
+
+/// As [`Reference`], borrowed.
+type Place<'m> = (&'m str, ObjectPath<'m>);
 
 /// A program's tree.
 pub(super) struct Program<'a> {
@@ -70,22 +74,24 @@ impl<'a> Program<'a> {
         let mut program = Self { bus, patience, hidden, told: HashMap::new(), below: HashMap::new() };
         let cache = Object { name: root.name.clone(), path: CACHE.to_owned() };
         // A toolkit without it, or with the older form, is asked one by one.
-        if let Ok(items) = bus.ask::<Vec<Item>>(&cache, CACHE_INTERFACE, "GetItems", &(), bulk).await {
+        if let Ok(message) = bus.message(&cache, CACHE_INTERFACE, "GetItems", &(), bulk).await
+            && let Ok(items) = message.body().deserialize::<Vec<Item<'_>>>()
+        {
             program.keep(items);
         }
         program
     }
 
-    fn keep(&mut self, items: Vec<Item>) {
+    fn keep(&mut self, items: Vec<Item<'_>>) {
         let mut placed: HashMap<String, Vec<(i32, String)>> = HashMap::new();
         for (object, _, parent, index, children, interfaces, name, kind, description, words) in items {
-            let Some(object) = Object::of(object) else { continue };
-            if let Some(parent) = Object::of(parent) {
+            let Some(object) = owned(&object) else { continue };
+            if let Some(parent) = owned(&parent) {
                 placed.entry(parent.path).or_default().push((index, object.path.clone()));
             }
             let offers = Offers::of(&interfaces);
             let (role, states) = (role(kind), states(&words));
-            let path = object.path.clone();
+            let (path, name, description) = (object.path.clone(), name.to_owned(), description.to_owned());
             let node = Node { object, role, name, description, states, offers, children };
             self.told.insert(path, Arc::new(node));
         }
@@ -114,6 +120,10 @@ impl<'a> Program<'a> {
         }
         ask_node(self.bus, object, self.patience).await.map(Arc::new)
     }
+}
+
+fn owned((name, path): &Place<'_>) -> Option<Object> {
+    Object::of(((*name).to_owned(), path.to_owned().into()))
 }
 
 /// Asks an object for all that a node has, in five calls at once.
