@@ -15,6 +15,7 @@ pub mod acting;
 pub mod config;
 pub mod desktop;
 pub mod display;
+pub mod elements;
 pub mod exec;
 pub mod files;
 mod inherited;

@@ -71,7 +71,7 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
 }
 
 /// The codes of hotdesk's own agent.
-const KNOWN_CODES: [&str; 38] = [
+const KNOWN_CODES: [&str; 44] = [
     "INVALID_REQUEST",
     "already_exists",
     "answer_not_kept",
@@ -79,6 +79,12 @@ const KNOWN_CODES: [&str; 38] = [
     "budget_too_small",
     "desktop_not_a_folder",
     "disk_full",
+    "element_covered",
+    "element_gone",
+    "element_no_action",
+    "element_not_settable",
+    "element_not_visible",
+    "element_refused",
     "idempotency_in_progress",
     "idempotency_key_reused",
     "is_a_folder",

@@ -6,6 +6,7 @@ pub mod batch;
 pub mod clipboard;
 pub mod computer;
 pub mod effect;
+pub mod element;
 pub mod error;
 pub mod exec;
 pub mod file;

@@ -8,6 +8,7 @@ mod clients;
 mod computers;
 mod crash;
 mod display;
+mod elements;
 mod engines;
 mod execution;
 mod files;

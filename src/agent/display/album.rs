@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::cache::{Cache, Picture, Stamp};
 use super::capture::Look;
+use super::encode::Encoded;
 use super::form::Form;
+use super::frame::Frame;
 use super::frames::{self, Frames, Taken};
 use super::screen::Screen;
 use crate::domain::error::{Error, Result};
@@ -64,37 +66,46 @@ impl Screen {
     /// # Errors
     /// As [`Screen::screenshot`].
     pub async fn screenshot_unless(&self, form: Form, held: Vec<Arc<str>>) -> Result<Sight> {
-        // First only ask whether it changed; a new picture waits for its encoder before it takes memory.
+        // First only ask whether it changed.
         let stamp = self.run(move |seat, _| seat.stamp(form.region, form.cursor)).await?;
         if let Some(sight) = self.album().known(stamp, form, &held) {
             return Ok(sight);
         }
-        let turn = tokio::time::timeout(ENCODER_PATIENCE, self.encoders.turn()).await;
-        let Ok(Some(turn)) = turn else { return Err(self.busy()) };
         let album = Arc::clone(&self.album);
         let known = move |stamp| lock(&album).cache.get(stamp, form);
-        let (stamp, region, frame) =
+        let (stamp, picture) = self.picture(form, known, |_| {}).await?;
+        if let Some(stamp) = stamp {
+            self.album().cache.put(stamp, form, picture.clone());
+        }
+        Ok(Sight::Picture(picture))
+    }
+
+    /// Takes a picture, has something drawn on it, encodes it and names it. With its stamp, unless it was `known`.
+    pub(super) async fn picture(
+        &self,
+        form: Form,
+        known: impl Fn(Stamp) -> Option<Picture> + Send + 'static,
+        draw: impl FnOnce(&mut Frame) + Send + 'static,
+    ) -> Result<(Option<Stamp>, Picture)> {
+        // A new picture waits for its encoder before it takes memory.
+        let turn = tokio::time::timeout(ENCODER_PATIENCE, self.encoders.turn()).await;
+        let Ok(Some(turn)) = turn else { return Err(self.busy()) };
+        let (stamp, region, mut frame) =
             match self.run(move |seat, _| seat.look(form.region, form.cursor, known)).await? {
-                Look::Known(picture) => return Ok(Sight::Picture(picture)),
+                Look::Known(picture) => return Ok((None, picture)),
                 Look::New(stamp, region, frame) => (stamp, region, frame),
             };
         let encoders = Arc::clone(&self.encoders);
-        let encoded = tokio::task::spawn_blocking(move || encoders.encode(&frame, form, turn));
+        let encoded = tokio::task::spawn_blocking(move || {
+            draw(&mut frame);
+            encoders.encode(&frame, form, turn)
+        });
         let file = encoded.await.map_err(|error| Error::internal(format!("encoder: {error}")))??;
         let taken = Taken { stamp, form, region, width: file.width, height: file.height };
         let scale = taken.scale();
-        let mut album = self.album();
-        let frame = album.frames.add(taken);
-        let picture = Picture {
-            bytes: file.bytes,
-            mime_type: file.mime_type,
-            width: file.width,
-            height: file.height,
-            scale,
-            frame,
-        };
-        album.cache.put(stamp, form, picture.clone());
-        Ok(Sight::Picture(picture))
+        let frame = self.album().frames.add(taken);
+        let Encoded { bytes, mime_type, width, height } = file;
+        Ok((Some(stamp), Picture { bytes, mime_type, width, height, scale, frame }))
     }
 
     /// What a picture that was given out lately shows.

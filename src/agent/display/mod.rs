@@ -27,6 +27,7 @@ mod keymap;
 pub mod keys;
 mod link;
 mod observe;
+mod overdraw;
 pub mod picture;
 mod ping;
 mod pointer;
@@ -39,6 +40,7 @@ mod seat;
 mod session;
 mod shm;
 mod supervise;
+mod tops;
 mod windows;
 mod xserver;
 
@@ -51,9 +53,11 @@ pub use form::Form;
 pub use frames::Taken;
 pub use keyboard::{MAX_TEXT_CHARS, Typed};
 pub use observe::{Attention, Effect, Observed};
+pub use overdraw::Canvas;
 pub use pointer::{Pointer, Press, Scrolled, Turn};
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};
+pub use tops::{Top, Tops};
 pub use windows::Change as WindowChange;
 
 use crate::base::tasks::Tasks;
@@ -229,6 +233,11 @@ impl Displays {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Arc<Screen>>> {
         self.room.screens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the desktop session told of itself: its message bus among others. Empty while there is none.
+    pub fn session_environment(&self) -> Vec<(String, String)> {
+        session_env_in(&self.room.config.session_dir)
     }
 
     /// The socket of a screen's VNC server (RFB, no password: whoever opens it must have checked who asks). It exists

@@ -14,6 +14,7 @@ use crate::http::edge;
 pub mod actions;
 pub mod clipboard;
 pub mod desktop;
+pub mod elements;
 mod exec;
 mod files;
 mod gate;
@@ -49,6 +50,7 @@ pub fn screens(displays: Displays, programs: Programs, noting: Noting) -> Router
     let acting = Acting::new(displays.clone(), noting.tasks.clone());
     actions::router(acting)
         .merge(programs::router(programs))
+        .merge(elements::router(displays.clone()))
         .layer(middleware::from_fn_with_state(noting, idempotent::pass))
         .merge(windows::router(displays.clone()))
         .merge(clipboard::router(displays.clone()))

@@ -18,14 +18,23 @@ use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 15] = [
+const ENDPOINTS: [&str; 27] = [
+    "actions",
     "bash",
     "click",
+    "clipboard",
+    "cursor_position",
     "drag",
+    "elements",
     "exec",
     "files",
     "health",
     "key",
+    "key_down",
+    "key_up",
+    "launch",
+    "mouse_down",
+    "mouse_up",
     "move",
     "processes",
     "screens",
@@ -34,6 +43,9 @@ const ENDPOINTS: [&str; 15] = [
     "sessions",
     "type",
     "wait",
+    "wait_change",
+    "wait_stable",
+    "windows",
 ];
 /// Until the first byte of an answer: the longest command and a margin.
 const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(MAX_COMMAND_SECONDS as u64 + 15);

@@ -73,6 +73,7 @@ impl Scene {
                 "{process_id}" | "{session_name}" => "any",
                 "{upload_id}" => "00000000-0000-4000-8000-000000000000",
                 "{window_id}" => "0x1400003",
+                "{element_id}" => "e-000000000000",
                 plain => plain,
             };
             assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");
@@ -129,6 +130,9 @@ impl Scene {
                 other => panic!("a part that is no object: {other}"),
             });
             return Value::Object(fields.collect());
+        }
+        if schema["oneOf"].is_array() {
+            return self.sample(&schema["oneOf"][0]);
         }
         let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or("object");
         match kind {

@@ -52,6 +52,14 @@ impl RunningAgent {
         Some(Self::with(&[&options[..], &["--resolution", "800x600x24"]].concat()).await)
     }
 
+    /// An agent with a bare screen on a free display, whose session is the caller's.
+    pub async fn on_a_free_display(session_dir: &Path) -> Self {
+        let display = format!("own:{}", free_display());
+        let session = session_dir.to_string_lossy().into_owned();
+        let options = ["--display", &display, "--session", "none", "--session-dir", &session];
+        Self::with(&[&options[..], &["--resolution", "800x600x24"]].concat()).await
+    }
+
     pub async fn with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(folder.path().join("home")).expect("a home folder");

@@ -14,6 +14,7 @@ use crate::domain::error::Result;
 
 pub mod actions;
 pub mod clipboard;
+pub mod elements;
 pub mod exec;
 pub mod guest_files;
 mod patience;
@@ -28,6 +29,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .merge(actions::router())
         .merge(clipboard::router())
+        .merge(elements::router())
         .merge(exec::router())
         .merge(guest_files::router())
         .merge(processes::router())

@@ -15,7 +15,7 @@ use crate::controller::origin::Origin;
 use crate::controller::storage::Kind;
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
-use crate::guest::{Image, QUICK, Sight};
+use crate::guest::{Image, Sight};
 use crate::http::extract::{Path, Query};
 use crate::http::marks::IfNoneMatch;
 use crate::wire::screenshot::{

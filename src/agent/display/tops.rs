@@ -1,0 +1,241 @@
+//! Which windows are on a screen, whose are they, and which is in front? What elements need to know of X.
+
+use x11rb::connection::RequestConnection as _;
+use x11rb::errors::ReplyError;
+use x11rb::protocol::res::{ClientIdMask, ClientIdSpec, ConnectionExt as _};
+use x11rb::protocol::xproto::{
+    Atom, AtomEnum, ClientMessageEvent, ConnectionExt as _, EventMask, MapState, Window,
+};
+
+use super::fault::Outcome;
+use super::screen::Screen;
+use super::seat::Seat;
+use crate::domain::error::Result;
+use crate::domain::pointer::Point;
+
+/// Most windows that are told of; a person's desktop has dozens.
+const MAX_WINDOWS: usize = 256;
+/// Longest title in units of four bytes: 1 KiB.
+const MAX_TITLE: u32 = 256;
+/// Deepest nesting of windows under one point.
+const MAX_NESTING: usize = 32;
+/// Source of a request to come forward, after EWMH: a pager, whose wish is not refused as an intrusion.
+const AS_A_PAGER: u32 = 2;
+
+/// A window that a program put on the screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Top {
+    /// Its X id.
+    pub window: u32,
+    /// Process of the program, where it says so.
+    pub pid: Option<u32>,
+    /// Its title.
+    pub title: String,
+    /// Left edge on the screen, without the frame.
+    pub x: i32,
+    /// Top edge on the screen, without the frame.
+    pub y: i32,
+    /// Pixels across.
+    pub width: i32,
+    /// Pixels down.
+    pub height: i32,
+    /// Whether it is minimised.
+    pub minimised: bool,
+}
+
+/// The windows of a screen.
+#[derive(Clone, Debug, Default)]
+pub struct Tops {
+    /// The one on top first: menus, then what the window manager lists.
+    pub windows: Vec<Top>,
+    /// X id of the window with the focus, where the window manager tells.
+    pub active: Option<u32>,
+    /// Processes that are connected to this X server, in no order; empty where it does not tell.
+    pub clients: Vec<u32>,
+}
+
+/// The names that a look at the windows needs.
+struct Names {
+    stacking: Atom,
+    active: Atom,
+    pid: Atom,
+    name: Atom,
+    state: Atom,
+    hidden: Atom,
+    utf8: Atom,
+}
+
+impl Screen {
+    /// The windows of this screen.
+    ///
+    /// # Errors
+    /// As [`Screen::screenshot`].
+    pub async fn tops(&self) -> Result<Tops> {
+        self.run(|seat, _| seat.tops()).await
+    }
+
+    /// The windows under a point from the outermost inwards, each with its process where that is known.
+    ///
+    /// # Errors
+    /// As [`Screen::screenshot`].
+    pub async fn under(&self, point: Point) -> Result<Vec<(u32, Option<u32>)>> {
+        self.run(move |seat, _| seat.under(point)).await
+    }
+
+    /// Asks the window manager to bring a window to the front and give it the focus.
+    ///
+    /// # Errors
+    /// As [`Screen::screenshot`].
+    pub async fn bring_forward(&self, window: u32) -> Result<()> {
+        self.run(move |seat, _| seat.bring_forward(window)).await
+    }
+}
+
+/// A reply, or `None` when the X server refused: a window can go at any moment.
+fn or_gone<T>(reply: std::result::Result<T, ReplyError>) -> Outcome<Option<T>> {
+    match reply {
+        Ok(reply) => Ok(Some(reply)),
+        Err(ReplyError::X11Error(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Seat {
+    fn atom(&self, name: &str) -> Outcome<Atom> {
+        Ok(self.link.intern_atom(false, name.as_bytes())?.reply()?.atom)
+    }
+
+    fn names(&self) -> Outcome<Names> {
+        Ok(Names {
+            stacking: self.atom("_NET_CLIENT_LIST_STACKING")?,
+            active: self.atom("_NET_ACTIVE_WINDOW")?,
+            pid: self.atom("_NET_WM_PID")?,
+            name: self.atom("_NET_WM_NAME")?,
+            state: self.atom("_NET_WM_STATE")?,
+            hidden: self.atom("_NET_WM_STATE_HIDDEN")?,
+            utf8: self.atom("UTF8_STRING")?,
+        })
+    }
+
+    fn tops(&mut self) -> Outcome<Tops> {
+        let names = self.names()?;
+        let numbers = |window, atom, kind: AtomEnum, most| -> Outcome<Vec<u32>> {
+            let reply = self.link.get_property(false, window, atom, kind, 0, most)?.reply();
+            let property = or_gone(reply)?;
+            Ok(property.and_then(|it| it.value32().map(Iterator::collect)).unwrap_or_default())
+        };
+        let mut order = numbers(self.root, names.stacking, AtomEnum::WINDOW, MAX_WINDOWS as u32)?;
+        if order.is_empty() {
+            // Without a window manager the windows are the root's children, the lowest first.
+            order = self.link.query_tree(self.root)?.reply()?.children;
+        }
+        // Menus and the like, which no window manager lists, lie above what it does.
+        let mut popups = self.link.query_tree(self.root)?.reply()?.children;
+        popups.retain(|window| !order.contains(window));
+        let listed = order.len();
+        order.extend(popups);
+        let (order, popups) = order.split_at(listed);
+        let mut windows = Vec::new();
+        for window in popups.iter().rev().take(MAX_WINDOWS) {
+            if self.is_popup(*window)? {
+                windows.extend(self.top(*window, &names, None, false)?);
+            }
+        }
+        for window in order.iter().rev().take(MAX_WINDOWS).copied() {
+            let pid = numbers(window, names.pid, AtomEnum::CARDINAL, 1)?.first().copied();
+            let states = numbers(window, names.state, AtomEnum::ATOM, 32)?;
+            let minimised = states.contains(&names.hidden);
+            windows.extend(self.top(window, &names, pid, minimised)?);
+        }
+        let owners = self.owners(&windows.iter().map(|top| top.window).collect::<Vec<_>>())?;
+        for (top, owner) in windows.iter_mut().zip(owners) {
+            // What the X server knows wins over what the program says.
+            top.pid = owner.or(top.pid);
+        }
+        let active = numbers(self.root, names.active, AtomEnum::WINDOW, 1)?;
+        let active = active.first().copied().filter(|window| *window != x11rb::NONE);
+        Ok(Tops { windows, active, clients: self.clients()? })
+    }
+
+    /// Whether a window is shown without the window manager's doing.
+    fn is_popup(&self, window: Window) -> Outcome<bool> {
+        let attributes = or_gone(self.link.get_window_attributes(window)?.reply())?;
+        Ok(attributes.is_some_and(|it| it.override_redirect && it.map_state == MapState::VIEWABLE))
+    }
+
+    fn top(&self, window: Window, names: &Names, pid: Option<u32>, minimised: bool) -> Outcome<Option<Top>> {
+        let attributes = self.link.get_window_attributes(window)?;
+        let geometry = self.link.get_geometry(window)?;
+        let place = self.link.translate_coordinates(window, self.root, 0, 0)?;
+        let title = self.link.get_property(false, window, names.name, names.utf8, 0, MAX_TITLE)?;
+        let old = self.link.get_property(false, window, AtomEnum::WM_NAME, AtomEnum::ANY, 0, MAX_TITLE)?;
+        let attributes = or_gone(attributes.reply())?;
+        let (geometry, place) = (or_gone(geometry.reply())?, or_gone(place.reply())?);
+        let (title, old) = (or_gone(title.reply())?, or_gone(old.reply())?);
+        let (Some(attributes), Some(geometry), Some(place)) = (attributes, geometry, place) else {
+            return Ok(None);
+        };
+        if attributes.map_state == MapState::UNMAPPED && !minimised {
+            return Ok(None);
+        }
+        let text = [title, old].into_iter().flatten().map(|it| it.value).find(|text| !text.is_empty());
+        Ok(Some(Top {
+            window,
+            pid,
+            title: String::from_utf8_lossy(&text.unwrap_or_default()).into_owned(),
+            x: place.dst_x.into(),
+            y: place.dst_y.into(),
+            width: geometry.width.into(),
+            height: geometry.height.into(),
+            minimised,
+        }))
+    }
+
+    /// The process of each window's client, as the X server knows it.
+    fn owners(&self, windows: &[Window]) -> Outcome<Vec<Option<u32>>> {
+        let mut owners = Vec::new();
+        for window in windows {
+            let specs = [ClientIdSpec { client: *window, mask: ClientIdMask::LOCAL_CLIENT_PID }];
+            owners.push(self.processes(&specs)?.first().copied());
+        }
+        Ok(owners)
+    }
+
+    /// Every process that is connected.
+    fn clients(&self) -> Outcome<Vec<u32>> {
+        self.processes(&[ClientIdSpec { client: x11rb::NONE, mask: ClientIdMask::LOCAL_CLIENT_PID }])
+    }
+
+    fn processes(&self, specs: &[ClientIdSpec]) -> Outcome<Vec<u32>> {
+        if self.link.extension_information(x11rb::protocol::res::X11_EXTENSION_NAME)?.is_none() {
+            return Ok(Vec::new());
+        }
+        let reply = or_gone(self.link.res_query_client_ids(specs)?.reply())?;
+        let ids = reply.map(|reply| reply.ids).unwrap_or_default();
+        Ok(ids.iter().filter_map(|id| id.value.first().copied()).collect())
+    }
+
+    fn under(&mut self, point: Point) -> Outcome<Vec<(Window, Option<u32>)>> {
+        let mut windows = Vec::new();
+        let mut inside = self.root;
+        for _ in 0..MAX_NESTING {
+            let asked = self.link.translate_coordinates(self.root, inside, point.x, point.y)?;
+            let Some(place) = or_gone(asked.reply())? else { break };
+            if place.child == x11rb::NONE {
+                break;
+            }
+            inside = place.child;
+            windows.push(inside);
+        }
+        let owners = self.owners(&windows)?;
+        Ok(windows.into_iter().zip(owners).collect())
+    }
+
+    fn bring_forward(&mut self, window: Window) -> Outcome<()> {
+        let active = self.atom("_NET_ACTIVE_WINDOW")?;
+        let wish = ClientMessageEvent::new(32, window, active, [AS_A_PAGER, 0, 0, 0, 0]);
+        let mask = EventMask::SUBSTRUCTURE_REDIRECT | EventMask::SUBSTRUCTURE_NOTIFY;
+        self.link.send_event(false, self.root, mask, wish)?;
+        self.barrier()
+    }
+}

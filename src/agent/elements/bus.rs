@@ -1,0 +1,206 @@
+//! How are programs asked over the accessibility bus? Typed calls, each with a time-out of its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use atspi::proxy::bus::{BusProxy, StatusProxy};
+use atspi::proxy::registry::RegistryProxy;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use zbus::zvariant::{DynamicType, OwnedValue, Type};
+use zbus::{Connection, connection};
+
+use super::object::{Object, Reference};
+use crate::domain::error::{Error, Result};
+
+/// How long the message bus itself may take for one answer; microseconds are usual.
+const BUS_PATIENCE: Duration = Duration::from_secs(2);
+/// Answers that wait in this process: more than the calls that are ever in flight.
+const QUEUED: usize = 512;
+/// Largest answer that is read, in bytes: a page of 50,000 objects in bulk; read, it takes some times as much.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// Path of each program's root object.
+pub(super) const ROOT: &str = "/org/a11y/atspi/accessible/root";
+/// Who lists the programs.
+const REGISTRY: &str = "org.a11y.atspi.Registry";
+/// An event that hardly ever comes: a window of a desktop that is restored from its icon.
+const RARE_EVENT: &str = "window:desktop-create";
+/// Interface of every object.
+pub(super) const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
+/// Interface of what has properties.
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The object, or its whole program, is no more.
+    Gone,
+    /// The program did not answer in time.
+    Silent,
+    /// The object is no more, or never had this method: some toolkits answer both alike.
+    Unknown,
+    /// The program refused, or answered in a form that is not AT-SPI's.
+    Refused(String),
+    /// The bus itself is gone.
+    Lost(String),
+}
+
+impl Fault {
+    /// In a sentence.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Gone | Self::Unknown => String::from("went away"),
+            Self::Silent => String::from("does not answer"),
+            Self::Refused(why) | Self::Lost(why) => why.clone(),
+        }
+    }
+}
+
+impl From<zbus::Error> for Fault {
+    fn from(error: zbus::Error) -> Self {
+        #[allow(clippy::wildcard_enum_match_arm)] // zbus's list of errors grows
+        match &error {
+            zbus::Error::MethodError(name, text, _) => match name.as_str().rsplit('.').next() {
+                Some("UnknownObject" | "ServiceUnknown" | "NameHasNoOwner" | "NoReply" | "Disconnected") => {
+                    Self::Gone
+                }
+                Some("UnknownMethod" | "UnknownInterface" | "UnknownProperty") => Self::Unknown,
+                _ => Self::Refused(text.clone().unwrap_or_else(|| name.to_string())),
+            },
+            zbus::Error::InputOutput(_) => Self::Lost(error.to_string()),
+            _ => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+/// A connection to the accessibility bus of this computer's session.
+#[derive(Debug)]
+pub(super) struct Bus {
+    link: Connection,
+    /// Set when it is of no more use, or holds a question that nobody will answer.
+    spent: AtomicBool,
+}
+
+impl Bus {
+    /// Connects by way of the session's message bus.
+    ///
+    /// # Errors
+    /// `Unavailable` where there is no such bus.
+    pub(super) async fn open(environment: &[(String, String)]) -> Result<Self> {
+        let opened = tokio::time::timeout(2 * BUS_PATIENCE, Self::connect(environment)).await;
+        let why = match opened {
+            Ok(Ok(bus)) => return Ok(bus),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => String::from("the message bus does not answer"),
+        };
+        Err(Error::unavailable("This computer has no accessibility bus").retry_after(1).context(why))
+    }
+
+    async fn connect(environment: &[(String, String)]) -> zbus::Result<Self> {
+        const NAME: &str = "DBUS_SESSION_BUS_ADDRESS";
+        let told = environment.iter().find(|(name, _)| name == NAME).map(|(_, value)| value.clone());
+        // An agent that was started by hand in a session has its bus in its own environment.
+        let address = told.or_else(|| std::env::var(NAME).ok());
+        let address = address.ok_or_else(|| zbus::Error::Address(format!("{NAME} is not known")))?;
+        let session = connection::Builder::address(address.as_str())?.build().await?;
+        // Programs that start from now on show their trees even if nobody had asked before.
+        if let Err(error) = StatusProxy::new(&session).await?.set_is_enabled(true).await {
+            tracing::info!(%error, "accessibility could not be switched on");
+        }
+        let address = BusProxy::new(&session).await?.get_address().await?;
+        let link = connection::Builder::address(address.as_str())?.max_queued(QUEUED).build().await?;
+        // Toolkits fill their bulk answers only while somebody listens to some event; this one is rare.
+        if let Err(error) = RegistryProxy::new(&link).await?.register_event(RARE_EVENT).await {
+            tracing::info!(%error, "no event could be listened to");
+        }
+        Ok(Self { link, spent: AtomicBool::new(false) })
+    }
+
+    /// Whether a new connection should take its place.
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Has a new connection take its place.
+    pub(super) fn spend(&self) {
+        self.spent.store(true, Ordering::Relaxed);
+    }
+
+    /// Calls a method of an object.
+    pub(super) async fn ask<Receive: DeserializeOwned + Type>(
+        &self,
+        object: &Object,
+        interface: &str,
+        method: &str,
+        body: &(impl Serialize + DynamicType + Sync),
+        patience: Duration,
+    ) -> Result<Receive, Fault> {
+        let reply = self.message(object, interface, method, body, patience).await?;
+        reply.body().deserialize::<Receive>().map_err(|error| Fault::Refused(error.to_string()))
+    }
+
+    /// As [`Bus::ask`], for an answer that is read where it is.
+    pub(super) async fn message(
+        &self,
+        object: &Object,
+        interface: &str,
+        method: &str,
+        body: &(impl Serialize + DynamicType + Sync),
+        patience: Duration,
+    ) -> Result<zbus::Message, Fault> {
+        let name = Some(object.name.as_str());
+        let call = self.link.call_method(name, object.path.as_str(), Some(interface), method, body);
+        let answer = match tokio::time::timeout(patience, call).await {
+            Ok(answer) => answer.map_err(Fault::from),
+            Err(_) => Err(Fault::Silent),
+        };
+        // The bus remembers unanswered questions for as long as their connection lives, and has a limit for them.
+        if matches!(answer, Err(Fault::Silent | Fault::Lost(_))) {
+            self.spend();
+        }
+        let size = answer.as_ref().map_or(0, |message| message.body().len());
+        if size > MOST_BYTES {
+            return Err(Fault::Refused(format!("an answer of {size} bytes")));
+        }
+        answer
+    }
+
+    /// One property of an object.
+    pub(super) async fn property<Value: TryFrom<OwnedValue>>(
+        &self,
+        object: &Object,
+        interface: &str,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Value, Fault> {
+        let asked = (interface, name);
+        let value: OwnedValue = self.ask(object, PROPERTIES, "Get", &asked, patience).await?;
+        Value::try_from(value).map_err(|_| Fault::Refused(format!("{name} is of another type")))
+    }
+
+    /// Sets a property.
+    pub(super) async fn set_property(
+        &self,
+        object: &Object,
+        interface: &str,
+        name: &str,
+        value: zbus::zvariant::Value<'_>,
+        patience: Duration,
+    ) -> Result<(), Fault> {
+        self.ask(object, PROPERTIES, "Set", &(interface, name, value), patience).await
+    }
+
+    /// The root objects of all programs on the bus.
+    pub(super) async fn programs(&self) -> Result<Vec<Object>, Fault> {
+        let registry = Object { name: REGISTRY.to_owned(), path: ROOT.to_owned() };
+        let all: Vec<Reference> = self.ask(&registry, ACCESSIBLE, "GetChildren", &(), BUS_PATIENCE).await?;
+        Ok(all.into_iter().filter_map(Object::of).collect())
+    }
+
+    /// The process behind a bus name.
+    pub(super) async fn pid(&self, name: &str) -> Result<u32, Fault> {
+        const DAEMON: &str = "org.freedesktop.DBus";
+        let daemon = Object { name: DAEMON.to_owned(), path: "/org/freedesktop/DBus".to_owned() };
+        self.ask(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_PATIENCE).await
+    }
+}

@@ -1,0 +1,160 @@
+//! Do clicks, values and the focus arrive at the program, and is the answer true?
+
+use serde_json::json;
+
+use super::stage::{Stage, has};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_click_is_a_real_one_and_its_effect_is_in_the_answer() {
+    let Some(mut stage) = Stage::set().await else { return };
+    let program = stage.start("Clicks", 0).await;
+    let save = stage.named("Save").await;
+    let id = save["id"].as_str().expect("an id");
+    let clicked = stage.click(id).await;
+    assert_eq!((clicked.status, &clicked.body["success"]), (200, &json!(true)), "{}", clicked.body);
+    assert_eq!((&clicked.body["action"], &clicked.body["element"]["id"]), (&json!("click"), &json!(id)));
+    let middle = |at: &str, long: &str| save[at].as_i64().unwrap() + save[long].as_i64().unwrap() / 2;
+    assert_eq!(
+        (&clicked.body["x"], &clicked.body["y"]),
+        (&json!(middle("x", "width")), &json!(middle("y", "height")))
+    );
+    program.said("Save").await;
+    let agree = stage.id("Agree").await;
+    for (body, checked) in [(json!({}), true), (json!({"method": "action"}), false)] {
+        let answer = stage.act(&agree, "click", body).await;
+        assert_eq!(
+            (answer.status, has(&answer.body["element"], "checked")),
+            (200, checked),
+            "{}",
+            answer.body
+        );
+        program.said(&format!("Agree {}", if checked { "True" } else { "False" })).await;
+    }
+    for (body, status) in [
+        (json!({"method": "wish"}), 400),
+        (json!({"button": "fourth"}), 400),
+        (json!({"method": "action", "double": true}), 400),
+    ] {
+        assert_eq!(stage.act(id, "click", body.clone()).await.status, status, "{body}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_covered_window_comes_to_the_front_before_it_is_clicked() {
+    let Some(mut stage) = Stage::set().await else { return };
+    let below = stage.start("Below", 0).await;
+    let id = stage.id("Save").await;
+    let above = stage.start("Above", 0).await;
+    let cover = format!("DISPLAY={} xdotool search --name '^(Above|Below)$' windowmove 50 50", stage.display);
+    // Both at one place; the last one that was started is on top.
+    if stage.agent.bash(&cover).await.body["exit_code"] != 0 {
+        return println!("skipped: xdotool is not installed");
+    }
+    let clicked = stage.click(&id).await;
+    assert_eq!((clicked.status, &clicked.body["success"]), (200, &json!(true)), "{}", clicked.body);
+    below.said("Save").await;
+    drop(above);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_are_set_and_read_back() {
+    let Some(mut stage) = Stage::set().await else { return };
+    let program = stage.start("Values", 0).await;
+    let (name, volume, password) =
+        (stage.id("Name").await, stage.id("Volume").await, stage.id("Password").await);
+    for text in ["Grüße, 世界 😀", "", "plain"] {
+        let set = stage.act(&name, "set_value", json!({"value": text})).await;
+        assert_eq!((set.status, &set.body["success"]), (200, &json!(true)), "{}", set.body);
+        assert_eq!(set.body["element"]["text"], json!(text));
+        program.said(format!("Name {text}").trim()).await;
+    }
+    for (value, wanted) in [(json!(42), 42.0), (json!("7.5"), 7.5)] {
+        let set = stage.act(&volume, "set_value", json!({"value": value})).await;
+        let now = set.body["element"]["value"].as_f64().expect("a number");
+        assert_eq!(set.body["success"], json!((now - wanted).abs() < 1e-6), "{}", set.body);
+    }
+    program.said("Volume 42.0").await;
+    // A number beyond the end is not what was asked for, and the answer says so.
+    let beyond = stage.act(&volume, "set_value", json!({"value": 1000})).await;
+    assert_eq!((beyond.status, &beyond.body["success"]), (200, &json!(false)), "{}", beyond.body);
+    assert!(
+        beyond.body["reason"].is_string() && beyond.body["element"]["value"] == json!(100.0),
+        "{}",
+        beyond.body
+    );
+    let set = stage.act(&password, "set_value", json!({"value": "hunter2"})).await;
+    assert_eq!((&set.body["success"], set.body["element"].get("text")), (&json!(true), None), "{}", set.body);
+    let fixed = stage.id("Fixed").await;
+    let set = stage.act(&fixed, "set_value", json!({"value": "other"})).await;
+    let now = &set.body["element"]["text"];
+    assert!(set.body["success"] == json!(now == "other") || now.is_null(), "{}", set.body);
+    let label = stage.id("A label").await;
+    let refused = stage.act(&label, "set_value", json!({"value": "x"})).await;
+    assert_eq!(
+        (refused.status, &refused.body["code"]),
+        (409, &json!("element_not_settable")),
+        "{}",
+        refused.body
+    );
+    assert_eq!(stage.act(&volume, "set_value", json!({"value": "loud"})).await.status, 400);
+    assert_eq!(stage.act(&volume, "set_value", json!({})).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_focus_goes_where_it_was_sent_and_typing_follows() {
+    let Some(mut stage) = Stage::set().await else { return };
+    let program = stage.start("Focus", 0).await;
+    let _other = stage.start("Other", 0).await;
+    let id = stage.elements("window=focus&name=name").await["elements"][0]["id"].clone();
+    let focused = stage.act(id.as_str().expect("an id"), "focus", json!({})).await;
+    assert_eq!((focused.status, &focused.body["success"]), (200, &json!(true)), "{}", focused.body);
+    assert!(has(&focused.body["element"], "focused"), "{}", focused.body);
+    assert_eq!(stage.agent.post("/type", json!({"text": "new"})).await.status, 200);
+    program.said("Name new").await;
+    let label = stage.elements("window=focus&name=a%20label").await["elements"][0]["id"].clone();
+    let refused = stage.act(label.as_str().expect("an id"), "focus", json!({})).await;
+    let element = &refused.body["element"];
+    assert_eq!(refused.body["success"], json!(has(element, "focused")), "{}", refused.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_element_that_is_gone_or_never_was_is_not_found() {
+    let Some(mut stage) = Stage::set().await else { return };
+    let program = stage.start("Gone", 0).await;
+    let (save, doomed) = (stage.id("Save").await, stage.id("Remove me").await);
+    let removed = stage.click(&doomed).await;
+    assert_eq!((removed.status, &removed.body["element"]), (200, &json!(null)), "{}", removed.body);
+    for (id, action) in [(&doomed, "click"), (&doomed, "focus"), (&"e-000000000000".to_owned(), "click")] {
+        let answer = stage.act(id, action, json!({})).await;
+        assert_eq!((answer.status, &answer.body["code"]), (404, &json!("element_gone")), "{}", answer.body);
+    }
+    drop(program);
+    let answer = stage.act(&save, "set_value", json!({"value": "x"})).await;
+    assert_eq!((answer.status, &answer.body["code"]), (404, &json!("element_gone")), "{}", answer.body);
+    assert_eq!(stage.elements("include=all").await["elements"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_seen_is_not_clicked_blindly() {
+    let Some(mut stage) = Stage::set().await else { return };
+    let program = stage.start("Scrolled", 60).await;
+    let near = stage.id("Row 0").await;
+    assert_eq!(stage.click(&near).await.status, 200);
+    program.said("Row 0").await;
+    let far = stage.id("Row 59").await;
+    let answer = stage.click(&far).await;
+    // A toolkit that can scroll does; one that cannot is told of.
+    if answer.status == 200 {
+        program.said("Row 59").await;
+    } else {
+        assert_eq!(
+            (answer.status, &answer.body["code"]),
+            (409, &json!("element_not_visible")),
+            "{}",
+            answer.body
+        );
+        let done = stage.act(&far, "click", json!({"method": "action"})).await;
+        assert_eq!(done.body["success"], json!(true), "{}", done.body);
+        program.said("Row 59").await;
+    }
+}
