@@ -125,11 +125,8 @@ impl Scene {
             return self.sample(self.document.pointer(pointer).expect("a schema of the document"));
         }
         if let Some(parts) = schema["allOf"].as_array() {
-            let fields = parts.iter().flat_map(|part| match self.sample(part) {
-                Value::Object(fields) => fields,
-                other => panic!("a part that is no object: {other}"),
-            });
-            return Value::Object(fields.collect());
+            let sample = |part| self.sample(part).as_object().cloned().expect("a part that is an object");
+            return Value::Object(parts.iter().flat_map(sample).collect());
         }
         if schema["oneOf"].is_array() {
             return self.sample(&schema["oneOf"][0]);
