@@ -53,7 +53,8 @@ impl Acting {
     pub async fn act(&self, screen: Option<&str>, action: Action) -> Result<ActionResult> {
         check(&action)?;
         let screen = self.displays.screen(screen)?;
-        let _turn = if acts(&action) { Some(screen.turn().await?) } else { None };
+        // What only looks or waits needs no turn.
+        let _turn = if action.options().is_some() { Some(screen.turn().await?) } else { None };
         self.act_in_turn(&screen, action).await
     }
 
@@ -201,44 +202,18 @@ impl Acting {
     }
 }
 
-/// Whether an action needs its turn; what only looks or waits does not.
-fn acts(action: &Action) -> bool {
-    match action {
-        Action::Click(_)
-        | Action::Move(_)
-        | Action::MouseDown(_)
-        | Action::MouseUp(_)
-        | Action::Drag(_)
-        | Action::Scroll(_)
-        | Action::Type(_)
-        | Action::Key(_)
-        | Action::KeyDown(_)
-        | Action::KeyUp(_) => true,
-        Action::Wait(_) | Action::WaitStable(_) | Action::WaitChange(_) | Action::Screenshot(_) => false,
-    }
-}
-
 /// Refuses what makes no sense in the waiting and the screenshots that are asked for, before anything is done.
 fn check(action: &Action) -> Result<()> {
-    let settle = action.options().and_then(|options| options.settle.as_ref());
-    let (settle, screenshot) = match action {
-        Action::WaitStable(body) => (Some(&body.settle), body.settle.screenshot.as_ref()),
-        Action::WaitChange(body) => {
-            settle::check_change(body)?;
-            (None, body.screenshot.as_ref())
-        }
-        Action::Screenshot(query) => (None, Some(query)),
-        Action::Click(_)
-        | Action::Move(_)
-        | Action::MouseDown(_)
-        | Action::MouseUp(_)
-        | Action::Drag(_)
-        | Action::Scroll(_)
-        | Action::Type(_)
-        | Action::Key(_)
-        | Action::KeyDown(_)
-        | Action::KeyUp(_)
-        | Action::Wait(_) => (settle, settle.and_then(|settle| settle.screenshot.as_ref())),
+    let (settle, screenshot) = if let Action::WaitStable(body) = action {
+        (Some(&body.settle), body.settle.screenshot.as_ref())
+    } else if let Action::WaitChange(body) = action {
+        settle::check_change(body)?;
+        (None, body.screenshot.as_ref())
+    } else if let Action::Screenshot(query) = action {
+        (None, Some(query))
+    } else {
+        let settle = action.options().and_then(|options| options.settle.as_ref());
+        (settle, settle.and_then(|settle| settle.screenshot.as_ref()))
     };
     settle.map_or(Ok(()), settle::check)?;
     screenshot.map_or(Ok(()), |query| form(query).map(|_| ()))
