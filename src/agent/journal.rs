@@ -19,6 +19,10 @@ use crate::domain::error::{Error, Result};
 
 /// Keys remembered; a client that acts ten times a second finds its last minutes, which is when retries come.
 const MOST_KEYS: usize = 4096;
+/// Requests with keys that are carried out at once: what the agent's other limits let through is far below.
+const MOST_RUNNING: usize = 256;
+/// Old keys are looked for whenever so many new ones have come: a look takes milliseconds.
+const SWEEP_EVERY: usize = 64;
 /// How long a key is remembered; retries come within minutes.
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Longest answer that is kept in bytes; screenshots are not worth their memory (the folder is one).
@@ -49,7 +53,15 @@ pub struct Journal(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     folder: PathBuf,
-    running: Mutex<HashSet<String>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// What is being carried out.
+    running: HashSet<String>,
+    /// How many have begun since old ones were removed.
+    begun: usize,
 }
 
 /// What a key stands for.
@@ -76,7 +88,14 @@ impl Journal {
     /// When the folder cannot be made or read.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
-        let journal = Self(Arc::new(Shared { folder, running: Mutex::default() }));
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            if path.extension().is_some() {
+                // Its writer is dead.
+                fs::remove_file(path)?;
+            }
+        }
+        let journal = Self(Arc::new(Shared { folder, open: Mutex::default() }));
         journal.forget_old(SystemTime::now())?;
         Ok(journal)
     }
@@ -89,7 +108,7 @@ impl Journal {
     pub fn begin(&self, key: &[u8], request: &[&[u8]]) -> Result<Begun> {
         let name = hash(&[key]);
         let request = hash(request);
-        let mut running = self.running();
+        let mut open = self.lock();
         let known = read(&self.path(&name)).map_err(unwritable)?;
         if let Some(record) = known {
             if record.request != request {
@@ -99,7 +118,7 @@ impl Journal {
             if let Some(answer) = record.answer {
                 return Ok(Begun::Done(answer));
             }
-            if running.contains(&name) {
+            if open.running.contains(&name) {
                 return Err(Error::conflict(
                     "The first request with this Idempotency-Key is still being carried out",
                 )
@@ -111,28 +130,38 @@ impl Journal {
             )
             .code("outcome_unknown"));
         }
-        if running.len() >= MOST_KEYS {
+        if open.running.len() >= MOST_RUNNING {
             return Err(Error::unavailable("too many requests are being carried out").retry_after(1));
         }
-        self.forget_old(SystemTime::now()).map_err(unwritable)?;
+        open.begun += 1;
+        if open.begun >= SWEEP_EVERY {
+            self.forget_old(SystemTime::now()).map_err(unwritable)?;
+            open.begun = 0;
+        }
         let entry = Entry { journal: self.clone(), name, request };
         entry.write(None).map_err(unwritable)?;
-        running.insert(entry.name.clone());
+        open.running.insert(entry.name.clone());
         Ok(Begun::New(entry))
     }
 
-    /// Removes what is too old or too much, except what is being carried out.
+    /// Removes what is too old or too much; what is being carried out is the newest.
     fn forget_old(&self, now: SystemTime) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.0.folder)? {
-            let entry = entry?;
-            files.push((entry.metadata()?.modified()?, entry.path()));
+            let path = entry?.path();
+            if path.extension().is_some() {
+                continue;
+            }
+            match fs::metadata(&path) {
+                Ok(facts) => files.push((facts.modified()?, path)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
         // Newest first.
         files.sort_by_key(|(modified, _)| std::cmp::Reverse(*modified));
         for (at, (modified, path)) in files.iter().enumerate() {
-            let old = now.duration_since(*modified).is_ok_and(|age| age > LIFE);
-            if at + 1 >= MOST_KEYS || old || path.extension().is_some() {
+            if at >= MOST_KEYS || now.duration_since(*modified).is_ok_and(|age| age > LIFE) {
                 fs::remove_file(path)?;
             }
         }
@@ -143,8 +172,8 @@ impl Journal {
         self.0.folder.join(name)
     }
 
-    fn running(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,7 +209,7 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.journal.running().remove(&self.name);
+        self.journal.lock().running.remove(&self.name);
     }
 }
 

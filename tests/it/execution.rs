@@ -73,9 +73,17 @@ async fn commands_sessions_and_processes_are_reached_through_the_controller() {
 
     // A reader that leaves is noticed in the computer.
     let made = house
-        .act(&id, "processes", json!({"command": "trap 'exit 7' TERM; while :; do sleep 0.1; done"}))
+        .act(
+            &id,
+            "processes",
+            json!({"command": "trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done"}),
+        )
         .await;
     let process = format!("/computers/{id}/processes/{}", made.body["id"].as_str().unwrap());
+    let ready = hotdesk::base::wait::until(Duration::from_secs(10), || async {
+        (house.get(&process).await.body["output_bytes"] == 6).then_some(())
+    });
+    assert!(ready.await.is_some(), "its trap is set");
     let reader = house.request(Method::GET, &format!("{process}/output?follow=true")).send().await.unwrap();
     assert_eq!(house.get(&process).await.body["followers"], json!(1));
     drop(reader);
@@ -85,7 +93,8 @@ async fn commands_sessions_and_processes_are_reached_through_the_controller() {
     assert!(left.await.is_some());
     let sent = house.post(&format!("{process}/signal"), json!({"signal": "TERM", "tree": false})).await;
     assert_eq!((sent.status, &sent.body["processes"]), (200, &json!(1)), "{}", sent.body);
-    let waiting = house.request(Method::GET, &format!("{process}/output?follow=true&wait_seconds=20"));
+    let waiting =
+        house.request(Method::GET, &format!("{process}/output?offset=6&follow=true&wait_seconds=20"));
     assert_eq!(waiting.send().await.unwrap().text().await.unwrap(), "");
     let ended = house.get(&process).await.body;
     assert_eq!((&ended["status"], &ended["exit_code"]), (&json!("exited"), &json!(7)));

@@ -184,6 +184,9 @@ impl Acting {
 
     /// Lets go of what is kept down when the screen is left alone.
     fn release_later(&self, screen: &std::sync::Arc<Screen>) {
+        if !screen.watches_kept() {
+            return;
+        }
         let (screen, stopping) = (std::sync::Arc::clone(screen), self.tasks.stopping());
         let _watch = self.tasks.spawn("kept keys", async move {
             tokio::select! {
@@ -236,14 +239,23 @@ async fn finish<T>(
         result.effect = Some(effect(&done.effect, None));
         return Ok(result);
     };
-    // The input was delivered: a screen that goes away now changes nothing of that, but what followed is not known.
-    let watched = settle::quiet(screen, done.effect.since, &settle).await?;
-    let after = screen.look_around().await?;
-    let whole = Effect { after: after.after, ..done.effect };
-    result.effect = Some(effect(&whole, Some(&watched)));
-    result.settle = Some(watched);
-    result.screenshot = settled_picture(screen, &settle).await?;
+    observe_on(screen, &settle, done.effect, &mut result).await.map_err(delivered)?;
     Ok(result)
+}
+
+async fn observe_on(screen: &Screen, settle: &Settle, seen: Effect, result: &mut ActionResult) -> Result<()> {
+    let watched = settle::quiet(screen, seen.since, settle).await?;
+    let after = screen.look_around().await?;
+    result.effect = Some(effect(&Effect { after: after.after, ..seen }, Some(&watched)));
+    result.settle = Some(watched);
+    result.screenshot = settled_picture(screen, settle).await?;
+    Ok(())
+}
+
+/// A screen that goes away after the input was delivered: nobody may take that for "nothing was done".
+fn delivered(mut error: Error) -> Error {
+    error.message = format!("The input was delivered, but not observed: {}", error.message);
+    error.code("outcome_unknown")
 }
 
 fn effect(seen: &Effect, watched: Option<&Watched>) -> WireEffect {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::delivered;
 use crate::agent::display::{Content, Effect, Loan, Observed, Screen, Selection, keys};
 use crate::domain::error::Result;
 
@@ -31,9 +32,10 @@ pub(super) async fn paste(screen: &Arc<Screen>, text: String) -> Result<Observed
     let (done, clipboard, primary) = pasted;
     // Also after a failure: what was there comes back.
     let back = screen.clipboard_give_back(clipboard).await;
-    screen.clipboard_give_back(primary).await?;
-    back?;
-    done
+    let chosen_back = screen.clipboard_give_back(primary).await;
+    let done = done?;
+    back.and(chosen_back).map_err(delivered)?;
+    Ok(done)
 }
 
 async fn press(
@@ -58,7 +60,7 @@ async fn press(
         tokio::time::sleep(GRACE).await;
     }
     let observed = observe(screen, pressed.effect).await.map(|effect| Observed { value: taken, effect });
-    (observed, clipboard, primary)
+    (observed.map_err(delivered), clipboard, primary)
 }
 
 /// What could be seen since the key was pressed.

@@ -1,5 +1,6 @@
 //! What can be done on a screen? Input, and what could be seen of its effect.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::changes::{Change, Moment};
@@ -114,11 +115,18 @@ impl Screen {
         self.observed(move |seat, _| seat.lift(&chord)).await
     }
 
+    /// Whether the caller is the one to wait for [`Screen::release_kept`]; nobody else is until that is called.
+    pub fn watches_kept(&self) -> bool {
+        !self.watched.swap(true, Ordering::Relaxed)
+    }
+
     /// Lets everything come up that a client asked to keep down; how much that was.
     ///
     /// # Errors
     /// As every action.
     pub async fn release_kept(&self) -> Result<usize> {
+        // First: what is pressed from now on is somebody else's to let go.
+        self.watched.store(false, Ordering::Relaxed);
         self.run(|seat, _| seat.release_kept()).await
     }
 

@@ -1,5 +1,6 @@
 //! What can be asked of one screen? Every call is a piece of work for its thread, or an answer that it is not ready.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,8 @@ pub struct Screen {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// When the last turn began.
     acted: Mutex<Instant>,
+    /// Whether somebody waits to let go of what a client keeps down.
+    pub(super) watched: AtomicBool,
     /// The pictures that were taken of it.
     pub(super) album: Arc<Mutex<Album>>,
     pub(super) encoders: Arc<Encoders>,
@@ -82,6 +85,7 @@ impl Screen {
             encoders,
             turn: Arc::default(),
             acted: Mutex::new(Instant::now()),
+            watched: AtomicBool::new(false),
             clipboard: Clipboard::default(),
         }
     }

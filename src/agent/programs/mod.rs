@@ -80,7 +80,9 @@ impl Programs {
             return Ok(Launched { pid, window: None, exit_code: None });
         }
         let sight = Sight { pid, mark: format!("{MARK}={id}"), names: order.names(), before };
-        let (window, ended) = wait_for_window(&screen, &sight, ended, wait).await?;
+        // It was started: nobody may take a screen that goes away now for "nothing was done".
+        let waited = wait_for_window(&screen, &sight, ended, wait).await;
+        let (window, ended) = waited.map_err(|error| error.code("outcome_unknown"))?;
         let exit_code = ended.map(code).filter(|_| window.is_none());
         if order.shell && exit_code == Some(NOT_FOUND) {
             return Err(Error::invalid("bash did not find the command").number("exit_code", NOT_FOUND.into()));

@@ -68,6 +68,12 @@ async fn what_is_pressed_stays_down_until_it_is_let_go() {
     for bad in [json!({}), json!({"key": "日"}), json!({"key": "a", "repeat": 2})] {
         desk.fails("POST", "/key_down", bad, 400).await;
     }
+    // What nobody lets go is let go when the screen is left alone.
+    desk.ok("POST", "/key_down", json!({"key": "ctrl"})).await;
+    desk.ok("POST", "/mouse_down", json!({"button": "right"})).await;
+    assert_eq!(desk.boot().release_kept().await.expect("the screen"), 2);
+    let now = desk.ok("GET", "/cursor_position", Value::Null).await;
+    assert_eq!((&now["buttons"], &now["modifiers"]), (&json!([]), &json!([])));
     desk.close().await;
 }
 
