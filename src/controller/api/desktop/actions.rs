@@ -264,7 +264,7 @@ async fn actions(
     Query(screen): Query<ScreenQuery>,
     Shaped(actions): Shaped<Batch>,
 ) -> Result<Json<BatchResult>> {
-    let patience = actions.actions.iter().map(patience::of).sum::<Duration>().min(patience::LONGEST_LIST);
+    let patience = patience::list(&actions.actions);
     act(state, caller, id, "/actions", screen, &actions, key, patience).await
 }
 

@@ -12,7 +12,7 @@ const MAX_HOLDS_MS: u64 = 30_000;
 /// Milliseconds that a wait for a screen takes at most when nothing is said.
 const DEFAULT_WAIT_MS: u32 = 5_000;
 /// Longest list of actions: a list that takes longer is better sent in parts.
-pub const LONGEST_LIST: Duration = Duration::from_secs(15 * 60);
+const LONGEST_LIST: Duration = Duration::from_secs(15 * 60);
 
 /// The patience for one action.
 pub fn of(action: &Action) -> Duration {
@@ -37,6 +37,12 @@ pub fn of(action: &Action) -> Duration {
     QUICK + own + settle.map_or(Duration::ZERO, |settle| wait(settle.timeout_ms))
 }
 
+/// The patience for a list of actions.
+pub fn list(actions: &[Action]) -> Duration {
+    // An empty list is refused by the agent, which takes a moment as well.
+    QUICK + actions.iter().map(of).sum::<Duration>().min(LONGEST_LIST)
+}
+
 /// The patience for a command.
 pub fn command(timeout: Option<f64>) -> Duration {
     QUICK + seconds(timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS)
@@ -49,4 +55,30 @@ fn wait(timeout_ms: Option<u32>) -> Duration {
 /// A client's number of seconds as a wait of at most `most`; nonsense waits for nothing and is refused by the agent.
 pub fn seconds(value: f64, most: f64) -> Duration {
     Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_waited_for_and_no_longer() {
+        let read =
+            |action: serde_json::Value| of(&serde_json::from_value(action).unwrap()).saturating_sub(QUICK);
+        for (action, seconds) in [
+            (serde_json::json!({"action": "click", "x": 1, "y": 1}), 0.0),
+            (serde_json::json!({"action": "click", "x": 1, "y": 1, "settle": {}}), 5.0),
+            (serde_json::json!({"action": "click", "x": 1, "y": 1, "settle": {"timeout_ms": 99_000}}), 60.0),
+            (serde_json::json!({"action": "drag", "duration": 2}), 2.0),
+            (serde_json::json!({"action": "drag", "duration": -2}), 0.0),
+            (serde_json::json!({"action": "type", "text": "x".repeat(100)}), 2.0),
+            (serde_json::json!({"action": "key", "key": "a", "repeat": 5, "hold_ms": 1000}), 5.1),
+            (serde_json::json!({"action": "wait", "seconds": 1e300}), 60.0),
+            (serde_json::json!({"action": "wait_change"}), 5.0),
+        ] {
+            assert_eq!(read(action.clone()).as_secs_f64(), seconds, "{action}");
+        }
+        assert_eq!(list(&[]), QUICK);
+        assert!(command(Some(f64::NAN)) >= QUICK && command(None) > QUICK);
+    }
 }
