@@ -12,6 +12,7 @@ pub mod file;
 pub mod guest_file;
 pub mod process;
 pub mod screenshot;
+pub mod selftest;
 pub mod program;
 pub mod window;
 pub mod workspace;

@@ -9,6 +9,7 @@ mod figures;
 mod input;
 mod life;
 mod pictures;
+mod selftest;
 mod sight;
 mod through;
 mod programs;

@@ -21,6 +21,7 @@ pub mod processes;
 pub mod programs;
 pub mod screens;
 pub mod screenshot;
+pub mod selftest;
 pub mod windows;
 
 /// The desktop's routes.
@@ -34,6 +35,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(programs::router())
         .merge(screens::router())
         .merge(screenshot::router())
+        .merge(selftest::router())
         .merge(windows::router())
 }
 
