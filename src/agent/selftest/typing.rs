@@ -10,7 +10,7 @@ use crate::base::wait;
 const KINDS: [(char, u32, usize); 5] = [
     // ASCII from `!`, Latin-1 from `À`, Chinese, kana, faces.
     ('!', 90, 90),
-    ('À', 63, 50),
+    ('À', 62, 50),
     ('一', 400, 30),
     ('あ', 60, 15),
     ('😀', 60, 15),
@@ -40,7 +40,7 @@ pub(super) async fn check(lit: &Lit) -> Found {
 /// Different characters of every kind, in turn.
 fn text() -> String {
     let of_kind = |(first, range, count): (char, u32, usize)| {
-        // Steps of 7 through the range, so that neighbours are not neighbours on the keyboard.
+        // Steps of 7, which divides no range: all differ, and neighbours are not neighbours on the keyboard.
         (0..count as u32).filter_map(move |step| char::from_u32(u32::from(first) + step * 7 % range))
     };
     KINDS.into_iter().flat_map(of_kind).collect()
