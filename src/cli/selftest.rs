@@ -77,7 +77,10 @@ mod tests {
         assert_eq!(row(&fine), ["ok", "click", "a b ", "median_ms 0.251, sent 101"]);
         let bad = check(CheckOutcome::Failed, "");
         let found = |checks| SelfTest { passed: false, took_ms: 1234.0, checks };
-        assert_eq!(verdict("x", &found(vec![fine.clone()])), "x works: 1 checks passed, 0 skipped, in 1.2 s.");
+        assert_eq!(
+            verdict("x", &found(vec![fine.clone()])),
+            "x works: 1 checks passed, 0 skipped, in 1.2 s."
+        );
         assert_eq!(verdict("x", &found(vec![fine, bad])), "1 of 2 checks of x failed, in 1.2 s.");
         assert_eq!(rounded(4321.5), "4322");
     }

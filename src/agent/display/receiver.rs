@@ -271,7 +271,9 @@ impl<'a> Program<'a> {
             Event::ButtonPress(press) => self.button(&press, |(pressed, _)| *pressed += 1),
             Event::ButtonRelease(press) => self.button(&press, |(_, released)| *released += 1),
             Event::SelectionNotify(answer) => self.pasted(answer.property)?,
-            Event::ClientMessage(message) if message.type_ == self.names.WM_PROTOCOLS => self.pong(message)?,
+            Event::ClientMessage(message) if message.type_ == self.names.WM_PROTOCOLS => {
+                self.pong(message)?
+            }
             _ => {}
         }
         Ok(())

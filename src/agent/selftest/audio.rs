@@ -58,7 +58,8 @@ pub(super) async fn check(stage: &Stage) -> Found {
     }
     let folder = stage.folder.clone();
     blocking(move || {
-        let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(folder.join("tone"), tone()));
+        let written =
+            std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(folder.join("tone"), tone()));
         written.map_err(|error| Error::internal(&error))
     })
     .await?;
@@ -78,7 +79,9 @@ pub(super) async fn check(stage: &Stage) -> Found {
         .with("played_level", LOUDNESS)
         .with("heard_level", level)
         .with("took_ms", millis(took))
-        .only_if(level >= LOUDNESS * LEAST, || format!("the tone was not heard: its level is {level:.3}, not {LOUDNESS}"))
+        .only_if(level >= LOUDNESS * LEAST, || {
+            format!("the tone was not heard: its level is {level:.3}, not {LOUDNESS}")
+        })
 }
 
 /// The tone as 16-bit samples.

@@ -19,7 +19,8 @@ const BYTES: usize = 1024 * 1024;
 
 pub(super) async fn check(stage: &Stage) -> Found {
     // No two blocks are alike.
-    let content: Vec<u8> = (0..BYTES as u32 / 4).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let content: Vec<u8> =
+        (0..BYTES as u32 / 4).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let path = stage.folder.join("file").to_string_lossy().into_owned();
     let query = PutQuery { path: path.clone(), parents: true, ..PutQuery::default() };
     let (agent, home) = (&stage.agent, stage.agent.home.clone());

@@ -105,9 +105,15 @@ mod tests {
     fn what_is_found_becomes_an_outcome_with_its_figures() {
         let measured = || Measured::new("fine").with("took_ms", 1.234_56);
         let good = report("x", measured().only_if(true, String::new));
-        assert_eq!((good.outcome, &*good.detail, good.figures["took_ms"]), (CheckOutcome::Passed, "fine", 1.235));
+        assert_eq!(
+            (good.outcome, &*good.detail, good.figures["took_ms"]),
+            (CheckOutcome::Passed, "fine", 1.235)
+        );
         let bad = report("x", measured().only_if(false, || "lost".to_owned()));
-        assert_eq!((bad.outcome, &*bad.detail, bad.figures["took_ms"]), (CheckOutcome::Failed, "lost", 1.235));
+        assert_eq!(
+            (bad.outcome, &*bad.detail, bad.figures["took_ms"]),
+            (CheckOutcome::Failed, "lost", 1.235)
+        );
         let none = report("x", skipped("no sound"));
         assert_eq!((none.outcome, &*none.detail), (CheckOutcome::Skipped, "no sound"));
         let refused = report("x", Err(Error::unavailable("busy").context("secret").into()));

@@ -9,7 +9,8 @@ use crate::base::wait;
 use crate::domain::error::Result;
 
 /// Chords that no window manager of ours takes for itself.
-const CHORDS: [&str; 8] = ["ctrl+a", "ctrl+shift+k", "alt+x", "shift+F6", "ctrl+Page_Up", "super+j", "Enter", "F5"];
+const CHORDS: [&str; 8] =
+    ["ctrl+a", "ctrl+shift+k", "alt+x", "shift+F6", "ctrl+Page_Up", "super+j", "Enter", "F5"];
 /// How long the last one may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(2);
 

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use super::finding::{Flaw, Found, Measured, median, millis};
 use super::screen::Lit;
 use crate::agent::display::{Form, Picture, Receiver};
+use crate::agent::files::blocking;
 use crate::domain::error::{Error, Result};
+use crate::domain::region::Region;
+use crate::domain::resolution::Size;
 use crate::wire::screenshot::ScreenshotQuery;
 
 /// How often the unchanged screen is asked for; odd, for the median.
@@ -34,14 +37,15 @@ pub(super) async fn check(lit: &Lit) -> Found {
         .with("jpeg_ms", millis(jpeg_took))
         .with("jpeg_bytes", jpeg.bytes.len() as f64)
         .with("unchanged_ms", median(unchanged));
-    let wrong = [("PNG", pixels(lit, of_png(&png))), ("WebP", pixels(lit, of_webp(&webp)))]
-        .into_iter()
-        .find_map(|(name, seen)| seen.err().map(|why| format!("{name}: {why}")));
-    let wrong = wrong.or_else(|| jpeg_size(&jpeg).err());
-    match wrong {
-        None => Ok(measured),
-        Some(why) => measured.only_if(false, || why),
-    }
+    let (place, size) = (lit.receiver.pattern(), lit.screen.size());
+    let wrong = blocking(move || {
+        let seen = [("PNG", of_png(&png)), ("WebP", of_webp(&webp))];
+        let compared = seen.into_iter().map(|(name, seen)| (name, pixels(place, size, seen)));
+        let mut all = compared.chain([("JPEG", jpeg_size(&jpeg))]);
+        Ok(all.find_map(|(name, seen)| seen.err().map(|why| format!("{name}: {why}"))))
+    });
+    let wrong = wrong.await?;
+    measured.only_if(wrong.is_none(), || wrong.unwrap_or_default())
 }
 
 async fn take(lit: &Lit, format: &str) -> std::result::Result<(Picture, Duration), Flaw> {
@@ -56,11 +60,9 @@ async fn take(lit: &Lit, format: &str) -> std::result::Result<(Picture, Duration
     Ok((picture, began.elapsed()))
 }
 
-/// Compares the pattern's pixels.
-fn pixels(lit: &Lit, decoded: Result<Decoded>) -> std::result::Result<(), String> {
+/// Compares the pattern's pixels; `place` is where it is on a screen of this size.
+fn pixels(place: Region, size: Size, decoded: Result<Decoded>) -> std::result::Result<(), String> {
     let decoded = decoded.map_err(|error| error.message)?;
-    let place = lit.receiver.pattern();
-    let size = lit.screen.size();
     if (decoded.width, decoded.height) != (usize::from(size.width), usize::from(size.height)) {
         return Err(format!("it is {}x{}", decoded.width, decoded.height));
     }
@@ -73,7 +75,10 @@ fn pixels(lit: &Lit, decoded: Result<Decoded>) -> std::result::Result<(), String
     if wrong == 0 {
         return Ok(());
     }
-    Err(format!("{wrong} of {} pixels of the pattern are others", usize::from(place.width) * usize::from(place.height)))
+    Err(format!(
+        "{wrong} of {} pixels of the pattern are others",
+        usize::from(place.width) * usize::from(place.height)
+    ))
 }
 
 /// By a library that did not write it.
@@ -97,9 +102,9 @@ fn of_webp(picture: &Picture) -> Result<Decoded> {
 
 /// A JPEG loses pixels on purpose; it must be one, and of the right size.
 fn jpeg_size(picture: &Picture) -> std::result::Result<(), String> {
-    let header = turbojpeg::read_header(&picture.bytes).map_err(|error| format!("JPEG: {error}"))?;
+    let header = turbojpeg::read_header(&picture.bytes).map_err(|error| error.to_string())?;
     if (header.width, header.height) == (picture.width as usize, picture.height as usize) {
         return Ok(());
     }
-    Err(format!("JPEG: it is {}x{}", header.width, header.height))
+    Err(format!("it is {}x{}", header.width, header.height))
 }

@@ -25,9 +25,8 @@ pub(super) async fn check(lit: &Lit) -> Found {
     let began = Instant::now();
     let typed = lit.screen.type_text(&text, false).await?;
     let took = began.elapsed();
-    let arrived = wait::until(ARRIVAL, || async {
-        (lit.receiver.text().chars().count() >= count).then_some(())
-    });
+    let arrived =
+        wait::until(ARRIVAL, || async { (lit.receiver.text().chars().count() >= count).then_some(()) });
     arrived.await;
     let got = lit.receiver.text();
     Measured::new("ASCII, Latin-1, Chinese, kana and emoji arrived as they were typed")
@@ -77,7 +76,10 @@ mod tests {
         for character in ['!', 'x', 'ü', 'ß', '一', 'あ', '😀'] {
             assert!(text.contains(character), "{character}");
         }
-        assert_eq!(told("abc", "axc", None), "3 of 3 characters arrived; number 2 is U+0078 instead of U+0062");
+        assert_eq!(
+            told("abc", "axc", None),
+            "3 of 3 characters arrived; number 2 is U+0078 instead of U+0062"
+        );
         assert!(told("abc", "", Some(0)).ends_with("after 0 another window had the keyboard"));
         assert_eq!(right("abc", "axc"), 2);
     }

@@ -30,7 +30,10 @@ pub(super) async fn check(lit: &Lit, managed: bool) -> Found {
     };
     let (window, took) = listed?;
     let (x, y) = lit.receiver.middle();
-    let middle = (f64::from(window.x) + f64::from(window.width / 2), f64::from(window.y) + f64::from(window.height / 2));
+    let middle = (
+        f64::from(window.x) + f64::from(window.width / 2),
+        f64::from(window.y) + f64::from(window.height / 2),
+    );
     let right = middle == (x, y) && window.pid == Some(std::process::id()) && window.focused;
     Measured::new("the window is listed where it is, with its program, and has the keyboard")
         .with("list_ms", millis(took))

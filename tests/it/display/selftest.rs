@@ -16,8 +16,19 @@ use crate::harness::picture;
 
 /// Every check, in its order.
 const CHECKS: [&str; 13] = [
-    "screen", "windows", "screenshot", "click", "scroll", "type", "keys", "clipboard", "bash", "python", "files",
-    "audio", "elements",
+    "screen",
+    "windows",
+    "screenshot",
+    "click",
+    "scroll",
+    "type",
+    "keys",
+    "clipboard",
+    "bash",
+    "python",
+    "files",
+    "audio",
+    "elements",
 ];
 
 /// An agent whose screens have displays that the test knows.
@@ -205,7 +216,8 @@ async fn a_real_computer_passes_everything_through_the_controller() {
         assert_eq!(outcome(found, name), "passed", "{}", check(found, name));
     }
     // The screen that people see was not touched.
-    let shot = house.request(Method::GET, &format!("/computers/{computer}/screenshot?response_format=binary"));
+    let shot =
+        house.request(Method::GET, &format!("/computers/{computer}/screenshot?response_format=binary"));
     let shot = shot.timeout(Duration::from_secs(30)).send().await.expect("an answer");
     assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
     let listed = house.get(&format!("/computers/{computer}/screens")).await.body;
