@@ -23,6 +23,7 @@ pub mod init;
 pub mod journal;
 pub mod programs;
 pub mod routes;
+pub mod selftest;
 pub mod state;
 mod token;
 

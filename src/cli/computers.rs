@@ -1,5 +1,7 @@
 //! `hotdesk computers`: which are there, and how are they made, read, renamed and removed?
 
+use std::process::ExitCode;
+
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
@@ -9,6 +11,7 @@ use super::failure::Outcome;
 use super::output;
 use super::power;
 use super::progress::Progress;
+use super::selftest;
 use crate::wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
 
 /// How long removing a computer may take: it is stopped first, with a grace.
@@ -47,6 +50,8 @@ pub enum Command {
     Delete(Which),
     /// Print the password of a computer's screens and sockets.
     Password(Which),
+    /// Try what a computer can do, with figures; ends with 1 when something does not work.
+    Selftest(Which),
 }
 
 /// Which computer.
@@ -85,8 +90,9 @@ pub struct Order {
 ///
 /// # Errors
 /// When the server refuses or is not reached.
-pub async fn run(command: Command, session: &Session) -> Outcome<()> {
+pub async fn run(command: Command, session: &Session) -> Outcome {
     match command {
+        Command::Selftest(which) => return selftest::run(session, &which).await,
         Command::List { workspace, status } => list(session, workspace, status).await,
         Command::Create(order) => create(session, order).await,
         Command::Get(which) => get(session, &which).await,
@@ -113,7 +119,8 @@ pub async fn run(command: Command, session: &Session) -> Outcome<()> {
             let told: VncPassword = answer.decode()?;
             session.show(&answer, || output::line(&told.password))
         }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn list(session: &Session, workspace: Option<String>, status: Option<String>) -> Outcome<()> {

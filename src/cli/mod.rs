@@ -21,6 +21,7 @@ mod power;
 mod profile;
 mod progress;
 mod screenshot;
+mod selftest;
 mod serve;
 mod settings;
 mod workspaces;
@@ -143,7 +144,7 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Doctor(options) => return doctor::run(&options, shared.json),
         Command::Bash(options) => return shared.ask(async |session| bash::run(options, session).await),
         Command::Workspaces(it) => shared.ask(async |session| workspaces::run(it, session).await)?,
-        Command::Computers(it) => shared.ask(async |session| computers::run(it, session).await)?,
+        Command::Computers(it) => return shared.ask(async |session| computers::run(it, session).await),
         Command::Screenshot(it) => shared.ask(async |session| screenshot::run(it, session).await)?,
         Command::Click(it) => shared.ask(async |session| desktop::click(it, session).await)?,
         Command::Type(it) => shared.ask(async |session| desktop::type_text(it, session).await)?,

@@ -14,5 +14,6 @@ pub mod guest_file;
 pub mod process;
 pub mod program;
 pub mod screenshot;
+pub mod selftest;
 pub mod window;
 pub mod workspace;

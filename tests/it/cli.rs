@@ -285,6 +285,30 @@ async fn what_needs_no_server_is_well_formed() {
 }
 
 #[tokio::test]
+async fn a_self_test_is_a_table_and_ends_with_1_when_a_check_failed() {
+    let (server, person) = one_computer().await;
+    let path = format!("GET /api/computers/{ID}/selftest");
+    let check = |name: &str, outcome: &str| json!({"name": name, "outcome": outcome, "detail": "as it is", "figures": {"median_ms": 0.25}});
+    let found = |passed: bool, second: &str| json!({"passed": passed, "took_ms": 2300.0, "checks": [check("click", "passed"), check("type", second)]});
+    let run = ["computers", "selftest", "first light"];
+    server.answers(&path, 200, found(true, "skipped"));
+    let told = person.runs(&run).await.well();
+    assert!(told.contains("median_ms 0.250"), "{told}");
+    assert!(told.ends_with("first light works: 1 checks passed, 1 skipped, in 2.3 s.\n"), "{told}");
+    server.answers(&path, 200, found(false, "failed"));
+    let ended = person.runs(&run).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let failed = ended.out.lines().find(|line| line.contains("type")).expect("its line");
+    assert!(failed.starts_with("FAILED"), "{failed}");
+    assert!(ended.out.ends_with("1 of 2 checks of first light failed, in 2.3 s.\n"), "{ended:?}");
+    let ended = person.runs(&[&run[..], &["--json"]].concat()).await;
+    let told: Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!((ended.code, &told["checks"][1]["outcome"]), (1, &json!("failed")));
+    server.answers(&path, 409, json!({"error": "Another self-test is running", "request_id": "r"}));
+    person.runs(&run).await.badly(1, &["Another self-test is running"]);
+}
+
+#[tokio::test]
 async fn doctor_says_what_is_missing_and_what_mends_it() {
     let person = Person::new();
     let here = ["doctor", "--data-dir", "data", "--image", "/nowhere"];

@@ -22,6 +22,7 @@ mod form;
 mod frame;
 mod frames;
 mod hands;
+mod hidden;
 mod keyboard;
 mod keymap;
 pub mod keys;
@@ -33,6 +34,7 @@ mod ping;
 mod pointer;
 mod pools;
 mod process;
+mod receiver;
 mod resize;
 mod rows;
 mod screen;
@@ -51,10 +53,12 @@ pub use clipboard::{Content, Loan, Selection, Snapshot};
 pub use config::{Config, Session, XServer};
 pub use form::Form;
 pub use frames::Taken;
+pub use hidden::Hidden;
 pub use keyboard::{MAX_TEXT_CHARS, Typed};
 pub use observe::{Attention, Effect, Observed};
 pub use overdraw::Canvas;
 pub use pointer::{Pointer, Press, Scrolled, Turn};
+pub use receiver::{Receiver, TITLE as RECEIVER_TITLE};
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};
 pub use tops::{Top, Tops};
@@ -121,9 +125,10 @@ impl Displays {
         Ok(displays)
     }
 
-    /// All screens, the boot screen first.
+    /// All screens that are to be seen, the boot screen first.
     pub fn list(&self) -> Vec<Arc<Screen>> {
-        self.lock().values().filter(|screen| !screen.stop.is_cancelled()).cloned().collect()
+        let seen = |screen: &&Arc<Screen>| !screen.stop.is_cancelled() && !screen.is_hidden();
+        self.lock().values().filter(seen).cloned().collect()
     }
 
     /// One screen; the boot screen when no id is given.
@@ -141,32 +146,35 @@ impl Displays {
     /// # Errors
     /// `Conflict` at the limit, or when no X server can be started here; `Unavailable` when it did not come up.
     pub async fn create(&self, size: Option<Size>) -> Result<Arc<Screen>> {
-        if !xserver::available() {
-            return Err(Error::conflict("No X server is installed to make screens with"));
-        }
-        let screen = {
-            let mut screens = self.lock();
-            let place = (1..MAX_SCREENS).find(|place| !screens.contains_key(place));
-            let Some(place) = place else {
-                return Err(Error::conflict(format!("A computer has at most {MAX_SCREENS} screens")));
-            };
-            let size = match (size, screens.get(&0)) {
-                (Some(size), _) => size,
-                (None, Some(boot)) if boot.size() != UNSEEN => boot.size(),
-                (None, _) => return Err(Error::unavailable("The boot screen is not up").retry_after(1)),
-            };
-            let id = format!("screen-{}", FIRST_ID + place - 1);
-            let display = self.room.config.display_base + place;
-            if link::open_socket(display).is_ok() {
-                return Err(Error::conflict(format!("Display :{display} is taken by another X server")));
-            }
-            self.add(&mut screens, place, id, display, size, true)
-        };
+        let screen = self.begin(None, size)?;
         if let Err(error) = screen.ready(CREATE_PATIENCE).await {
             self.end(&screen).await;
             return Err(error);
         }
         Ok(screen)
+    }
+
+    /// Takes a free place for a screen and has it started.
+    fn begin(&self, id: Option<&str>, size: Option<Size>) -> Result<Arc<Screen>> {
+        if !xserver::available() {
+            return Err(Error::conflict("No X server is installed to make screens with"));
+        }
+        let mut screens = self.lock();
+        let place = (1..MAX_SCREENS).find(|place| !screens.contains_key(place));
+        let Some(place) = place else {
+            return Err(Error::conflict(format!("A computer has at most {MAX_SCREENS} screens")));
+        };
+        let size = match (size, screens.get(&0)) {
+            (Some(size), _) => size,
+            (None, Some(boot)) if boot.size() != UNSEEN => boot.size(),
+            (None, _) => return Err(Error::unavailable("The boot screen is not up").retry_after(1)),
+        };
+        let id = id.map_or_else(|| format!("screen-{}", FIRST_ID + place - 1), str::to_owned);
+        let display = self.room.config.display_base + place;
+        if link::open_socket(display).is_ok() {
+            return Err(Error::conflict(format!("Display :{display} is taken by another X server")));
+        }
+        Ok(self.add(&mut screens, place, id, display, size, true))
     }
 
     /// Ends a screen and everything on it.

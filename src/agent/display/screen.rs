@@ -95,6 +95,11 @@ impl Screen {
         format!(":{}", self.display)
     }
 
+    /// Whether no route finds it: it is a self-test's own.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.id == super::hidden::ID
+    }
+
     /// The size as last seen.
     pub fn size(&self) -> Size {
         self.size.get()

@@ -8,6 +8,7 @@ use axum::middleware;
 use super::acting::Acting;
 use super::display::Displays;
 use super::programs::Programs;
+use super::selftest::SelfTests;
 use super::state::Agent;
 use crate::http::edge;
 
@@ -23,6 +24,7 @@ mod idempotent;
 mod processes;
 pub mod programs;
 mod screenshot;
+mod selftest;
 pub mod windows;
 
 pub use idempotent::Noting;
@@ -34,7 +36,8 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let commands = exec::router().layer(middleware::from_fn_with_state(noting.clone(), idempotent::pass));
     let routes = Router::new().merge(health::router()).merge(commands).merge(files::router());
     let routes = routes.merge(processes::router());
-    let mut routes = routes.with_state(agent.clone());
+    let tests = SelfTests::new(agent.clone(), displays.clone());
+    let mut routes = routes.with_state(agent.clone()).merge(selftest::router(tests));
     if let Some(displays) = displays {
         let (desktop, home) = (Arc::clone(&agent.desktop), agent.home.clone());
         let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());

@@ -52,6 +52,10 @@ async fn fleet_shell_and_files_work_on_a_real_computer() {
     assert_eq!(std::fs::read_to_string(person.file("back.txt")).expect("copied"), "Grüße");
     person.runs(&["cp", "first light:/etc/shadow", "."]).await.badly(1, &["request"]);
 
+    let proved = person.runs(&["computers", "selftest", "first light"]).await.well();
+    assert!(proved.contains("type") && proved.contains("first light works: "), "{proved}");
+    printed += &proved;
+
     let before = person.runs(&["computers", "password", "first light"]).await.well();
     printed += &person.runs(&["computers", "restart", "first light"]).await.well();
     assert_ne!(person.runs(&["computers", "password", "first light"]).await.well(), before);

@@ -10,6 +10,7 @@ mod input;
 mod life;
 mod pictures;
 mod programs;
+mod selftest;
 mod sight;
 mod through;
 mod typing;

@@ -22,6 +22,7 @@ pub mod processes;
 pub mod programs;
 pub mod screens;
 pub mod screenshot;
+pub mod selftest;
 pub mod windows;
 
 /// The desktop's routes.
@@ -36,6 +37,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(programs::router())
         .merge(screens::router())
         .merge(screenshot::router())
+        .merge(selftest::router())
         .merge(windows::router())
 }
 

@@ -1,0 +1,366 @@
+//! Who receives what a self-test does? A plain X program in a thread of its own: a window that shows known pixels and
+//! notes what comes to it, as any program on the screen would.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use x11rb::connection::Connection as _;
+use x11rb::protocol::Event;
+use x11rb::protocol::xproto::{
+    AtomEnum, ButtonPressEvent, ClientMessageEvent, ConnectionExt as _, CreateGCAux, CreateWindowAux,
+    EventMask, ImageFormat, InputFocus, KeyButMask, KeyPressEvent, PropMode, Window, WindowClass,
+};
+use x11rb::wrapper::ConnectionExt as _;
+
+use super::fault::{Fault, Outcome, restarting};
+use super::keymap::Keymap;
+use super::keys::{self, Chord, Modifier};
+use super::link::{self, Deadline, Link};
+use super::screen::Screen;
+use super::seat::X_PATIENCE;
+use crate::domain::error::Result;
+use crate::domain::pointer::{Button, Direction};
+use crate::domain::region::Region;
+
+/// Its window's title.
+pub const TITLE: &str = "hotdesk self-test";
+/// Where the window is to be, and how large.
+const WANTED: Region = Region { x: 120, y: 100, width: 480, height: 320 };
+/// Width and height of the painted pattern, in the window's corner: in one request of the core protocol.
+const PATTERN: (u16, u16) = (256, 128);
+/// How often the thread looks whether it is to end.
+const TICK: Duration = Duration::from_millis(20);
+/// A window manager gives a new window the keyboard sooner than this; without one the window takes it itself.
+const FOCUS_PATIENCE: Duration = Duration::from_millis(300);
+/// How long the window may take until it is usable.
+const OPEN_PATIENCE: Duration = Duration::from_secs(4);
+/// Most keys that are noted; a self-test presses some hundred.
+const MOST_KEYS: usize = 4096;
+/// Most of a pasted text that is read, in units of four bytes.
+const MOST_PASTED: u32 = 64 * 1024;
+/// Keys that are held while others are pressed: Shift to Hyper, and the level-3 shift.
+const MODIFIERS: std::ops::RangeInclusive<u32> = 0xffe1..=0xffee;
+const LEVEL3: u32 = 0xfe03;
+
+x11rb::atom_manager! {
+    Names: NamesCookie {
+        CLIPBOARD,
+        HOTDESK_PASTED,
+        UTF8_STRING,
+        WM_PROTOCOLS,
+        _NET_WM_NAME,
+        _NET_WM_PID,
+        _NET_WM_PING,
+    }
+}
+
+/// What the window received.
+#[derive(Debug, Default)]
+struct Heard {
+    /// By button's number: pressed, released.
+    buttons: [(u32, u32); 16],
+    /// Pressed keys, those for holding left out: what was pressed, and what that typed.
+    keys: Vec<(Chord, u32)>,
+    /// Keys that are down, those for holding included.
+    down: i64,
+    pasted: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    heard: Mutex<Heard>,
+    stop: AtomicBool,
+    /// Asks the thread to paste.
+    paste: AtomicBool,
+}
+
+impl Shared {
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A window that notes what comes to it. It closes when this is dropped.
+#[derive(Debug)]
+pub struct Receiver {
+    shared: Arc<Shared>,
+    place: Region,
+}
+
+impl Receiver {
+    /// Opens the window; on return it is painted and has the keyboard.
+    ///
+    /// # Errors
+    /// `Unavailable` when the screen's X server does not let it.
+    pub async fn open(screen: &Screen) -> Result<Self> {
+        let failed = |why: &dyn std::fmt::Display| restarting(&screen.display_name()).context(why);
+        let shared = Arc::<Shared>::default();
+        let (ready, opened) = oneshot::channel();
+        let (display, theirs) = (screen.display, Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name(format!("receiver :{display}"));
+        let started = thread.spawn(move || serve(display, &theirs, ready));
+        started.map_err(|error| failed(&error))?;
+        let mut receiver = Self { shared, place: WANTED };
+        match tokio::time::timeout(OPEN_PATIENCE, opened).await {
+            Ok(Ok(Ok(place))) => receiver.place = place,
+            Ok(Ok(Err(fault))) => return Err(fault.before_start(&screen.display_name())),
+            Ok(Err(_)) => return Err(failed(&"the receiver's thread panicked")),
+            Err(_) => return Err(failed(&"the window was not shown")),
+        }
+        Ok(receiver)
+    }
+
+    /// The window's middle, on the screen.
+    pub fn middle(&self) -> (f64, f64) {
+        let Region { x, y, width, height } = self.place;
+        (f64::from(x + width / 2), f64::from(y + height / 2))
+    }
+
+    /// Where its pattern is, on the screen.
+    pub fn pattern(&self) -> Region {
+        Region { width: PATTERN.0, height: PATTERN.1, ..self.place }
+    }
+
+    /// The pattern's colour at a place in it: red, green, blue.
+    pub fn colour(x: u16, y: u16) -> [u8; 3] {
+        // Two large primes: neighbours differ in every channel.
+        let mixed = u32::from(x).wrapping_mul(73_856_093) ^ u32::from(y).wrapping_mul(19_349_663);
+        let [_, red, green, blue] = (mixed ^ mixed >> 13).to_be_bytes();
+        [red, green, blue]
+    }
+
+    /// How often a button was pressed and released.
+    pub fn clicks(&self, button: Button) -> (u32, u32) {
+        self.shared.heard().buttons[usize::from(button.number())]
+    }
+
+    /// How many wheel steps came.
+    pub fn steps(&self, direction: Direction) -> u32 {
+        self.shared.heard().buttons[usize::from(direction.button_number())].0
+    }
+
+    /// What the keys typed since the last [`Receiver::forget_keys`]; what types nothing is U+FFFD.
+    pub fn text(&self) -> String {
+        let heard = self.shared.heard();
+        heard.keys.iter().map(|(_, keysym)| keys::to_char(*keysym).unwrap_or('\u{fffd}')).collect()
+    }
+
+    /// The keys and chords that were pressed since then.
+    pub fn chords(&self) -> Vec<Chord> {
+        self.shared.heard().keys.iter().map(|(chord, _)| chord.clone()).collect()
+    }
+
+    /// How many keys are down.
+    pub fn keys_down(&self) -> i64 {
+        self.shared.heard().down
+    }
+
+    /// Forgets the keys so far.
+    pub fn forget_keys(&self) {
+        self.shared.heard().keys.clear();
+    }
+
+    /// Asks the window to paste the clipboard.
+    pub fn paste(&self) {
+        self.shared.heard().pasted = None;
+        self.shared.paste.store(true, Ordering::Relaxed);
+    }
+
+    /// What it pasted.
+    pub fn pasted(&self) -> Option<String> {
+        self.shared.heard().pasted.take()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The thread's work: opens the window, tells when it is usable, notes what comes.
+fn serve(display: u16, shared: &Shared, ready: oneshot::Sender<Outcome<Region>>) {
+    let mut ready = Some(ready);
+    let opened = Program::open(display, shared);
+    let ended = opened.and_then(|mut program| {
+        while !shared.stop.load(Ordering::Relaxed) {
+            program.turn()?;
+            if ready.is_some()
+                && let Some(place) = program.usable()?
+                && let Some(ready) = ready.take()
+            {
+                // Whoever asked may have left; then it is asked to stop as well.
+                let _ = ready.send(Ok(place));
+            }
+        }
+        Ok(())
+    });
+    match (ended, ready) {
+        (Err(fault), Some(ready)) => drop(ready.send(Err(fault))),
+        (Err(Fault::Broken(why)), None) => tracing::debug!(why, "the self-test's window is gone"),
+        (Err(_) | Ok(()), _) => {}
+    }
+}
+
+struct Program<'a> {
+    link: Link,
+    deadline: Deadline,
+    root: Window,
+    id: Window,
+    names: Names,
+    map: Keymap,
+    shared: &'a Shared,
+    /// Since when it is painted.
+    shown: Option<Instant>,
+}
+
+impl<'a> Program<'a> {
+    fn open(display: u16, shared: &'a Shared) -> Outcome<Self> {
+        let (link, deadline) = link::connect(display, X_PATIENCE)?;
+        let screen = link.setup().roots.first();
+        let screen = screen.ok_or_else(|| Fault::Broken(String::from("no X screen")))?;
+        let (root, depth, visual) = (screen.root, screen.root_depth, screen.root_visual);
+        let names = Names::new(&link)?.reply()?;
+        let map = Keymap::read(&link)?;
+        let id = link.generate_id()?;
+        let events = EventMask::BUTTON_PRESS
+            | EventMask::BUTTON_RELEASE
+            | EventMask::KEY_PRESS
+            | EventMask::KEY_RELEASE
+            | EventMask::EXPOSURE;
+        let look = CreateWindowAux::new().background_pixel(0).event_mask(events);
+        let Region { x, y, width, height } = WANTED;
+        let class = WindowClass::INPUT_OUTPUT;
+        // The wanted place is far below what the types hold.
+        let (x, y) = (x as i16, y as i16);
+        link.create_window(depth, id, root, x, y, width, height, 0, class, visual, &look)?;
+        let (mode, title) = (PropMode::REPLACE, TITLE.as_bytes());
+        link.change_property8(mode, id, AtomEnum::WM_NAME, AtomEnum::STRING, title)?;
+        link.change_property8(mode, id, names._NET_WM_NAME, names.UTF8_STRING, title)?;
+        link.change_property8(mode, id, AtomEnum::WM_CLASS, AtomEnum::STRING, b"selftest\0Hotdesk\0")?;
+        link.change_property32(mode, id, names.WM_PROTOCOLS, AtomEnum::ATOM, &[names._NET_WM_PING])?;
+        link.change_property32(mode, id, names._NET_WM_PID, AtomEnum::CARDINAL, &[std::process::id()])?;
+        link.map_window(id)?;
+        link.flush()?;
+        Ok(Self { link, deadline, root, id, names, map, shared, shown: None })
+    }
+
+    /// One event, or a tick without one.
+    fn turn(&mut self) -> Outcome<()> {
+        if self.shared.paste.swap(false, Ordering::Relaxed) {
+            let (names, id) = (self.names, self.id);
+            let (kind, into) = (names.UTF8_STRING, names.HOTDESK_PASTED);
+            self.link.convert_selection(id, names.CLIPBOARD, kind, into, x11rb::CURRENT_TIME)?;
+        }
+        self.deadline.allow(TICK);
+        self.link.flush()?;
+        let event = match self.link.wait_for_event().map_err(Fault::from) {
+            Ok(event) => event,
+            Err(Fault::Silent) => return Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        self.deadline.allow(X_PATIENCE);
+        #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
+        match event {
+            Event::Expose(_) => self.paint()?,
+            Event::MappingNotify(_) => self.map = Keymap::read(&self.link)?,
+            Event::KeyPress(key) => self.key(&key),
+            Event::KeyRelease(_) => self.shared.heard().down -= 1,
+            Event::ButtonPress(press) => self.button(&press, |(pressed, _)| *pressed += 1),
+            Event::ButtonRelease(press) => self.button(&press, |(_, released)| *released += 1),
+            Event::SelectionNotify(answer) => self.pasted(answer.property)?,
+            Event::ClientMessage(message) if message.type_ == self.names.WM_PROTOCOLS => {
+                self.pong(message)?
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn paint(&mut self) -> Outcome<()> {
+        let (width, height) = PATTERN;
+        let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
+        let pixels: Vec<u8> = places
+            .flat_map(|(x, y)| {
+                let [red, green, blue] = Receiver::colour(x, y);
+                [blue, green, red, 0]
+            })
+            .collect();
+        let depth = self.link.get_geometry(self.id)?.reply()?.depth;
+        let gc = self.link.generate_id()?;
+        self.link.create_gc(gc, self.id, &CreateGCAux::new())?;
+        self.link.put_image(ImageFormat::Z_PIXMAP, self.id, gc, width, height, 0, 0, 0, depth, &pixels)?;
+        self.link.free_gc(gc)?;
+        self.link.sync()?;
+        self.shown.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Where the window is, once it is painted and has the keyboard.
+    fn usable(&mut self) -> Outcome<Option<Region>> {
+        let Some(shown) = self.shown else { return Ok(None) };
+        self.deadline.allow(X_PATIENCE);
+        if self.link.get_input_focus()?.reply()?.focus != self.id {
+            if shown.elapsed() > FOCUS_PATIENCE {
+                self.link.set_input_focus(InputFocus::PARENT, self.id, x11rb::CURRENT_TIME)?;
+            }
+            return Ok(None);
+        }
+        let geometry = self.link.get_geometry(self.id)?;
+        let place = self.link.translate_coordinates(self.id, self.root, 0, 0)?;
+        let (geometry, place) = (geometry.reply()?, place.reply()?);
+        let corner = (u16::try_from(place.dst_x), u16::try_from(place.dst_y));
+        let (Ok(x), Ok(y)) = corner else { return Ok(None) };
+        Ok(Some(Region { x, y, width: geometry.width, height: geometry.height }))
+    }
+
+    fn key(&self, key: &KeyPressEvent) {
+        let row = self.map.row(key.detail);
+        let level = |level: usize| row.get(level).copied().unwrap_or_default();
+        let has = |mask: KeyButMask| key.state.contains(mask);
+        let (base, shifted) = (level(0), level(1));
+        let mut heard = self.shared.heard();
+        heard.down += 1;
+        if MODIFIERS.contains(&base) || base == LEVEL3 || heard.keys.len() >= MOST_KEYS {
+            return;
+        }
+        let keysym = if has(KeyButMask::SHIFT) && shifted != 0 { shifted } else { base };
+        let held = [
+            (KeyButMask::CONTROL, Modifier::Ctrl),
+            (KeyButMask::SHIFT, Modifier::Shift),
+            (KeyButMask::MOD1, Modifier::Alt),
+            (KeyButMask::MOD4, Modifier::Super),
+        ];
+        let modifiers = held.into_iter().filter(|(mask, _)| has(*mask)).map(|(_, modifier)| modifier);
+        let chord = Chord { modifiers: modifiers.collect(), keysym: base };
+        heard.keys.push((chord, keysym));
+    }
+
+    fn button(&self, press: &ButtonPressEvent, count: impl FnOnce(&mut (u32, u32))) {
+        if let Some(button) = self.shared.heard().buttons.get_mut(usize::from(press.detail)) {
+            count(button);
+        }
+    }
+
+    fn pasted(&self, property: u32) -> Outcome<()> {
+        let text = if property == x11rb::NONE {
+            String::new()
+        } else {
+            let read = self.link.get_property(true, self.id, property, AtomEnum::ANY, 0, MOST_PASTED)?;
+            String::from_utf8_lossy(&read.reply()?.value).into_owned()
+        };
+        self.shared.heard().pasted = Some(text);
+        Ok(())
+    }
+
+    /// Answers "are you there?" (EWMH), which comes in the order of the keys.
+    fn pong(&self, mut ping: ClientMessageEvent) -> Outcome<()> {
+        ping.window = self.root;
+        let mask = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
+        self.link.send_event(false, self.root, mask, ping)?;
+        self.link.flush()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! The self-test over HTTP.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Method;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::forward;
+use crate::controller::Shared;
+use crate::domain::access::Caller;
+use crate::domain::error::Result;
+use crate::domain::limits::MAX_SELFTEST_SECONDS;
+use crate::guest::QUICK;
+use crate::http::extract::Path;
+use crate::wire::selftest::SelfTest;
+
+/// The route of the self-test.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(run))
+}
+
+/// Tries the computer's parts on a hidden screen and measures them; takes seconds, at most 30. It is answered with 200
+/// also when a check failed; 409 when another self-test runs, or the computer has no place for one more screen.
+#[utoipa::path(get, path = "/computers/{id}/selftest", tag = "selftest", params(("id" = String, Path)),
+    responses((status = 200, description = "What was found", body = SelfTest)))]
+async fn run(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<SelfTest>> {
+    let patience = QUICK + Duration::from_secs_f64(MAX_SELFTEST_SECONDS);
+    forward(&app, &caller, &id, Method::GET, "/selftest", (), None::<&()>, patience).await
+}

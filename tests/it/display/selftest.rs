@@ -1,0 +1,226 @@
+//! Does a self-test pass where all is well, fail where it is not, and leave nothing?
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hotdesk::base::wait;
+use reqwest::Method;
+use serde_json::{Value, json};
+use x11rb::connection::Connection as _;
+use x11rb::protocol::xproto::{ConnectionExt as _, GrabMode, GrabStatus};
+
+use super::desk::{Claim, PATIENCE, is_running};
+use crate::harness::agent::RunningAgent;
+use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::picture;
+
+/// Every check, in its order.
+const CHECKS: [&str; 13] = [
+    "screen",
+    "windows",
+    "screenshot",
+    "click",
+    "scroll",
+    "type",
+    "keys",
+    "clipboard",
+    "bash",
+    "python",
+    "files",
+    "audio",
+    "elements",
+];
+
+/// An agent whose screens have displays that the test knows.
+async fn agent(claim: &Claim, session: &str) -> Option<RunningAgent> {
+    if !["/usr/bin/Xvnc", "/usr/bin/Xvfb"].iter().any(|server| std::path::Path::new(server).exists()) {
+        println!("skipped: neither Xvnc nor Xvfb is installed");
+        return None;
+    }
+    let display = format!("own:{}", claim.base);
+    let nowhere = "/nonexistent/hotdesk-session";
+    let options = ["--display", &display, "--session", session, "--session-dir", nowhere];
+    let agent = RunningAgent::with(&[&options[..], &["--resolution", "640x480x24"]].concat()).await;
+    let ready = wait::until(PATIENCE, || async {
+        let shot = agent.request(Method::GET, "/screenshot").send().await.ok()?;
+        shot.status().is_success().then_some(())
+    });
+    ready.await.expect("the boot screen is ready");
+    Some(agent)
+}
+
+fn check<'a>(found: &'a Value, name: &str) -> &'a Value {
+    let checks = found["checks"].as_array().expect("checks");
+    checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {found}"))
+}
+
+fn outcome<'a>(found: &'a Value, name: &str) -> &'a str {
+    check(found, name)["outcome"].as_str().expect("an outcome")
+}
+
+/// Nothing of a self-test is left: its screen, its place, its files.
+async fn left_nothing(agent: &RunningAgent, claim: &Claim) {
+    let hidden = format!(":{}", claim.base + 1);
+    let gone = wait::until(PATIENCE, || async { (!is_running(&hidden)).then_some(()) });
+    gone.await.expect("the hidden screen is gone");
+    let listed = agent.get("/screens").await.body;
+    assert_eq!(listed["screens"].as_array().map(Vec::len), Some(1), "{listed}");
+    let left = wait::until(PATIENCE, || async {
+        let folder = std::fs::read_dir(agent.home()).expect("the home folder").flatten();
+        (folder.filter(|it| it.file_name().to_string_lossy().contains("selftest")).count() == 0).then_some(())
+    });
+    left.await.expect("no folder is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bare_screen_passes_and_what_is_not_there_is_skipped_with_its_reason() {
+    let claim = Claim::new();
+    let Some(agent) = agent(&claim, "none").await else { return };
+    let answer = agent.get("/selftest").await;
+    let found = &answer.body;
+    println!("{found:#}");
+    assert_eq!(answer.status, 200, "{found}");
+    let names: Vec<&str> =
+        found["checks"].as_array().expect("checks").iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, CHECKS);
+    for name in CHECKS {
+        let wanted = if ["windows", "audio", "elements"].contains(&name) { "skipped" } else { "passed" };
+        assert_eq!(outcome(found, name), wanted, "{}", check(found, name));
+        assert!(!check(found, name)["detail"].as_str().expect("a detail").is_empty());
+    }
+    assert_eq!(found["passed"], true);
+    let figure = |name: &str, figure: &str| check(found, name)["figures"][figure].as_f64().expect("a figure");
+    assert_eq!((figure("click", "sent"), figure("click", "arrived")), (101.0, 101.0));
+    assert_eq!((figure("scroll", "arrived"), figure("type", "right")), (100.0, 200.0));
+    for (name, cost) in [("screenshot", "png_ms"), ("screenshot", "unchanged_ms"), ("click", "median_ms")] {
+        assert!(figure(name, cost) > 0.0, "{name} {cost}");
+    }
+    assert!(found["took_ms"].as_f64().is_some_and(|took| took <= 30_000.0));
+    left_nothing(&agent, &claim).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_self_tests_at_once_one_is_refused_and_the_screen_is_in_no_list() {
+    let claim = Claim::new();
+    let Some(agent) = agent(&claim, "none").await else { return };
+    let both = join_all([agent.get("/selftest"), agent.get("/selftest")]);
+    let watch = async {
+        let hidden = format!(":{}", claim.base + 1);
+        let up = wait::until(PATIENCE, || async { is_running(&hidden).then_some(()) });
+        up.await.expect("the hidden screen");
+        for path in ["/screenshot?screen=selftest", "/windows?screen=selftest"] {
+            assert_eq!(agent.get(path).await.status, 404, "{path}");
+        }
+        assert_eq!(agent.delete("/screens/selftest").await.status, 404);
+        agent.get("/screens").await.body["screens"].as_array().map(Vec::len)
+    };
+    let (both, screens) = futures_util::join!(both, watch);
+    let mut statuses: Vec<u16> = both.iter().map(|answer| answer.status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409], "{both:?}");
+    assert_eq!(screens, Some(1));
+    assert!(both.iter().any(|answer| answer.body["passed"] == true), "{both:?}");
+    // Without a place for its screen there is none either.
+    for _ in 1..4 {
+        assert_eq!(agent.post("/screens", json!({})).await.status, 200);
+    }
+    let refused = agent.get("/selftest").await;
+    assert_eq!(refused.status, 409, "{}", refused.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_takes_the_keyboard_fails_what_types_and_nothing_else() {
+    let claim = Claim::new();
+    let Some(agent) = agent(&claim, "none").await else { return };
+    let thief = async {
+        let display = format!(":{}", claim.base + 1);
+        let link = wait::until(PATIENCE, || async { x11rb::connect(Some(&display)).ok() });
+        let (link, number) = link.await.expect("the hidden screen");
+        let root = link.setup().roots[number].root;
+        let mode = GrabMode::ASYNC;
+        let grab = link.grab_keyboard(false, root, x11rb::CURRENT_TIME, mode, mode).expect("a request");
+        assert_eq!(grab.reply().expect("a grab").status, GrabStatus::SUCCESS);
+        link
+    };
+    let (answer, _link) = futures_util::join!(agent.get("/selftest"), thief);
+    let found = &answer.body;
+    assert_eq!((answer.status, &found["passed"]), (200, &json!(false)), "{found}");
+    for name in CHECKS {
+        let typed = ["type", "keys"].contains(&name);
+        assert_eq!(outcome(found, name) == "failed", typed, "{}", check(found, name));
+    }
+    assert_eq!(check(found, "type")["detail"], "0 of 200 characters arrived");
+    left_nothing(&agent, &claim).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_a_window_manager_fails_the_windows() {
+    let claim = Claim::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("session");
+    std::fs::write(&script, "#!/bin/sh\nexit 0\n").expect("a script");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).expect("permissions");
+    let Some(agent) = agent(&claim, &folder.path().to_string_lossy()).await else { return };
+    let answer = agent.get("/selftest").await;
+    let found = &answer.body;
+    assert_eq!((answer.status, &found["passed"]), (200, &json!(false)), "{found}");
+    let failed: Vec<&str> = CHECKS.into_iter().filter(|name| outcome(found, name) == "failed").collect();
+    assert_eq!(failed, ["windows"], "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_leaves_half_way_leaves_nothing_behind() {
+    let claim = Claim::new();
+    let Some(agent) = agent(&claim, "none").await else { return };
+    let hidden = format!(":{}", claim.base + 1);
+    let up = wait::until(PATIENCE, || async { is_running(&hidden).then_some(()) });
+    let asked = agent.request(Method::GET, "/selftest").send();
+    // The request is dropped as soon as the screen is there.
+    tokio::select! {
+        up = up => up.expect("the hidden screen"),
+        answer = asked => panic!("answered before the screen was seen: {answer:?}"),
+    }
+    left_nothing(&agent, &claim).await;
+    let again = wait::until(PATIENCE, || async {
+        let answer = agent.get("/selftest").await;
+        (answer.status != 409).then_some(answer)
+    });
+    let again = again.await.expect("a turn");
+    assert_eq!((again.status, &again.body["passed"]), (200, &json!(true)), "{}", again.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_screens_the_rest_is_tried() {
+    let agent = RunningAgent::headless().await;
+    let found = agent.get("/selftest").await.body;
+    assert_eq!(found["passed"], true, "{found}");
+    let passed: Vec<&str> = CHECKS.into_iter().filter(|name| outcome(&found, name) == "passed").collect();
+    assert_eq!(passed, ["bash", "python", "files"], "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_computer_passes_everything_through_the_controller() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let house = RunningController::boot().await;
+    let workspace = house.workspace("demo").await;
+    let computer = house.computer(&workspace, "tried").await["id"].as_str().expect("an id").to_owned();
+    let path = format!("/computers/{computer}/selftest");
+    let answer = house.get(&path).await;
+    let found = &answer.body;
+    println!("{found:#}");
+    assert_eq!((answer.status, &found["passed"]), (200, &json!(true)), "{found}");
+    for name in CHECKS {
+        assert_eq!(outcome(found, name), "passed", "{}", check(found, name));
+    }
+    // The screen that people see was not touched.
+    let shot =
+        house.request(Method::GET, &format!("/computers/{computer}/screenshot?response_format=binary"));
+    let shot = shot.timeout(Duration::from_secs(30)).send().await.expect("an answer");
+    assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
+    let listed = house.get(&format!("/computers/{computer}/screens")).await.body;
+    assert_eq!(listed["screens"].as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(house.bash(&computer, "ls -a ~ | grep selftest").await, "");
+}
