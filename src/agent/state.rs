@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use super::desktop::Desktop;
 use super::exec::Commands;
-use super::files::Files;
 use super::exec::process::Processes;
 use super::exec::session::Sessions;
+use super::files::Files;
 use super::journal::Journal;
 use crate::base::secret::Secret;
 use crate::base::tasks::Tasks;

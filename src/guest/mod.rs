@@ -26,8 +26,8 @@ use crate::domain::filename::FileName;
 use crate::http::idempotency;
 use crate::wire::agent::{Health, PutResult};
 
-pub use screenshot::{Image, Sight};
 pub use crate::http::encode::percent_encode;
+pub use screenshot::{Image, Sight};
 
 /// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;

@@ -11,7 +11,7 @@ pub mod exec;
 pub mod file;
 pub mod guest_file;
 pub mod process;
-pub mod screenshot;
 pub mod program;
+pub mod screenshot;
 pub mod window;
 pub mod workspace;

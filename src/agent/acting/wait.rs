@@ -8,7 +8,6 @@ use crate::domain::limits::MAX_WAIT_SECONDS;
 use crate::wire::action::Wait;
 use crate::wire::effect::ActionResult;
 
-
 /// Waits.
 ///
 /// # Errors

@@ -18,7 +18,6 @@ use crate::wire::action::Wait;
 use crate::wire::effect::ActionResult;
 use crate::wire::exec::{Bash, Exec};
 
-
 pub fn router() -> Router<Agent> {
     Router::new().route("/bash", post(run_bash)).route("/exec", post(run_python)).route("/wait", post(wait))
 }

@@ -68,6 +68,18 @@ impl RunningController {
         Self::boot_in(folder, None, configuration).await
     }
 
+    /// A controller of the full image, with the browser; `None`, and why, where that is not built.
+    pub async fn boot_full() -> Option<Self> {
+        let full = image().with_file_name("full");
+        if !full.join("rootfs").is_dir() || no_computers_here().is_some() {
+            println!("skipped: no full guest image at {} (make image), or no root", full.display());
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("image"), full.as_os_str().as_encoded_bytes()).expect("a note");
+        Some(Self::boot_in(folder, None, "").await)
+    }
+
     /// A controller whose data folder is a disk of its own.
     pub async fn boot_on_disk(mib: u64) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -280,7 +292,8 @@ pub fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.join("hotdesk.toml"));
     command.arg("--data-dir").arg(folder.join("data"));
-    command.arg("--image").arg(image());
+    let chosen = std::fs::read_to_string(folder.join("image"));
+    command.arg("--image").arg(chosen.map_or_else(|_| image(), PathBuf::from));
     command
 }
 

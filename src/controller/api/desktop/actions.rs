@@ -18,8 +18,8 @@ use crate::guest::QUICK;
 use crate::http::extract::{Json as Body, Path, Query, Shaped};
 use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
 use crate::wire::action::{
-    Click, CursorPosition, Drag, Key, Move, PointerButton, ScreenQuery,
-    Scroll, Type, Wait, WaitChange, WaitStable,
+    Click, CursorPosition, Drag, Key, Move, PointerButton, ScreenQuery, Scroll, Type, Wait, WaitChange,
+    WaitStable,
 };
 use crate::wire::batch::{Action, Batch, BatchResult};
 use crate::wire::effect::ActionResult;
