@@ -74,8 +74,8 @@ impl Client {
 
     /// A new screen's id and display.
     pub async fn new_screen(&self) -> (String, String) {
-        let made = self.0.made("/screens", json!({})).await;
-        let text = |name: &str| made[name].as_str().expect("a text").to_owned();
+        let made = self.0.post("/screens", json!({})).await;
+        let text = |name: &str| made.body[name].as_str().expect("a text").to_owned();
         (text("id"), text("display"))
     }
 }
