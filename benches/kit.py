@@ -1,6 +1,8 @@
 """What do the benchmarks share? Agents to measure, what a screen shows meanwhile, clocks, tables, and the file of results."""
 
+import atexit
 import json
+import math
 import os
 import random
 import statistics
@@ -16,6 +18,9 @@ from first_light import Api, UnixConnection
 CACHE = os.environ.get("HOTDESK_CACHE", "/var/cache/hotdesk")
 RESULTS = os.path.join(CACHE, "bench")
 SECONDS = 30
+# python-xlib, and with it pyautogui, insists on a file of cookies; these screens ask for none.
+os.environ["XAUTHORITY"] = tempfile.NamedTemporaryFile(prefix="hotdesk-bench-xauth-", delete=False).name
+atexit.register(os.unlink, os.environ["XAUTHORITY"])
 
 
 class Agent:
@@ -106,7 +111,6 @@ class Painter:
         self.window = self.open(0, 0, self.width, self.height)
         gc = self.window.create_gc()
         chance = random.Random(7)
-        import math
         rows = 32
         for top in range(0, self.height, rows):
             data = bytearray()
