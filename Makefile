@@ -9,10 +9,12 @@ export HOTDESK_CACHE ?= /var/cache/hotdesk
 export HOTDESK_IMAGE_DIR ?= $(HOTDESK_CACHE)/images
 export CARGO_TARGET_DIR ?= $(HOTDESK_CACHE)/target
 VENV := $(HOTDESK_CACHE)/venv
+BENCH := $(HOTDESK_CACHE)/venv-bench/bin/python
+BINARY := $(CARGO_TARGET_DIR)/release/hotdesk
 # Where `deps` installs Rust when there is none: the same command finds it there.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help run test check bench image image-small deps deps-test package
+.PHONY: help run test check bench image image-small deps deps-test deps-bench package
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -29,9 +31,15 @@ check: deps ## format, lints
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 
-bench: deps-test image ## figures against named peers
+bench: deps-bench image image-small ## figures against named peers, and the long proofs
 	cargo build --release
-	python3 benches/first_light.py $(CARGO_TARGET_DIR)/release/hotdesk $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/first_light.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/pictures.py $(BINARY)
+	$(BENCH) benches/hands.py $(BINARY)
+	$(BENCH) benches/room.py $(BINARY)
+	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
+		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd
 
 image: deps ## build the guest image (cached by the hash of its inputs)
 	packaging/image/build --variant full >/dev/null
@@ -48,3 +56,6 @@ deps: ## install what building and running need
 
 deps-test: ## install what testing needs
 	packaging/dev/deps test
+
+deps-bench: ## install what the benchmarks need
+	packaging/dev/deps bench

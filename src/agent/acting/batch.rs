@@ -1,8 +1,10 @@
 //! How is a list of actions done? In order on one screen, with nobody else's between them, each with its own result.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Acting, check};
+use crate::agent::display::Screen;
 use crate::domain::error::{Error, Result};
 use crate::http::refuse;
 use crate::wire::batch::{Action, Batch, BatchError, BatchItem, BatchResult};
@@ -35,7 +37,9 @@ impl Acting {
         let mut results = Vec::with_capacity(count);
         let mut success = true;
         let mut pictures = 0;
+        let mut unfinished = Unfinished { acting: self, screen: Arc::clone(&screen), pressed: false };
         for action in batch.actions {
+            unfinished.pressed |= matches!(action, Action::MouseDown(_) | Action::KeyDown(_));
             let item = match self.bounded(&screen, action, &mut pictures).await {
                 Ok(result) => {
                     success &= result.success;
@@ -51,13 +55,14 @@ impl Acting {
                 break;
             }
         }
+        unfinished.pressed = false;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(BatchResult { success, not_tried: count - results.len(), results, took_ms })
     }
 
     async fn bounded(
         &self,
-        screen: &std::sync::Arc<crate::agent::display::Screen>,
+        screen: &Arc<Screen>,
         action: Action,
         pictures: &mut usize,
     ) -> Result<crate::wire::effect::ActionResult> {
@@ -69,6 +74,28 @@ impl Acting {
             )));
         }
         Ok(result)
+    }
+}
+
+/// A list that is still being done. Dropped so, its client is gone, and what would have let go comes no more.
+struct Unfinished<'a> {
+    acting: &'a Acting,
+    screen: Arc<Screen>,
+    /// Whether it has pressed what stays down.
+    pressed: bool,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.pressed {
+            return;
+        }
+        let screen = Arc::clone(&self.screen);
+        let _letting_go = self.acting.tasks.spawn("an unfinished list", async move {
+            if let Err(error) = screen.release_kept().await {
+                tracing::warn!(screen = screen.id, %error, "could not let go of what a list pressed");
+            }
+        });
     }
 }
 

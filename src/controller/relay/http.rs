@@ -18,7 +18,7 @@ use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 27] = [
+const ENDPOINTS: [&str; 28] = [
     "actions",
     "bash",
     "click",
@@ -40,6 +40,7 @@ const ENDPOINTS: [&str; 27] = [
     "screens",
     "screenshot",
     "scroll",
+    "selftest",
     "sessions",
     "type",
     "wait",

@@ -1,0 +1,207 @@
+"""What do the benchmarks share? Agents to measure, what a screen shows meanwhile, clocks, tables, and the file of results."""
+
+import atexit
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from Xlib import X, display as xdisplay
+
+from first_light import Api, UnixConnection
+
+CACHE = os.environ.get("HOTDESK_CACHE", "/var/cache/hotdesk")
+RESULTS = os.path.join(CACHE, "bench")
+SECONDS = 30
+# python-xlib, and with it pyautogui, insists on a file of cookies; these screens ask for none.
+os.environ["XAUTHORITY"] = tempfile.NamedTemporaryFile(prefix="hotdesk-bench-xauth-", delete=False).name
+atexit.register(os.unlink, os.environ["XAUTHORITY"])
+
+
+class Agent:
+    """An agent on this machine with a bare screen of its own; removed at the end of a `with`."""
+
+    def __init__(self, binary, width, height, session="none"):
+        self.folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
+        self.number = next(n for n in random.sample(range(3000, 9000), 100)
+                           if not os.path.exists(f"/tmp/.X11-unix/X{n}") and not os.path.exists(f"/tmp/.X{n}-lock"))
+        self.display = f":{self.number}"
+        socket = os.path.join(self.folder, "agent.sock")
+        os.mkdir(os.path.join(self.folder, "home"))
+        self.log = open(os.path.join(self.folder, "log"), "w")
+        self.process = subprocess.Popen(
+            [binary, "agent", "--listen", f"unix:{socket}", "--display", f"own:{self.number}", "--session", session,
+             "--resolution", f"{width}x{height}x24", "--runtime-dir", f"{self.folder}/run", "--home",
+             f"{self.folder}/home", "--session-dir", f"{self.folder}/session"],
+            stdout=self.log, stderr=self.log)
+        self.socket, self.programs = socket, []
+        self.wait_for(lambda: os.path.exists(socket), "the agent's socket")
+        with open(f"{self.folder}/run/token") as file:
+            self.token = file.read().strip()
+        self.api = self.connect()
+        self.wait_for(self.is_up, "the screen")
+
+    def connect(self):
+        return Api(UnixConnection(self.socket), self.token)
+
+    def is_up(self):
+        try:
+            return self.connect().raw("GET", "/screenshot?response_format=binary")
+        except (SystemExit, OSError):
+            return None
+
+    def wait_for(self, ready, what):
+        until = time.time() + SECONDS
+        while not ready():
+            if time.time() > until or self.process.poll() is not None:
+                with open(self.log.name) as log:
+                    raise SystemExit(f"{what} did not come: {log.read()[-2000:]}")
+            time.sleep(0.02)
+
+    def run(self, *command, **options):
+        """A program on its screen, ended with it."""
+        environment = {**os.environ, "DISPLAY": self.display, "LC_ALL": "C.UTF-8"}
+        self.programs.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, **options))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for program in self.programs:
+            program.terminate()
+            program.wait()
+        self.process.terminate()
+        self.process.wait()
+        self.log.close()
+        subprocess.run(["rm", "-rf", self.folder], check=True)
+
+
+class Painter:
+    """Paints on a screen by plain X requests: a whole picture, and a mark that makes each picture a new one."""
+
+    def __init__(self, name):
+        self.display = xdisplay.Display(name)
+        screen = self.display.screen()
+        self.root, self.depth = screen.root, screen.root_depth
+        self.width, self.height = screen.width_in_pixels, screen.height_in_pixels
+        self.window = self.gc = None
+        self.mark = self.open(0, 0, 8, 8)
+        self.mark_gc = self.mark.create_gc()
+        self.colour = 0
+
+    def open(self, x, y, width, height):
+        window = self.root.create_window(x, y, width, height, 0, self.depth, override_redirect=1, background_pixel=0)
+        window.map()
+        self.display.sync()
+        return window
+
+    def nudge(self):
+        self.colour += 1
+        self.mark_gc.change(foreground=self.colour)
+        self.mark.fill_rectangle(self.mark_gc, 0, 0, 8, 8)
+        self.display.sync()
+
+    def photo(self):
+        """Soft shapes with a little noise on each pixel, as a camera has it."""
+        self.window = self.open(0, 0, self.width, self.height)
+        gc = self.window.create_gc()
+        chance = random.Random(7)
+        rows = 32
+        for top in range(0, self.height, rows):
+            data = bytearray()
+            count = min(rows, self.height - top)
+            for y in range(top, top + count):
+                noise = chance.randbytes(self.width)
+                down = 60 * math.sin(y / 97)
+                for x in range(self.width):
+                    base = 128 + down + 50 * math.sin((x + y) / 143)
+                    value = int(base) + (noise[x] & 15) - 8
+                    data += bytes((value, min(255, value + 20), max(0, value - 15 + (noise[x] >> 5)), 0))
+            self.window.put_image(gc, 0, top, self.width, count, X.ZPixmap, self.depth, 0, bytes(data))
+        self.mark.configure(stack_mode=X.Above)
+        self.display.sync()
+
+
+def full_of_text(agent, width, height):
+    """Terminals full of coloured text over the whole screen."""
+    page = ("for i in $(seq 80); do printf '\\033[3%dm%s\\033[0m ' $((i % 8)) \"$(head -c 90 /dev/urandom | base64 -w0)\";"
+            " done; exec sleep 1000")
+    for x in (0, width // 2):
+        for y in (0, height // 2):
+            # The fixed font's characters are 6 by 13 pixels.
+            size = f"{width // 12}x{height // 26}+{x}+{y}"
+            agent.run("xterm", "-geometry", size, "-e", "sh", "-c", page)
+    time.sleep(3)
+
+
+def timed(work, rounds, before=None):
+    """Milliseconds of each round; what is done `before` each is not counted."""
+    spans = []
+    for _ in range(rounds):
+        if before:
+            before()
+        started = time.perf_counter()
+        work()
+        spans.append((time.perf_counter() - started) * 1000)
+    return spans
+
+
+class Topic:
+    """A table that is printed while it grows, and kept in the file of results."""
+
+    def __init__(self, name, *columns):
+        self.name, self.columns, self.rows = name, columns, []
+        print(f"\n{name}\n  {'':<62}" + "".join(f"{column:>12}" for column in columns), flush=True)
+
+    def row(self, what, *figures):
+        def shown(figure):
+            if figure is None:
+                return "-"
+            return f"{figure:.2f}" if isinstance(figure, float) else str(figure)
+        self.rows.append({"what": what, **dict(zip(self.columns, figures))})
+        print(f"  {what:<62}" + "".join(f"{shown(figure):>12}" for figure in figures), flush=True)
+
+    def spans(self, what, spans, *more):
+        """A row of a median and what comes with it; the median."""
+        middle = statistics.median(spans)
+        self.row(what, middle, *more)
+        return middle
+
+    def skip(self, what, why):
+        self.rows.append({"what": what, "skipped": why})
+        print(f"  {what:<62}  skipped: {why}", flush=True)
+
+    def keep(self):
+        os.makedirs(RESULTS, exist_ok=True)
+        name = "-".join(self.name.split("(")[0].lower().split())
+        with open(os.path.join(RESULTS, f"{name}.json"), "w") as file:
+            json.dump({"topic": self.name, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                       "cores": os.cpu_count(), "rows": self.rows}, file, indent=1)
+
+
+def peer(display, command, rounds, output=None, before=None, topic=None, what=None):
+    """Milliseconds of one run of a tool, started anew each time as its users do; and the size of its file."""
+    environment = {**os.environ, "DISPLAY": display}
+
+    def once():
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    try:
+        once()
+        spans = timed(once, rounds, before)
+    except (OSError, subprocess.CalledProcessError) as error:
+        if topic:
+            topic.skip(what, str(error)[:50])
+        return None, None
+    return spans, (os.path.getsize(output) if output else None)
+
+
+def arguments(usage, count):
+    if len(sys.argv) != count + 1:
+        raise SystemExit(f"usage: {usage}")
+    return sys.argv[1:]

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""How much does the controller add to what an agent in a computer does? The same requests, directly and through it.
+
+usage: through.py HOTDESK_BINARY IMAGE_FOLDER
+
+Boots a controller of its own with one computer, full of text; everything is removed at the end.
+"""
+
+import http.client
+import os
+import random
+import re
+import signal
+import sqlite3
+import statistics
+import subprocess
+import tempfile
+import time
+
+from first_light import Api, UnixConnection
+from kit import Topic, arguments, timed
+
+ROUNDS = 100
+
+
+def main():
+    binary, image = arguments("through.py HOTDESK_BINARY IMAGE_FOLDER", 2)
+    folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
+    server = subprocess.Popen(
+        [binary, "serve", "--data-dir", folder, "--listen", "127.0.0.1:0", "--image", image],
+        stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True)
+    try:
+        key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
+        host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()
+        api = Api(http.client.HTTPConnection(host, int(port), timeout=200), key, "/api")
+        measure(api, folder)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+        subprocess.run([binary, "purge", "--yes", "--data-dir", folder, "--image", image], check=True)
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def measure(api, folder):
+    workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
+    computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
+    store = sqlite3.connect(f"file:{folder}/hotdesk.db?mode=ro", uri=True)
+    token = store.execute("SELECT agent_token FROM computers WHERE id = ?", [computer]).fetchone()[0]
+    agent = Api(UnixConnection(f"{folder}/machines/{computer}/agent.sock"), token)
+    public = Api(api.connection, "", f"/api/computers/{computer}")
+    public.headers = api.headers
+    page = ("for i in $(seq 80); do printf '\\033[3%dm%s\\033[0m ' $((i % 8)) \"$(head -c 90 /dev/urandom | base64 -w0)\";"
+            " done; exec sleep 1000")
+    for x, y in ((0, 0), (640, 0), (0, 360), (640, 360)):
+        api("POST", f"/computers/{computer}/launch",
+            {"argv": ["xterm", "-geometry", f"106x27+{x}+{y}", "-e", "sh", "-c", page], "wait_seconds": 10})
+    time.sleep(3)
+    topic = Topic("through the controller (ms)", "agent", "controller", "more", "best more", "bytes")
+    place, chance = iter(range(10**9)), random.Random(7)
+
+    def moved():
+        # The pointer in another place makes another picture.
+        agent("POST", "/move", {"x": 100 + next(place) % 900, "y": 300})
+
+    def both(what, method, path, body=None, rounds=ROUNDS, before=None):
+        size = len(agent.raw(method, path, body))
+        # In turns that are drawn, so that both meet the same machine.
+        spans = {agent: [], public: []}
+        for _ in range(rounds):
+            for caller in (agent, public) if chance.random() < 0.5 else (public, agent):
+                spans[caller] += timed(lambda: caller.raw(method, path, body), 1, before)
+        direct, through = (statistics.median(spans[caller]) for caller in spans)
+        best = min(spans[public]) - min(spans[agent])
+        topic.row(what, direct, through, through - direct, best, size)
+
+    shot = "/screenshot?response_format=binary"
+    both("screenshot, changed, PNG", "GET", shot, before=moved)
+    both("screenshot, changed, JPEG", "GET", shot + "&format=jpeg", before=moved)
+    both("screenshot, unchanged, PNG", "GET", shot)
+    both("click", "POST", "/click", {"x": 640, "y": 700})
+    both("100 ASCII characters", "POST", "/type", {"text": "abcdefghi " * 10}, 30)
+    both("20 clicks in a list", "POST", "/actions", [{"action": "click", "x": 640, "y": 700}] * 20, 30)
+    both("click, settled (100 ms), JPEG", "POST", "/click", {
+        "x": 640, "y": 700, "settle": {"quiet_ms": 100, "timeout_ms": 2000, "screenshot": {"format": "jpeg"}}}, 10)
+    elements(api, agent, computer, topic, both)
+    topic.keep()
+
+
+def elements(api, agent, computer, topic, both):
+    what = "elements of a browser page with 400 buttons"
+    try:
+        agent.raw("GET", "/elements")
+    except SystemExit:
+        return topic.skip(what, "this agent has no elements")
+    page = ("<h1>Heading</h1><script>for (let i = 0; i < 400; i++) document.body.insertAdjacentHTML('beforeend', "
+            "`<p>Item ${i} <button>Button ${i}</button></p>`)</script>")
+    api("POST", f"/computers/{computer}/exec", {"code": f"open('/root/page.html', 'w').write({page!r})"})
+    launched = api("POST", f"/computers/{computer}/bash", {"command": "command -v chromium || true"})
+    if "chromium" not in launched["output"]:
+        return topic.skip(what, "no browser in this image")
+    api("POST", f"/computers/{computer}/launch", {"command": "chromium /root/page.html", "wait_seconds": 60})
+    time.sleep(5)
+    both(what + ", in sight", "GET", "/elements", rounds=20)
+    both(what + ", all", "GET", "/elements?include=all", rounds=10)
+
+
+if __name__ == "__main__":
+    main()
