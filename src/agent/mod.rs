@@ -21,6 +21,7 @@ mod inherited;
 pub mod init;
 pub mod journal;
 pub mod programs;
+pub mod recording;
 pub mod routes;
 pub mod state;
 mod token;

@@ -13,5 +13,6 @@ pub mod guest_file;
 pub mod process;
 pub mod screenshot;
 pub mod program;
+pub mod recording;
 pub mod window;
 pub mod workspace;

@@ -31,7 +31,7 @@ pub mod picture;
 mod ping;
 mod pointer;
 mod pools;
-mod process;
+pub(in crate::agent) mod process;
 mod resize;
 mod rows;
 mod screen;

@@ -19,6 +19,7 @@ pub mod guest_files;
 mod patience;
 pub mod processes;
 pub mod programs;
+pub mod recordings;
 pub mod screens;
 pub mod screenshot;
 pub mod windows;
@@ -32,6 +33,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(guest_files::router())
         .merge(processes::router())
         .merge(programs::router())
+        .merge(recordings::router())
         .merge(screens::router())
         .merge(screenshot::router())
         .merge(windows::router())
