@@ -39,14 +39,18 @@ impl Shape {
         let Self { width, height, fps } = self;
         let (size, fps) = (format!("{width}x{height}"), fps.to_string());
         let fixed = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let mut all = fixed("-nostdin -hide_banner -loglevel warning -f x11grab -draw_mouse 1");
+        let mut all = fixed("-nostdin -hide_banner -loglevel warning");
+        // Without these it grabs for a second to learn what it was told, and the video begins before it says so.
+        all.extend(fixed("-fpsprobesize 0 -analyzeduration 0 -f x11grab -draw_mouse 1"));
         all.extend(["-framerate", &fps, "-video_size", &size, "-i", display].map(str::to_owned));
         all.extend(fixed("-vf pad=ceil(iw/2)*2:ceil(ih/2)*2 -an -c:v libx264 -preset ultrafast"));
         // One thread: the programs on the screen need the processor more. Nothing is held back for later, and a fragment
         // a second, so that little is lost when it is killed.
         all.extend(fixed("-tune zerolatency -threads 1 -crf 26 -pix_fmt yuv420p"));
         all.extend(["-g", &fps].map(str::to_owned));
-        all.extend(fixed("-movflags +frag_keyframe+empty_moov+default_base_moof -flush_packets 1 -f mp4 pipe:1"));
+        all.extend(fixed(
+            "-movflags +frag_keyframe+empty_moov+default_base_moof -flush_packets 1 -f mp4 pipe:1",
+        ));
         all
     }
 }

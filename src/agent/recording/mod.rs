@@ -248,6 +248,7 @@ impl Room {
                 return Err(error);
             }
         };
+        let began = Instant::now();
         let (width, height) = shape.even();
         let timeline = request.timeline.unwrap_or(true);
         let record = Recording {
@@ -271,8 +272,8 @@ impl Room {
             Ok((shelf, file))
         })
         .await?;
-        let kept = Arc::new(Kept::running(record));
-        let lines = file.map(|file| Timeline::start(file, Arc::clone(&screen), &setup.tasks));
+        let kept = Arc::new(Kept::running(record, began));
+        let lines = file.map(|file| Timeline::start(file, Arc::clone(&screen), began, &setup.tasks));
         {
             let mut table = self.lock();
             table.running.insert(screen.id.clone(), lines.as_ref().map(|(lines, _)| Arc::clone(lines)));
@@ -357,20 +358,20 @@ impl Room {
 }
 
 impl Kept {
-    fn running(record: Recording) -> Self {
+    fn running(record: Recording, began: Instant) -> Self {
         Self {
             record: Mutex::new(record),
-            began: Mutex::new(Some(Instant::now())),
+            began: Mutex::new(Some(began)),
             stop: CancellationToken::new(),
             gone: CancellationToken::new(),
         }
     }
 
     fn ended(record: Recording) -> Self {
-        let kept = Self::running(record);
-        *kept.began.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        kept.gone.cancel();
-        kept
+        let gone = CancellationToken::new();
+        gone.cancel();
+        let (record, began) = (Mutex::new(record), Mutex::new(None));
+        Self { record, began, stop: CancellationToken::new(), gone }
     }
 
     fn id(&self) -> String {

@@ -40,7 +40,9 @@ pub fn too_much(all: &[Share], limits: Limits, coming: usize) -> (Vec<usize>, bo
     let mut count = all.len() + coming;
     let mut gone = Vec::new();
     // One that is to come needs bytes as well: a quota that is just full has no room for it.
-    let fits = |bytes: u64, count: usize| bytes.saturating_add(coming as u64) <= limits.quota && count <= limits.most;
+    let fits = |bytes: u64, count: usize| {
+        bytes.saturating_add(coming as u64) <= limits.quota && count <= limits.most
+    };
     for (at, share) in all.iter().enumerate().filter(|(_, share)| !share.running) {
         if fits(bytes, count) {
             break;

@@ -170,8 +170,7 @@ impl Shelf {
 
     fn read(&self, id: &str) -> Result<Option<Recording>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file =
-            rustix::fs::openat(&self.folder, record_name(id), flags, Mode::empty()).map_err(failed)?;
+        let file = rustix::fs::openat(&self.folder, record_name(id), flags, Mode::empty()).map_err(failed)?;
         let mut text = Vec::new();
         let read = File::from(file).take(MAX_RECORD).read_to_end(&mut text);
         read.map_err(|error| Error::internal(format!("the record of a recording: {error}")))?;
@@ -248,9 +247,9 @@ mod tests {
         let folder = home.path().join(FOLDER_NAME);
         std::fs::write(folder.join("000000dd.json"), "{").unwrap();
         std::fs::write(folder.join("notes.txt"), "mine").unwrap();
-        std::fs::write(folder.join("000000ee.json"), serde_json::to_vec(&record("../x", "")).unwrap()).unwrap();
-        let ids: Vec<String> =
-            shelf.records().unwrap().into_iter().map(|record| record.id).collect();
+        std::fs::write(folder.join("000000ee.json"), serde_json::to_vec(&record("../x", "")).unwrap())
+            .unwrap();
+        let ids: Vec<String> = shelf.records().unwrap().into_iter().map(|record| record.id).collect();
         assert_eq!(ids, ["000000bb", "000000aa"]);
         assert_eq!(shelf.size("000000aa").unwrap(), 5);
         assert!(!folder.join("000000cc.mp4").exists() && !folder.join("000000dd.json").exists());

@@ -70,12 +70,17 @@ enum Note {
 }
 
 impl Timeline {
-    /// Begins a timeline; what is returned beside it ends when all of it is written.
-    pub fn start(file: File, screen: Arc<Screen>, tasks: &Tasks) -> (Arc<Self>, JoinHandle<Option<()>>) {
+    /// Begins the timeline of a video that began at `began`; what is returned beside it ends when all of it is written.
+    pub fn start(
+        file: File,
+        screen: Arc<Screen>,
+        began: std::time::Instant,
+        tasks: &Tasks,
+    ) -> (Arc<Self>, JoinHandle<Option<()>>) {
         let (queue, notes) = mpsc::channel(QUEUE);
         let timeline = Arc::new(Self {
             screen,
-            began: Instant::now(),
+            began: began.into(),
             number: AtomicU64::new(0),
             pictured: AtomicBool::new(true),
             queue,

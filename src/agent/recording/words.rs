@@ -138,7 +138,9 @@ mod tests {
     fn actions_are_told_without_what_was_typed() {
         let typed = entry(json!({"action": "type", "text": "hunter2 \u{1f600}"}));
         assert_eq!((&typed["characters"], typed.to_string().contains("hunter")), (&json!(9), false));
-        let keys = entry(json!({"action": "key", "keys": ["h", "ctrl+a", "Enter", "alt+F4", "U0041", "space", "KP_1"]}));
+        let keys = entry(
+            json!({"action": "key", "keys": ["h", "ctrl+a", "Enter", "alt+F4", "U0041", "space", "KP_1"]}),
+        );
         assert_eq!(keys["keys"], json!(["*", "ctrl+*", "Enter", "alt+F4", "*", "*", "*"]));
         let odd = entry(json!({"action": "scroll", "direction": "secret", "button": "x"}));
         assert!(!odd.to_string().contains("secret"));
@@ -165,7 +167,10 @@ mod tests {
     fn refusals_are_told_by_status_and_code_only() {
         let mut told = TimelineEntry::default();
         done(&mut told, &Err(Error::conflict("hunter2").code("stale_frame")));
-        assert_eq!((told.success, told.status, told.code.as_deref()), (false, Some(409), Some("stale_frame")));
+        assert_eq!(
+            (told.success, told.status, told.code.as_deref()),
+            (false, Some(409), Some("stale_frame"))
+        );
         assert!(!serde_json::to_string(&told).unwrap().contains("hunter2"));
     }
 }

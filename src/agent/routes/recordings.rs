@@ -20,7 +20,10 @@ pub fn router(recordings: Recordings) -> Router {
         .route("/recordings", get(list).post(start))
         .route("/recordings/{id}", get(record).delete(delete))
         .route("/recordings/{id}/stop", post(stop))
-        .route("/recordings/{id}/video", get(|state, path, method, asked| file(Part::Video, state, path, method, asked)))
+        .route(
+            "/recordings/{id}/video",
+            get(|state, path, method, asked| file(Part::Video, state, path, method, asked)),
+        )
         .route(
             "/recordings/{id}/timeline",
             get(|state, path, method, asked| file(Part::Timeline, state, path, method, asked)),

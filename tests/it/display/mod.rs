@@ -12,5 +12,6 @@ mod pictures;
 mod sight;
 mod through;
 mod programs;
+mod recordings;
 mod typing;
 mod windows;
