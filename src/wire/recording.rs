@@ -31,8 +31,8 @@ pub struct Recording {
     pub id: String,
     /// The screen that it is of.
     pub screen: String,
-    /// `recording`, `stopped`, or `failed`: it ended before it was asked to. Of one that failed, what there is can be
-    /// watched as well.
+    /// `recording`, `stopped`, or `failed`: its encoder ended by itself, as it does when the screen gets smaller, or its
+    /// agent was killed. Of one that failed, what there is can be watched as well.
     pub status: String,
     /// ISO 8601: the time of its first picture.
     pub started_at: String,

@@ -217,9 +217,10 @@ fn earlier(setup: &Setup) -> Result<Vec<Arc<Kept>>> {
             record.seconds = (ended_ms - started_ms) as f64 / 1000.0;
             keeper::FAILED.clone_into(&mut record.status);
             record.reason = Some(String::from("agent_restarted"));
-            record.size_bytes = shelf.size(&record.id)?;
             shelf.note(&record)?;
         }
+        // The record may have been written by anybody in the computer; the disk tells the truth.
+        record.size_bytes = shelf.size(&record.id)?;
         all.push(Arc::new(Kept::ended(record)));
     }
     Ok(all)
@@ -235,11 +236,11 @@ impl Room {
         // One that is not up says so.
         screen.moment().await?;
         let mut place = self.take_place(&screen)?;
+        let environment = self.environment(&screen)?;
         let room = Arc::clone(&self);
         let (shelf, id, video) = blocking(move || room.make_place()).await?;
         let size = screen.size();
         let shape = Shape { width: size.width, height: size.height, fps };
-        let environment = self.environment(&screen)?;
         let started = Encoder::start(&program, environment, &screen, shape, video, &setup.tasks).await;
         let encoder = match started {
             Ok(encoder) => encoder,
@@ -267,9 +268,16 @@ impl Room {
         };
         let noted = record.clone();
         let (shelf, file) = blocking(move || {
-            shelf.note(&noted)?;
-            let file = if timeline { Some(shelf.create(&noted.id, Part::Timeline)?) } else { None };
-            Ok((shelf, file))
+            let begun = shelf.note(&noted).and_then(|()| {
+                if timeline { shelf.create(&noted.id, Part::Timeline).map(Some) } else { Ok(None) }
+            });
+            match begun {
+                Ok(file) => Ok((shelf, file)),
+                Err(error) => {
+                    shelf.remove(&noted.id)?;
+                    Err(error)
+                }
+            }
         })
         .await?;
         let kept = Arc::new(Kept::running(record, began));

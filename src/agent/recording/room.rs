@@ -36,7 +36,7 @@ pub struct Share {
 /// Which of all recordings, oldest first, are to go; and whether the rest keeps to the limits. `coming` is how many more
 /// there will be.
 pub fn too_much(all: &[Share], limits: Limits, coming: usize) -> (Vec<usize>, bool) {
-    let mut bytes: u64 = all.iter().map(|share| share.bytes).sum();
+    let mut bytes = all.iter().fold(0_u64, |bytes, share| bytes.saturating_add(share.bytes));
     let mut count = all.len() + coming;
     let mut gone = Vec::new();
     // One that is to come needs bytes as well: a quota that is just full has no room for it.
@@ -47,7 +47,7 @@ pub fn too_much(all: &[Share], limits: Limits, coming: usize) -> (Vec<usize>, bo
         if fits(bytes, count) {
             break;
         }
-        bytes -= share.bytes;
+        bytes = bytes.saturating_sub(share.bytes);
         count -= 1;
         gone.push(at);
     }

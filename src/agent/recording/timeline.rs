@@ -39,8 +39,8 @@ const MOST_BYTES: u64 = 16 * 1024 * 1024;
 const QUEUE: usize = 256;
 /// What a program needs to react: the picture after an action is taken so much later.
 const REACTION: Duration = Duration::from_millis(150);
-/// How long a picture may take; a screen that is going away gives none.
-const PICTURE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a picture may take: 3 ms are usual, and an action waits for its first one.
+const PICTURE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A timeline that is being written.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Timeline {
             queue,
             close: CancellationToken::new(),
         });
-        let writer = Writer { timeline: Arc::clone(&timeline), file: Arc::new(file), written: 0, entries: 0 };
+        let writer = Writer { timeline: Arc::clone(&timeline), file: Arc::new(file), room: Room::default() };
         let writing = tasks.spawn("timeline", writer.write(notes));
         (timeline, writing)
     }
@@ -147,8 +147,31 @@ impl Timeline {
 struct Writer {
     timeline: Arc<Timeline>,
     file: Arc<File>,
-    written: u64,
-    entries: u64,
+    room: Room,
+}
+
+/// What was written so far.
+#[derive(Debug, Default)]
+struct Room {
+    bytes: u64,
+    pictured: u64,
+}
+
+impl Room {
+    /// Takes a line, if there is room for it.
+    fn take(&mut self, bytes: u64, pictured: bool) -> bool {
+        if self.bytes.saturating_add(bytes) > MOST_BYTES {
+            return false;
+        }
+        self.bytes += bytes;
+        self.pictured += u64::from(pictured);
+        true
+    }
+
+    /// Whether there is room for more pictures.
+    fn for_pictures(&self) -> bool {
+        self.bytes < PICTURED_BYTES && self.pictured < MOST_PICTURED
+    }
 }
 
 impl Writer {
@@ -205,21 +228,16 @@ impl Writer {
             Err(error) => return tracing::error!(%error, "an entry of a timeline cannot be written"),
         };
         line.push(b'\n');
-        let length = line.len() as u64;
-        if self.written + length > MOST_BYTES {
+        if !self.room.take(line.len() as u64, entry.before.is_some()) {
             return;
         }
+        self.timeline.pictured.store(self.room.for_pictures(), Ordering::Relaxed);
         let file = Arc::clone(&self.file);
         let written = blocking(move || {
             (&*file).write_all(&line).map_err(|error| Error::unavailable("a timeline").context(error))
         });
         if let Err(error) = written.await {
             tracing::warn!(%error, "an entry of a timeline was not written");
-        }
-        self.written += length;
-        self.entries += u64::from(entry.before.is_some());
-        if self.written > PICTURED_BYTES || self.entries >= MOST_PICTURED {
-            self.timeline.pictured.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -234,4 +252,20 @@ async fn sleep_until(due: Option<Instant>) {
 /// Seconds with milliseconds.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeline_first_loses_its_pictures_and_then_ends() {
+        let mut many = Room::default();
+        assert!((0..MOST_PICTURED).all(|_| many.for_pictures() && many.take(100, true)));
+        assert!(!many.for_pictures() && many.take(100, false));
+        let mut large = Room::default();
+        assert!(large.take(PICTURED_BYTES, true) && !large.for_pictures());
+        assert!(large.take(MOST_BYTES - PICTURED_BYTES, false));
+        assert!(!large.take(1, false) && large.bytes == MOST_BYTES);
+    }
 }

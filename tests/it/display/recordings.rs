@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use axum::http::StatusCode;
-use hotdesk::agent::recording::Recordings;
 use hotdesk::agent::recording::room::Limits;
 use hotdesk::agent::recording::shelf::FOLDER_NAME;
+use hotdesk::agent::recording::{Recordings, Setup};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::error::Result;
@@ -235,8 +235,15 @@ async fn a_recording_ends_with_its_screen_its_encoder_or_its_time_and_plays_all_
     let ended = desk.until(id(&short), "ended", |record| record["status"] != "recording").await;
     assert_eq!((&ended["status"], &ended["reason"]), (&json!("stopped"), &json!("max_seconds")));
     assert!(encoders(&desk.display()).is_empty());
+    // A screen that gets smaller takes away what is grabbed.
+    let wide = desk.record(json!({})).await;
+    desk.lasts(id(&wide), 1.2).await;
+    desk.ok("PATCH", "/screens/default", json!({"width": 200, "height": 120})).await;
+    let ended = desk.until(id(&wide), "ended", |record| record["status"] != "recording").await;
+    assert_eq!((&ended["status"], &ended["reason"]), (&json!("failed"), &json!("encoder_ended")));
+    assert!(colours(&desk.video(id(&wide)).await).iter().all(is_red));
     let listed = desk.ok("GET", "/recordings", Value::Null).await;
-    assert_eq!(listed["recordings"].as_array().map(Vec::len), Some(3));
+    assert_eq!(listed["recordings"].as_array().map(Vec::len), Some(4));
     drop(window);
     desk.close().await;
 }
@@ -267,7 +274,6 @@ async fn recordings_keep_to_their_limits_and_what_cannot_be_is_refused() {
         desk.fails("GET", path, Value::Null, 404).await;
     }
     let with = |limits: Limits| Recordings::open(Setup { limits, ..desk.recording.clone() });
-    use hotdesk::agent::recording::Setup;
     let missing = Recordings::open(Setup { encoder: "no-such-ffmpeg".into(), ..desk.recording.clone() });
     assert_eq!(missing.start(wanted()).await.unwrap_err().code, Some("no_encoder"));
     let broken = Recordings::open(Setup { encoder: "false".into(), ..desk.recording.clone() });
