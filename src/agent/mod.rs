@@ -22,6 +22,7 @@ mod inherited;
 pub mod init;
 pub mod journal;
 pub mod programs;
+pub mod recording;
 pub mod routes;
 pub mod selftest;
 pub mod state;

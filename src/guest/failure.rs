@@ -71,9 +71,10 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
 }
 
 /// The codes of hotdesk's own agent.
-const KNOWN_CODES: [&str; 44] = [
+const KNOWN_CODES: &[&str] = &[
     "INVALID_REQUEST",
     "already_exists",
+    "already_recording",
     "answer_not_kept",
     "bad_archive",
     "budget_too_small",
@@ -85,10 +86,12 @@ const KNOWN_CODES: [&str; 44] = [
     "element_not_settable",
     "element_not_visible",
     "element_refused",
+    "encoder_failed",
     "idempotency_in_progress",
     "idempotency_key_reused",
     "is_a_folder",
     "no_browser",
+    "no_encoder",
     "not_a_file",
     "not_a_folder",
     "not_empty",
@@ -99,6 +102,7 @@ const KNOWN_CODES: [&str; 44] = [
     "permission_denied",
     "protected_path",
     "range_not_satisfiable",
+    "recordings_full",
     "session_busy",
     "session_ended",
     "stale_frame",
@@ -120,7 +124,7 @@ const KNOWN_CODES: [&str; 44] = [
 
 /// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.
 fn known_code(code: &str) -> Option<&'static str> {
-    KNOWN_CODES.into_iter().find(|known| *known == code)
+    KNOWN_CODES.iter().copied().find(|known| *known == code)
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

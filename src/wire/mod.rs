@@ -13,6 +13,7 @@ pub mod file;
 pub mod guest_file;
 pub mod process;
 pub mod program;
+pub mod recording;
 pub mod screenshot;
 pub mod selftest;
 pub mod window;

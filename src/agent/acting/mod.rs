@@ -14,6 +14,7 @@ mod settle;
 pub mod wait;
 
 use super::display::{Displays, Effect, Form, Observed, Screen, picture};
+use super::recording::Recordings;
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
 use crate::domain::pointer::Point;
@@ -31,13 +32,14 @@ const KEEP_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Acting {
     displays: Displays,
+    recordings: Recordings,
     tasks: Tasks,
 }
 
 impl Acting {
-    /// `tasks` ends what waits when the agent stops.
-    pub fn new(displays: Displays, tasks: Tasks) -> Self {
-        Self { displays, tasks }
+    /// What is done goes to the timelines of `recordings`; `tasks` ends what waits when the agent stops.
+    pub fn new(displays: Displays, recordings: Recordings, tasks: Tasks) -> Self {
+        Self { displays, recordings, tasks }
     }
 
     /// The screens.
@@ -73,6 +75,16 @@ impl Acting {
     }
 
     async fn act_in_turn(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
+        let Some(timeline) = self.recordings.timeline(screen) else {
+            return self.perform(screen, action).await;
+        };
+        let begun = timeline.begin(&action).await;
+        let outcome = self.perform(screen, action).await;
+        timeline.end(begun, &outcome);
+        outcome
+    }
+
+    async fn perform(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
         match quoted::placed(screen, action).await? {
             Action::Click(body) => {
                 let press = parse::press(&body)?;

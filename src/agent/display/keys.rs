@@ -105,6 +105,24 @@ pub fn parse(text: &str) -> Result<Chord> {
     Ok(Chord { modifiers, keysym })
 }
 
+/// A key or a chord with `*` in the place of a key that types a character, or takes part in typing one.
+pub fn masked(text: &str) -> String {
+    let Ok(chord) = parse(text) else { return String::from("*") };
+    let dead = (key::dead_grave..=key::dead_greek).contains(&chord.keysym);
+    let keypad = (key::KP_Space..=key::KP_Equal).contains(&chord.keysym) && chord.keysym != key::KP_Enter;
+    let braille = (key::braille_dot_1..=key::braille_dot_10).contains(&chord.keysym);
+    let types = to_char(chord.keysym).is_some() || dead || keypad || braille;
+    let last = if types { "*" } else { split(text).pop().unwrap_or("*") };
+    let names = chord.modifiers.iter().map(|modifier| match modifier {
+        Modifier::Ctrl => "ctrl",
+        Modifier::Shift => "shift",
+        Modifier::Alt => "alt",
+        Modifier::Super => "super",
+        Modifier::AltGr => "altgr",
+    });
+    names.chain([last]).collect::<Vec<_>>().join("+")
+}
+
 /// Reads the names of modifiers, each once.
 ///
 /// # Errors

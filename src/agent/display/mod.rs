@@ -33,7 +33,7 @@ pub mod picture;
 mod ping;
 mod pointer;
 mod pools;
-mod process;
+pub(in crate::agent) mod process;
 mod receiver;
 mod resize;
 mod rows;

@@ -26,11 +26,11 @@ const PIECE: usize = 1024;
 
 /// A process that leads a group. When it ends, or this value goes, the rest of its group is killed.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(in crate::agent) struct Kept {
     /// Its id, and its group's.
-    pub(super) pid: u32,
+    pub(in crate::agent) pid: u32,
     /// What it writes to standard error, when that was piped.
-    pub(super) stderr: Option<ChildStderr>,
+    pub(in crate::agent) stderr: Option<ChildStderr>,
     ended: oneshot::Receiver<String>,
     /// How it ended, once that was heard.
     how: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct Kept {
 }
 
 /// Starts a process at the head of a group of its own.
-pub(super) async fn keep(what: &'static str, mut command: Command) -> Result<Kept, String> {
+pub(in crate::agent) async fn keep(what: &'static str, mut command: Command) -> Result<Kept, String> {
     let (started, has_started) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     let over = Arc::<Mutex<bool>>::default();
@@ -90,7 +90,7 @@ fn wait_out(child: &mut Child, over: &Mutex<bool>) -> String {
 
 impl Kept {
     /// Waits until it has ended; the text says how.
-    pub(super) async fn ended(&mut self) -> String {
+    pub(in crate::agent) async fn ended(&mut self) -> String {
         if self.how.is_none() {
             let heard = (&mut self.ended).await;
             self.how = Some(heard.unwrap_or_else(|_| String::from("its thread panicked")));
@@ -106,7 +106,7 @@ impl Kept {
     }
 
     /// Asks it to end and kills its group after `patience`; on return it is gone.
-    pub(super) async fn end(mut self, patience: Duration) {
+    pub(in crate::agent) async fn end(mut self, patience: Duration) {
         self.signal(Signal::SIGTERM);
         if tokio::time::timeout(patience, self.ended()).await.is_err() {
             self.signal(Signal::SIGKILL);
@@ -135,7 +135,7 @@ fn send(target: i64, signal: Signal) {
 }
 
 /// Logs what a process says on standard error, and keeps its last words for when it ends.
-pub(super) fn listen(
+pub(in crate::agent) fn listen(
     tasks: &Tasks,
     what: &'static str,
     screen: String,

@@ -44,7 +44,15 @@ fn open_regular(path: &Path, shown: &str) -> Result<Content> {
     };
     let file =
         File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).map_err(fail)?;
-    let facts = file.metadata().map_err(fail)?;
+    of_file(file, path, shown)
+}
+
+/// What is known of an open file, if it is a regular one.
+///
+/// # Errors
+/// `Invalid` when it is not.
+pub fn of_file(file: File, path: &Path, shown: &str) -> Result<Content> {
+    let facts = file.metadata().map_err(|error| file_error(shown, &error))?;
     if !facts.is_file() {
         return Err(not_regular(shown));
     }

@@ -1,5 +1,6 @@
 //! What does the agent answer? Every route of the in-guest API, behind one gate.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -8,6 +9,8 @@ use axum::middleware;
 use super::acting::Acting;
 use super::display::Displays;
 use super::programs::Programs;
+use super::recording::room::Limits;
+use super::recording::{Recordings, Setup};
 use super::selftest::SelfTests;
 use super::state::Agent;
 use crate::http::edge;
@@ -23,6 +26,7 @@ mod health;
 mod idempotent;
 mod processes;
 pub mod programs;
+mod recordings;
 mod screenshot;
 mod selftest;
 pub mod windows;
@@ -40,8 +44,16 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let mut routes = routes.with_state(agent.clone()).merge(selftest::router(tests));
     if let Some(displays) = displays {
         let (desktop, home) = (Arc::clone(&agent.desktop), agent.home.clone());
+        let setup = Setup {
+            home: home.clone(),
+            displays: displays.clone(),
+            desktop: Arc::clone(&desktop),
+            tasks: agent.tasks.clone(),
+            limits: Limits::default(),
+            encoder: PathBuf::from("ffmpeg"),
+        };
         let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());
-        routes = routes.merge(screens(displays, programs, noting));
+        routes = routes.merge(screens(displays, programs, Recordings::open(setup), noting));
     }
     edge::fallbacks(routes)
         .layer(middleware::from_fn_with_state(agent, gate::pass))
@@ -49,13 +61,14 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
 }
 
 /// What can be done with screens.
-pub fn screens(displays: Displays, programs: Programs, noting: Noting) -> Router {
-    let acting = Acting::new(displays.clone(), noting.tasks.clone());
+pub fn screens(displays: Displays, programs: Programs, recordings: Recordings, noting: Noting) -> Router {
+    let acting = Acting::new(displays.clone(), recordings.clone(), noting.tasks.clone());
     actions::router(acting)
         .merge(programs::router(programs))
         .merge(elements::router(displays.clone()))
         .layer(middleware::from_fn_with_state(noting, idempotent::pass))
         .merge(windows::router(displays.clone()))
         .merge(clipboard::router(displays.clone()))
+        .merge(recordings::router(recordings))
         .merge(desktop::router(displays))
 }

@@ -18,7 +18,7 @@ use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 28] = [
+const ENDPOINTS: [&str; 29] = [
     "actions",
     "bash",
     "click",
@@ -37,6 +37,7 @@ const ENDPOINTS: [&str; 28] = [
     "mouse_up",
     "move",
     "processes",
+    "recordings",
     "screens",
     "screenshot",
     "scroll",

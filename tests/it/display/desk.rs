@@ -11,6 +11,8 @@ use hotdesk::agent::desktop::Seen;
 use hotdesk::agent::display::{Config, Displays, Session, XServer};
 use hotdesk::agent::journal::Journal;
 use hotdesk::agent::programs::Programs;
+use hotdesk::agent::recording::room::Limits;
+use hotdesk::agent::recording::{Recordings, Setup};
 use hotdesk::agent::routes;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
@@ -106,6 +108,8 @@ pub struct Desk {
     tasks: Tasks,
     folder: tempfile::TempDir,
     pub claim: Claim,
+    /// How its screens are recorded.
+    pub recording: Setup,
 }
 
 impl Desk {
@@ -133,9 +137,18 @@ impl Desk {
         };
         let displays = Displays::start(config, &tasks).expect("a display room");
         let seen = std::sync::Arc::new(Seen::new(displays.clone(), folder.path().join("session")));
+        let setup = Setup {
+            home: folder.path().to_owned(),
+            displays: displays.clone(),
+            desktop: seen.clone(),
+            tasks: tasks.clone(),
+            limits: Limits::default(),
+            encoder: PathBuf::from("ffmpeg"),
+        };
+        let recordings = Recordings::open(setup.clone());
         let programs = Programs::new(displays.clone(), seen, folder.path().to_owned(), tasks.clone());
-        let router = edge::wrap(routes::screens(displays.clone(), programs, noting));
-        let desk = Self { displays, router, tasks, folder, claim };
+        let router = edge::wrap(routes::screens(displays.clone(), programs, recordings, noting));
+        let desk = Self { displays, router, tasks, folder, claim, recording: setup };
         desk.boot().ready(PATIENCE).await.expect("the boot screen is ready");
         desk
     }

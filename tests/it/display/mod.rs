@@ -16,6 +16,7 @@ mod input;
 mod life;
 mod pictures;
 mod programs;
+mod recordings;
 mod selftest;
 mod sight;
 mod through;

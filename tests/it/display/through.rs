@@ -16,7 +16,7 @@ use crate::harness::picture;
 use crate::harness::simulation::Simulation;
 
 /// A controller with one computer whose agent answers by this router.
-async fn house_with(agent: Router, tasks: &Tasks) -> (Simulation, String) {
+pub async fn house_with(agent: Router, tasks: &Tasks) -> (Simulation, String) {
     let house = Simulation::boot().await;
     let workspace = house.workspace("w").await;
     let computer = house.computer(&workspace, "one").await;

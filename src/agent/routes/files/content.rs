@@ -13,6 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
 use crate::agent::files::range::{Part, known, part, still};
+use crate::agent::files::read::Content;
 use crate::agent::files::{blocking, place, read, upload};
 use crate::agent::state::Agent;
 use crate::domain::error::{Error, Result};
@@ -57,7 +58,15 @@ async fn content(
     asked: HeaderMap,
 ) -> Result<Response> {
     let home = agent.home.clone();
-    let content = blocking(move || read::open(&home, &query.path)).await?;
+    serve(blocking(move || read::open(&home, &query.path)).await?, &method, &asked).await
+}
+
+/// Answers with a file, or with the part of it that is asked for.
+pub(in crate::agent::routes) async fn serve(
+    content: Content,
+    method: &Method,
+    asked: &HeaderMap,
+) -> Result<Response> {
     let modified = http_date(content.modified_ms)?;
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -68,7 +77,7 @@ async fn content(
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
     let range = field(header::RANGE)
-        .filter(|_| method == Method::GET && still(field(header::IF_RANGE), &content.etag, &modified));
+        .filter(|_| *method == Method::GET && still(field(header::IF_RANGE), &content.etag, &modified));
     let length = content.length;
     let (status, first, count) = match part(range, length) {
         Part::Whole => (StatusCode::OK, 0, length),

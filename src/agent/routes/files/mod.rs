@@ -1,7 +1,7 @@
 //! `/files/...`: the computer's files. Handlers extract, call `agent::files` where it may block, convert.
 
 mod archive;
-mod content;
+pub(in crate::agent::routes) mod content;
 mod folders;
 mod uploads;
 

@@ -20,6 +20,7 @@ pub mod guest_files;
 mod patience;
 pub mod processes;
 pub mod programs;
+pub mod recordings;
 pub mod screens;
 pub mod screenshot;
 pub mod selftest;
@@ -35,6 +36,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(guest_files::router())
         .merge(processes::router())
         .merge(programs::router())
+        .merge(recordings::router())
         .merge(screens::router())
         .merge(screenshot::router())
         .merge(selftest::router())

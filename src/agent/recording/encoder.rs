@@ -1,0 +1,155 @@
+//! How does a screen become a video? An ffmpeg of its own grabs it and writes fragmented MP4 to a file that is handed to
+//! it: what was written plays whatever becomes of ffmpeg, but for its last second.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::agent::display::Screen;
+use crate::agent::display::process::{Kept, keep, listen};
+use crate::base::tasks::Tasks;
+use crate::base::wait;
+use crate::domain::error::{Error, Result};
+
+/// How long ffmpeg may take to its first picture: 0.3 s is usual, a loaded host takes seconds.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to write what it has when it is asked to end.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is recorded, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Pixels across, as the screen has them.
+    pub width: u16,
+    /// Pixels down.
+    pub height: u16,
+    /// Pictures per second.
+    pub fps: u32,
+}
+
+impl Shape {
+    /// The sides of the video: H.264 with half the colours (yuv420p, which everything plays) needs even ones.
+    pub fn even(self) -> (u32, u32) {
+        (u32::from(self.width).next_multiple_of(2), u32::from(self.height).next_multiple_of(2))
+    }
+
+    fn arguments(self, display: &str) -> Vec<String> {
+        let Self { width, height, fps } = self;
+        let (size, fps) = (format!("{width}x{height}"), fps.to_string());
+        let fixed = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mut all = fixed("-nostdin -hide_banner -loglevel warning");
+        // Without these it grabs for a second to learn what it was told, and the video begins before it says so.
+        all.extend(fixed("-fpsprobesize 0 -analyzeduration 0 -f x11grab -draw_mouse 1"));
+        all.extend(["-framerate", &fps, "-video_size", &size, "-i", display].map(str::to_owned));
+        all.extend(fixed("-vf pad=ceil(iw/2)*2:ceil(ih/2)*2 -an -c:v libx264 -preset ultrafast"));
+        // One thread: the programs on the screen need the processor more. Nothing is held back for later, and a fragment
+        // a second, so that little is lost when it is killed.
+        all.extend(fixed("-tune zerolatency -threads 1 -crf 26 -pix_fmt yuv420p"));
+        all.extend(["-g", &fps].map(str::to_owned));
+        all.extend(fixed(
+            "-movflags +frag_keyframe+empty_moov+default_base_moof -flush_packets 1 -f mp4 pipe:1",
+        ));
+        all
+    }
+}
+
+/// Finds the encoder on the agent's `PATH`.
+///
+/// # Errors
+/// `Conflict` with the code `no_encoder`.
+pub fn find(program: &Path) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // An absolute name stays what it is.
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        Error::conflict("No ffmpeg is installed on this computer to record with").code("no_encoder")
+    })
+}
+
+/// A running encoder. It ends with its value, and with the agent however that ends.
+#[derive(Debug)]
+pub struct Encoder {
+    process: Kept,
+    last_words: Arc<Mutex<String>>,
+}
+
+impl Encoder {
+    /// Starts it; on return its first picture was taken.
+    ///
+    /// # Errors
+    /// `Unavailable` when it does not come to that.
+    pub async fn start(
+        program: &Path,
+        environment: Vec<(String, String)>,
+        screen: &Screen,
+        shape: Shape,
+        video: File,
+        tasks: &Tasks,
+    ) -> Result<Self> {
+        let failed = |why: String| {
+            Error::unavailable("The recording could not be started").code("encoder_failed").context(why)
+        };
+        let output = video.try_clone().map_err(|error| failed(error.to_string()))?;
+        let mut command = Command::new(program);
+        command.args(shape.arguments(&screen.display_name())).env_clear().envs(environment).current_dir("/");
+        command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
+        let mut process = keep("ffmpeg", command).await.map_err(failed)?;
+        let last_words = Arc::<Mutex<String>>::default();
+        if let Some(stderr) = process.stderr.take() {
+            listen(tasks, "ffmpeg", screen.id.clone(), stderr, Arc::clone(&last_words)).map_err(failed)?;
+        }
+        let mut encoder = Self { process, last_words };
+        // The header is written when the first picture is there.
+        let written = wait::until(START_PATIENCE, || {
+            let written = video.metadata().is_ok_and(|facts| facts.len() > 0).then_some(());
+            async move { written }
+        });
+        let begun = tokio::select! {
+            written = written => written.ok_or_else(|| String::from("no picture in time")),
+            how = encoder.process.ended() => Err(how),
+        };
+        match begun {
+            Ok(()) => Ok(encoder),
+            Err(why) => {
+                let why = format!("{why}: {}", encoder.last_words());
+                encoder.end().await;
+                Err(failed(why))
+            }
+        }
+    }
+
+    /// Waits until it has ended; the text says how, for the log.
+    pub async fn ended(&mut self) -> String {
+        let how = self.process.ended().await;
+        format!("{how}: {}", self.last_words())
+    }
+
+    /// Has it write what it has and end.
+    pub async fn end(self) {
+        self.process.end(END_PATIENCE).await;
+    }
+
+    fn last_words(&self) -> String {
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn videos_have_even_sides() {
+        for (width, height, even) in [(800, 600, (800, 600)), (641, 361, (642, 362)), (1, 7680, (2, 7680))] {
+            assert_eq!(Shape { width, height, fps: 10 }.even(), even);
+        }
+    }
+
+    #[test]
+    fn a_missing_encoder_is_told_by_its_code() {
+        assert_eq!(find(Path::new("no-such-encoder")).unwrap_err().code, Some("no_encoder"));
+        assert_eq!(find(Path::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
+    }
+}
