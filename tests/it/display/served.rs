@@ -37,7 +37,7 @@ impl Served {
     }
 
     /// Sends a request whose client hangs up as soon as `begun`.
-    pub async fn hang_up(&self, path: &str, body: &Value, begun: impl Fn() -> bool) {
+    pub async fn hang_up(&self, path: &str, body: &Value, mut begun: impl FnMut() -> bool) {
         let mut stream = TcpStream::connect(&self.address).await.expect("a connection");
         let body = body.to_string();
         let head = format!(
@@ -46,8 +46,12 @@ impl Served {
         );
         stream.write_all(head.as_bytes()).await.expect("sent");
         stream.write_all(body.as_bytes()).await.expect("sent");
-        let seen = wait::until(PATIENCE, || async { begun().then_some(()) }).await;
-        assert!(seen.is_some(), "{path} {body} did not begin");
+        let look = || {
+            let seen = begun();
+            async move { seen.then_some(()) }
+        };
+        let seen = wait::until(PATIENCE, look).await;
+        assert!(seen.is_some(), "{path} did not begin");
         // Dropped here, with the answer unread.
     }
 
