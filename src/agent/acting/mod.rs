@@ -73,7 +73,9 @@ impl Acting {
     }
 
     async fn act_in_turn(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
-        let Some(timeline) = self.recordings.timeline(screen) else { return self.perform(screen, action).await };
+        let Some(timeline) = self.recordings.timeline(screen) else {
+            return self.perform(screen, action).await;
+        };
         let begun = timeline.begin(&action).await;
         let outcome = self.perform(screen, action).await;
         timeline.end(begun, &outcome);
