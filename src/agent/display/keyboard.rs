@@ -254,7 +254,7 @@ impl Seat {
         self.rearm();
         // The width came from a byte of the server's reply.
         self.link.change_keyboard_mapping(count, first, map.width as u8, &rows)?.check()?;
-        std::thread::sleep(SETTLE);
+        self.let_take_in(listener)?;
         Ok(step.take)
     }
 
@@ -274,6 +274,24 @@ impl Seat {
             *listener = None;
         }
         std::thread::sleep((last + SETTLE).saturating_duration_since(Instant::now()));
+        Ok(())
+    }
+
+    /// Gives the program time to take in a new map. One that is asked says when it has seen the news; browsers act on it
+    /// in a later round of their own, which the second question outlasts however loaded the machine is.
+    fn let_take_in(&mut self, listener: &mut Option<Listener>) -> Outcome<()> {
+        self.ask_again(listener)?;
+        std::thread::sleep(SETTLE);
+        self.ask_again(listener)
+    }
+
+    /// Asks the program; one that does not answer is not asked any more.
+    fn ask_again(&mut self, listener: &mut Option<Listener>) -> Outcome<()> {
+        if let Some(program) = listener
+            && !self.has_heard(program)?
+        {
+            *listener = None;
+        }
         Ok(())
     }
 
