@@ -69,6 +69,13 @@ const CLASSES: [Class; 4] = [
     ),
 ];
 
+/// Whether GTK 3 takes a character for the beginning of a composed one, whoever types it: it looks keysyms up by their lower
+/// 16 bits, which for U+07AE, U+FE50 to U+FE93, U+FF20 and 65,536 further each are an accent's or the compose key's.
+/// U+207AE and what followed it were lost so. No key event can carry these to GTK 3; the clipboard can.
+fn gtk_composes(code: u32) -> bool {
+    code > 0xff && matches!(code & 0xffff, 0x7ae | 0xfe50..=0xfe93 | 0xff20)
+}
+
 /// Random characters of a class; one in twenty is a newline or a tab.
 fn random_text((_, ranges): Class, count: usize, rng: &mut StdRng) -> String {
     let sizes: Vec<u32> = ranges.iter().map(|range| range.end() - range.start() + 1).collect();
@@ -76,7 +83,7 @@ fn random_text((_, ranges): Class, count: usize, rng: &mut StdRng) -> String {
     let one = |rng: &mut StdRng| match rng.random_range(0..40_u8) {
         0 => '\n',
         1 => '\t',
-        _ => {
+        _ => loop {
             // Half by block, else ideographs alone would be most of it.
             let (block, at) = if rng.random() {
                 let block = rng.random_range(0..ranges.len());
@@ -91,8 +98,11 @@ fn random_text((_, ranges): Class, count: usize, rng: &mut StdRng) -> String {
                 });
                 (block.expect("a block"), at)
             };
-            char::from_u32(ranges[block].start() + at).expect("a character")
-        }
+            let code = ranges[block].start() + at;
+            if !gtk_composes(code) {
+                break char::from_u32(code).expect("a character");
+            }
+        },
     };
     (0..count).map(|_| one(rng)).collect()
 }
