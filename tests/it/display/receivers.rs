@@ -86,6 +86,7 @@ impl Receiver {
         command
             .env("DBUS_SESSION_BUS_ADDRESS", "disabled:")
             .env("NO_AT_BRIDGE", "1")
+            .env("GTK_IM_MODULE", "gtk-im-context-none")
             .env("QT_IM_MODULE", "none");
         let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program");
         let receiver = Self { _child: Owned(child), folder, kind, seen: 0 };
