@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, InputFocus, Window};
+use x11rb::cookie::Cookie;
+use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, GetPropertyReply, InputFocus, Window};
 
 use super::changes::{Change, Moment};
 use super::fault::{Fault, Outcome};
@@ -65,13 +66,16 @@ pub struct Observed<T> {
 impl Seat {
     /// Does work and tells what could be seen of its effect.
     pub(super) fn observed<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<Observed<T>> {
-        let before = self.attention()?;
+        let before = self.attention(self.last_active)?;
+        // The replies are a barrier: what was painted until now is in the events.
         self.read_events()?;
         let since = self.moment();
         let began = Instant::now();
         let value = work(self)?;
-        let after = self.attention()?;
-        let change = self.change_since(since)?;
+        let after = self.attention(before.window)?;
+        self.last_active = after.window;
+        self.read_events()?;
+        let change = self.change_known_since(since);
         Ok(Observed { value, effect: Effect { before, after, change, since, took: began.elapsed() } })
     }
 
@@ -85,21 +89,26 @@ impl Seat {
         // A round trip: what was painted before it is in the events now.
         self.barrier()?;
         self.read_events()?;
+        Ok(self.change_known_since(since))
+    }
+
+    /// What was painted since a moment, as far as events have been read.
+    fn change_known_since(&self, since: Moment) -> Change {
         let now = self.moment();
         let areas = if since.seat == now.seat && self.damage.is_some() {
             self.changes.since(since.frame)
         } else {
             None
         };
-        Ok(Change { now, known: areas.is_some(), areas: areas.unwrap_or_default() })
+        Change { now, known: areas.is_some(), areas: areas.unwrap_or_default() }
     }
 
-    /// Who has the keyboard now.
-    pub(super) fn attention(&mut self) -> Outcome<Attention> {
+    /// Who has the keyboard now. The title of the window that is `likely` to have it is asked for in the same round trip.
+    pub(super) fn attention(&mut self, likely: Option<Window>) -> Outcome<Attention> {
         self.rearm();
-        let names = self.names;
-        let active = self.link.get_property(false, self.root, names.active, AtomEnum::WINDOW, 0, 1)?;
+        let active = self.link.get_property(false, self.root, self.names.active, AtomEnum::WINDOW, 0, 1)?;
         let focus = self.link.get_input_focus()?;
+        let guess = likely.map(|window| self.ask_title(window)).transpose()?;
         let active = active.reply()?.value32().and_then(|mut ids| ids.next());
         let focus = focus.reply()?.focus;
         let window = match active {
@@ -108,33 +117,42 @@ impl Seat {
             None => Some(focus)
                 .filter(|window| *window > u32::from(InputFocus::POINTER_ROOT) && *window != self.root),
         };
-        let title = window.map(|window| self.title(window)).transpose()?.flatten();
+        let guess = guess.map(read_title).transpose()?;
+        let title = match (window, guess) {
+            (None, _) => None,
+            (Some(_), Some(title)) if window == likely => title,
+            (Some(window), _) => read_title(self.ask_title(window)?)?,
+        };
         Ok(Attention { window, title })
     }
 
-    fn title(&self, window: Window) -> Outcome<Option<String>> {
+    fn ask_title(&self, window: Window) -> Outcome<Title<'_>> {
         let names = self.names;
-        let modern = self.link.get_property(false, window, names.title, names.utf8, 0, MOST_TITLE_WORDS)?;
-        let old = self.link.get_property(
-            false,
-            window,
-            AtomEnum::WM_NAME,
-            AtomEnum::STRING,
-            0,
-            MOST_TITLE_WORDS,
-        )?;
-        let read =
-            |reply: Result<x11rb::protocol::xproto::GetPropertyReply, _>| match reply.map_err(Fault::from) {
-                Ok(reply) => Ok(reply.value),
-                // The window has gone meanwhile.
-                Err(Fault::Refused(_)) => Ok(Vec::new()),
-                Err(fault @ (Fault::Silent | Fault::Broken(_))) => Err(fault),
-            };
-        let (modern, old) = (read(modern.reply())?, read(old.reply())?);
-        if !modern.is_empty() {
-            return Ok(Some(String::from_utf8_lossy(&modern).into_owned()));
-        }
-        // STRING is Latin-1 (ICCCM 2.7.1).
-        Ok((!old.is_empty()).then(|| old.iter().map(|byte| char::from(*byte)).collect()))
+        let ask =
+            |name: Atom, kind: Atom| self.link.get_property(false, window, name, kind, 0, MOST_TITLE_WORDS);
+        let modern = ask(names.title, names.utf8)?;
+        let old = ask(AtomEnum::WM_NAME.into(), AtomEnum::STRING.into())?;
+        Ok(Title { modern, old })
     }
+}
+
+/// A window's title, asked for.
+struct Title<'a> {
+    modern: Cookie<'a, Link, GetPropertyReply>,
+    old: Cookie<'a, Link, GetPropertyReply>,
+}
+
+/// The title; none of a window that has none, or has gone meanwhile.
+fn read_title(asked: Title<'_>) -> Outcome<Option<String>> {
+    let read = |cookie: Cookie<'_, Link, GetPropertyReply>| match cookie.reply().map_err(Fault::from) {
+        Ok(reply) => Ok(reply.value),
+        Err(Fault::Refused(_)) => Ok(Vec::new()),
+        Err(fault @ (Fault::Silent | Fault::Broken(_))) => Err(fault),
+    };
+    let (modern, old) = (read(asked.modern)?, read(asked.old)?);
+    if !modern.is_empty() {
+        return Ok(Some(String::from_utf8_lossy(&modern).into_owned()));
+    }
+    // STRING is Latin-1 (ICCCM 2.7.1).
+    Ok((!old.is_empty()).then(|| old.iter().map(|byte| char::from(*byte)).collect()))
 }

@@ -104,6 +104,8 @@ pub(super) struct Seat {
     pub(super) changes: Changes,
     /// Names of properties.
     pub(super) names: Names,
+    /// Which window had the keyboard after the last action.
+    pub(super) last_active: Option<xproto::Window>,
     silent: Option<SequenceNumber>,
     broken: Option<String>,
 }
@@ -165,6 +167,7 @@ impl Seat {
             frame: 0,
             changes: Changes::default(),
             names,
+            last_active: None,
             silent: None,
             broken: None,
         };
