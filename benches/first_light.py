@@ -92,13 +92,16 @@ def peer(api, computer, what, command):
         return None
     return report(what, json.loads(ran["output"].strip().splitlines()[-1]))
 
+# The rate limit of a key is for clients that share a service; a benchmark asks as fast as it is answered.
+UNHURRIED = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
+
 
 def main():
     binary, image = sys.argv[1:3]
     folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
     server = subprocess.Popen(
         [binary, "serve", "--data-dir", folder, "--listen", "127.0.0.1:0", "--image", image],
-        stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True,
+        env=UNHURRIED, stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True,
     )
     try:
         key = re.search(r"sk_live_\w+", server.stdout.readline()).group()

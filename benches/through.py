@@ -22,13 +22,16 @@ from kit import Topic, arguments, timed
 
 ROUNDS = 100
 
+# The rate limit of a key is for clients that share a service; a benchmark asks as fast as it is answered.
+UNHURRIED = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
+
 
 def main():
     binary, image = arguments("through.py HOTDESK_BINARY IMAGE_FOLDER", 2)
     folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
     server = subprocess.Popen(
         [binary, "serve", "--data-dir", folder, "--listen", "127.0.0.1:0", "--image", image],
-        stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True)
+        env=UNHURRIED, stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True)
     try:
         key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
         host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()

@@ -79,6 +79,7 @@ pub struct PointerButton {
 
 /// `POST drag`: from a start to an end, or along a path.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"start_x": 10, "start_y": 10, "end_x": 200, "end_y": 120, "duration": 0.1}))]
 pub struct Drag {
     /// Where the button goes down; needed unless there is a `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,6 +161,7 @@ pub struct Type {
 
 /// `POST key`, `POST key_down` and `POST key_up`. One of `key` and `keys` is needed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"key": "ctrl+c"}))]
 pub struct Key {
     /// A key name, or several joined by `+`: `Enter`, `ctrl+c`, `Page_Up`, `ctrl+shift+Tab`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -76,6 +76,7 @@ action_from!(Click, Move, Drag, Scroll, Type, Key, Wait, WaitStable, WaitChange)
 
 /// `POST actions`. A bare array is read as its `actions`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
 pub struct Batch {
     /// Done in this order on one screen, with nobody else's between them; at most 200.
     #[schema(max_items = 200)]

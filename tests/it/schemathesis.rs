@@ -65,8 +65,20 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
         let lines = metrics.lines().filter(|line| line.starts_with(asked) && line.contains(&of_route));
         lines.collect::<Vec<_>>().join("\n")
     };
-    let actions =
-        ["bash", "exec", "click", "move", "drag", "scroll", "type", "wait", "screenshot", "screens"];
+    let actions = [
+        "actions",
+        "bash",
+        "exec",
+        "click",
+        "key",
+        "move",
+        "drag",
+        "scroll",
+        "type",
+        "wait",
+        "screenshot",
+        "screens",
+    ];
     let routes = actions.map(|action| format!("/computers/{{id}}/{action}"));
     let others =
         ["/computers", "/files", "/files/download", "/workspaces", "/workspaces/{id}"].map(str::to_owned);
