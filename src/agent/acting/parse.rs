@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::agent::display::keys::{self, Chord};
 use crate::agent::display::{Press, Turn};
 use crate::domain::error::{Error, Result};
+use crate::domain::limits::MAX_HOLDS_MS;
 use crate::domain::pointer::{
     Button, Direction, MAX_CLICKS, MAX_DRAG_SECONDS, MAX_PATH_POINTS, scroll_amount,
 };
@@ -20,8 +21,6 @@ const DEFAULT_SCROLL_STEPS: f64 = 3.0;
 const MAX_KEYS: usize = 100;
 /// Longest hold of one key: games ask for seconds.
 const MAX_HOLD_MS: u32 = 10_000;
-/// Longest hold of a whole sequence; it keeps the screen's queue as long as the longest drag.
-const MAX_HOLDS_MS: u64 = 30_000;
 
 /// Reads a button's name.
 pub(super) fn button(name: Option<&str>) -> Result<Button> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::agent::display::{Moment, Screen};
 use crate::domain::area::{Area, joined};
 use crate::domain::error::{Error, Result};
+use crate::domain::limits::{DEFAULT_WATCH_MS, MAX_WAIT_SECONDS};
 use crate::wire::action::WaitChange;
 use crate::wire::effect::{Settle, Watched};
 
@@ -12,10 +13,8 @@ use crate::wire::effect::{Settle, Watched};
 const DEFAULT_QUIET_MS: u32 = 250;
 /// Milliseconds of quiet that can be asked for.
 const QUIET_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
-/// Milliseconds waited when none are given.
-const DEFAULT_TIMEOUT_MS: u32 = 5_000;
 /// Longest wait; as long as `wait`'s.
-const MAX_TIMEOUT_MS: u32 = 60_000;
+const MAX_TIMEOUT_MS: u32 = MAX_WAIT_SECONDS as u32 * 1000;
 /// Pixels of a change that does not count when none are given: a text caret, not a character.
 const DEFAULT_IGNORED_PIXELS: u32 = 100;
 /// Pause between two looks: below what is noticed, a thousandth of a core.
@@ -82,7 +81,7 @@ fn counting(
 }
 
 fn patience(timeout_ms: Option<u32>) -> Result<Duration> {
-    let timeout = timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
+    let timeout = timeout_ms.unwrap_or(DEFAULT_WATCH_MS);
     if timeout > MAX_TIMEOUT_MS {
         return Err(Error::invalid(format!("timeout_ms must be at most {MAX_TIMEOUT_MS}")));
     }

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use crate::domain::limits::{MAX_COMMAND_SECONDS, MAX_WAIT_SECONDS, SLOWEST_TYPING};
+use crate::domain::limits::{
+    DEFAULT_WATCH_MS, MAX_COMMAND_SECONDS, MAX_HOLDS_MS, MAX_WAIT_SECONDS, SLOWEST_TYPING,
+};
 use crate::domain::pointer::MAX_DRAG_SECONDS;
 use crate::guest::QUICK;
 use crate::wire::batch::Action;
 
-/// Longest hold of a sequence of keys in milliseconds; the agent refuses more.
-const MAX_HOLDS_MS: u64 = 30_000;
-/// Milliseconds that a wait for a screen takes at most when nothing is said.
-const DEFAULT_WAIT_MS: u32 = 5_000;
 /// Longest list of actions: a list that takes longer is better sent in parts.
 const LONGEST_LIST: Duration = Duration::from_secs(15 * 60);
 
@@ -49,7 +47,7 @@ pub fn command(timeout: Option<f64>) -> Duration {
 }
 
 fn wait(timeout_ms: Option<u32>) -> Duration {
-    seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WAIT_MS)) / 1000.0, MAX_WAIT_SECONDS)
+    seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WATCH_MS)) / 1000.0, MAX_WAIT_SECONDS)
 }
 
 /// A client's number of seconds as a wait of at most `most`; nonsense waits for nothing and is refused by the agent.
