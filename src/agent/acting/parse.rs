@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::agent::display::keys::{self, Chord};
-use crate::agent::display::{Press, Turn};
+use crate::agent::display::{Press, Wheel};
 use crate::domain::error::{Error, Result};
 use crate::domain::limits::MAX_HOLDS_MS;
 use crate::domain::pointer::{
@@ -79,8 +79,8 @@ pub(super) fn drag(body: &Drag) -> Result<Dragging> {
 }
 
 /// Reads how the wheel turns.
-pub(super) fn turn(body: &Scroll) -> Result<Turn> {
-    Ok(Turn {
+pub(super) fn turn(body: &Scroll) -> Result<Wheel> {
+    Ok(Wheel {
         direction: Direction::parse(&body.direction)?,
         amount: scroll_amount(body.amount.unwrap_or(DEFAULT_SCROLL_STEPS))?,
         duration: seconds(body.duration.unwrap_or(0.0))?,

@@ -8,7 +8,7 @@ use super::fault::Outcome;
 use super::keyboard::{self, Typed};
 use super::keys::Chord;
 use super::observe::{Effect, Observed};
-use super::pointer::{Pointer, Press, Scrolled, Turn};
+use super::pointer::{Pointer, Press, Scrolled, Wheel};
 use super::screen::Screen;
 use super::seat::{Gone, Seat};
 use crate::domain::error::Result;
@@ -78,7 +78,7 @@ impl Screen {
     ///
     /// # Errors
     /// As every action.
-    pub async fn scroll(&self, turn: Turn, x: Option<f64>, y: Option<f64>) -> Result<Observed<Scrolled>> {
+    pub async fn scroll(&self, turn: Wheel, x: Option<f64>, y: Option<f64>) -> Result<Observed<Scrolled>> {
         self.observed(move |seat, _| seat.scroll(&turn, x, y)).await
     }
 

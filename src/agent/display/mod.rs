@@ -57,7 +57,7 @@ pub use hidden::Hidden;
 pub use keyboard::{MAX_TEXT_CHARS, Typed};
 pub use observe::{Attention, Effect, Observed};
 pub use overdraw::Canvas;
-pub use pointer::{Pointer, Press, Scrolled, Turn};
+pub use pointer::{Pointer, Press, Scrolled, Wheel};
 pub use receiver::{Receiver, TITLE as RECEIVER_TITLE};
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};

@@ -33,7 +33,7 @@ pub struct Press {
 
 /// How the wheel is turned.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct Wheel {
     /// Which way.
     pub direction: Direction,
     /// Wheel steps, fractions allowed.
@@ -177,7 +177,7 @@ impl Seat {
 
     /// Turns the wheel, its steps spread over `duration`. An axis that is not given keeps the pointer's value.
     /// Fractions of steps are kept for the next time: XTEST has whole steps only.
-    pub(super) fn scroll(&mut self, turn: &Turn, x: Option<f64>, y: Option<f64>) -> Outcome<Scrolled> {
+    pub(super) fn scroll(&mut self, turn: &Wheel, x: Option<f64>, y: Option<f64>) -> Outcome<Scrolled> {
         let point = self.place(x, y)?;
         let (right, down) = self.scrolled;
         let (axis, sign) = match turn.direction {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Found, Measured, millis};
 use super::screen::Lit;
-use crate::agent::display::Turn;
+use crate::agent::display::Wheel;
 use crate::base::wait;
 use crate::domain::pointer::Direction;
 
@@ -19,7 +19,7 @@ pub(super) async fn check(lit: &Lit) -> Found {
     let began = Instant::now();
     for (direction, steps) in STEPS {
         let turn =
-            Turn { direction, amount: f64::from(steps), duration: Duration::ZERO, modifiers: Vec::new() };
+            Wheel { direction, amount: f64::from(steps), duration: Duration::ZERO, modifiers: Vec::new() };
         lit.screen.scroll(turn, Some(x), Some(y)).await?;
     }
     let took = began.elapsed();
