@@ -161,8 +161,7 @@ impl Fleet {
     /// As [`Fleet::command`]; `Unavailable` when it does not run at the end.
     pub async fn ensure_running(&self, computer: &Computer) -> Result<Computer> {
         self.command(computer, Command::EnsureRunning).await?.finish().await?;
-        self.settled(computer.id).await;
-        let now = self.shared.store.computer(&ComputerRef::Id(computer.id)).await?.ok_or_else(gone)?;
+        let now = self.settled(computer.id).await?;
         if now.status == Status::Running {
             return Ok(now);
         }
@@ -201,13 +200,24 @@ impl Fleet {
         }
     }
 
-    /// Waits until a computer is at rest again (running, stopped or failed), for a while.
-    async fn settled(&self, id: ComputerId) {
-        let Some(mut presence) = self.presence(id) else { return };
-        let rest = [Status::Running, Status::Stopped, Status::Error];
-        let at_rest = presence.wait_for(|now| now.status.is_some_and(|status| rest.contains(&status)));
-        // A time-out is an answer too: the caller reads the row and tells what it says.
-        let _ = tokio::time::timeout(SETTLE_PATIENCE, at_rest).await;
+    /// A computer once it is at rest again (running, stopped or failed), or as it is after a while.
+    async fn settled(&self, id: ComputerId) -> Result<Computer> {
+        let at_rest = |status| [Status::Running, Status::Stopped, Status::Error].contains(&status);
+        let mut presence = self.presence(id).ok_or_else(gone)?;
+        let deadline = tokio::time::Instant::now() + SETTLE_PATIENCE;
+        loop {
+            // What is live follows what is stored: a row that is still on its way is followed by a change.
+            presence.borrow_and_update();
+            let row = self.shared.store.computer(&ComputerRef::Id(id)).await?.ok_or_else(gone)?;
+            if at_rest(row.status) {
+                return Ok(row);
+            }
+            match tokio::time::timeout_at(deadline, presence.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(gone()),
+                Err(_) => return Ok(row),
+            }
+        }
     }
 
     /// What is live about a computer, for its record.
