@@ -17,6 +17,7 @@ pub mod auth;
 pub mod background;
 pub mod computers;
 pub mod config;
+pub mod events;
 pub mod files;
 pub mod lock;
 pub mod metrics;
@@ -41,6 +42,8 @@ pub struct App {
     pub limiter: auth::Limiter,
     /// Wrong passwords of late.
     pub failures: auth::door::Failures,
+    /// What happens on the computers, for those who listen.
+    pub events: events::Events,
     /// The sockets of live channels.
     pub sockets: Sockets,
     /// Renders the metrics.
@@ -83,6 +86,7 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
     let limiter = auth::limiter(&config.limits);
     let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone());
     let metrics = metrics::Metrics::install()?;
+    let events = events::Events::new(fleet.clone(), tasks.clone());
     let app = Arc::new(App {
         config,
         store,
@@ -90,6 +94,7 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         storage,
         limiter,
         failures: auth::door::Failures::default(),
+        events,
         sockets: Sockets::new(tasks.clone()),
         metrics,
         started: Instant::now(),

@@ -46,6 +46,7 @@ pub async fn open(
     let sockets = app.sockets.clone();
     sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
         match admitted {
+            Ok(computer) if channel == Channel::Events => app.events.join(&computer, sender, receiver).await,
             Ok(computer) => converse(&app, channel, computer, &query, (sender, receiver)).await,
             Err(closing) => closing,
         }
