@@ -11,6 +11,7 @@ mod crash;
 mod display;
 mod elements;
 mod engines;
+mod events;
 mod execution;
 mod files;
 mod floors;
