@@ -39,6 +39,7 @@ use journal::Journal;
 use state::{Agent, Parts};
 
 use crate::base::tasks::Tasks;
+use crate::http::feed::Feed;
 use crate::http::serve::{self, Bound, Listen};
 
 /// How long tasks may take to end: a connection's drain (10 s) is cut short, because by then every command has been
@@ -91,6 +92,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         commands,
         home: config.home,
         desktop,
+        feed: Feed::new(),
         tasks: tasks.clone(),
         started,
     });

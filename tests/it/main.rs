@@ -3,6 +3,7 @@
 mod access;
 mod actions;
 mod agent;
+mod channels;
 mod cli;
 mod clients;
 mod computers;
@@ -10,6 +11,7 @@ mod crash;
 mod display;
 mod elements;
 mod engines;
+mod events;
 mod execution;
 mod files;
 mod floors;

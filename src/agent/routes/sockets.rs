@@ -11,10 +11,11 @@ use axum::routing::get;
 
 use crate::agent::display::Displays;
 use crate::agent::state::Agent;
-use crate::domain::channel::{Channel, Failure};
+use crate::domain::channel::{Channel, Failure, GOING_AWAY};
 use crate::domain::error::{Error, Result};
 use crate::http::bearer::{self, Shown};
 use crate::http::extract::Path;
+use crate::http::feed;
 use crate::http::socket::{Closing, Receiver, Sender, Sockets, Upgrade};
 
 /// What the channels stand on.
@@ -89,9 +90,15 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
 
 /// Hands an accepted socket to its channel.
 async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
-    let _ = (&live.displays, &query, &sender, &receiver);
+    let _ = (&live.displays, &query);
+    let stopping = live.sockets.stopping();
+    let stop = async {
+        stopping.cancelled().await;
+        Closing::new(GOING_AWAY, "server shutting down")
+    };
     match channel {
-        Channel::Events | Channel::Terminal | Channel::Audio | Channel::Websockify => {
+        Channel::Events => feed::converse(&live.agent.feed, sender, receiver, stop).await,
+        Channel::Terminal | Channel::Audio | Channel::Websockify => {
             Closing::new(channel.close_code(Failure::Failed), "not served yet")
         }
     }

@@ -4,6 +4,9 @@
 //! (interface.md "Delivery rules"). What nobody subscribed to is not even written down, and [`Feed::wanted`] tells those
 //! who look for events what to look for.
 
+mod converse;
+mod request;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +15,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::domain::event::{Kind, Kinds};
 use crate::wire::event::Event;
+
+pub use converse::converse;
 
 /// Events that wait for one listener (interface.md "Limits").
 pub const MAX_WAITING: usize = 256;
