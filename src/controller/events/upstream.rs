@@ -1,6 +1,7 @@
 //! What does a computer's agent say? One socket to it while anybody wants events, read strictly: the agent may be
 //! anybody's (threats.md T5), and costs the controller no more than a bounded rate of bounded messages.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::base::ids::ComputerId;
 use crate::controller::computers::fleet::Fleet;
 use crate::domain::channel::Channel;
-use crate::domain::event::Kinds;
+use crate::domain::event::{Kind, Kinds};
 use crate::guest::Socket;
 use crate::http::feed::Feed;
 use crate::wire::event::{ClientMessage, MAX_EVENT_BYTES, ServerMessage};
@@ -32,6 +33,8 @@ const SILENCE: Duration = Duration::from_secs(75);
 /// What an agent may say in one second, in bytes; the rest waits in its own queues. Ten of the largest events, or
 /// thousands of common ones.
 const BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
+/// Requests that an agent may leave without an answer: many times all types.
+const MAX_ASKED: usize = 256;
 /// What a message costs at least, in bytes: the work of reading it.
 const LEAST_COST: usize = 512;
 
@@ -40,6 +43,7 @@ pub(super) async fn run(feed: Feed, fleet: Fleet, computer: ComputerId) -> Infal
     let mut wanted = feed.wanted();
     let mut pause = FIRST_PAUSE;
     loop {
+        feed.set_watched(Kind::ALL.into_iter().collect(), false);
         // The feed is held here, so its end is not seen.
         let _ = wanted.wait_for(|kinds| !kinds.is_empty()).await;
         let began = Instant::now();
@@ -87,7 +91,8 @@ async fn listen(
                     let _late = timeout(WRITE_PATIENCE, sink.close()).await;
                     return ControlFlow::Break(());
                 }
-                if !ask(&mut sink, asked, now).await {
+                feed.set_watched(asked.without(now), false);
+                if !heard.await_answers(asked, now) || !ask(&mut sink, asked, now).await {
                     return ControlFlow::Continue(());
                 }
                 asked = now;
@@ -149,9 +154,18 @@ impl Budget {
 struct Heard {
     /// How many events it has told that it lost before they came here.
     lost: u64,
+    /// What it was asked and has not answered yet, in this order: the types to subscribe to, none of one to leave.
+    asked: VecDeque<Kinds>,
 }
 
 impl Heard {
+    /// Notes what [`ask`] asks; false when too much was not answered.
+    fn await_answers(&mut self, before: Kinds, now: Kinds) -> bool {
+        self.asked.extend(now.without(before).iter().map(Kinds::from));
+        self.asked.extend(before.without(now).iter().map(|_| Kinds::NONE));
+        self.asked.len() <= MAX_ASKED
+    }
+
     /// Takes a message; false when it is none that an agent sends. What is published was read and is written anew.
     fn take(&mut self, feed: &Feed, message: &Message) -> bool {
         let text = match message {
@@ -170,9 +184,13 @@ impl Heard {
             Ok(
                 ServerMessage::Subscribed { .. }
                 | ServerMessage::Unsubscribed { .. }
-                | ServerMessage::Pong
+                // It does not know the type, so there is nothing to wait for.
                 | ServerMessage::Error { .. },
-            ) => true,
+            ) => {
+                feed.set_watched(self.asked.pop_front().unwrap_or_default(), true);
+                true
+            }
+            Ok(ServerMessage::Pong) => true,
             Err(_) => false,
         }
     }
@@ -192,7 +210,6 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::domain::event::Kind;
 
     #[test]
     fn what_an_agent_says_is_read_strictly_and_written_anew() {
