@@ -16,6 +16,7 @@ pub mod config;
 pub mod desktop;
 pub mod display;
 pub mod elements;
+pub mod events;
 pub mod exec;
 pub mod files;
 mod inherited;

@@ -2,6 +2,9 @@
 //!
 //! The catalogue that clients read, the names that they subscribe by and the shapes in [`crate::wire::event`] follow it.
 
+/// Seconds without input after which a computer is idle (interface.md "Limits").
+pub const IDLE_SECONDS: u32 = 30;
+
 /// A type of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -111,8 +114,9 @@ const CATALOGUE: [Entry; 14] = [
         description: "A file was created, modified or deleted in the Desktop or Downloads folder",
         detection: "inotify, at once",
         data: &[
-            field("path", "string", "The file's path"),
+            field("path", "string", "The file's path, below /home/user where it can be reached by that name"),
             field("action", "string", "created, modified or deleted"),
+            field("real_path", "string", "Its path without links; absent when it is the same"),
         ],
     },
     Entry {

@@ -137,6 +137,8 @@ pub enum Data {
     FileChange {
         path: String,
         action: FileAction,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        real_path: Option<String>,
     },
     ScreenChange {
         width: u32,
@@ -257,8 +259,13 @@ impl Data {
                 *truncated |= cut(content, MAX_CONTENT_BYTES);
                 cut(screen, MAX_TEXT_BYTES);
             }
+            Self::FileChange { path, real_path, .. } => {
+                cut(path, MAX_TEXT_BYTES);
+                if let Some(path) = real_path {
+                    cut(path, MAX_TEXT_BYTES);
+                }
+            }
             Self::ScreenChange { screen: text, .. }
-            | Self::FileChange { path: text, .. }
             | Self::DownloadFinished { path: text, .. }
             | Self::ProcessStart { name: text, .. }
             | Self::ProcessStop { name: text, .. } => {
@@ -346,7 +353,7 @@ mod tests {
             Data::window_open("0x1", "t", "default"),
             Data::window_close("0x1", "default"),
             Data::Clipboard { content: "c".into(), truncated: true, screen: "default".into() },
-            Data::FileChange { path: "/p".into(), action: FileAction::Created },
+            Data::FileChange { path: "/p".into(), action: FileAction::Created, real_path: Some("/r".into()) },
             Data::ScreenChange { width: 1, height: 2, screen: "default".into() },
             Data::AudioStreamStart {},
             Data::AudioStreamStop {},

@@ -9,6 +9,7 @@ mod request;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
@@ -31,6 +32,7 @@ pub struct Feed(Arc<Shared>);
 struct Shared {
     listeners: Mutex<Listeners>,
     wanted: watch::Sender<Kinds>,
+    watched: watch::Sender<Kinds>,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +103,19 @@ impl Feed {
     /// The types that anybody is subscribed to, and each change of it. Whoever detects events runs for these alone.
     pub fn wanted(&self) -> watch::Receiver<Kinds> {
         self.0.wanted.subscribe()
+    }
+
+    /// Says that events of these types are being detected from now on, or not any more.
+    pub fn set_watched(&self, kinds: Kinds, watched: bool) {
+        self.0.watched.send_modify(|all| *all = if watched { all.union(kinds) } else { all.without(kinds) });
+    }
+
+    /// Waits until events of all these types are being detected, so that what happens after a subscription was
+    /// confirmed is told; at most so long, because a source may be down.
+    pub async fn watched(&self, kinds: Kinds, patience: Duration) {
+        let mut watched = self.0.watched.subscribe();
+        // Whether they are makes no difference to who waits.
+        let _ = tokio::time::timeout(patience, watched.wait_for(|all| kinds.without(*all).is_empty())).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Listeners> {
