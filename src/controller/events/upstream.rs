@@ -1,6 +1,7 @@
 //! What does a computer's agent say? One socket to it while anybody wants events, read strictly: the agent may be
 //! anybody's (threats.md T5), and costs the controller no more than a bounded rate of bounded messages.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::base::backoff::Backoff;
 use crate::base::ids::ComputerId;
 use crate::controller::computers::fleet::Fleet;
 use crate::domain::channel::Channel;
-use crate::domain::event::Kinds;
+use crate::domain::event::{Kind, Kinds};
 use crate::guest::Socket;
 use crate::http::feed::Feed;
 use crate::wire::event::{ClientMessage, MAX_EVENT_BYTES, ServerMessage};
@@ -27,8 +29,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 const GOOD: Duration = Duration::from_secs(10);
 /// How long an agent may take to read a request.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
-/// An agent is asked for nothing as long, but sends a heartbeat every 30 s: two of them and a margin.
+/// An agent that has nothing to tell sends a heartbeat every 30 s: two of them and a margin.
 const SILENCE: Duration = Duration::from_secs(75);
+/// Requests that an agent may leave unanswered: each type added and removed several times.
+const MAX_UNANSWERED: usize = 256;
 /// What an agent may say in one second, in bytes; the rest waits in its own queues. Ten of the largest events, or
 /// thousands of common ones.
 const BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
@@ -38,7 +42,7 @@ const LEAST_COST: usize = 512;
 /// Brings a computer's events to its hub; ends by being dropped alone.
 pub(super) async fn run(feed: Feed, fleet: Fleet, computer: ComputerId) -> Infallible {
     let mut wanted = feed.wanted();
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, GOOD);
     loop {
         // The feed is held here, so its end is not seen.
         let _ = wanted.wait_for(|kinds| !kinds.is_empty()).await;
@@ -48,19 +52,15 @@ pub(super) async fn run(feed: Feed, fleet: Fleet, computer: ComputerId) -> Infal
             match guest.socket(&format!("/ws/{}", Channel::Events.name()), ()).await {
                 Ok(socket) => {
                     let unwanted = listen(&feed, &mut wanted, socket, computer).await;
+                    feed.set_watched(Kind::ALL.into_iter().collect(), false);
                     if unwanted.is_break() {
-                        pause = FIRST_PAUSE;
                         continue;
                     }
                 }
                 Err(error) => tracing::debug!(%computer, %error, "no events"),
             }
         }
-        if began.elapsed() >= GOOD {
-            pause = FIRST_PAUSE;
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(pauses.after(began.elapsed())).await;
     }
 }
 
@@ -73,7 +73,7 @@ async fn listen(
 ) -> ControlFlow<()> {
     let (mut sink, mut stream) = socket.split();
     let mut asked = Kinds::NONE;
-    let mut heard = Heard::default();
+    let mut talk = Talk::default();
     let mut budget = Budget::new();
     wanted.mark_changed();
     loop {
@@ -87,34 +87,20 @@ async fn listen(
                     let _late = timeout(WRITE_PATIENCE, sink.close()).await;
                     return ControlFlow::Break(());
                 }
-                if !ask(&mut sink, asked, now).await {
+                if !talk.ask(feed, &mut sink, asked, now).await {
                     return ControlFlow::Continue(());
                 }
                 asked = now;
             }
             message = next(&mut stream, &mut budget) => {
                 let Some(message) = message else { return ControlFlow::Continue(()) };
-                if !heard.take(feed, &message) {
+                if !talk.take(feed, &message) {
                     tracing::debug!(%computer, "an agent's message that is no event");
                     metrics::counter!("hotdesk_events_refused_total").increment(1);
                 }
             }
         }
     }
-}
-
-/// Tells the agent what is wanted now. A type at a time: an agent of an earlier version refuses those it does not know.
-async fn ask(sink: &mut SplitSink<Socket, Message>, before: Kinds, now: Kinds) -> bool {
-    let names = |kinds: Kinds| kinds.iter().map(|kind| vec![kind.name().to_owned()]);
-    let more = names(now.without(before)).map(|event_types| ClientMessage::Subscribe { event_types });
-    let less = names(before.without(now)).map(|event_types| ClientMessage::Unsubscribe { event_types });
-    for message in more.chain(less) {
-        let Ok(text) = serde_json::to_string(&message) else { return false };
-        if !matches!(timeout(WRITE_PATIENCE, sink.send(Message::text(text))).await, Ok(Ok(()))) {
-            return false;
-        }
-    }
-    true
 }
 
 /// The agent's next message, within its budget; `None` once it closed, broke off or was silent for too long. Nothing is
@@ -144,14 +130,45 @@ impl Budget {
     }
 }
 
-/// What an agent has said on one connection.
+/// What was said on one connection.
 #[derive(Debug, Default)]
-struct Heard {
-    /// How many events it has told that it lost before they came here.
+struct Talk {
+    /// How many events the agent has told that it lost before they came here.
     lost: u64,
+    /// The types of each request that the agent has not answered; none where it removed some.
+    unanswered: VecDeque<Kinds>,
 }
 
-impl Heard {
+impl Talk {
+    /// Tells the agent what is wanted now; false when it does not take it. A type at a time: an agent of an earlier
+    /// version refuses those it does not know.
+    async fn ask(
+        &mut self,
+        feed: &Feed,
+        sink: &mut SplitSink<Socket, Message>,
+        before: Kinds,
+        now: Kinds,
+    ) -> bool {
+        let (more, less) = (now.without(before), before.without(now));
+        feed.set_watched(less, false);
+        for kind in more.union(less).iter() {
+            let event_types = vec![kind.name().to_owned()];
+            let (message, added) = if more.contains(kind) {
+                (ClientMessage::Subscribe { event_types }, kind.into())
+            } else {
+                (ClientMessage::Unsubscribe { event_types }, Kinds::NONE)
+            };
+            self.unanswered.push_back(added);
+            let Ok(text) = serde_json::to_string(&message) else { return false };
+            if self.unanswered.len() > MAX_UNANSWERED
+                || !matches!(timeout(WRITE_PATIENCE, sink.send(Message::text(text))).await, Ok(Ok(())))
+            {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Takes a message; false when it is none that an agent sends. What is published was read and is written anew.
     fn take(&mut self, feed: &Feed, message: &Message) -> bool {
         let text = match message {
@@ -167,13 +184,19 @@ impl Heard {
                 feed.publish(event);
                 true
             }
+            // Also what it refuses is settled: nobody need wait for it.
             Ok(
                 ServerMessage::Subscribed { .. }
                 | ServerMessage::Unsubscribed { .. }
-                | ServerMessage::Pong
                 | ServerMessage::Error { .. },
-            ) => true,
-            Err(_) => false,
+            ) => match self.unanswered.pop_front() {
+                Some(kinds) => {
+                    feed.set_watched(kinds, true);
+                    true
+                }
+                None => false,
+            },
+            Ok(ServerMessage::Pong) | Err(_) => false,
         }
     }
 
@@ -192,15 +215,15 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::domain::event::Kind;
 
     #[test]
     fn what_an_agent_says_is_read_strictly_and_written_anew() {
         let feed = Feed::new();
         let listener = feed.listen();
         listener.add([Kind::Idle, Kind::Clipboard].into_iter().collect());
-        let mut heard = Heard::default();
-        let mut take = |text: &str| heard.take(&feed, &Message::text(text.to_owned()));
+        let unanswered = [Kind::Idle.into(), Kinds::NONE].into();
+        let mut talk = Talk { unanswered, ..Talk::default() };
+        let mut take = |text: &str| talk.take(&feed, &Message::text(text.to_owned()));
         let event = |inner: &str| format!(r#"{{"type":"event","event":{inner}}}"#);
         let now = "2026-01-31T09:30:00.120Z";
         let huge = "x".repeat(MAX_EVENT_BYTES);
@@ -209,6 +232,7 @@ mod tests {
             "{}",
             "[1]",
             r#"{"type":"shout"}"#,
+            r#"{"type":"pong"}"#,
             &event("{}"),
             &event(&format!(r#"{{"type":"made_up","timestamp":"{now}","data":{{}}}}"#)),
             &event(&format!(r#"{{"type":"idle","timestamp":"{now}","data":{{"idle_seconds":[]}}}}"#)),
@@ -227,6 +251,7 @@ mod tests {
         ] {
             assert!(take(good), "{good}");
         }
+        assert!(!take(r#"{"type":"subscribed","message":"ok"}"#), "an answer without a question");
         assert!(listener.next().now_or_never().is_none(), "nothing of it went on");
         let foreign =
             format!(r#"{{"type":"idle","timestamp":"{now}","data":{{"idle_seconds":30,"x":1}},"y":2}}"#);
@@ -236,8 +261,8 @@ mod tests {
             serde_json::from_str::<Value>(&news).expect("JSON"),
             serde_json::json!({"type":"event","event":{"type":"idle","timestamp":now,"data":{"idle_seconds":30}}})
         );
-        assert!(!heard.take(&feed, &Message::binary(vec![1])));
-        assert!(heard.take(&feed, &Message::Ping(Vec::new().into())));
+        assert!(!talk.take(&feed, &Message::binary(vec![1])));
+        assert!(talk.take(&feed, &Message::Ping(Vec::new().into())));
     }
 
     #[test]
@@ -245,13 +270,13 @@ mod tests {
         let feed = Feed::new();
         let listener = feed.listen();
         listener.add(Kind::Active.into());
-        let mut heard = Heard::default();
+        let mut talk = Talk::default();
         for (told, expected) in [(0, 0), (3, 3), (3, 3), (5, 5), (1, 5), (u64::MAX, u64::MAX)] {
             let text = format!(
                 r#"{{"type":"event","dropped":{told},"event":
                 {{"type":"active","timestamp":"2026-01-31T09:30:00.120Z","data":{{}}}}}}"#
             );
-            assert!(heard.take(&feed, &Message::text(text)));
+            assert!(talk.take(&feed, &Message::text(text)));
             assert_eq!(listener.next().now_or_never().expect("an event").dropped, expected);
         }
     }

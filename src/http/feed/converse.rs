@@ -4,6 +4,7 @@
 //! first event of what was added, and behind the last one of what was removed.
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -15,6 +16,10 @@ use crate::wire::event::ServerMessage;
 
 /// Requests that wait for their answers. Who asks more without reading is not read either.
 const MAX_REQUESTS: usize = 8;
+
+/// How long a subscription's answer may wait until what it asks for is detected. That takes milliseconds; a source that
+/// is down is not waited for longer.
+const WATCH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// One client's conversation, until the client leaves, does not read for too long, or `stop` says how to end it.
 pub async fn converse(
@@ -48,7 +53,7 @@ async fn write(
     loop {
         tokio::select! {
             request = requests.recv() => match request {
-                Some(request) => sender.json(&answer(&listener, request)).await?,
+                Some(request) => sender.json(&answer(&listener, request).await).await?,
                 None => return Ok(()),
             },
             news = listener.next() => sender.text(news.message()).await?,
@@ -56,11 +61,12 @@ async fn write(
     }
 }
 
-fn answer(listener: &Listener, request: Request) -> ServerMessage {
+async fn answer(listener: &Listener, request: Request) -> ServerMessage {
     let message = "ok".to_owned();
     match request {
         Request::Subscribe(kinds) => {
             listener.add(kinds);
+            listener.feed.watched(kinds, WATCH_PATIENCE).await;
             ServerMessage::Subscribed { message }
         }
         Request::Unsubscribe(kinds) => {

@@ -28,11 +28,19 @@ pub const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Clone, Debug, Default)]
 pub struct Feed(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     listeners: Mutex<Listeners>,
     wanted: watch::Sender<Kinds>,
+    /// The types whose events would come here now; all, unless somebody says otherwise.
     watched: watch::Sender<Kinds>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let watched = watch::Sender::new(Kind::ALL.into_iter().collect());
+        Self { listeners: Mutex::default(), wanted: watch::Sender::default(), watched }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -105,13 +113,13 @@ impl Feed {
         self.0.wanted.subscribe()
     }
 
-    /// Says that events of these types are being detected from now on, or not any more.
+    /// Says that events of these types would come here from now on, or would not.
     pub fn set_watched(&self, kinds: Kinds, watched: bool) {
         self.0.watched.send_modify(|all| *all = if watched { all.union(kinds) } else { all.without(kinds) });
     }
 
-    /// Waits until events of all these types are being detected, so that what happens after a subscription was
-    /// confirmed is told; at most so long, because a source may be down.
+    /// Waits until events of all these types would come here, so that what happens after a subscription was confirmed is
+    /// told; at most so long, because a source may be down.
     pub async fn watched(&self, kinds: Kinds, patience: Duration) {
         let mut watched = self.0.watched.subscribe();
         // Whether they are makes no difference to who waits.
