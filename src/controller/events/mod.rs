@@ -15,6 +15,7 @@ use super::computers::fleet::Fleet;
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
 use crate::domain::channel::{Channel, Failure, GOING_AWAY};
+use crate::domain::event::Kind;
 use crate::http::feed::{self, Feed};
 use crate::http::socket::{Closing, Receiver, Sender};
 use crate::store::computers::Computer;
@@ -78,6 +79,8 @@ impl Events {
             return hub;
         }
         let (feed, stop) = (Feed::new(), CancellationToken::new());
+        // Until the agent says that it tells them, which each client's subscription waits for.
+        feed.set_watched(Kind::ALL.into_iter().collect(), false);
         let upstream = upstream::run(feed.clone(), self.fleet.clone(), computer);
         let (left, stopping) = (stop.clone(), self.tasks.stopping());
         let _task = self.tasks.spawn("events", async move {

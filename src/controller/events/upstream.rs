@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::base::backoff::Backoff;
 use crate::base::ids::ComputerId;
 use crate::controller::computers::fleet::Fleet;
 use crate::domain::channel::Channel;
@@ -28,22 +29,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 const GOOD: Duration = Duration::from_secs(10);
 /// How long an agent may take to read a request.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
-/// An agent is asked for nothing as long, but sends a heartbeat every 30 s: two of them and a margin.
+/// An agent that has nothing to tell sends a heartbeat every 30 s: two of them and a margin.
 const SILENCE: Duration = Duration::from_secs(75);
+/// Requests that an agent may leave unanswered: each type added and removed several times.
+const MAX_UNANSWERED: usize = 256;
 /// What an agent may say in one second, in bytes; the rest waits in its own queues. Ten of the largest events, or
 /// thousands of common ones.
 const BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
-/// Requests that an agent may leave without an answer: many times all types.
-const MAX_ASKED: usize = 256;
 /// What a message costs at least, in bytes: the work of reading it.
 const LEAST_COST: usize = 512;
 
 /// Brings a computer's events to its hub; ends by being dropped alone.
 pub(super) async fn run(feed: Feed, fleet: Fleet, computer: ComputerId) -> Infallible {
     let mut wanted = feed.wanted();
-    let mut pause = FIRST_PAUSE;
+    let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, GOOD);
     loop {
-        feed.set_watched(Kind::ALL.into_iter().collect(), false);
         // The feed is held here, so its end is not seen.
         let _ = wanted.wait_for(|kinds| !kinds.is_empty()).await;
         let began = Instant::now();
@@ -52,19 +52,15 @@ pub(super) async fn run(feed: Feed, fleet: Fleet, computer: ComputerId) -> Infal
             match guest.socket(&format!("/ws/{}", Channel::Events.name()), ()).await {
                 Ok(socket) => {
                     let unwanted = listen(&feed, &mut wanted, socket, computer).await;
+                    feed.set_watched(Kind::ALL.into_iter().collect(), false);
                     if unwanted.is_break() {
-                        pause = FIRST_PAUSE;
                         continue;
                     }
                 }
                 Err(error) => tracing::debug!(%computer, %error, "no events"),
             }
         }
-        if began.elapsed() >= GOOD {
-            pause = FIRST_PAUSE;
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(pauses.after(began.elapsed())).await;
     }
 }
 
@@ -77,7 +73,7 @@ async fn listen(
 ) -> ControlFlow<()> {
     let (mut sink, mut stream) = socket.split();
     let mut asked = Kinds::NONE;
-    let mut heard = Heard::default();
+    let mut talk = Talk::default();
     let mut budget = Budget::new();
     wanted.mark_changed();
     loop {
@@ -91,35 +87,20 @@ async fn listen(
                     let _late = timeout(WRITE_PATIENCE, sink.close()).await;
                     return ControlFlow::Break(());
                 }
-                feed.set_watched(asked.without(now), false);
-                if !heard.await_answers(asked, now) || !ask(&mut sink, asked, now).await {
+                if !talk.ask(feed, &mut sink, asked, now).await {
                     return ControlFlow::Continue(());
                 }
                 asked = now;
             }
             message = next(&mut stream, &mut budget) => {
                 let Some(message) = message else { return ControlFlow::Continue(()) };
-                if !heard.take(feed, &message) {
+                if !talk.take(feed, &message) {
                     tracing::debug!(%computer, "an agent's message that is no event");
                     metrics::counter!("hotdesk_events_refused_total").increment(1);
                 }
             }
         }
     }
-}
-
-/// Tells the agent what is wanted now. A type at a time: an agent of an earlier version refuses those it does not know.
-async fn ask(sink: &mut SplitSink<Socket, Message>, before: Kinds, now: Kinds) -> bool {
-    let names = |kinds: Kinds| kinds.iter().map(|kind| vec![kind.name().to_owned()]);
-    let more = names(now.without(before)).map(|event_types| ClientMessage::Subscribe { event_types });
-    let less = names(before.without(now)).map(|event_types| ClientMessage::Unsubscribe { event_types });
-    for message in more.chain(less) {
-        let Ok(text) = serde_json::to_string(&message) else { return false };
-        if !matches!(timeout(WRITE_PATIENCE, sink.send(Message::text(text))).await, Ok(Ok(()))) {
-            return false;
-        }
-    }
-    true
 }
 
 /// The agent's next message, within its budget; `None` once it closed, broke off or was silent for too long. Nothing is
@@ -149,21 +130,43 @@ impl Budget {
     }
 }
 
-/// What an agent has said on one connection.
+/// What was said on one connection.
 #[derive(Debug, Default)]
-struct Heard {
-    /// How many events it has told that it lost before they came here.
+struct Talk {
+    /// How many events the agent has told that it lost before they came here.
     lost: u64,
-    /// What it was asked and has not answered yet, in this order: the types to subscribe to, none of one to leave.
-    asked: VecDeque<Kinds>,
+    /// The types of each request that the agent has not answered; none where it removed some.
+    unanswered: VecDeque<Kinds>,
 }
 
-impl Heard {
-    /// Notes what [`ask`] asks; false when too much was not answered.
-    fn await_answers(&mut self, before: Kinds, now: Kinds) -> bool {
-        self.asked.extend(now.without(before).iter().map(Kinds::from));
-        self.asked.extend(before.without(now).iter().map(|_| Kinds::NONE));
-        self.asked.len() <= MAX_ASKED
+impl Talk {
+    /// Tells the agent what is wanted now; false when it does not take it. A type at a time: an agent of an earlier
+    /// version refuses those it does not know.
+    async fn ask(
+        &mut self,
+        feed: &Feed,
+        sink: &mut SplitSink<Socket, Message>,
+        before: Kinds,
+        now: Kinds,
+    ) -> bool {
+        let (more, less) = (now.without(before), before.without(now));
+        feed.set_watched(less, false);
+        for kind in more.union(less).iter() {
+            let event_types = vec![kind.name().to_owned()];
+            let (message, added) = if more.contains(kind) {
+                (ClientMessage::Subscribe { event_types }, kind.into())
+            } else {
+                (ClientMessage::Unsubscribe { event_types }, Kinds::NONE)
+            };
+            self.unanswered.push_back(added);
+            let Ok(text) = serde_json::to_string(&message) else { return false };
+            if self.unanswered.len() > MAX_UNANSWERED
+                || !matches!(timeout(WRITE_PATIENCE, sink.send(Message::text(text))).await, Ok(Ok(())))
+            {
+                return false;
+            }
+        }
+        true
     }
 
     /// Takes a message; false when it is none that an agent sends. What is published was read and is written anew.
@@ -181,17 +184,19 @@ impl Heard {
                 feed.publish(event);
                 true
             }
+            // Also what it refuses is settled: nobody need wait for it.
             Ok(
                 ServerMessage::Subscribed { .. }
                 | ServerMessage::Unsubscribed { .. }
-                // It does not know the type, so there is nothing to wait for.
                 | ServerMessage::Error { .. },
-            ) => {
-                feed.set_watched(self.asked.pop_front().unwrap_or_default(), true);
-                true
-            }
-            Ok(ServerMessage::Pong) => true,
-            Err(_) => false,
+            ) => match self.unanswered.pop_front() {
+                Some(kinds) => {
+                    feed.set_watched(kinds, true);
+                    true
+                }
+                None => false,
+            },
+            Ok(ServerMessage::Pong) | Err(_) => false,
         }
     }
 
@@ -216,8 +221,9 @@ mod tests {
         let feed = Feed::new();
         let listener = feed.listen();
         listener.add([Kind::Idle, Kind::Clipboard].into_iter().collect());
-        let mut heard = Heard::default();
-        let mut take = |text: &str| heard.take(&feed, &Message::text(text.to_owned()));
+        let unanswered = [Kind::Idle.into(), Kinds::NONE].into();
+        let mut talk = Talk { unanswered, ..Talk::default() };
+        let mut take = |text: &str| talk.take(&feed, &Message::text(text.to_owned()));
         let event = |inner: &str| format!(r#"{{"type":"event","event":{inner}}}"#);
         let now = "2026-01-31T09:30:00.120Z";
         let huge = "x".repeat(MAX_EVENT_BYTES);
@@ -226,6 +232,7 @@ mod tests {
             "{}",
             "[1]",
             r#"{"type":"shout"}"#,
+            r#"{"type":"pong"}"#,
             &event("{}"),
             &event(&format!(r#"{{"type":"made_up","timestamp":"{now}","data":{{}}}}"#)),
             &event(&format!(r#"{{"type":"idle","timestamp":"{now}","data":{{"idle_seconds":[]}}}}"#)),
@@ -244,6 +251,7 @@ mod tests {
         ] {
             assert!(take(good), "{good}");
         }
+        assert!(!take(r#"{"type":"subscribed","message":"ok"}"#), "an answer without a question");
         assert!(listener.next().now_or_never().is_none(), "nothing of it went on");
         let foreign =
             format!(r#"{{"type":"idle","timestamp":"{now}","data":{{"idle_seconds":30,"x":1}},"y":2}}"#);
@@ -253,8 +261,8 @@ mod tests {
             serde_json::from_str::<Value>(&news).expect("JSON"),
             serde_json::json!({"type":"event","event":{"type":"idle","timestamp":now,"data":{"idle_seconds":30}}})
         );
-        assert!(!heard.take(&feed, &Message::binary(vec![1])));
-        assert!(heard.take(&feed, &Message::Ping(Vec::new().into())));
+        assert!(!talk.take(&feed, &Message::binary(vec![1])));
+        assert!(talk.take(&feed, &Message::Ping(Vec::new().into())));
     }
 
     #[test]
@@ -262,13 +270,13 @@ mod tests {
         let feed = Feed::new();
         let listener = feed.listen();
         listener.add(Kind::Active.into());
-        let mut heard = Heard::default();
+        let mut talk = Talk::default();
         for (told, expected) in [(0, 0), (3, 3), (3, 3), (5, 5), (1, 5), (u64::MAX, u64::MAX)] {
             let text = format!(
                 r#"{{"type":"event","dropped":{told},"event":
                 {{"type":"active","timestamp":"2026-01-31T09:30:00.120Z","data":{{}}}}}}"#
             );
-            assert!(heard.take(&feed, &Message::text(text)));
+            assert!(talk.take(&feed, &Message::text(text)));
             assert_eq!(listener.next().now_or_never().expect("an event").dropped, expected);
         }
     }

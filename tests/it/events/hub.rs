@@ -136,6 +136,8 @@ async fn an_agent_that_floods_or_hangs_up_is_no_burden() {
             let event = json!({"type": "event", "event": {"type": "process_start",
                 "timestamp": "2026-01-31T09:30:00.120Z", "data": {"pid": 1, "name": name}}});
             let text = event.to_string();
+            let answer = json!({"type": "subscribed", "message": "ok"});
+            let _gone = socket.send(Message::Text(answer.to_string().into())).await;
             for _ in 0..if flood { 200 } else { 0 } {
                 if socket.send(Message::Text(text.clone().into())).await.is_err() {
                     return;

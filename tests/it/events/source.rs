@@ -125,7 +125,11 @@ pub fn one_of_each() -> Vec<Data> {
         Data::window_open("0x1", "a title", "default"),
         Data::window_close("0x1", "default"),
         Data::clipboard("content", "default"),
-        Data::FileChange { path: "/root/Desktop/a.txt".into(), action: FileAction::Created },
+        Data::FileChange {
+            path: "/home/user/Desktop/a.txt".into(),
+            action: FileAction::Created,
+            real_path: None,
+        },
         Data::ScreenChange { width: 1024, height: 768, screen: "default".into() },
         Data::AudioStreamStart {},
         Data::AudioStreamStop {},
