@@ -1,5 +1,9 @@
 //! Do events reach those who subscribed, and nobody else? (interface.md "Events")
 
+mod conversation;
+mod hub;
+mod python;
+mod source;
 mod watch;
 mod watch_audio;
 mod watch_clipboard;
@@ -7,4 +11,5 @@ mod watch_figures;
 mod watch_files;
 mod watch_idle;
 mod watch_processes;
+mod watch_through;
 mod watch_windows;
