@@ -83,6 +83,14 @@ pub async fn run(config: Config) -> Result<(), String> {
     let files = files::Files::new(&config.home);
     files.uploads.sweep_in(&tasks);
     let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
+    let feed = Feed::new();
+    let sources = events::Sources {
+        feed: feed.clone(),
+        displays: displays.clone(),
+        home: config.home.clone(),
+        session_dir: config.session_dir.clone(),
+    };
+    events::watch(sources, &tasks);
     let agent = Agent::new(Parts {
         token,
         journal,
@@ -92,7 +100,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         commands,
         home: config.home,
         desktop,
-        feed: Feed::new(),
+        feed,
         tasks: tasks.clone(),
         started,
     });

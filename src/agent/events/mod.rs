@@ -40,6 +40,7 @@ pub struct Sources {
 /// Starts to watch; in `tasks` until they are drained.
 pub fn watch(sources: Sources, tasks: &Tasks) {
     let Sources { feed, displays, home, session_dir } = sources;
+    feed.set_watched(Kind::ALL.into_iter().collect(), false);
     if let Some(displays) = displays {
         let make = move |feed| Screens::new(feed, displays.clone());
         let _screens = tasks.spawn("screen events", keep(feed.clone(), tasks.stopping(), make));

@@ -224,9 +224,9 @@ mod tests {
         stage.write("old", "longer");
         stage.write(&format!("{TEMPORARY}1"), "1");
         fs::remove_file(stage.real.path().join("gone")).unwrap();
-        let told = stage.told(|folder, tell| drop(folder.look(tell)));
+        let told = stage.told(|folder, tell| _ = folder.look(tell));
         assert_eq!(told, [deleted("gone"), created("new"), modified("old")]);
-        assert_eq!(stage.told(|folder, tell| drop(folder.look(tell))), []);
+        assert_eq!(stage.told(|folder, tell| _ = folder.look(tell)), []);
         // Notices that come after the look they were a part of.
         let told = stage.told(|folder, tell| {
             folder.appeared("new".as_ref(), tell);
