@@ -34,6 +34,7 @@ use display::Displays;
 use exec::Commands;
 use exec::process::Processes;
 use exec::session::Sessions;
+use exec::terminal::Terminals;
 use journal::Journal;
 use state::{Agent, Parts};
 
@@ -87,6 +88,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         files,
         sessions: Sessions::new(commands.clone(), config.session_idle),
         processes: Processes::new(commands.clone()),
+        terminals: Terminals::new(commands.clone()),
         commands,
         home: config.home,
         desktop,

@@ -9,6 +9,7 @@ use super::desktop::Desktop;
 use super::exec::Commands;
 use super::exec::process::Processes;
 use super::exec::session::Sessions;
+use super::exec::terminal::Terminals;
 use super::files::Files;
 use super::journal::Journal;
 use crate::base::secret::Secret;
@@ -28,6 +29,8 @@ pub struct Parts {
     pub sessions: Sessions,
     /// What runs in the background.
     pub processes: Processes,
+    /// Shells on terminals.
+    pub terminals: Terminals,
     /// The screens.
     pub desktop: Arc<dyn Desktop>,
     /// What was done under which key.
