@@ -12,6 +12,7 @@ use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub mod acting;
+pub mod audio;
 pub mod config;
 pub mod desktop;
 pub mod display;
@@ -28,6 +29,7 @@ pub mod selftest;
 pub mod state;
 mod token;
 
+use audio::Audio;
 use config::{Config, Display};
 use desktop::{Desktop, Headless, Seen};
 use display::Displays;
@@ -91,6 +93,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         terminals: Terminals::new(commands.clone()),
         commands,
         home: config.home,
+        audio: Audio::new(Arc::clone(&desktop)),
         desktop,
         tasks: tasks.clone(),
         started,

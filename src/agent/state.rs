@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::audio::Audio;
 use super::desktop::Desktop;
 use super::exec::Commands;
 use super::exec::process::Processes;
@@ -31,6 +32,8 @@ pub struct Parts {
     pub processes: Processes,
     /// Shells on terminals.
     pub terminals: Terminals,
+    /// What is played.
+    pub audio: Audio,
     /// The screens.
     pub desktop: Arc<dyn Desktop>,
     /// What was done under which key.

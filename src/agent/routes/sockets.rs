@@ -9,6 +9,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 
+use crate::agent::audio;
 use crate::agent::display::Displays;
 use crate::agent::exec::terminal;
 use crate::agent::state::Agent;
@@ -100,7 +101,14 @@ async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, recei
             };
             live.agent.terminals.serve(asked, sender, receiver).await
         }
-        Channel::Events | Channel::Audio | Channel::Websockify => {
+        Channel::Audio => {
+            let asked = audio::Asked {
+                sample_rate: value(&query, "sample_rate"),
+                channels: value(&query, "channels"),
+            };
+            live.agent.audio.listen(asked, sender, receiver, live.agent.tasks.stopping()).await
+        }
+        Channel::Events | Channel::Websockify => {
             Closing::new(channel.close_code(Failure::Failed), "not served yet")
         }
     }

@@ -82,7 +82,8 @@ impl Terminals {
         // So that what it started can be ended with it when it has ended itself.
         prepared.order.stay = true;
         let opened = pty::open(size);
-        let opened = opened.map_err(|error| Error::unavailable("there is no terminal left").context(error))?;
+        let opened =
+            opened.map_err(|error| Error::unavailable("there is no terminal left").context(error))?;
         Ok((prepared, opened))
     }
 }

@@ -9,7 +9,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use portable_pty::{MasterPty, PtySize, native_pty_system};
-use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::domain::terminal::Size;
@@ -45,7 +44,9 @@ pub fn open(size: Size) -> io::Result<Pty> {
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let master = borrowed.try_clone_to_owned()?;
     rustix::io::ioctl_fionbio(&master, true)?;
-    let master = AsyncFd::with_interest(master, Interest::READABLE | Interest::WRITABLE)?;
+    // SAFETY: the descriptor is owned by what is registered, and nothing closes it before that is dropped.
+    #[allow(unsafe_code)]
+    let master = unsafe { AsyncFd::register(master) }?;
     Ok(Pty { master: Master(master), ruler: Ruler(pair.master), slave: slave.into() })
 }
 
