@@ -3,6 +3,7 @@
 mod access;
 mod actions;
 mod agent;
+mod audio;
 mod channels;
 mod cli;
 mod clients;
