@@ -134,7 +134,7 @@ async fn told(client: &mut Client) -> Came {
     loop {
         match client.next().await {
             Came::Binary(_) => {}
-            other => return other,
+            other @ (Came::Text(_) | Came::Closed(..) | Came::Cut) => return other,
         }
     }
 }

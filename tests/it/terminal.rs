@@ -82,7 +82,7 @@ impl Terminal {
         let text = match self.client.next().await {
             Came::Text(text) => text,
             Came::Closed(code, _) => return Some(Said::Closed(code)),
-            other => panic!("{other:?}"),
+            other @ (Came::Binary(_) | Came::Cut) => panic!("{other:?}"),
         };
         let message: Value = serde_json::from_str(&text).expect("JSON");
         if message["type"] != "output" {
