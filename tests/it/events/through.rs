@@ -33,10 +33,12 @@ async fn what_happens_in_a_computer_is_heard_through_the_controller() {
     let mut other = connect(&house, &id).await;
     let windows = ["window_open", "window_focus", "window_close", "title_change"];
     subscribe(&mut client, "subscribe", &windows).await;
-    subscribe(&mut client, "subscribe", &["clipboard", "file_change", "screen_change", "process_start"]).await;
+    subscribe(&mut client, "subscribe", &["clipboard", "file_change", "screen_change", "process_start"])
+        .await;
     subscribe(&mut other, "subscribe", &["file_change"]).await;
 
-    let launched = house.act(&id, "launch", json!({"argv": ["xterm", "-T", "mine"], "wait_seconds": 10})).await;
+    let launched =
+        house.act(&id, "launch", json!({"argv": ["xterm", "-T", "mine"], "wait_seconds": 10})).await;
     assert_eq!(launched.status, 200, "{}", launched.body);
     let opened = heard(&mut client, |event| event["type"] == "window_open").await;
     assert_eq!((&opened["data"]["title"], &opened["data"]["screen"]), (&json!("mine"), &json!("default")));
@@ -89,7 +91,8 @@ async fn a_killed_agent_costs_its_computer_s_clients_nothing_but_time() {
         words.split('\0').nth(1) == Some("agent")
     };
     let agent: i32 = children.split_whitespace().find(is_agent).expect("an agent").parse().expect("a number");
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(agent), nix::sys::signal::Signal::SIGKILL).expect("killed");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(agent), nix::sys::signal::Signal::SIGKILL)
+        .expect("killed");
 
     // What happens before it is back is not told; what happens afterwards is, to a client that did nothing.
     let desktop = format!("/proc/{init}/root/root/Desktop");
