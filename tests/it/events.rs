@@ -8,6 +8,7 @@ mod through;
 mod watch;
 mod watch_audio;
 mod watch_clipboard;
+mod watch_figures;
 mod watch_files;
 mod watch_idle;
 mod watch_processes;

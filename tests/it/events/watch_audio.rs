@@ -1,5 +1,6 @@
 //! Is it told when something begins and ceases to play, across restarts of the sound server?
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -7,6 +8,9 @@ use hotdesk::base::wait;
 use hotdesk::domain::event::Kind;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use pulseaudio::protocol::stream::StreamFlags;
+use pulseaudio::protocol::{ChannelMap, DEFAULT_SINK, PlaybackStreamParams, SampleFormat, SampleSpec};
+use pulseaudio::{AsPlaybackSource, Client, PlaybackStream};
 use serde_json::json;
 
 use super::watch::Hearing;
@@ -56,7 +60,7 @@ async fn server(folder: &Path) -> Running {
         .expect("pulseaudio");
     let env = format!("PULSE_SERVER=unix:{}\nPULSE_COOKIE={}\n", socket.display(), cookie.display());
     std::fs::write(folder.join("env"), env).expect("the session's environment");
-    let listens = || async { std::os::unix::net::UnixStream::connect(&socket).ok().map(|_| ()) };
+    let listens = || async { UnixStream::connect(&socket).ok().map(|_| ()) };
     wait::until(PATIENCE, listens).await.expect("the sound server listens");
     Running(child)
 }
@@ -72,6 +76,24 @@ fn play(folder: &Path) -> Running {
         .spawn()
         .expect("pacat");
     Running(child)
+}
+
+/// A stream that a player has ready.
+async fn paused(folder: &Path) -> PlaybackStream {
+    let socket = UnixStream::connect(folder.join("pulse/native")).expect("the sound server");
+    let client = Client::new_unix(c"player", socket, Some(vec![0_u8; 256])).expect("a client");
+    let params = PlaybackStreamParams {
+        sample_spec: SampleSpec { format: SampleFormat::S16Le, channels: 1, sample_rate: 48_000 },
+        channel_map: ChannelMap::mono(),
+        sink_name: Some(DEFAULT_SINK.to_owned()),
+        flags: StreamFlags { start_corked: true, ..StreamFlags::default() },
+        ..PlaybackStreamParams::default()
+    };
+    let silence = |piece: &mut [u8]| {
+        piece.fill(0);
+        piece.len()
+    };
+    client.create_playback_stream(params, silence.as_playback_source()).await.expect("a stream")
 }
 
 #[tokio::test]
@@ -98,15 +120,19 @@ async fn streams_are_told_as_they_begin_pause_go_on_and_end() {
     hearing.expect("audio_stream_start", json!({})).await;
     let two = play(&folder);
     hearing.expect("audio_stream_start", json!({})).await;
-    // pacat pauses its stream, and lets it go on.
-    one.signal(Signal::SIGUSR1);
-    hearing.expect("audio_stream_stop", json!({})).await;
-    one.signal(Signal::SIGUSR2);
-    hearing.expect("audio_stream_start", json!({})).await;
     one.end();
     hearing.expect("audio_stream_stop", json!({})).await;
     drop(two);
     hearing.expect("audio_stream_stop", json!({})).await;
+    let paused = paused(&folder).await;
+    hearing.quiet().await;
+    for _ in 0..2 {
+        paused.uncork().await.expect("played");
+        hearing.expect("audio_stream_start", json!({})).await;
+        paused.cork().await.expect("paused");
+        hearing.expect("audio_stream_stop", json!({})).await;
+    }
+    paused.delete().await.expect("ended");
     hearing.quiet().await;
 
     sound.end();

@@ -25,6 +25,10 @@ use crate::domain::resolution::Size;
 /// Pause before a look that failed is tried again: the server is grabbed or overloaded.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// A screen has another size once it has kept it for this long: one that changes in both directions may pass through a
+/// third, a round trip long.
+const SETTLED: Duration = Duration::from_millis(50);
+
 /// The thread's state.
 pub(super) struct Eye<'a> {
     pub(super) link: Link,
@@ -41,6 +45,8 @@ pub(super) struct Eye<'a> {
     pub(super) retitled: BTreeSet<Window>,
     /// Whether the windows have changed since the last look.
     stale: bool,
+    /// The size that the screen has had since then, if it stays.
+    resized: Option<(Size, Instant)>,
     alarms: Option<Alarms>,
 }
 
@@ -96,6 +102,7 @@ impl<'a> Eye<'a> {
             unfocused: None,
             retitled: BTreeSet::new(),
             stale: false,
+            resized: None,
             alarms,
         };
         if eye.known.server != server {
@@ -136,9 +143,14 @@ impl<'a> Eye<'a> {
                 }
                 continue;
             }
+            let settled = self.resized.map(|(_, since)| SETTLED.saturating_sub(since.elapsed()));
+            if let Some((size, _)) = self.resized.take_if(|_| settled == Some(Duration::ZERO)) {
+                self.note_size(size);
+                continue;
+            }
             let (bell, server) =
                 (PollFd::new(bell, PollFlags::IN), PollFd::new(self.link.stream(), PollFlags::IN));
-            if rings(&mut [bell, server], None)? {
+            if rings(&mut [bell, server], settled)? {
                 return Ok(());
             }
         }
@@ -149,7 +161,8 @@ impl<'a> Eye<'a> {
         match event {
             Event::PropertyNotify(change) => self.note_property(change),
             Event::ConfigureNotify(change) if change.window == self.root => {
-                self.note_size(Size { width: change.width, height: change.height });
+                let size = Size { width: change.width, height: change.height };
+                self.resized = Some((size, Instant::now()));
             }
             Event::DestroyNotify(gone) => self.forget(gone.window),
             Event::MapNotify(_) | Event::UnmapNotify(_) | Event::ReparentNotify(_) => self.stale = true,
