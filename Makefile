@@ -37,6 +37,7 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	$(BENCH) benches/pictures.py $(BINARY)
 	$(BENCH) benches/hands.py $(BINARY)
 	$(BENCH) benches/room.py $(BINARY)
+	$(BENCH) benches/terminal.py $(BINARY)
 	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \

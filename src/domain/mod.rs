@@ -3,6 +3,7 @@
 pub mod access;
 pub mod api_key;
 pub mod area;
+pub mod audio;
 pub mod channel;
 pub mod computer;
 pub mod endpoint;
@@ -17,3 +18,4 @@ pub mod pointer;
 pub mod region;
 pub mod resolution;
 pub mod template;
+pub mod terminal;

@@ -4,6 +4,7 @@ mod conversation;
 mod hub;
 mod python;
 mod source;
+mod through;
 mod watch;
 mod watch_audio;
 mod watch_clipboard;

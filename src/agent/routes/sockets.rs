@@ -9,7 +9,9 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 
+use crate::agent::audio;
 use crate::agent::display::Displays;
+use crate::agent::exec::terminal;
 use crate::agent::state::Agent;
 use crate::domain::channel::{Channel, Failure, GOING_AWAY};
 use crate::domain::error::{Error, Result};
@@ -90,16 +92,31 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
 
 /// Hands an accepted socket to its channel.
 async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
-    let _ = (&live.displays, &query);
-    let stopping = live.sockets.stopping();
-    let stop = async {
-        stopping.cancelled().await;
-        Closing::new(GOING_AWAY, "server shutting down")
-    };
+    let _ = &live.displays;
     match channel {
-        Channel::Events => feed::converse(&live.agent.feed, sender, receiver, stop).await,
-        Channel::Terminal | Channel::Audio | Channel::Websockify => {
-            Closing::new(channel.close_code(Failure::Failed), "not served yet")
+        Channel::Events => {
+            let stopping = live.sockets.stopping();
+            let stop = async {
+                stopping.cancelled().await;
+                Closing::new(GOING_AWAY, "server shutting down")
+            };
+            feed::converse(&live.agent.feed, sender, receiver, stop).await
         }
+        Channel::Terminal => {
+            let asked = terminal::Asked {
+                cols: value(&query, "cols"),
+                rows: value(&query, "rows"),
+                screen: value(&query, "screen"),
+            };
+            live.agent.terminals.serve(asked, sender, receiver).await
+        }
+        Channel::Audio => {
+            let asked = audio::Asked {
+                sample_rate: value(&query, "sample_rate"),
+                channels: value(&query, "channels"),
+            };
+            live.agent.audio.listen(asked, sender, receiver, live.agent.tasks.stopping()).await
+        }
+        Channel::Websockify => Closing::new(channel.close_code(Failure::Failed), "not served yet"),
     }
 }
