@@ -18,9 +18,11 @@ import tempfile
 import time
 
 from first_light import Api, UnixConnection
-from kit import Topic, arguments, timed
+from kit import Topic, arguments, few, timed
 
-ROUNDS = 100
+ROUNDS = few(100)
+# What the issue asks for, in milliseconds.
+MORE_GOAL = 1
 
 # The rate limit of a key is for clients that share a service; a benchmark asks as fast as it is answered.
 UNHURRIED = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
@@ -75,16 +77,17 @@ def measure(api, folder):
         direct, through = (statistics.median(spans[caller]) for caller in spans)
         best = min(spans[public]) - min(spans[agent])
         topic.row(what, direct, through, through - direct, best, size)
+        topic.goal(f"more by the controller: {what}", through - direct, most=MORE_GOAL)
 
     shot = "/screenshot?response_format=binary"
     both("screenshot, changed, PNG", "GET", shot, before=moved)
     both("screenshot, changed, JPEG", "GET", shot + "&format=jpeg", before=moved)
     both("screenshot, unchanged, PNG", "GET", shot)
     both("click", "POST", "/click", {"x": 640, "y": 700})
-    both("100 ASCII characters", "POST", "/type", {"text": "abcdefghi " * 10}, 30)
-    both("20 clicks in a list", "POST", "/actions", [{"action": "click", "x": 640, "y": 700}] * 20, 30)
+    both("100 ASCII characters", "POST", "/type", {"text": "abcdefghi " * 10}, few(30))
+    both("20 clicks in a list", "POST", "/actions", [{"action": "click", "x": 640, "y": 700}] * 20, few(30))
     both("click, settled (100 ms), JPEG", "POST", "/click", {
-        "x": 640, "y": 700, "settle": {"quiet_ms": 100, "timeout_ms": 2000, "screenshot": {"format": "jpeg"}}}, 10)
+        "x": 640, "y": 700, "settle": {"quiet_ms": 100, "timeout_ms": 2000, "screenshot": {"format": "jpeg"}}}, few(10))
     elements(api, agent, computer, topic, both)
     topic.keep()
 
@@ -103,8 +106,8 @@ def elements(api, agent, computer, topic, both):
         return topic.skip(what, "no browser in this image")
     api("POST", f"/computers/{computer}/launch", {"command": "chromium /root/page.html", "wait_seconds": 60})
     time.sleep(5)
-    both(what + ", in sight", "GET", "/elements", rounds=20)
-    both(what + ", all", "GET", "/elements?include=all", rounds=10)
+    both(what + ", in sight", "GET", "/elements", rounds=few(20))
+    both(what + ", all", "GET", "/elements?include=all", rounds=few(10))
 
 
 if __name__ == "__main__":
