@@ -3,6 +3,7 @@
 pub mod access;
 pub mod api_key;
 pub mod area;
+pub mod channel;
 pub mod computer;
 pub mod endpoint;
 pub mod error;

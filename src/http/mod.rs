@@ -9,3 +9,4 @@ pub mod leftover;
 pub mod marks;
 pub mod refuse;
 pub mod serve;
+pub mod socket;
