@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from kit import Agent, Topic, Wire, arguments, few, library, peer, timed
+from kit import Agent, Topic, arguments, few, library, peer, timed
 
 CLICKS = few(1000)
 # enigo waits 12 ms before each press and each release, unless told otherwise.
@@ -71,7 +71,7 @@ def clicks(agent, peers):
         agent.api("POST", "/click", {"x": 10 + n % 500, "y": 300})
 
     ours = topic.spans("hotdesk, one request each", timed(click, CLICKS), 1.0)
-    wire = Wire(agent)
+    wire = agent.wire()
     # Two places in turn, so that the pointer has a way to go.
     both = [wire.ask("POST", "/click", {"x": x, "y": 300}) for x in (100, 400)]
     spans = timed(lambda: both[next(place) % 2](), CLICKS)
@@ -112,7 +112,7 @@ def clicks(agent, peers):
 
 def moves(agent, peers):
     topic = Topic("move (ms)", "median", "times hotdesk")
-    wire, turn = Wire(agent), iter(range(10**9))
+    wire, turn = agent.wire(), iter(range(10**9))
     spans = timed(lambda: agent.api("POST", "/move", {"x": 10 + next(turn) % 500, "y": 300}), CLICKS)
     ours = topic.spans("hotdesk, one request each", spans, 1.0)
     both = [wire.ask("POST", "/move", {"x": x, "y": 300}) for x in (100, 400)]
@@ -174,7 +174,10 @@ def typing(agent, peers):
     def tool(*command):
         return lambda: subprocess.run(command, check=True, env=environment, stderr=subprocess.DEVNULL)
 
-    ours = lambda text: lambda: agent.api("POST", "/type", {"text": text})  # noqa: E731
+    def ours(text):
+        # A connection of its own: one that was idle for long is closed.
+        return lambda: agent.connect()("POST", "/type", {"text": text})
+
     short = ASCII[:1000]
     judged("ASCII", ASCII, ASCII_GOAL)
     row("xdotool --delay 0, ASCII", ASCII, tool("xdotool", "type", "--delay", "0", ASCII))

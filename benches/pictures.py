@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from kit import Agent, Painter, Topic, Wire, arguments, few, full_of_text, library, peer, timed
+from kit import Agent, Painter, Topic, arguments, few, full_of_text, library, peer, timed
 
 ROUNDS = few(60)
 TOOL_ROUNDS = few(8)
@@ -53,7 +53,7 @@ def kept_mss(display):
 def ours(agent, painter, name, content, topic, goals):
     """Rows of hotdesk; the medians of changed pictures by format."""
     medians = {}
-    wire = Wire(agent)
+    wire = agent.wire()
     path = "/screenshot?response_format=binary"
     for form in ("png", "jpeg"):
         asked = f"{path}&format={form}"
