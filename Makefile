@@ -35,7 +35,7 @@ check: deps ## format, lints
 bench: deps-bench image image-small ## figures against named peers, and the long proofs (QUICK=1: only whether it runs)
 	cargo build --release
 	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
-	rm -rf $(HOTDESK_CACHE)/bench
+	rm -f $(HOTDESK_CACHE)/bench/*.json
 	$(BENCH) benches/first_light.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/pictures.py $(BINARY) $(PEERS)/release/peers
 	$(BENCH) benches/hands.py $(BINARY) $(PEERS)/release/peers
