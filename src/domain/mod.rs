@@ -8,6 +8,7 @@ pub mod channel;
 pub mod computer;
 pub mod endpoint;
 pub mod error;
+pub mod event;
 pub mod filename;
 pub mod image;
 pub mod lifecycle;

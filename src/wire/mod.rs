@@ -9,6 +9,7 @@ pub mod computer;
 pub mod effect;
 pub mod element;
 pub mod error;
+pub mod event;
 pub mod exec;
 pub mod file;
 pub mod guest_file;

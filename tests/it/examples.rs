@@ -22,6 +22,33 @@ async fn run(python: &Path, folder: &Path, heading: &str, url: String) -> Output
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn events_are_heard_as_the_readme_says() {
+    let Some(python) = python() else { return println!("skipped: no Python environment (make deps-test)") };
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let got = house.get(&format!("/computers/{id}/vnc-password")).await;
+    let password = got.body["password"].as_str().expect("a password");
+    let url = format!("ws://{}/desktops/{id}/ws/events?token={password}", house.address());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let client = run(&python, folder.path(), "Events", url);
+    // It ends with the first event; nobody is told when it has subscribed.
+    let causes = async {
+        for number in 0.. {
+            house.bash(&id, &format!("touch ~/Desktop/file-{number}; sleep 0.2")).await;
+        }
+    };
+    let ran = tokio::select! {
+        ran = client => ran,
+        () = causes => unreachable!("causes do not end"),
+    };
+    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{said}\n{complained}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (2, r#"{"type":"subscribed","message":"ok"}"#), "{said}");
+    assert!(lines[1].starts_with(r#"{"type":"event","event":{"timestamp":""#), "{said}");
+    assert!(lines[1].contains("/Desktop/file-"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_terminal_and_the_sound_are_reached_as_the_readme_says() {
     let Some(python) = python() else { return println!("skipped: no Python environment (make deps-test)") };
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };

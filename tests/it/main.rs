@@ -12,6 +12,7 @@ mod crash;
 mod display;
 mod elements;
 mod engines;
+mod events;
 mod examples;
 mod execution;
 mod files;
