@@ -17,6 +17,7 @@ pub mod desktop;
 pub mod display;
 pub mod elements;
 pub mod exec;
+mod ffmpeg;
 pub mod files;
 mod inherited;
 pub mod init;
@@ -26,6 +27,7 @@ pub mod recording;
 pub mod routes;
 pub mod selftest;
 pub mod state;
+pub mod stream;
 mod token;
 
 use config::{Config, Display};

@@ -16,5 +16,6 @@ pub mod program;
 pub mod recording;
 pub mod screenshot;
 pub mod selftest;
+pub mod stream;
 pub mod window;
 pub mod workspace;

@@ -4,6 +4,7 @@ mod counter;
 mod desk;
 mod receivers;
 mod served;
+mod streams;
 mod window;
 
 mod acting;
