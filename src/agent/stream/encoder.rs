@@ -29,6 +29,8 @@ use crate::domain::stream::Destination;
 pub const SPEAKER: &str = "hotdesk_speaker.monitor";
 /// Pictures per second: what streaming services expect.
 const FPS: u32 = 30;
+/// How long a stream must go on before it counts as taken: servers that look at the key late accept first, and hang up then.
+const SETTLE: Duration = Duration::from_secs(1);
 /// How long it may take to tell the server that the stream ends.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How long its last words may take to be read once it has ended: they lie in a pipe already.
@@ -54,7 +56,7 @@ impl Plan {
         let mut all: Vec<String> = Vec::new();
         let mut add = |text: &str| all.extend(ffmpeg::words(text));
         add(
-            "-nostdin -hide_banner -loglevel warning -stats_period 0.25 -progress pipe:1 -thread_queue_size 64",
+            "-nostdin -hide_banner -loglevel error -stats_period 0.25 -progress pipe:1 -thread_queue_size 64",
         );
         all.extend(ffmpeg::grab(display, size.width, size.height, FPS));
         let mut add = |text: &str| all.extend(ffmpeg::words(text));
@@ -65,7 +67,8 @@ impl Plan {
         } else {
             add("-f lavfi -i anullsrc=r=48000:cl=stereo");
         }
-        add("-map 0:v -map 1:a");
+        // The end of either is the end of both: else sound would go on alone when the screen is gone.
+        add("-map 0:v -map 1:a -shortest");
         all.extend(ffmpeg::h264("veryfast"));
         let mut add = |text: &str| all.extend(ffmpeg::words(text));
         // A desk at rest takes next to nothing, a film the 4.5 Mbit/s that services recommend for 720p. A key frame every
@@ -151,7 +154,12 @@ impl Encoder {
         follow(tasks, progress, Arc::clone(&sent)).map_err(broken)?;
         let mut encoder = Self { process, words, hearing, sent, size, sound };
         let sent = Arc::clone(&encoder.sent);
-        let taken = wait::until(plan.patience, || async { (sent.load(Ordering::Relaxed) > 0).then_some(()) });
+        let taken = async {
+            let begun = || async { (sent.load(Ordering::Relaxed) > 0).then_some(()) };
+            wait::until(plan.patience, begun).await?;
+            tokio::time::sleep(SETTLE).await;
+            Some(())
+        };
         let why = tokio::select! {
             biased;
             () = stop.cancelled() => {

@@ -109,10 +109,13 @@ impl Keeper {
         if encoder.words().blame_the_server() {
             return Next::Over("server_gone");
         }
-        if self.has_changed(encoder).await || !self.screen.is_ready() {
-            return Next::Again;
+        let screen_is_same = self.screen.moment().await.is_ok() && self.screen.size() == encoder.size;
+        // The sound server is started again when it ends, as the screen is; silence is sent until then.
+        if screen_is_same && !encoder.words().blame_the_speaker() {
+            Next::Over("encoder_ended")
+        } else {
+            Next::Again
         }
-        Next::Over("encoder_ended")
     }
 
     /// Whether the screen has another size than the encoder's.

@@ -59,6 +59,8 @@ impl RtmpServer {
              events {{ worker_connections 64; }}\n\
              rtmp {{ server {{ listen {address}:{port};\n\
                application live {{ live on; record all; record_path {at}; record_suffix .flv; record_unique on; }}\n\
+               application live/instance {{ live on; record all; record_path {at}; record_suffix .flv; record_unique on; }}
+\
                application closed {{ live on; deny publish all; }}\n\
              }} }}\n"
         );
