@@ -179,6 +179,9 @@ mod tests {
         let file = folder.path().join("hotdesk.toml");
         std::fs::write(&file, "listen = \"127.0.0.1:1\"\n[limits]\nmax_computers = 3\n").unwrap();
         let flags = Flags { listen: Some("127.0.0.1:2".parse().unwrap()), ..Flags::default() };
+        assert!(!Config::load(Some(&file), &flags).unwrap().streaming.allow_private);
+        let flags = Flags { stream_allow_private: true, ..flags };
+        assert!(Config::load(Some(&file), &flags).unwrap().streaming.allow_private);
         let config = Config::load(Some(&file), &flags).unwrap();
         assert_eq!(
             (config.listen.port(), config.limits.max_computers, config.limits.max_disk_gb),

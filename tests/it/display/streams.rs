@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 
 use hotdesk::base::wait;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::desk::{PATIENCE, installed, processes_of};
@@ -77,7 +78,7 @@ async fn speaker(session: &std::path::Path) -> Option<(Owned, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
     let session = tempfile::tempdir().expect("a folder");
-    let Some((_speaker, sound)) = speaker(session.path()).await else { return };
+    let Some((speaker, sound)) = speaker(session.path()).await else { return };
     let Some(server) = RtmpServer::here().await else { return };
     let Some((agent, display)) = agent(session.path()).await else { return };
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
@@ -133,6 +134,53 @@ async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
     assert!(colours.len() > 60 && colours.iter().all(|colour| is_red(colour) || is_blue(colour)));
     let (heard, other) = (loudness(&file, 440.0), loudness(&file, 1234.0));
     assert!(heard > 0.4 && other < 0.05, "440 Hz at {heard:.3}, 1234 Hz at {other:.3}");
+
+    // Without its sound server a stream goes on in silence.
+    assert_eq!(start(&agent, &server.url("live")).await.status, 200);
+    drop(speaker);
+    let silent = wait::until(PATIENCE, || async {
+        let told = until(&agent, "streaming").await;
+        (told["sound"] == false).then_some(())
+    });
+    silent.await.expect("another encoder, without sound");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_ended_while_it_starts_and_when_its_server_takes_nothing() {
+    let session = tempfile::tempdir().expect("a folder");
+    let Some(server) = RtmpServer::here().await else { return };
+    let Some((agent, display)) = agent(session.path()).await else { return };
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
+    let port = silent.local_addr().expect("its address").port();
+    let url = format!("rtmp://127.0.0.1:{port}/live");
+    let stop = async {
+        tokio::task::spawn_blocking(move || silent.accept().expect("a connection")).await.expect("no panic");
+        assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
+        agent.post("/stream/stop", Value::Null).await.status
+    };
+    let (started, stopped) = tokio::join!(start(&agent, &url), stop);
+    assert_eq!((started.status, &started.body["code"], stopped), (409, &json!("stream_stopped"), 200));
+
+    let window = Window::open(&display, 0, 0, 800, 600, 0xff_00_00);
+    assert_eq!(start(&agent, &server.url("live")).await.status, 200);
+    signal(server.pid(), Signal::SIGSTOP);
+    // What fills the buffers between the two.
+    let mut colour = 1_u32;
+    let ended = wait::until(3 * PATIENCE, || async {
+        for place in 0..300_i16 {
+            colour = colour.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            window.fill(place % 20 * 40, place / 20 * 40, 40, 40, colour >> 8);
+        }
+        Some(agent.get("/stream/status").await.body).filter(|told| told["status"] != "streaming")
+    });
+    let ended = ended.await.expect("it ends");
+    assert_eq!(
+        (&ended["status"], &ended["reason"]),
+        (&json!("terminated"), &json!("server_stalled")),
+        "{ended}"
+    );
+    signal(server.pid(), Signal::SIGCONT);
+    drop(window);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,9 +259,9 @@ async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_a
     let xserver = processes_of(&display).into_iter().find(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("Xvnc"))
     });
-    kill(xserver.expect("an X server"));
+    signal(xserver.expect("an X server"), Signal::SIGKILL);
     let third = pid(&agent, second).await;
-    kill(u32::try_from(third).expect("an id"));
+    signal(u32::try_from(third).expect("an id"), Signal::SIGKILL);
     assert_eq!(until(&agent, "terminated").await["reason"], "encoder_ended");
     assert_eq!(agent.post("/stream/stop", Value::Null).await.status, 200);
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
@@ -227,7 +275,6 @@ async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_a
     assert_eq!(sizes, [(800, 600), (640, 362), (640, 362), (640, 362)]);
 }
 
-fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it lives");
+fn signal(pid: u32, signal: Signal) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).expect("it lives");
 }

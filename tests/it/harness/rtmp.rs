@@ -13,6 +13,8 @@ use super::process::{Owned, end};
 use super::world::World;
 
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
+/// What speaks TLS before it, since the rtmp module does not.
+const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 /// How long it may take to listen, and to have written what it received.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -53,16 +55,25 @@ impl RtmpServer {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let at = folder.path().display();
+        let (mut module, mut tls) = (String::new(), String::new());
+        if !address.is_loopback() && Path::new(STREAM_MODULE).exists() {
+            certify(folder.path(), address);
+            module = format!("load_module {STREAM_MODULE};");
+            tls = format!(
+                "stream {{ server {{ listen {address}:443 ssl; proxy_pass {address}:{port};\n\
+                   ssl_certificate {at}/certificate.pem; ssl_certificate_key {at}/key.pem; }} }}\n"
+            );
+        }
         let configuration = format!(
             "daemon off; master_process off; user root; pid {at}/pid; error_log {at}/log info;\n\
-             load_module {MODULE};\n\
+             load_module {MODULE}; {module}\n\
              events {{ worker_connections 64; }}\n\
              rtmp {{ server {{ listen {address}:{port};\n\
                application live {{ live on; record all; record_path {at}; record_suffix .flv; record_unique on; }}\n\
                application live/instance {{ live on; record all; record_path {at}; record_suffix .flv; record_unique on; }}
 \
                application closed {{ live on; deny publish all; }}\n\
-             }} }}\n"
+             }} }}\n{tls}"
         );
         let file = folder.path().join("nginx.conf");
         std::fs::write(&file, configuration).expect("a configuration");
@@ -81,8 +92,17 @@ impl RtmpServer {
         format!("rtmp://{}:{}/{app}", self.address, self.port)
     }
 
+    /// The certificate that stands for itself, if TLS is spoken at port 443.
+    pub fn certificate(&self) -> Option<String> {
+        std::fs::read_to_string(self.folder.path().join("certificate.pem")).ok()
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.0.id()
     }
 
     /// It is gone without a word.
@@ -114,6 +134,15 @@ impl Drop for RtmpServer {
     fn drop(&mut self) {
         end(&mut self.child.0);
     }
+}
+
+/// Makes a certificate for an address.
+fn certify(folder: &Path, address: Ipv4Addr) {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]);
+    openssl.args(["-addext", &format!("subjectAltName=IP:{address}"), "-keyout"]).arg(folder.join("key.pem"));
+    let made = openssl.arg("-out").arg(folder.join("certificate.pem")).output().expect("openssl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 fn output(program: &str, arguments: &[&str], file: &Path) -> Vec<u8> {

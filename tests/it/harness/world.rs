@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sched::{CloneFlags, setns};
@@ -15,6 +16,23 @@ pub struct World {
     pub host_side: Ipv4Addr,
     pub public: Ipv4Addr,
     pub private: Ipv4Addr,
+    claim: PathBuf,
+}
+
+/// A number whose addresses no other test uses, claimed by a folder.
+fn claim() -> (u8, PathBuf) {
+    let from: u8 = rand::random::<u8>() % 64;
+    for step in 0..64 {
+        let id = (from + step) % 64;
+        let folder = std::env::temp_dir().join(format!("hotdesk-test-world-{id}"));
+        if std::fs::create_dir(&folder).is_ok() {
+            return (id, folder);
+        }
+    }
+    panic!(
+        "no free world: remove what killed tests left, {}/hotdesk-test-world-*",
+        std::env::temp_dir().display()
+    );
 }
 
 fn host(program: &str, args: &str) {
@@ -24,7 +42,7 @@ fn host(program: &str, args: &str) {
 
 impl World {
     pub fn new() -> Self {
-        let id: u8 = rand::random::<u8>() % 64;
+        let (id, claim) = claim();
         let name = format!("hdworld{}", uuid::Uuid::new_v4().simple());
         let veth = format!("hdw{}", &name[7..15]);
         let world = Self {
@@ -33,8 +51,9 @@ impl World {
             private: Ipv4Addr::new(10, 99, id, 1),
             name,
             veth,
+            claim,
         };
-        let Self { name, veth, host_side, public, private } = &world;
+        let Self { name, veth, host_side, public, private, .. } = &world;
         host("ip", &format!("netns add {name}"));
         host("ip", &format!("link add {veth} type veth peer name world0 netns {name}"));
         host("ip", &format!("addr add {host_side}/30 dev {veth}"));
@@ -70,5 +89,6 @@ impl Drop for World {
     fn drop(&mut self) {
         host("ip", &format!("link del {}", self.veth));
         host("ip", &format!("netns del {}", self.name));
+        std::fs::remove_dir(&self.claim).expect("the claim's folder");
     }
 }

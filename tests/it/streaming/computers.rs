@@ -34,6 +34,27 @@ async fn a_computer_streams_to_the_world_and_its_key_shows_nowhere() {
     assert_eq!((walled.status, &walled.body["code"]), (503, &json!("stream_refused")), "{}", walled.body);
     assert_eq!(house.get(&at("status")).await.body, json!({"status": "idle"}));
 
+    // TLS: with whom nobody vouches for, nobody speaks.
+    match server.certificate() {
+        None => println!("skipped in part: no nginx with its stream module (make deps-test)"),
+        Some(certificate) => {
+            save("secure", &format!("rtmps://{}/live", world.public)).await;
+            let unknown = house.post(&at("start"), json!({"connection_name": "secure"})).await;
+            assert_eq!(
+                (unknown.status, &unknown.body["code"]),
+                (503, &json!("stream_refused")),
+                "{}",
+                unknown.body
+            );
+            assert!(unknown.body["error"].as_str().is_some_and(|error| error.contains("certificate")));
+            let trust = format!("cat >>/etc/ssl/certs/ca-certificates.crt <<'END'\n{certificate}END\n");
+            house.bash(&id, &trust).await;
+            let known = house.post(&at("start"), json!({"connection_name": "secure"})).await;
+            assert_eq!(known.status, 200, "{}", known.body);
+            assert_eq!(house.post(&at("stop"), json!({})).await.status, 200);
+        }
+    }
+
     // A bar of one colour over the middle of the desk.
     house
         .bash(
