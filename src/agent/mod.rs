@@ -12,6 +12,7 @@ use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub mod acting;
+pub mod audio;
 pub mod config;
 pub mod desktop;
 pub mod display;
@@ -30,12 +31,14 @@ pub mod state;
 pub mod stream;
 mod token;
 
+use audio::Audio;
 use config::{Config, Display};
 use desktop::{Desktop, Headless, Seen};
 use display::Displays;
 use exec::Commands;
 use exec::process::Processes;
 use exec::session::Sessions;
+use exec::terminal::Terminals;
 use journal::Journal;
 use state::{Agent, Parts};
 
@@ -89,8 +92,10 @@ pub async fn run(config: Config) -> Result<(), String> {
         files,
         sessions: Sessions::new(commands.clone(), config.session_idle),
         processes: Processes::new(commands.clone()),
+        terminals: Terminals::new(commands.clone()),
         commands,
         home: config.home,
+        audio: Audio::new(Arc::clone(&desktop)),
         desktop,
         tasks: tasks.clone(),
         started,

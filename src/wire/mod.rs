@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod agent;
+pub mod audio;
 pub mod batch;
 pub mod clipboard;
 pub mod computer;
@@ -17,5 +18,6 @@ pub mod recording;
 pub mod screenshot;
 pub mod selftest;
 pub mod stream;
+pub mod terminal;
 pub mod window;
 pub mod workspace;

@@ -9,7 +9,9 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 
+use crate::agent::audio;
 use crate::agent::display::Displays;
+use crate::agent::exec::terminal;
 use crate::agent::state::Agent;
 use crate::domain::channel::{Channel, Failure};
 use crate::domain::error::{Error, Result};
@@ -89,9 +91,24 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
 
 /// Hands an accepted socket to its channel.
 async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
-    let _ = (&live.displays, &query, &sender, &receiver);
+    let _ = &live.displays;
     match channel {
-        Channel::Events | Channel::Terminal | Channel::Audio | Channel::Websockify => {
+        Channel::Terminal => {
+            let asked = terminal::Asked {
+                cols: value(&query, "cols"),
+                rows: value(&query, "rows"),
+                screen: value(&query, "screen"),
+            };
+            live.agent.terminals.serve(asked, sender, receiver).await
+        }
+        Channel::Audio => {
+            let asked = audio::Asked {
+                sample_rate: value(&query, "sample_rate"),
+                channels: value(&query, "channels"),
+            };
+            live.agent.audio.listen(asked, sender, receiver, live.agent.tasks.stopping()).await
+        }
+        Channel::Events | Channel::Websockify => {
             Closing::new(channel.close_code(Failure::Failed), "not served yet")
         }
     }
