@@ -7,6 +7,7 @@ Causes are plain X requests and file writes, beside hotdesk; the clock runs from
 message has come. A controller and an agent of its own; everything is removed at the end.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -22,6 +23,7 @@ import time
 
 from websockets.sync.client import connect, unix_connect
 from Xlib import X, Xatom, display as xdisplay
+from Xlib.error import ConnectionClosedError
 from Xlib.protocol import event as xevent
 
 from first_light import Api
@@ -93,7 +95,10 @@ class Owner(threading.Thread):
 
     def run(self):
         while True:
-            asked = self.display.next_event()
+            try:
+                asked = self.display.next_event()
+            except ConnectionClosedError:  # the screen has ended
+                return
             if asked.type != X.SelectionRequest:
                 continue
             with self.lock:
@@ -117,7 +122,9 @@ class Windows:
         self.display = xdisplay.Display(name)
         self.root = self.display.screen().root
         self.active = self.display.intern_atom("_NET_ACTIVE_WINDOW")
+        # One that is mapped while the window manager starts may never be managed.
         self.wait_for(self.root, "_NET_SUPPORTING_WM_CHECK")
+        time.sleep(1)
         self.both = [self.open(f"window {number}") for number in range(2)]
         for window in self.both:
             self.wait_for(window, "WM_STATE")
@@ -173,8 +180,11 @@ def on_an_agent(binary):
         desktop = os.path.join(os.path.dirname(agent.log.name), "home", "Desktop")
         os.makedirs(desktop, exist_ok=True)
 
+        stack = contextlib.ExitStack()
+
         def ear(*kinds):
-            return Ear(unix_connect(agent.socket, f"ws://agent/ws/events?token={agent.token}", compression=None), *kinds)
+            url = f"ws://agent/ws/events?token={agent.token}"
+            return Ear(stack.enter_context(unix_connect(agent.socket, url, compression=None)), *kinds)
 
         windows, owner = Windows(agent.display), Owner(agent.display)
         spans(topic, "focus: _NET_ACTIVE_WINDOW asked of openbox", ear("window_focus"), windows.focus,
@@ -190,6 +200,7 @@ def on_an_agent(binary):
         spans(topic, "screen changed, from the request to change it", ear("screen_change"),
               lambda number: agent.api("PATCH", "/screens/default", dict(zip(("width", "height"), sizes[1 - number % 2]))),
               lambda number, data: (data["width"], data["height"]) == sizes[1 - number % 2], rounds=50)
+        stack.close()
     topic.keep()
 
 
@@ -204,31 +215,30 @@ def through_the_controller(server, api, host, port):
     password = api("GET", f"/computers/{computer}/vnc-password")["password"]
     url = f"ws://{host}:{port}/desktops/{computer}/ws/events?token={password}"
 
-    def listen():
-        socket = connect(url, compression=None, ping_interval=None)
+    def listen(stack):
+        socket = stack.enter_context(connect(url, compression=None, ping_interval=None))
         socket.send('{"type": "subscribe", "event_types": ["file_change"]}')
         while json.loads(socket.recv(30))["type"] != "subscribed":
             pass
-        return socket
 
     topic = Topic("from cause to event, through the controller (ms)", "p50", "p99", "worst")
-    ear = Ear(connect(url, compression=None), "file_change")
-    files_of_a_computer(topic, "file created on the desktop of a computer", ear, api, computer)
+    with connect(url, compression=None) as socket:
+        ear = Ear(socket, "file_change")
+        files_of_a_computer(topic, "file created on the desktop of a computer", ear, api, computer)
+    topic.keep()
 
     memory = Topic("memory of the controller (MB, RSS)", "before", "with them", "growth")
     # What is taken once and kept is not the listeners'.
-    for socket in [listen() for _ in range(50)]:
-        socket.close()
+    with contextlib.ExitStack() as stack:
+        for _ in range(50):
+            listen(stack)
     before = resident(server.pid)
-    sockets = []
-    for _ in range(LISTENERS):
-        sockets.append(listen())
-    time.sleep(2)
-    after = resident(server.pid)
-    memory.row(f"{LISTENERS} subscribed sockets on which nothing happens", before, after, after - before)
-    for socket in sockets:
-        socket.close()
-    topic.keep()
+    with contextlib.ExitStack() as stack:
+        for _ in range(LISTENERS):
+            listen(stack)
+        time.sleep(2)
+        after = resident(server.pid)
+        memory.row(f"{LISTENERS} subscribed sockets on which nothing happens", before, after, after - before)
     memory.keep()
 
 
