@@ -1,6 +1,7 @@
 //! Floor 1: the rules, as pure functions and types. No I/O, async, clock, serde, HTTP or SQL.
 
 pub mod access;
+pub mod address;
 pub mod api_key;
 pub mod area;
 pub mod audio;
@@ -17,5 +18,6 @@ pub mod name;
 pub mod pointer;
 pub mod region;
 pub mod resolution;
+pub mod stream;
 pub mod template;
 pub mod terminal;

@@ -4,6 +4,7 @@ mod counter;
 pub mod desk;
 mod receivers;
 mod served;
+mod streams;
 pub mod window;
 
 mod acting;

@@ -25,6 +25,7 @@ pub mod recordings;
 pub mod screens;
 pub mod screenshot;
 pub mod selftest;
+pub mod stream;
 pub mod windows;
 
 /// The desktop's routes.
@@ -42,6 +43,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(screens::router())
         .merge(screenshot::router())
         .merge(selftest::router())
+        .merge(stream::router())
         .merge(windows::router())
 }
 
