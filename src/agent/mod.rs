@@ -27,6 +27,7 @@ pub mod routes;
 pub mod selftest;
 pub mod state;
 mod token;
+pub mod vnc;
 
 use config::{Config, Display};
 use desktop::{Desktop, Headless, Seen};

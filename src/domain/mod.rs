@@ -15,4 +15,5 @@ pub mod name;
 pub mod pointer;
 pub mod region;
 pub mod resolution;
+pub mod rfb;
 pub mod template;
