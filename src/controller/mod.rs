@@ -9,6 +9,7 @@ use axum::Router;
 use crate::base::tasks::Tasks;
 use crate::domain::error::Result;
 use crate::engine::Engine;
+use crate::http::socket::Sockets;
 use crate::store::Store;
 
 pub mod api;
@@ -38,6 +39,10 @@ pub struct App {
     pub storage: storage::Storage,
     /// Requests per key.
     pub limiter: auth::Limiter,
+    /// Wrong passwords of late.
+    pub failures: auth::door::Failures,
+    /// The sockets of live channels.
+    pub sockets: Sockets,
     /// Renders the metrics.
     pub metrics: metrics::Metrics,
     /// When the controller started.
@@ -84,6 +89,8 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         fleet,
         storage,
         limiter,
+        failures: auth::door::Failures::default(),
+        sockets: Sockets::new(tasks.clone()),
         metrics,
         started: Instant::now(),
         tasks: tasks.clone(),

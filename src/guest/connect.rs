@@ -27,6 +27,24 @@ impl Connector {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         Self { endpoint }
     }
+
+    /// One connection.
+    ///
+    /// # Errors
+    /// When nobody listens there, or nobody answers in time.
+    pub(super) async fn connect(&self) -> io::Result<Stream> {
+        let connected = tokio::time::timeout(CONNECT_PATIENCE, async {
+            match &self.endpoint {
+                Endpoint::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
+                Endpoint::Tcp(address) => {
+                    let stream = TcpStream::connect(address).await?;
+                    stream.set_nodelay(true)?;
+                    Ok(Stream::Tcp(stream))
+                }
+            }
+        });
+        connected.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
 }
 
 impl Service<Uri> for Connector {
@@ -39,28 +57,17 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let endpoint = self.endpoint.clone();
-        Box::pin(async move {
-            let connected = tokio::time::timeout(CONNECT_PATIENCE, async {
-                match endpoint {
-                    Endpoint::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
-                    Endpoint::Tcp(address) => {
-                        let stream = TcpStream::connect(address).await?;
-                        stream.set_nodelay(true)?;
-                        Ok(Stream::Tcp(stream))
-                    }
-                }
-            });
-            let stream = connected.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-            Ok(TokioIo::new(stream))
-        })
+        let connector = self.clone();
+        Box::pin(async move { connector.connect().await.map(TokioIo::new) })
     }
 }
 
 /// A connection of either kind.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub enum Stream {
+    /// By a unix socket.
     Unix(UnixStream),
+    /// By TCP.
     Tcp(TcpStream),
 }
 

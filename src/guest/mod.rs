@@ -7,6 +7,7 @@ mod collect;
 mod connect;
 mod failure;
 mod screenshot;
+mod socket;
 
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::wire::agent::{Health, PutResult};
 
 pub use crate::http::encode::percent_encode;
 pub use screenshot::{Image, Sight};
+pub use socket::Socket;
 
 /// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
@@ -42,6 +44,7 @@ const IDLE_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Guest {
     client: Client<connect::Connector, Body>,
+    connector: connect::Connector,
     bearer: HeaderValue,
     room: collect::Room,
 }
@@ -55,12 +58,13 @@ impl Guest {
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
             .map_err(|_| Error::internal("an agent token is not a header value"))?;
         bearer.set_sensitive(true);
+        let connector = connect::Connector::new(endpoint);
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .pool_idle_timeout(IDLE_PATIENCE)
             .pool_timer(TokioTimer::new())
-            .build(connect::Connector::new(endpoint));
-        Ok(Self { client, bearer, room: collect::Room::new() })
+            .build(connector.clone());
+        Ok(Self { client, connector, bearer, room: collect::Room::new() })
     }
 
     /// How the agent is.

@@ -29,6 +29,7 @@ pub mod programs;
 mod recordings;
 mod screenshot;
 mod selftest;
+mod sockets;
 pub mod windows;
 
 pub use idempotent::Noting;
@@ -41,6 +42,7 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let routes = Router::new().merge(health::router()).merge(commands).merge(files::router());
     let routes = routes.merge(processes::router());
     let tests = SelfTests::new(agent.clone(), displays.clone());
+    let sockets = sockets::router(agent.clone(), displays.clone());
     let mut routes = routes.with_state(agent.clone()).merge(selftest::router(tests));
     if let Some(displays) = displays {
         let (desktop, home) = (Arc::clone(&agent.desktop), agent.home.clone());
@@ -57,6 +59,7 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     }
     edge::fallbacks(routes)
         .layer(middleware::from_fn_with_state(agent, gate::pass))
+        .merge(sockets)
         .layer(middleware::from_fn(edge::pass))
 }
 

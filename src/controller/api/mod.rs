@@ -29,6 +29,7 @@ pub fn router(app: Shared) -> Router {
     let routes = routes
         .route("/openapi.json", get(move || openapi::answer(Arc::clone(&document))))
         .route("/desktops/{id}/proxy/{*path}", any(relay::http::proxy))
+        .route("/desktops/{id}/ws/{channel}", get(relay::socket::open))
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch))
         .route_layer(axum::middleware::from_fn(metrics::count));
     let inner = edge::wrap(routes).with_state(app);

@@ -15,6 +15,7 @@ use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
 use crate::http::bearer::{self, Shown};
 
+pub mod door;
 pub mod keys;
 
 /// Requests per key.

@@ -231,6 +231,14 @@ impl Fleet {
         self.presence(id).and_then(|presence| presence.borrow().guest.clone())
     }
 
+    /// Ends once a computer does not run any more.
+    pub async fn ended(&self, id: ComputerId) {
+        if let Some(mut presence) = self.presence(id) {
+            // A runner that is gone is an end too.
+            let _ = presence.wait_for(|now| now.guest.is_none()).await;
+        }
+    }
+
     fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
         let desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
         desks.get(&id).map(|desk| desk.presence.clone())

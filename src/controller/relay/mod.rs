@@ -2,4 +2,5 @@
 
 pub mod http;
 pub mod paced;
+pub mod socket;
 pub mod transfer;

@@ -1,0 +1,98 @@
+//! The live channels: who may open one, and who serves it.
+//!
+//! Sockets stand beside the gate: an upgrade is accepted before it is refused with a close code, because clients read codes
+//! and not statuses (wire.md 10).
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::get;
+
+use crate::agent::display::Displays;
+use crate::agent::state::Agent;
+use crate::domain::channel::{Channel, Failure};
+use crate::domain::error::{Error, Result};
+use crate::http::bearer::{self, Shown};
+use crate::http::extract::Path;
+use crate::http::socket::{Closing, Receiver, Sender, Sockets, Upgrade};
+
+/// What the channels stand on.
+#[derive(Clone)]
+struct Live {
+    agent: Agent,
+    displays: Option<Displays>,
+    sockets: Sockets,
+}
+
+/// The sockets of an agent.
+pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
+    let sockets = Sockets::new(agent.tasks.clone());
+    let live = Live { agent, displays, sockets };
+    Router::new()
+        .route("/ws/{channel}", get(open))
+        // Where older clients look for it (wire.md 10.1).
+        .route("/terminal", get(terminal))
+        .with_state(live)
+}
+
+async fn open(
+    State(live): State<Live>,
+    Path(channel): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Result<Response> {
+    let channel = Channel::parse(&channel).ok_or_else(|| Error::not_found("No such channel"))?;
+    accept(live, channel, query.as_deref().unwrap_or_default(), &headers, upgrade)
+}
+
+async fn terminal(
+    State(live): State<Live>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Result<Response> {
+    accept(live, Channel::Terminal, query.as_deref().unwrap_or_default(), &headers, upgrade)
+}
+
+fn accept(
+    live: Live,
+    channel: Channel,
+    query: &str,
+    headers: &HeaderMap,
+    upgrade: Upgrade,
+) -> Result<Response> {
+    let query: Query =
+        serde_urlencoded::from_str(query).map_err(|_| Error::invalid("the query is not name=value pairs"))?;
+    let shown = match bearer::shown(headers) {
+        Shown::Bearer(token) => Some(token),
+        Shown::Nothing | Shown::Unusable => value(&query, "token"),
+    };
+    let known = shown.is_some_and(|token| live.agent.token.matches(token));
+    let sockets = live.sockets.clone();
+    sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
+        if known {
+            serve(live, channel, query, sender, receiver).await
+        } else {
+            Closing::new(channel.close_code(Failure::Unauthenticated), "missing or invalid token")
+        }
+    })
+}
+
+/// The pairs of a query.
+type Query = Vec<(String, String)>;
+
+fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
+    query.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+}
+
+/// Hands an accepted socket to its channel.
+async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
+    let _ = (&live.displays, &query, &sender, &receiver);
+    match channel {
+        Channel::Events | Channel::Terminal | Channel::Audio | Channel::Websockify => {
+            Closing::new(channel.close_code(Failure::Failed), "not served yet")
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Who may open a live channel? Whoever shows the computer's password, and has not guessed too often (access.md A79).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+
+use crate::base::ids::{ComputerId, ComputerRef};
+use crate::controller::App;
+use crate::domain::channel::{Channel, Failure};
+use crate::domain::error::Result;
+use crate::http::bearer::{self, Shown};
+use crate::http::serve::Peer;
+use crate::http::socket::Closing;
+use crate::store::computers::Computer;
+
+/// Wrong passwords that one source may show for one computer in [`WINDOW`] (access.md A79).
+const MAX_FAILURES: u32 = 10;
+/// The time in which failures are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Sources that are remembered; the oldest makes room. 10,000 x about 80 bytes stays below a megabyte.
+const MAX_SOURCES: usize = 10_000;
+
+/// Who shows passwords: an address, for IPv6 the network that one customer has, or this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source(Option<IpAddr>);
+
+impl Source {
+    fn of(peer: &Peer) -> Self {
+        match peer {
+            Peer::Local => Self(None),
+            Peer::Tcp(address) => Self(Some(match address.ip().to_canonical() {
+                IpAddr::V4(address) => IpAddr::V4(address),
+                IpAddr::V6(address) => {
+                    let mut parts = address.octets();
+                    parts[8..].fill(0);
+                    IpAddr::V6(parts.into())
+                }
+            })),
+        }
+    }
+}
+
+/// Wrong passwords of late, by source and computer: junk from one place locks nobody else out.
+#[derive(Debug, Default)]
+pub struct Failures(Mutex<HashMap<(Source, ComputerId), (Instant, u32)>>);
+
+impl Failures {
+    fn too_many(&self, source: Source, computer: ComputerId, now: Instant) -> bool {
+        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failures
+            .get(&(source, computer))
+            .is_some_and(|(since, count)| now.duration_since(*since) < WINDOW && *count >= MAX_FAILURES)
+    }
+
+    fn note(&self, source: Source, computer: ComputerId, now: Instant) {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() >= MAX_SOURCES && !failures.contains_key(&(source, computer)) {
+            failures.retain(|_, (since, _)| now.duration_since(*since) < WINDOW);
+            let oldest = failures.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| *key);
+            if let Some(oldest) = oldest.filter(|_| failures.len() >= MAX_SOURCES) {
+                failures.remove(&oldest);
+            }
+        }
+        let entry = failures.entry((source, computer)).or_insert((now, 0));
+        if now.duration_since(entry.0) >= WINDOW {
+            *entry = (now, 0);
+        }
+        entry.1 += 1;
+    }
+}
+
+/// The password that a request shows: `?token=`, or one bearer credential (wire.md 10.2).
+pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> {
+    if let Some((_, token)) = query.iter().find(|(name, _)| name == "token") {
+        return Some(token.clone());
+    }
+    match bearer::shown(headers) {
+        Shown::Bearer(token) => Some(token.to_owned()),
+        Shown::Nothing | Shown::Unusable => None,
+    }
+}
+
+impl App {
+    /// Finds the computer of a channel for whoever shows its password; else how the socket is to be closed.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn admit(
+        &self,
+        channel: Channel,
+        reference: &str,
+        shown: Option<&str>,
+        peer: &Peer,
+    ) -> Result<std::result::Result<Computer, Closing>> {
+        let refused = |failure, reason| Ok(Err(Closing::new(channel.close_code(failure), reason)));
+        let Some(shown) = shown else { return refused(Failure::Unauthenticated, "missing token") };
+        let Ok(reference) = reference.parse::<ComputerRef>() else {
+            return refused(Failure::Unknown, "computer not found");
+        };
+        let Some(computer) = self.store.computer(&reference).await? else {
+            return refused(Failure::Unknown, "computer not found");
+        };
+        let (source, now) = (Source::of(peer), Instant::now());
+        if self.failures.too_many(source, computer.id, now) {
+            return refused(Failure::Unauthenticated, "too many wrong tokens, try again in a minute");
+        }
+        if !computer.vnc_password.matches(shown) {
+            self.failures.note(source, computer.id, now);
+            return refused(Failure::Unauthenticated, "invalid token");
+        }
+        Ok(Ok(computer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(text: &str) -> Source {
+        Source::of(&Peer::Tcp(text.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_source_is_an_address_or_a_customers_network() {
+        assert_eq!(peer("192.0.2.1:1"), peer("[::ffff:192.0.2.1]:2"));
+        assert_eq!(peer("[2001:db8::1]:1"), peer("[2001:db8::2:3]:1"));
+        assert_ne!(peer("[2001:db8::1]:1"), peer("[2001:db8:0:1::1]:1"));
+    }
+
+    #[test]
+    fn ten_failures_a_minute_and_only_of_that_source_and_computer() {
+        let (failures, began) = (Failures::default(), Instant::now());
+        let (computer, other) = (ComputerId::random(), ComputerId::random());
+        let source = peer("192.0.2.1:1");
+        for _ in 0..MAX_FAILURES {
+            assert!(!failures.too_many(source, computer, began));
+            failures.note(source, computer, began);
+        }
+        assert!(failures.too_many(source, computer, began));
+        assert!(!failures.too_many(peer("192.0.2.2:1"), computer, began));
+        assert!(!failures.too_many(source, other, began));
+        assert!(!failures.too_many(source, computer, began + WINDOW));
+        failures.note(source, computer, began + WINDOW);
+        assert!(!failures.too_many(source, computer, began + WINDOW), "a new minute, a new count");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (failures, began) = (Failures::default(), Instant::now());
+        for _ in 0..MAX_SOURCES + 10 {
+            failures.note(peer("192.0.2.1:1"), ComputerId::random(), began);
+        }
+        assert_eq!(failures.0.lock().unwrap().len(), MAX_SOURCES);
+    }
+}

@@ -1,0 +1,139 @@
+//! The live channels of a computer: a client's socket, its counterpart at the agent, and the end of both.
+//!
+//! An upgrade is accepted before it is refused with a close code, because clients read codes and not statuses (wire.md 10).
+
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+
+use crate::controller::Shared;
+use crate::controller::auth::door;
+use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use crate::domain::error::{Error, Result};
+use crate::guest::Socket;
+use crate::http::extract::Path;
+use crate::http::serve::Peer;
+use crate::http::socket::{Closing, Heard, Receiver, Sender, Upgrade};
+use crate::store::computers::Computer;
+
+/// What of a client's query reaches the agent; the rest is between the client and the controller.
+const PASSED: [&str; 5] = ["cols", "rows", "sample_rate", "channels", "screen"];
+/// How long an agent may take to read a message.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long after an agent's silent end its computer may turn out to have ended.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Codes that an agent may close with; any other is a failure of its.
+const AGENT_CODES: [u16; 4] = [NORMAL, GOING_AWAY, 4008, 4500];
+
+/// `GET /desktops/{id}/ws/{channel}`.
+pub async fn open(
+    State(app): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Path((id, channel)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    upgrade: Upgrade,
+) -> Result<Response> {
+    let channel = Channel::parse(&channel).ok_or_else(|| Error::not_found("No such channel"))?;
+    let query: Vec<(String, String)> = serde_urlencoded::from_str(query.as_deref().unwrap_or_default())
+        .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
+    let admitted = app.admit(channel, &id, door::token(&headers, &query).as_deref(), &peer).await?;
+    let sockets = app.sockets.clone();
+    sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
+        match admitted {
+            Ok(computer) => converse(&app, channel, computer, &query, (sender, receiver)).await,
+            Err(closing) => closing,
+        }
+    })
+}
+
+/// Joins a client with the computer until one of them, the computer or the controller ends.
+async fn converse(
+    app: &Shared,
+    channel: Channel,
+    computer: Computer,
+    query: &[(String, String)],
+    (sender, receiver): (Sender, Receiver),
+) -> Closing {
+    let failed = |failure, reason: &'static str| Closing::new(channel.close_code(failure), reason);
+    let Ok(guest) = app.fleet.guest(&computer).await else {
+        return failed(Failure::NotRunning, "computer not running");
+    };
+    let passed: Vec<&(String, String)> =
+        query.iter().filter(|(name, _)| PASSED.contains(&name.as_str())).collect();
+    let stop = app.sockets.stopping();
+    let ended = app.fleet.ended(computer.id);
+    let talk = async {
+        match guest.socket(&format!("/ws/{}", channel.name()), &passed).await {
+            Ok(agent) => bridge(channel, agent, &sender, receiver).await,
+            Err(error) => {
+                tracing::info!(computer = %computer.id, channel = channel.name(), %error, "no channel");
+                Some(failed(Failure::Unreachable, "could not reach the computer"))
+            }
+        }
+    };
+    let talked = tokio::select! {
+        talked = talk => talked,
+        () = stop.cancelled() => return Closing::new(GOING_AWAY, "server shutting down"),
+        () = ended => return Closing::new(GOING_AWAY, "computer stopping"),
+    };
+    match talked {
+        Some(closing) => closing,
+        // The agent was gone without a word: with its computer, or alone.
+        None => match tokio::time::timeout(END_PATIENCE, app.fleet.ended(computer.id)).await {
+            Ok(()) => Closing::new(GOING_AWAY, "computer stopping"),
+            Err(_) => failed(Failure::Unreachable, "the computer broke the channel off"),
+        },
+    }
+}
+
+/// Carries messages both ways, each way at its own pace: who does not read is not written to. `None` when the agent
+/// ended without a close.
+async fn bridge(channel: Channel, agent: Socket, sender: &Sender, mut receiver: Receiver) -> Option<Closing> {
+    let (mut to_agent, mut from_agent) = agent.split();
+    let upward = async {
+        while let Some(heard) = receiver.receive().await {
+            let message = match heard {
+                Heard::Text(text) => Message::Text(text.as_str().into()),
+                Heard::Binary(bytes) => Message::Binary(bytes),
+            };
+            match tokio::time::timeout(WRITE_PATIENCE, to_agent.send(message)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return None,
+            }
+        }
+        // The client left; the agent hears it as a close.
+        let _ = tokio::time::timeout(WRITE_PATIENCE, to_agent.close()).await;
+        Some(Closing::new(NORMAL, ""))
+    };
+    let downward = async {
+        while let Some(Ok(message)) = from_agent.next().await {
+            let written = match message {
+                Message::Text(text) => sender.text(text.as_str()).await,
+                Message::Binary(bytes) => sender.binary(bytes).await,
+                Message::Close(frame) => return frame.map(|frame| passed_on(channel, &frame)),
+                Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Ok(()),
+            };
+            if written.is_err() {
+                return Some(Closing::new(NORMAL, ""));
+            }
+        }
+        None
+    };
+    tokio::select! {
+        closing = upward => closing,
+        closing = downward => closing,
+    }
+}
+
+/// An agent's close as the client sees it.
+fn passed_on(channel: Channel, frame: &CloseFrame) -> Closing {
+    let code = u16::from(frame.code);
+    let code = if AGENT_CODES.contains(&code) { code } else { channel.close_code(Failure::Failed) };
+    Closing::new(code, frame.reason.as_str().to_owned())
+}
