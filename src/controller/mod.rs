@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod origin;
 pub mod relay;
 pub mod storage;
+pub mod viewer;
 
 use computers::fleet::Fleet;
 use config::Config;
@@ -41,6 +42,8 @@ pub struct App {
     pub limiter: auth::Limiter,
     /// Wrong passwords of late.
     pub failures: auth::door::Failures,
+    /// Tickets to screens.
+    pub tickets: auth::tickets::Tickets,
     /// The sockets of live channels.
     pub sockets: Sockets,
     /// Renders the metrics.
@@ -90,6 +93,7 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         storage,
         limiter,
         failures: auth::door::Failures::default(),
+        tickets: auth::tickets::Tickets::default(),
         sockets: Sockets::new(tasks.clone()),
         metrics,
         started: Instant::now(),

@@ -16,5 +16,6 @@ pub mod program;
 pub mod recording;
 pub mod screenshot;
 pub mod selftest;
+pub mod ticket;
 pub mod window;
 pub mod workspace;

@@ -11,6 +11,7 @@ use axum::routing::get;
 
 use crate::agent::display::Displays;
 use crate::agent::state::Agent;
+use crate::agent::vnc;
 use crate::domain::channel::{Channel, Failure};
 use crate::domain::error::{Error, Result};
 use crate::http::bearer::{self, Shown};
@@ -89,9 +90,12 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
 
 /// Hands an accepted socket to its channel.
 async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
-    let _ = (&live.displays, &query, &sender, &receiver);
+    let stop = live.sockets.stopping();
     match channel {
-        Channel::Events | Channel::Terminal | Channel::Audio | Channel::Websockify => {
+        Channel::Websockify => {
+            vnc::websockify(live.displays.as_ref(), value(&query, "screen"), sender, receiver, stop).await
+        }
+        Channel::Events | Channel::Terminal | Channel::Audio => {
             Closing::new(channel.close_code(Failure::Failed), "not served yet")
         }
     }

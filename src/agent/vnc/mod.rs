@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::display::Displays;
 use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
-use crate::domain::error::{Error, Kind};
+use crate::domain::error::Error;
 use crate::http::socket::{Closing, Heard, Receiver, Sender};
 
 mod idle;
@@ -61,10 +61,7 @@ fn closed(failure: Failure, reason: impl Into<std::borrow::Cow<'static, str>>) -
 
 /// The connection to a screen's VNC server.
 async fn connect(displays: Option<&Displays>, screen: Option<&str>) -> Result<UnixStream, Closing> {
-    let refused = |error: Error| {
-        let unknown = error.kind == Kind::NotFound;
-        closed(if unknown { Failure::Unknown } else { Failure::Unreachable }, error.message)
-    };
+    let refused = |error: Error| closed(Failure::Unreachable, error.message);
     let displays = displays.ok_or_else(|| closed(Failure::Unreachable, "this computer has no screens"))?;
     let screen = displays.screen(screen).map_err(refused)?;
     screen.ready(SCREEN_PATIENCE).await.map_err(refused)?;

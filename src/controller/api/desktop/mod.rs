@@ -24,6 +24,7 @@ pub mod recordings;
 pub mod screens;
 pub mod screenshot;
 pub mod selftest;
+pub mod tickets;
 pub mod windows;
 
 /// The desktop's routes.
@@ -40,6 +41,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(screens::router())
         .merge(screenshot::router())
         .merge(selftest::router())
+        .merge(tickets::router())
         .merge(windows::router())
 }
 
