@@ -3,6 +3,7 @@
 mod access;
 mod actions;
 mod agent;
+mod channels;
 mod cli;
 mod clients;
 mod computers;

@@ -75,7 +75,7 @@ impl Failures {
 
 /// The password that a request shows: `?token=`, or one bearer credential (wire.md 10.2).
 pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> {
-    if let Some((_, token)) = query.iter().find(|(name, _)| name == "token") {
+    if let Some((_, token)) = query.iter().find(|(name, token)| name == "token" && !token.is_empty()) {
         return Some(token.clone());
     }
     match bearer::shown(headers) {

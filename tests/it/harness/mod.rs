@@ -10,6 +10,7 @@ pub mod process;
 pub mod raw;
 pub mod simulation;
 pub mod small_disk;
+pub mod socket;
 
 /// A builder of HTTP clients. TLS is never spoken here, but reqwest wants to know by whom.
 pub fn client_builder() -> reqwest::ClientBuilder {
