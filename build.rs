@@ -7,12 +7,14 @@ fn main() {
     println!("cargo:rerun-if-changed=packaging/dev/novnc");
     let pinned = include_str!("packaging/dev/novnc");
     let version = pinned.split_whitespace().next().unwrap_or_default();
-    let cache = std::env::var_os("HOTDESK_CACHE").map_or_else(|| PathBuf::from("/var/cache/hotdesk"), PathBuf::from);
+    let cache =
+        std::env::var_os("HOTDESK_CACHE").map_or_else(|| PathBuf::from("/var/cache/hotdesk"), PathBuf::from);
     let folder = cache.join(format!("novnc-{version}"));
     println!("cargo:rerun-if-changed={}", folder.display());
     if !folder.join("core/rfb.js").is_file() {
         eprintln!("noVNC {version} is not in {}: run `make deps` first", folder.display());
         std::process::exit(1);
     }
-    println!("cargo:rustc-env=HOTDESK_NOVNC={}", folder.display());
+    // No name with HOTDESK_: what cargo runs has it too, and would take it for a setting.
+    println!("cargo:rustc-env=NOVNC_FOLDER={}", folder.display());
 }

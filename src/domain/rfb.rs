@@ -178,9 +178,9 @@ fn message(held: &[u8]) -> Result<Step, Refused> {
 
 /// Takes [`WAYS_TO_ACT`] out of a whole SetEncodings message.
 fn leave_ways_to_act(message: &mut Vec<u8>) {
-    let encodings = message[4..].chunks_exact(4).filter(|encoding| {
-        !WAYS_TO_ACT.iter().any(|way| way.to_be_bytes() == **encoding)
-    });
+    let encodings = message[4..]
+        .chunks_exact(4)
+        .filter(|encoding| !WAYS_TO_ACT.iter().any(|way| way.to_be_bytes() == **encoding));
     let kept: Vec<u8> = encodings.flatten().copied().collect();
     // At most `MAX_ENCODINGS`, and fewer than before.
     let count = u16::try_from(kept.len() / 4).unwrap_or(u16::MAX);

@@ -22,5 +22,6 @@ mod openapi;
 mod proxy;
 mod schemathesis;
 mod screens;
+mod vnc;
 mod windows;
 mod workspaces;

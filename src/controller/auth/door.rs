@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 
-use crate::base::ids::{ComputerId, ComputerRef};
 use super::tickets::Ticket;
+use crate::base::ids::{ComputerId, ComputerRef};
 use crate::controller::App;
 use crate::domain::channel::{Channel, Failure};
 use crate::domain::error::Result;

@@ -46,9 +46,10 @@ pub async fn open(
         .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
     let shown = query.iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket.as_str());
     let admitted = match shown.filter(|_| channel == Channel::Websockify) {
-        None => app.admit(channel, &id, door::token(&headers, &query).as_deref(), &peer).await?.map(|computer| {
-            Session { computer, query, filter: None }
-        }),
+        None => app
+            .admit(channel, &id, door::token(&headers, &query).as_deref(), &peer)
+            .await?
+            .map(|computer| Session { computer, query, filter: None }),
         Some(ticket) => app.admit_ticket(&id, ticket, &peer).await?.map(|(computer, ticket)| Session {
             computer,
             query: vec![("screen".to_owned(), ticket.screen)],

@@ -18,7 +18,7 @@ use crate::domain::error::{Error, Result};
 use crate::http::extract::Path;
 
 static PAGE: Dir = include_dir!("$CARGO_MANIFEST_DIR/src/controller/viewer/page");
-static NOVNC: Dir = include_dir!("$HOTDESK_NOVNC");
+static NOVNC: Dir = include_dir!("$NOVNC_FOLDER");
 
 /// What the browser lets the page do: its own scripts and styles, and sockets to where it came from. Pictures as
 /// `data:` and `blob:` are how noVNC draws JPEG rectangles and pointers.

@@ -50,10 +50,14 @@ async fn issue(
     let text = app.tickets.issue(&computer, ticket, life)?;
     let expires = now_ms().saturating_add(i64::try_from(life.as_millis()).unwrap_or(i64::MAX));
     let desktop = format!("{}/desktops/{}", origin.0, computer.instance);
-    let query = format!("screen={}{}", percent_encode(&screen), match wanted.mode {
-        Mode::View => "&view_only=true",
-        Mode::Control => "",
-    });
+    let query = format!(
+        "screen={}{}",
+        percent_encode(&screen),
+        match wanted.mode {
+            Mode::View => "&view_only=true",
+            Mode::Control => "",
+        }
+    );
     let socket = format!("{desktop}/ws/{}", Channel::Websockify.name()).replacen("http", "ws", 1);
     Ok((
         StatusCode::CREATED,
