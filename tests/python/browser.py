@@ -19,7 +19,11 @@ def main():
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         complaints = []
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: said.type == "error" and complaints.append(said.text))
+        page.on("console", lambda said: "Content Security Policy" in said.text and complaints.append(said.text))
+        page.on("requestfailed", lambda request: complaints.append(f"{request.url}: {request.failure}"))
+        pending = set()
+        page.on("request", lambda request: pending.add(request.url))
+        page.on("requestfinished", lambda request: pending.discard(request.url))
 
         def do(order):
             match order["do"]:
@@ -32,7 +36,7 @@ def main():
                     end = time.monotonic() + order.get("seconds", 30)
                     while not page.evaluate(order["script"]):
                         if time.monotonic() > end:
-                            raise TimeoutError(page.inner_text("body"))
+                            raise TimeoutError(f"{page.inner_text('body')!r}, complaints {complaints}, under way {pending}")
                         page.wait_for_timeout(50)
                 case "look":
                     return page.evaluate(order["script"])

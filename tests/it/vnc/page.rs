@@ -4,11 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use hotdesk::base::wait;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::pixels::Pixels;
 use super::puppet::Puppet;
 use super::{heard, listener, screenshot, ticket};
+use crate::harness::agent::answered;
 use crate::harness::controller::RunningController;
 use crate::harness::simulation::Simulation;
 
@@ -91,7 +93,8 @@ async fn the_viewer_page_shows_a_desktop_and_types_into_it() {
         (text == "grüße ✓").then_some(())
     });
     assert!(arrived.await.is_some(), "the clipboard's text did not arrive");
-    let set = house.act(&id, "clipboard", json!({"text": "from the desktop"})).await;
+    let clipboard = house.request(Method::PUT, &format!("/computers/{id}/clipboard"));
+    let set = answered(clipboard.json(&json!({"text": "from the desktop"}))).await;
     assert_eq!(set.status, 200, "{}", set.body);
     let came = "document.getElementById('clipboard-text').value === 'from the desktop'";
     browser.does("wait", json!({"script": came}));
