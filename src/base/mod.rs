@@ -4,6 +4,7 @@ pub mod clock;
 pub mod hex;
 pub mod ids;
 pub mod secret;
+pub mod tally;
 pub mod tasks;
 pub mod telemetry;
 pub mod wait;

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use axum::Router;
 
+use crate::base::ids::ComputerId;
+use crate::base::tally::Tally;
 use crate::base::tasks::Tasks;
 use crate::domain::error::Result;
 use crate::engine::Engine;
@@ -46,6 +48,8 @@ pub struct App {
     pub tickets: auth::tickets::Tickets,
     /// The sockets of live channels.
     pub sockets: Sockets,
+    /// How many of them each computer has.
+    pub channels: Tally<ComputerId>,
     /// Renders the metrics.
     pub metrics: metrics::Metrics,
     /// When the controller started.
@@ -95,6 +99,7 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         failures: auth::door::Failures::default(),
         tickets: auth::tickets::Tickets::default(),
         sockets: Sockets::new(tasks.clone()),
+        channels: Tally::default(),
         metrics,
         started: Instant::now(),
         tasks: tasks.clone(),

@@ -1,12 +1,11 @@
 //! How are connections served? hyper with the time-outs that `axum::serve` lacks, a cap, and a drain.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,17 +14,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
+use crate::base::tally::{Seat, Tally};
 use crate::base::tasks::Tasks;
 
 /// A request's header must be whole after this long (threats.md T13).
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 /// Largest header block: 64 KiB holds every real client's and bounds what a connection can make us keep.
 pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// Connections at once; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
-const MAX_CONNECTIONS: usize = 4096;
+/// Connections at once, WebSockets included; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
+pub(super) const MAX_CONNECTIONS: usize = 4096;
 /// Connections at once from one address: a quarter of all, so that no single source shuts the others out (threats.md
 /// T13). Loopback is free of it: a reverse proxy there stands for everybody.
 const MAX_PER_SOURCE: usize = MAX_CONNECTIONS / 4;
@@ -113,7 +113,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
     let stop = tasks.stopping();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let sources = Sources::default();
+    let sources = Tally::default();
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
         let accepted = tokio::select! {
@@ -129,13 +129,16 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
                 continue;
             }
         };
-        let Some(seat) = sources.admit(&peer) else {
+        let Some(seat) = admit(&sources, &peer) else {
             tracing::debug!(?peer, "too many connections from one address");
             continue;
         };
+        let counted = Counted { _place: Arc::new((slot, seat)) };
+        let kept = counted.clone();
         let service =
             router.clone().map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
                 request.extensions_mut().insert(ConnectInfo(peer.clone()));
+                request.extensions_mut().insert(counted.clone());
                 request
             });
         let connection = hyper::server::conn::http1::Builder::new()
@@ -157,7 +160,7 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
             if let Some(Err(error)) = ended {
                 tracing::debug!(%error, "connection ended early");
             }
-            drop((slot, seat));
+            drop(kept);
         });
     }
 }
@@ -171,42 +174,20 @@ pub enum Peer {
     Local,
 }
 
-/// How many connections each address has.
-#[derive(Clone, Debug, Default)]
-struct Sources(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// One counted connection; it counts until it is dropped.
-#[derive(Debug)]
-struct Seat(Option<(Sources, IpAddr)>);
-
-impl Sources {
-    /// Counts a connection; `None` when its address has too many.
-    fn admit(&self, peer: &Peer) -> Option<Seat> {
-        let Peer::Tcp(address) = peer else { return Some(Seat(None)) };
-        let address = address.ip().to_canonical();
-        if address.is_loopback() {
-            return Some(Seat(None));
-        }
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        if *count >= MAX_PER_SOURCE {
-            return None;
-        }
-        *count += 1;
-        Some(Seat(Some((self.clone(), address))))
-    }
+/// A connection's place among all; it counts for as long as anybody holds it, which a WebSocket does after hyper has let
+/// go of its connection.
+#[derive(Clone, Debug)]
+pub(super) struct Counted {
+    _place: Arc<(OwnedSemaphorePermit, Option<Seat<IpAddr>>)>,
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let Some((sources, address)) = self.0.take() else { return };
-        let mut counts = sources.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&address);
-            }
+/// Counts a connection for its address; `None` when that has too many.
+fn admit(sources: &Tally<IpAddr>, peer: &Peer) -> Option<Option<Seat<IpAddr>>> {
+    match peer {
+        Peer::Tcp(address) if !address.ip().to_canonical().is_loopback() => {
+            sources.admit(address.ip().to_canonical(), MAX_PER_SOURCE).map(Some)
         }
+        Peer::Tcp(_) | Peer::Local => Some(None),
     }
 }
 
@@ -233,17 +214,16 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_every_connection() {
-        let sources = Sources::default();
+        let sources = Tally::default();
         let peer = |text: &str| Peer::Tcp(text.parse().unwrap());
-        let mut seats: Vec<_> =
-            (0..MAX_PER_SOURCE).map(|_| sources.admit(&peer("192.0.2.1:1")).expect("a seat")).collect();
-        assert!(sources.admit(&peer("192.0.2.1:2")).is_none());
-        assert!(sources.admit(&peer("[::ffff:192.0.2.1]:2")).is_none(), "the same address");
-        assert!(sources.admit(&peer("192.0.2.2:1")).is_some());
-        seats.extend((0..=MAX_PER_SOURCE).filter_map(|_| sources.admit(&peer("127.0.0.1:1"))));
-        assert_eq!(seats.len(), 2 * MAX_PER_SOURCE + 1, "a proxy on this host stands for everybody");
+        let seats: Vec<_> =
+            (0..MAX_PER_SOURCE).map(|_| admit(&sources, &peer("192.0.2.1:1")).expect("a seat")).collect();
+        assert!(admit(&sources, &peer("192.0.2.1:2")).is_none());
+        assert!(admit(&sources, &peer("[::ffff:192.0.2.1]:2")).is_none(), "the same address");
+        assert!(admit(&sources, &peer("192.0.2.2:1")).is_some());
+        let local = (0..=MAX_PER_SOURCE).filter_map(|_| admit(&sources, &peer("127.0.0.1:1")));
+        assert_eq!(local.count(), MAX_PER_SOURCE + 1, "a proxy on this host stands for everybody");
         drop(seats);
-        assert!(sources.admit(&peer("192.0.2.1:3")).is_some());
-        assert!(sources.0.lock().unwrap().is_empty(), "nothing is kept of those who left");
+        assert!(admit(&sources, &peer("192.0.2.1:3")).is_some());
     }
 }

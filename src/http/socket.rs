@@ -18,11 +18,12 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use super::serve::{Counted, MAX_CONNECTIONS};
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
 
-/// Sockets at once: past it an upgrade answers 503. 8192 x about 15 KB stays near 128 MB.
-const MAX_SOCKETS: usize = 8192;
+/// Sockets at once: past it an upgrade answers 503. A quarter of all connections is left to requests.
+const MAX_SOCKETS: usize = MAX_CONNECTIONS / 4 * 3;
 /// Bytes that are read ahead. The library's own 128 KiB would make a thousand idle sockets cost 128 MB.
 pub const READ_AHEAD: usize = 4096;
 /// Bytes gathered before a write; every message is flushed, so more would only be kept in vain.
@@ -89,7 +90,11 @@ pub enum Heard {
 
 /// A request to become a WebSocket. A web page may ask only from the origin that it asks (threats.md T2).
 #[derive(Debug)]
-pub struct Upgrade(WebSocketUpgrade);
+pub struct Upgrade {
+    upgrade: WebSocketUpgrade,
+    /// None where a router is served without connections, in a test.
+    place: Option<Counted>,
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
     type Rejection = Error;
@@ -99,9 +104,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
             return Err(Error::forbidden("a page of another origin may not open this socket"));
         }
         let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
-        upgrade.map(Self).map_err(|refused| {
+        let upgrade = upgrade.map_err(|refused| {
             Error::invalid("this path speaks WebSocket: an upgrade is needed").context(refused)
-        })
+        })?;
+        Ok(Self { upgrade, place: parts.extensions.get::<Counted>().cloned() })
     }
 }
 
@@ -137,8 +143,9 @@ impl Sockets {
             return Err(Error::unavailable("Too many open sockets").retry_after(5));
         };
         let tasks = self.tasks.clone();
+        let place = upgrade.place;
         let configured = upgrade
-            .0
+            .upgrade
             .read_buffer_size(READ_AHEAD)
             .write_buffer_size(WRITE_AHEAD)
             .max_message_size(MAX_MESSAGE)
@@ -149,7 +156,7 @@ impl Sockets {
                 let (sender, receiver) = split(socket);
                 let closing = serve(sender.clone(), receiver).await;
                 sender.close(&closing).await;
-                drop(seat);
+                drop((seat, place));
             });
             // A panic was told by the task itself.
             let _ended = served.await;

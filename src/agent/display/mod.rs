@@ -36,6 +36,7 @@ mod pools;
 pub(in crate::agent) mod process;
 mod receiver;
 mod resize;
+mod rest;
 mod rows;
 mod screen;
 mod seat;

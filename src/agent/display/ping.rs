@@ -1,5 +1,5 @@
 //! Has the program that receives the keys seen them all? It is asked by `_NET_WM_PING` (EWMH), which programs answer
-//! in the order of their events; those that do not take part are given a fixed time instead.
+//! in the order of their events; those that do not take part are watched until they sleep, after a fixed time.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use x11rb::protocol::xproto::{
 };
 
 use super::fault::{Fault, Outcome};
+use super::rest;
 use super::seat::{Seat, X_PATIENCE};
 
 /// How long a program may take to answer: one that takes longer is stuck, not slow.
@@ -20,9 +21,18 @@ const MOST_PARENTS: usize = 8;
 /// Most protocols of a window that are read; programs name up to five.
 const MOST_PROTOCOLS: u32 = 32;
 
-/// The program that has the keyboard, if it takes part.
+/// The program that has the keyboard, and how it is known what it has seen.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) enum Listener {
+    /// It answers pings.
+    Answers(Asked),
+    /// It does not, but its process can be watched.
+    Sleeps(u32),
+}
+
+/// A program that answers pings.
+#[derive(Debug)]
+pub(super) struct Asked {
     window: Window,
     ping: u32,
     protocols: u32,
@@ -31,7 +41,7 @@ pub(super) struct Listener {
 }
 
 impl Seat {
-    /// Finds out who has the keyboard. `None` when it does not answer pings.
+    /// Finds out who has the keyboard. `None` when nothing tells what it has seen.
     pub(super) fn listener(&mut self) -> Outcome<Option<Listener>> {
         self.rearm();
         let ping = self.link.intern_atom(false, b"_NET_WM_PING")?;
@@ -43,6 +53,7 @@ impl Seat {
         } else {
             focus
         };
+        let addressed = window;
         for _ in 0..MOST_PARENTS {
             if window == x11rb::NONE || window == self.root {
                 break;
@@ -52,21 +63,30 @@ impl Seat {
             // A window that has gone meanwhile has no listener.
             let Some(named) = optional(named.reply().map_err(Fault::from))? else { break };
             if named.value32().is_some_and(|mut atoms| atoms.any(|atom| atom == ping)) {
-                return Ok(Some(Listener { window, ping, protocols, number: 0 }));
+                return Ok(Some(Listener::Answers(Asked { window, ping, protocols, number: 0 })));
             }
             let Some(tree) = optional(self.link.query_tree(window)?.reply().map_err(Fault::from))? else {
                 break;
             };
             window = tree.parent;
         }
-        Ok(None)
+        let owner = self.owners(&[addressed])?.first().copied().flatten();
+        Ok(owner.map(Listener::Sleeps))
     }
 
     /// Waits until the program has seen all keys so far; false when it did not say so in time.
     pub(super) fn has_heard(&mut self, listener: &mut Listener) -> Outcome<bool> {
+        let asked = match listener {
+            Listener::Answers(asked) => asked,
+            Listener::Sleeps(pid) => {
+                // The server has sent what it was told to send.
+                self.barrier()?;
+                return Ok(rest::comes_to_rest(*pid));
+            }
+        };
         // The answer goes to whoever watches the root's children; only now, for they are busy.
         self.watch_root(EventMask::STRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_NOTIFY)?;
-        let heard = self.ask(listener);
+        let heard = self.ask(asked);
         self.rearm();
         self.watch_root(EventMask::STRUCTURE_NOTIFY)?;
         heard
@@ -78,7 +98,7 @@ impl Seat {
         Ok(())
     }
 
-    fn ask(&mut self, listener: &mut Listener) -> Outcome<bool> {
+    fn ask(&mut self, listener: &mut Asked) -> Outcome<bool> {
         listener.number += 1;
         let data = [listener.ping, listener.number, listener.window, 0, 0];
         let question = ClientMessageEvent::new(32, listener.window, listener.protocols, data);

@@ -192,7 +192,7 @@ impl Seat {
     }
 
     /// The process of each window's client, as the X server knows it.
-    fn owners(&self, windows: &[Window]) -> Outcome<Vec<Option<u32>>> {
+    pub(super) fn owners(&self, windows: &[Window]) -> Outcome<Vec<Option<u32>>> {
         let mut owners = Vec::new();
         for window in windows {
             let specs = [ClientIdSpec { client: *window, mask: ClientIdMask::LOCAL_CLIENT_PID }];

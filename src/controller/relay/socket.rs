@@ -29,6 +29,10 @@ const PASSED: [&str; 5] = ["cols", "rows", "sample_rate", "channels", "screen"];
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long after an agent's silent end its computer may turn out to have ended.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Sockets of one computer at once: a third of all that may be open, so that nobody can take them all with one password.
+const MAX_PER_COMPUTER: usize = 1024;
+/// The code for one too many (registered with IANA as "try again later").
+const TRY_AGAIN_LATER: u16 = 1013;
 /// Codes that an agent may close with; any other is a failure of its.
 const AGENT_CODES: [u16; 5] = [NORMAL, GOING_AWAY, 4008, 4500, 4502];
 
@@ -81,6 +85,9 @@ async fn converse(
     (sender, receiver): (Sender, Receiver),
 ) -> Closing {
     let failed = |failure, reason: &'static str| Closing::new(channel.close_code(failure), reason);
+    let Some(_seat) = app.channels.admit(computer.id, MAX_PER_COMPUTER) else {
+        return Closing::new(TRY_AGAIN_LATER, "too many sockets of this computer");
+    };
     let Ok(guest) = app.fleet.guest(&computer).await else {
         return failed(Failure::NotRunning, "computer not running");
     };

@@ -157,6 +157,16 @@ impl Desk {
         self.displays.screen(None).expect("a boot screen")
     }
 
+    /// A program may be ready before its window is managed: what is typed before goes nowhere.
+    pub async fn until_a_window_has_the_focus(&self) {
+        let focused = || async {
+            let list = self.ok("GET", "/windows", Value::Null).await;
+            let windows = list["windows"].as_array().expect("a list");
+            windows.iter().any(|window| window["focused"] == true).then_some(())
+        };
+        wait::until(PATIENCE, focused).await.expect("a window with the focus");
+    }
+
     /// Its routes, to be served elsewhere.
     pub fn router(&self) -> Router {
         self.router.clone()

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hotdesk::base::wait;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::desk::{Desk, PATIENCE, installed};
 use crate::harness::process::Owned;
@@ -91,17 +91,15 @@ impl Receiver {
         let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program");
         let receiver = Self { _child: Owned(child), folder, kind, seen: 0 };
         let ready = receiver.folder.path().join("ready");
-        // A program may be ready before its window is there: what counts is that the window has the focus.
         let has_keyboard = || async {
             desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
-            let list = desk.ok("GET", "/windows", Value::Null).await;
-            let windows = list["windows"].as_array().expect("a list");
-            (ready.exists() && windows.iter().any(|window| window["focused"] == true)).then_some(())
+            ready.exists().then_some(())
         };
         if wait::until(PATIENCE, has_keyboard).await.is_none() {
             let log = std::fs::read_to_string(receiver.folder.path().join("log"));
             panic!("{kind:?} did not start: {log:?}");
         }
+        desk.until_a_window_has_the_focus().await;
         receiver
     }
 

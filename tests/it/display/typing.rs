@@ -1,8 +1,12 @@
 //! Does a program receive exactly the text that was typed?
 
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use x11rb::connection::RequestConnection as _;
 use x11rb::protocol::xkb::{ConnectionExt as _, Group};
@@ -101,9 +105,13 @@ impl Drop for Terminal {
 }
 
 async fn a_terminal_receives_exactly(session: Session) {
+    let managed = matches!(session, Session::Embedded);
     let desk = Desk::own(800, 600, session).await;
     let terminal = Terminal::open(&desk.display()).await;
     desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
+    if managed {
+        desk.until_a_window_has_the_focus().await;
+    }
     let text = long_text();
     desk.ok("POST", "/type", json!({ "text": text })).await;
     // A terminal in raw mode gives Return as a carriage return.
@@ -125,6 +133,59 @@ async fn a_real_terminal_under_a_window_manager_receives_the_text_exactly() {
     if installed("xterm") && installed("openbox") {
         a_terminal_receives_exactly(Session::Embedded).await;
     }
+}
+
+/// Lets a process run for short moments only, as on a host that has no processor left for it.
+struct Starved {
+    pid: Pid,
+    fed: Arc<AtomicBool>,
+    starving: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Starved {
+    const ASLEEP: Duration = Duration::from_millis(400);
+    const AWAKE: Duration = Duration::from_millis(10);
+
+    fn of(child: &Child) -> Self {
+        let (pid, fed) = (Pid::from_raw(child.id().cast_signed()), Arc::new(AtomicBool::new(false)));
+        let enough = Arc::clone(&fed);
+        let starving = std::thread::spawn(move || {
+            while !enough.load(Ordering::Relaxed) {
+                kill(pid, Signal::SIGSTOP).expect("it lives");
+                std::thread::sleep(Self::ASLEEP);
+                kill(pid, Signal::SIGCONT).expect("it lives");
+                std::thread::sleep(Self::AWAKE);
+            }
+        });
+        Self { pid, fed, starving: Some(starving) }
+    }
+}
+
+impl Drop for Starved {
+    fn drop(&mut self) {
+        self.fed.store(true, Ordering::Relaxed);
+        if let Some(starving) = self.starving.take() {
+            let _ended = starving.join();
+        }
+        let _continued = kill(self.pid, Signal::SIGCONT);
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_that_gets_hardly_any_processor_loses_nothing() {
+    if !installed("xterm") {
+        return;
+    }
+    let desk = Desk::bare(800, 600).await;
+    let terminal = Terminal::open(&desk.display()).await;
+    desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
+    let starved = Starved::of(&terminal.child);
+    let text: String = (0..120_u32).filter_map(|step| char::from_u32(0x4e00 + step * 7)).collect();
+    desk.ok("POST", "/type", json!({ "text": text })).await;
+    drop(starved);
+    assert_same(&terminal.text(text.len()).await, &text);
+    drop(terminal);
+    desk.close().await;
 }
 
 /// A second client that disturbs the keyboard.

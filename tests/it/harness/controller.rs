@@ -294,8 +294,10 @@ pub fn command(folder: &Path) -> Command {
     command.arg("--data-dir").arg(folder.join("data"));
     let chosen = std::fs::read_to_string(folder.join("image"));
     command.arg("--image").arg(chosen.map_or_else(|_| image(), PathBuf::from));
-    // The tests' own variable, which the controller would take for a setting that it does not know.
-    command.env_remove("HOTDESK_PYTHON");
+    // The tests' own variables, which the controller would take for settings that it does not know.
+    for own in ["HOTDESK_PYTHON", "HOTDESK_PROOF", "HOTDESK_SEED"] {
+        command.env_remove(own);
+    }
     command
 }
 
