@@ -38,6 +38,7 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	$(BENCH) benches/hands.py $(BINARY)
 	$(BENCH) benches/room.py $(BINARY)
 	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd
 

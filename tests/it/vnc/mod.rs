@@ -33,7 +33,7 @@ async fn ticket(house: &RunningController, id: &str, wanted: Value) -> Value {
 
 /// What the screenshot API shows.
 async fn screenshot(house: &RunningController, id: &str, screen: &str) -> Pixels {
-    let path = format!("/computers/{id}/screenshot?response_format=binary&screen={screen}&show_cursor=false");
+    let path = format!("/computers/{id}/screenshot?response_format=binary&screen={screen}&cursor=off");
     let answer = house.request(reqwest::Method::GET, &path).send().await.expect("an answer");
     assert_eq!(answer.status(), 200);
     Pixels::of(&answer.bytes().await.expect("a picture"))
