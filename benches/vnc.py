@@ -42,7 +42,10 @@ class Plain:
     def recv(self):
         return self.socket.recv(65536)
 
-    def close(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         self.socket.close()
 
 
@@ -83,7 +86,12 @@ class Viewer:
             self.take(struct.unpack(">I", self.take(4))[0] if encoding == ZRLE else 4 * width * height)
 
 
-def measure(topic, what, link, encoding):
+def measure(topic, what, opened, encoding):
+    with opened as link:
+        follow(topic, what, link, encoding)
+
+
+def follow(topic, what, link, encoding):
     viewer = Viewer(link, encoding)
     viewer.update(0)
     viewer.bytes, gaps = 0, []
@@ -97,7 +105,6 @@ def measure(topic, what, link, encoding):
     rate = len(gaps) / (last - began)
     topic.row(what, rate, gaps[len(gaps) // 2] * 1000, gaps[len(gaps) * 99 // 100] * 1000,
               viewer.bytes / (last - began) / 1e6)
-    link.close()
 
 
 def main():
@@ -109,7 +116,11 @@ def main():
     try:
         key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
         host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()
-        api = Api(HTTPConnection(host, int(port), timeout=200), key, "/api")
+
+        def api(method, path, body):
+            # A connection each: one that idles while sockets are measured is closed.
+            return Api(HTTPConnection(host, int(port), timeout=200), key, "/api")(method, path, body)
+
         workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
         computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
         api("POST", f"/computers/{computer}/launch",

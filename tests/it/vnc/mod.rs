@@ -76,7 +76,7 @@ async fn bytes(socket: &mut Client, count: usize) -> Vec<u8> {
     while got.len() < count {
         match socket.next().await {
             Came::Binary(more) => got.extend(more),
-            other => panic!("{other:?} after {got:?}"),
+            came @ (Came::Text(_) | Came::Closed(..) | Came::Cut) => panic!("{came:?} after {got:?}"),
         }
     }
     got
