@@ -208,6 +208,7 @@ addEventListener("focus", async () => {
   }
 });
 
+part("late").remove();
 part("view-only").setAttribute("aria-pressed", String(watching));
 tools();
 connect();
