@@ -11,6 +11,7 @@ export CARGO_TARGET_DIR ?= $(HOTDESK_CACHE)/target
 VENV := $(HOTDESK_CACHE)/venv
 BENCH := $(HOTDESK_CACHE)/venv-bench/bin/python
 BINARY := $(CARGO_TARGET_DIR)/release/hotdesk
+PEERS := $(HOTDESK_CACHE)/bench-peers
 # Where `deps` installs Rust when there is none: the same command finds it there.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
@@ -31,15 +32,21 @@ check: deps ## format, lints
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 
-bench: deps-bench image image-small ## figures against named peers, and the long proofs
+bench: deps-bench image image-small ## figures against named peers, and the long proofs (QUICK=1: only whether it runs)
 	cargo build --release
+	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
+	rm -f $(HOTDESK_CACHE)/bench/*.json
 	$(BENCH) benches/first_light.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
-	$(BENCH) benches/pictures.py $(BINARY)
-	$(BENCH) benches/hands.py $(BINARY)
+	$(BENCH) benches/pictures.py $(BINARY) $(PEERS)/release/peers
+	$(BENCH) benches/hands.py $(BINARY) $(PEERS)/release/peers
 	$(BENCH) benches/room.py $(BINARY)
+	$(BENCH) benches/crowd.py $(BINARY)
+	$(BENCH) benches/terminal.py $(BINARY)
 	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
-	HOTDESK_PROOF=full HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
+	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
+	$(BENCH) benches/goals.py
+	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd
 
 image: deps ## build the guest image (cached by the hash of its inputs)

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import socket
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from first_light import Api, UnixConnection
 CACHE = os.environ.get("HOTDESK_CACHE", "/var/cache/hotdesk")
 RESULTS = os.path.join(CACHE, "bench")
 SECONDS = 30
+# `make bench QUICK=1`: a twentieth of the rounds, to see that the scripts run. Its figures are worth nothing.
+QUICK = os.environ.get("QUICK") == "1"
 # python-xlib, and with it pyautogui, insists on a file of cookies; these screens ask for none.
 os.environ["XAUTHORITY"] = tempfile.NamedTemporaryFile(prefix="hotdesk-bench-xauth-", delete=False).name
 atexit.register(os.unlink, os.environ["XAUTHORITY"])
@@ -49,6 +52,9 @@ class Agent:
     def connect(self):
         return Api(UnixConnection(self.socket), self.token)
 
+    def wire(self):
+        return Wire(self.socket, self.token)
+
     def is_up(self):
         try:
             return self.connect().raw("GET", "/screenshot?response_format=binary")
@@ -79,6 +85,48 @@ class Agent:
         self.process.wait()
         self.log.close()
         subprocess.run(["rm", "-rf", self.folder], check=True)
+
+
+class Wire:
+    """A client that costs next to nothing: prepared bytes on a bare socket. What is left is the agent, and the copying."""
+
+    def __init__(self, path, token):
+        self.token, self.sock = token, socket.socket(socket.AF_UNIX)
+        self.sock.connect(path)
+        self.buffer = bytearray(32 << 20)
+        self.view = memoryview(self.buffer)
+
+    def ask(self, method, path, body=None, fields=""):
+        """Work that sends one request and reads its answer; it returns the answer's status and the bytes of its body."""
+        text = b"" if body is None else json.dumps(body).encode()
+        request = (f"{method} {path} HTTP/1.1\r\nHost: agent\r\nAuthorization: Bearer {self.token}\r\n{fields}"
+                   f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n").encode() + text
+        sock, buffer, view = self.sock, self.buffer, self.view
+
+        def work():
+            sock.sendall(request)
+            have, end = 0, -1
+            while end < 0:
+                have += receive(sock, view[have:])
+                end = buffer.find(b"\r\n\r\n", 0, have)
+            head = bytes(view[:end]).lower()
+            at = head.find(b"\ncontent-length:")
+            size = int(head[at + 16:].split(b"\r", 1)[0]) if at >= 0 else 0
+            while have < end + 4 + size:
+                have += receive(sock, view[have:])
+            return int(head[9:12]), size
+
+        status, _ = work()
+        if status >= 400:
+            raise SystemExit(f"{method} {path}: {bytes(view[:600])!r}")
+        return work
+
+
+def receive(sock, view):
+    count = sock.recv_into(view)
+    if not count:
+        raise SystemExit("the agent closed the connection")
+    return count
 
 
 class Painter:
@@ -139,6 +187,11 @@ def full_of_text(agent, width, height):
     time.sleep(3)
 
 
+def few(rounds):
+    """As many rounds, or a twentieth of them where only the scripts are tried."""
+    return max(3, rounds // 20) if QUICK else rounds
+
+
 def timed(work, rounds, before=None):
     """Milliseconds of each round; what is done `before` each is not counted."""
     spans = []
@@ -155,7 +208,7 @@ class Topic:
     """A table that is printed while it grows, and kept in the file of results."""
 
     def __init__(self, name, *columns):
-        self.name, self.columns, self.rows = name, columns, []
+        self.name, self.columns, self.rows, self.goals = name, columns, [], []
         print(f"\n{name}\n  {'':<62}" + "".join(f"{column:>12}" for column in columns), flush=True)
 
     def row(self, what, *figures):
@@ -176,12 +229,32 @@ class Topic:
         self.rows.append({"what": what, "skipped": why})
         print(f"  {what:<62}  skipped: {why}", flush=True)
 
+    def goal(self, what, figure, most=None, least=None, unit="ms"):
+        """Says whether a figure is what the issue asks for: at `most` so much, or at `least`."""
+        limit, met = (most, figure <= most) if least is None else (least, figure >= least)
+        wanted = f"at {'most' if least is None else 'least'} {limit:g} {unit}"
+        verdict = "met" if met else f"missed by {abs(figure - limit) / limit:.0%}"
+        self.goals.append({"what": what, "wanted": wanted, "figure": figure, "unit": unit, "verdict": verdict})
+        print(goal_line(self.goals[-1]), flush=True)
+
     def keep(self):
         os.makedirs(RESULTS, exist_ok=True)
         name = "-".join(self.name.split("(")[0].lower().split())
         with open(os.path.join(RESULTS, f"{name}.json"), "w") as file:
             json.dump({"topic": self.name, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                       "cores": os.cpu_count(), "rows": self.rows}, file, indent=1)
+                       "cores": os.cpu_count(), "quick": QUICK, "rows": self.rows, "goals": self.goals}, file, indent=1)
+
+
+def goal_line(goal):
+    figure = f"{goal['figure']:.2f} {goal['unit']}"
+    return f"  goal: {goal['what']:<56} {goal['wanted']:<30} {figure:<24} {goal['verdict']}"
+
+
+def library(binary, display, *command):
+    """What the helper measured of a Rust library in its own process (benches/peers): a dictionary for each measurement."""
+    ran = subprocess.run([binary, *map(str, command)], check=True, env={**os.environ, "DISPLAY": display},
+                         stdout=subprocess.PIPE, text=True, timeout=600)
+    return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
 def peer(display, command, rounds, output=None, before=None, topic=None, what=None):

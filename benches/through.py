@@ -3,7 +3,8 @@
 
 usage: through.py HOTDESK_BINARY IMAGE_FOLDER
 
-Boots a controller of its own with one computer, full of text; everything is removed at the end.
+Boots a controller of its own with one computer, full of text; everything is removed at the end. What takes tens of
+milliseconds itself, and never the same twice, is shown but not judged: the goal is a single millisecond.
 """
 
 import http.client
@@ -18,9 +19,11 @@ import tempfile
 import time
 
 from first_light import Api, UnixConnection
-from kit import Topic, arguments, timed
+from kit import Topic, Wire, arguments, few, timed
 
-ROUNDS = 100
+ROUNDS = few(100)
+# What the issue asks for, in milliseconds: what the controller adds, and a click in the agent.
+MORE_GOAL, CLICK_GOAL = 1, 0.2
 
 # The rate limit of a key is for clients that share a service; a benchmark asks as fast as it is answered.
 UNHURRIED = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
@@ -49,7 +52,8 @@ def measure(api, folder):
     computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
     store = sqlite3.connect(f"file:{folder}/hotdesk.db?mode=ro", uri=True)
     token = store.execute("SELECT agent_token FROM computers WHERE id = ?", [computer]).fetchone()[0]
-    agent = Api(UnixConnection(f"{folder}/machines/{computer}/agent.sock"), token)
+    socket = f"{folder}/machines/{computer}/agent.sock"
+    agent = Api(UnixConnection(socket), token)
     public = Api(api.connection, "", f"/api/computers/{computer}")
     public.headers = api.headers
     page = ("for i in $(seq 80); do printf '\\033[3%dm%s\\033[0m ' $((i % 8)) \"$(head -c 90 /dev/urandom | base64 -w0)\";"
@@ -65,7 +69,7 @@ def measure(api, folder):
         # The pointer in another place makes another picture.
         agent("POST", "/move", {"x": 100 + next(place) % 900, "y": 300})
 
-    def both(what, method, path, body=None, rounds=ROUNDS, before=None):
+    def both(what, method, path, body=None, rounds=ROUNDS, before=None, judged=True):
         size = len(agent.raw(method, path, body))
         # In turns that are drawn, so that both meet the same machine.
         spans = {agent: [], public: []}
@@ -75,16 +79,22 @@ def measure(api, folder):
         direct, through = (statistics.median(spans[caller]) for caller in spans)
         best = min(spans[public]) - min(spans[agent])
         topic.row(what, direct, through, through - direct, best, size)
+        if judged:
+            topic.goal(f"more by the controller: {what}", through - direct, most=MORE_GOAL)
 
     shot = "/screenshot?response_format=binary"
     both("screenshot, changed, PNG", "GET", shot, before=moved)
     both("screenshot, changed, JPEG", "GET", shot + "&format=jpeg", before=moved)
     both("screenshot, unchanged, PNG", "GET", shot)
     both("click", "POST", "/click", {"x": 640, "y": 700})
-    both("100 ASCII characters", "POST", "/type", {"text": "abcdefghi " * 10}, 30)
-    both("20 clicks in a list", "POST", "/actions", [{"action": "click", "x": 640, "y": 700}] * 20, 30)
-    both("click, settled (100 ms), JPEG", "POST", "/click", {
-        "x": 640, "y": 700, "settle": {"quiet_ms": 100, "timeout_ms": 2000, "screenshot": {"format": "jpeg"}}}, 10)
+    # Without Python's HTTP client, which alone takes 0.05 ms. What is left waits for the X server, which serves the programs
+    # that the click woke.
+    bare = timed(Wire(socket, token).ask("POST", "/click", {"x": 640, "y": 700}), 5 * ROUNDS)
+    topic.goal("click in a full desktop, at the agent's socket", statistics.median(bare), most=CLICK_GOAL)
+    both("100 ASCII characters", "POST", "/type", {"text": "abcdefghi " * 10}, few(30))
+    both("20 clicks in a list", "POST", "/actions", [{"action": "click", "x": 640, "y": 700}] * 20, few(30), judged=False)
+    settle = {"quiet_ms": 100, "timeout_ms": 2000, "screenshot": {"format": "jpeg"}}
+    both("click, settled (100 ms), JPEG", "POST", "/click", {"x": 640, "y": 700, "settle": settle}, few(10), judged=False)
     elements(api, agent, computer, topic, both)
     topic.keep()
 
@@ -103,8 +113,8 @@ def elements(api, agent, computer, topic, both):
         return topic.skip(what, "no browser in this image")
     api("POST", f"/computers/{computer}/launch", {"command": "chromium /root/page.html", "wait_seconds": 60})
     time.sleep(5)
-    both(what + ", in sight", "GET", "/elements", rounds=20)
-    both(what + ", all", "GET", "/elements?include=all", rounds=10)
+    both(what + ", in sight", "GET", "/elements", rounds=few(20), judged=False)
+    both(what + ", all", "GET", "/elements?include=all", rounds=few(10), judged=False)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from http.client import HTTPConnection
 from websockets.sync.client import connect, unix_connect
 
 from first_light import Api
-from kit import Topic, arguments
+from kit import QUICK, Topic, arguments
 
-SECONDS = 5
+SECONDS = 1 if QUICK else 5
 RAW, ZRLE = 0, 16
 # xterm moves by an escape sequence, so that nothing but a shell is needed: 100 steps a second.
 MOVING = ("x=0; while :; do x=$(((x + 7) % 700)); printf '\\033[3;%d;%dt' $x $((x / 3)); sleep 0.01; done")

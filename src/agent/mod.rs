@@ -12,10 +12,12 @@ use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub mod acting;
+pub mod audio;
 pub mod config;
 pub mod desktop;
 pub mod display;
 pub mod elements;
+pub mod events;
 pub mod exec;
 pub mod files;
 mod inherited;
@@ -29,16 +31,19 @@ pub mod state;
 mod token;
 pub mod vnc;
 
+use audio::Audio;
 use config::{Config, Display};
 use desktop::{Desktop, Headless, Seen};
 use display::Displays;
 use exec::Commands;
 use exec::process::Processes;
 use exec::session::Sessions;
+use exec::terminal::Terminals;
 use journal::Journal;
 use state::{Agent, Parts};
 
 use crate::base::tasks::Tasks;
+use crate::http::feed::Feed;
 use crate::http::serve::{self, Bound, Listen};
 
 /// How long tasks may take to end: a connection's drain (10 s) is cut short, because by then every command has been
@@ -82,15 +87,26 @@ pub async fn run(config: Config) -> Result<(), String> {
     let files = files::Files::new(&config.home);
     files.uploads.sweep_in(&tasks);
     let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
+    let feed = Feed::new();
+    let sources = events::Sources {
+        feed: feed.clone(),
+        displays: displays.clone(),
+        home: config.home.clone(),
+        session_dir: config.session_dir.clone(),
+    };
+    events::watch(sources, &tasks);
     let agent = Agent::new(Parts {
         token,
         journal,
         files,
         sessions: Sessions::new(commands.clone(), config.session_idle),
         processes: Processes::new(commands.clone()),
+        terminals: Terminals::new(commands.clone()),
         commands,
         home: config.home,
+        audio: Audio::new(Arc::clone(&desktop)),
         desktop,
+        feed,
         tasks: tasks.clone(),
         started,
     });

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::audio::Audio;
 use super::desktop::Desktop;
 use super::exec::Commands;
 use super::exec::process::Processes;
 use super::exec::session::Sessions;
+use super::exec::terminal::Terminals;
 use super::files::Files;
 use super::journal::Journal;
 use crate::base::secret::Secret;
 use crate::base::tasks::Tasks;
+use crate::http::feed::Feed;
 
 /// A running agent's parts.
 pub struct Parts {
@@ -28,10 +31,16 @@ pub struct Parts {
     pub sessions: Sessions,
     /// What runs in the background.
     pub processes: Processes,
+    /// Shells on terminals.
+    pub terminals: Terminals,
+    /// What is played.
+    pub audio: Audio,
     /// The screens.
     pub desktop: Arc<dyn Desktop>,
     /// What was done under which key.
     pub journal: Journal,
+    /// What happens here, for those who subscribed.
+    pub feed: Feed,
     /// Everything that runs in the background.
     pub tasks: Tasks,
     /// When the agent started.

@@ -3,10 +3,12 @@
 pub mod access;
 pub mod api_key;
 pub mod area;
+pub mod audio;
 pub mod channel;
 pub mod computer;
 pub mod endpoint;
 pub mod error;
+pub mod event;
 pub mod filename;
 pub mod image;
 pub mod lifecycle;
@@ -17,3 +19,4 @@ pub mod region;
 pub mod resolution;
 pub mod rfb;
 pub mod template;
+pub mod terminal;

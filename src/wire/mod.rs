@@ -2,12 +2,14 @@
 
 pub mod action;
 pub mod agent;
+pub mod audio;
 pub mod batch;
 pub mod clipboard;
 pub mod computer;
 pub mod effect;
 pub mod element;
 pub mod error;
+pub mod event;
 pub mod exec;
 pub mod file;
 pub mod guest_file;
@@ -16,6 +18,7 @@ pub mod program;
 pub mod recording;
 pub mod screenshot;
 pub mod selftest;
+pub mod terminal;
 pub mod ticket;
 pub mod window;
 pub mod workspace;

@@ -12,6 +12,8 @@ mod guest;
 mod host;
 #[path = "engines/hostile.rs"]
 mod hostile;
+#[path = "engines/limits.rs"]
+mod limits;
 #[path = "engines/network.rs"]
 mod network;
 #[path = "engines/simulated.rs"]

@@ -3,12 +3,13 @@
 use super::command::End;
 use super::output::Captured;
 use super::surroundings::Surroundings;
-use super::talk::How;
 use super::{Commands, Program, timeout};
 use crate::domain::error::{Error, Result};
 use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::wire::exec::{Bash, BashResult};
 
+/// The shell.
+pub(super) const SHELL: &str = "/bin/bash";
 /// Seconds when the request names none.
 const DEFAULT_SECONDS: f64 = 200.0;
 /// Exit code at the time-out, as `timeout(1)` has it.
@@ -29,8 +30,7 @@ pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
     let surroundings = Surroundings { cwd: request.cwd, env: request.env, screen: request.screen };
     let finished = commands.run(program(&request.command)?, &surroundings, request.stdin, timeout).await?;
     let exit_code = match &finished.end {
-        End::Itself(How::Status(status)) => *status,
-        End::Itself(How::Signal(signal)) => 128 + signal,
+        End::Itself(how) => how.exit_code(),
         End::TimedOut => TIMED_OUT,
         End::Lost | End::Abandoned => KILLED,
         End::NotStarted(why) => {
@@ -67,5 +67,5 @@ pub(super) fn program(command: &str) -> Result<Program> {
     } else {
         (command.to_owned(), None)
     };
-    Ok(Program { name: String::from("/bin/bash"), args: vec![String::from("-c"), script], text })
+    Ok(Program { name: SHELL.to_owned(), args: vec![String::from("-c"), script], text })
 }

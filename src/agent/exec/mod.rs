@@ -25,6 +25,7 @@ pub mod shim;
 mod streams;
 mod surroundings;
 mod talk;
+pub mod terminal;
 pub mod tree;
 
 use command::{End, Finished};
@@ -134,6 +135,7 @@ impl Commands {
             environment,
             directory: folder.to_string_lossy().into_owned(),
             text: program.text,
+            terminal: false,
             stay: false,
         };
         Ok(Prepared { order, marker })
@@ -149,7 +151,7 @@ impl Commands {
             ("PATH", path),
             ("USER", user.clone()),
             ("LOGNAME", user),
-            ("SHELL", String::from("/bin/bash")),
+            ("SHELL", bash::SHELL.to_owned()),
             ("LANG", String::from("C.UTF-8")),
             ("TERM", String::from("xterm-256color")),
         ]

@@ -159,17 +159,24 @@ fn nurse(order: Order, mut notebook: PipeWriter, stdin: Option<OwnedFd>) -> io::
     }
     let mut command = Command::new(&order.program);
     command.args(&order.args).env_clear().envs(order.environment).current_dir(&order.directory);
+    let terminal = if order.terminal { stdin.as_ref().map(OwnedFd::try_clone).transpose()? } else { None };
+    if let Some(terminal) = &terminal {
+        command.stdout(terminal.try_clone()?).stderr(terminal.try_clone()?);
+    }
     command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
     // The shim's own mask is not the command's.
     SigSet::empty().thread_set_mask()?;
     let teller = notebook.try_clone()?;
     let introduce = move || {
         nix::unistd::setsid()?;
+        if let Some(terminal) = &terminal {
+            rustix::process::ioctl_tiocsctty(terminal)?;
+        }
         // Told by the command itself before its program begins, so that a program whose first act is to kill its
         // parent is known all the same.
         (&teller).write_all(&Note::Started(nix::unistd::getpid().as_raw()).encode())
     };
-    // SAFETY: setsid, getpid and a write from the stack are async-signal-safe and allocate nothing.
+    // SAFETY: setsid, ioctl, getpid and a write from the stack are async-signal-safe and allocate nothing.
     #[allow(unsafe_code)]
     unsafe {
         command.pre_exec(introduce);

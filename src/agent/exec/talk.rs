@@ -25,6 +25,8 @@ pub struct Order {
     pub directory: String,
     /// A text that the program may read from a descriptor, however long.
     pub text: Option<String>,
+    /// Whether its standard input is a terminal, which is then also its output and what controls its session.
+    pub terminal: bool,
     /// Whether the shim stays after the program's end for as long as anything that it started runs.
     pub stay: bool,
 }
@@ -59,6 +61,16 @@ pub enum How {
     Status(i32),
     /// By this signal.
     Signal(i32),
+}
+
+impl How {
+    /// The end as a shell tells it: the status, or 128 and the signal.
+    pub fn exit_code(self) -> i32 {
+        match self {
+            Self::Status(status) => status,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
 }
 
 /// A message with its length in front.

@@ -9,13 +9,16 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 
+use crate::agent::audio;
 use crate::agent::display::Displays;
+use crate::agent::exec::terminal;
 use crate::agent::state::Agent;
 use crate::agent::vnc;
-use crate::domain::channel::{Channel, Failure};
+use crate::domain::channel::{Channel, Failure, GOING_AWAY};
 use crate::domain::error::{Error, Result};
 use crate::http::bearer::{self, Shown};
 use crate::http::extract::Path;
+use crate::http::feed;
 use crate::http::socket::{Closing, Receiver, Sender, Sockets, Upgrade};
 
 /// What the channels stand on.
@@ -90,13 +93,33 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
 
 /// Hands an accepted socket to its channel.
 async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
-    let stop = live.sockets.stopping();
     match channel {
-        Channel::Websockify => {
-            vnc::websockify(live.displays.as_ref(), value(&query, "screen"), sender, receiver, stop).await
+        Channel::Events => {
+            let stopping = live.sockets.stopping();
+            let stop = async {
+                stopping.cancelled().await;
+                Closing::new(GOING_AWAY, "server shutting down")
+            };
+            feed::converse(&live.agent.feed, sender, receiver, stop).await
         }
-        Channel::Events | Channel::Terminal | Channel::Audio => {
-            Closing::new(channel.close_code(Failure::Failed), "not served yet")
+        Channel::Terminal => {
+            let asked = terminal::Asked {
+                cols: value(&query, "cols"),
+                rows: value(&query, "rows"),
+                screen: value(&query, "screen"),
+            };
+            live.agent.terminals.serve(asked, sender, receiver).await
+        }
+        Channel::Audio => {
+            let asked = audio::Asked {
+                sample_rate: value(&query, "sample_rate"),
+                channels: value(&query, "channels"),
+            };
+            live.agent.audio.listen(asked, sender, receiver, live.agent.tasks.stopping()).await
+        }
+        Channel::Websockify => {
+            let (screen, stop) = (value(&query, "screen"), live.sockets.stopping());
+            vnc::websockify(live.displays.as_ref(), screen, sender, receiver, stop).await
         }
     }
 }

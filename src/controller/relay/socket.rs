@@ -88,6 +88,9 @@ async fn converse(
     let Some(_seat) = app.channels.admit(computer.id, MAX_PER_COMPUTER) else {
         return Closing::new(TRY_AGAIN_LATER, "too many sockets of this computer");
     };
+    if channel == Channel::Events {
+        return app.events.join(&computer, sender, receiver).await;
+    }
     let Ok(guest) = app.fleet.guest(&computer).await else {
         return failed(Failure::NotRunning, "computer not running");
     };

@@ -21,8 +21,9 @@ const MOST_PROCESSES: u64 = 4096;
 const OPEN_FILES: u64 = 65536;
 /// Pseudo-terminals of one guest; the host's own limit is 4096 for everybody.
 const TERMINALS: u32 = 512;
-/// The kernel's out-of-memory killer takes guests before the controller.
-const OOM_SCORE: i32 = 500;
+/// The kernel's out-of-memory killer takes guests before the controller (0), and inside a guest commands (to which the
+/// agent gives 500, and nobody there can lower a score) before the agent and process 1, with which all would end.
+const OOM_SCORE: i32 = 200;
 /// The period of the CPU quota, in microseconds: the kernel's default.
 const CPU_PERIOD: u64 = 100_000;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 
-use super::command::{run, run_with, tool};
+use super::command::{host_error, run, run_with, tool};
 use super::config::ContainerConfig;
 use super::layout::{Folder, StateDir, private_folder};
 use super::runtime::Runtime;
@@ -113,28 +113,26 @@ fn disk_tools() -> EngineResult<String> {
 
 fn control_groups() -> EngineResult<String> {
     const STEP: &str = "find the control groups";
-    let failed = |detail: String| EngineError::failed(STEP, detail);
-    if cgroup::is_unified() {
-        let path = "/sys/fs/cgroup/cgroup.controllers";
-        let there = fs::read_to_string(path).map_err(|error| failed(format!("{path}: {error}")))?;
-        let missing: Vec<&str> = ["cpu", "memory", "pids"]
-            .into_iter()
-            .filter(|name| !there.split_whitespace().any(|has| has == *name))
-            .collect();
-        return if missing.is_empty() {
-            Ok(format!("v2 with {}", there.trim()))
-        } else {
-            Err(failed(format!("v2 without {}", missing.join(", "))))
-        };
-    }
-    let missing: Vec<&str> = ["cpu", "memory", "pids", "devices"]
-        .into_iter()
-        .filter(|name| !Path::new("/sys/fs/cgroup").join(name).join("cgroup.procs").exists())
-        .collect();
-    if missing.is_empty() {
-        Ok("v1 with cpu, memory, pids, devices".into())
+    let found = if cgroup::is_unified() {
+        let path = Path::new("/sys/fs/cgroup/cgroup.controllers");
+        let listed = fs::read_to_string(path).map_err(host_error(STEP, path))?;
+        bounds("v2", &["cpu", "memory", "pids"], |name| listed.split_whitespace().any(|it| it == name))
     } else {
-        Err(failed(format!("no v2, and v1 without {}", missing.join(", "))))
+        // Devices are a controller of v1 only; under v2 the runtime loads a program for them.
+        bounds("v1", &["cpu", "memory", "pids", "devices"], |name| {
+            Path::new("/sys/fs/cgroup").join(name).join("cgroup.procs").exists()
+        })
+    };
+    found.map_err(|lack| EngineError::failed(STEP, lack))
+}
+
+/// What control groups of a version bound, or what they lack.
+fn bounds(version: &str, needed: &[&str], has: impl Fn(&str) -> bool) -> Result<String, String> {
+    let missing: Vec<&str> = needed.iter().copied().filter(|name| !has(name)).collect();
+    if missing.is_empty() {
+        Ok(format!("{version} with {}", needed.join(", ")))
+    } else {
+        Err(format!("{version} without {}", missing.join(", ")))
     }
 }
 
@@ -213,5 +211,24 @@ fn inotify() -> EngineResult<String> {
         Ok(instances.to_string())
     } else {
         Err(EngineError::NoCapacity(format!("{instances} for the whole host")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_serve_when_they_bound_everything() {
+        for (there, told) in [
+            ("cpuset cpu io memory hugetlb pids rdma misc", Ok("v2 with cpu, memory, pids")),
+            ("cpuset cpu io pids", Err("v2 without memory")),
+            ("cpuset cpuacct memory_recursiveprot", Err("v2 without cpu, memory, pids")),
+            ("", Err("v2 without cpu, memory, pids")),
+        ] {
+            let has = |name: &str| there.split_whitespace().any(|it| it == name);
+            let found = bounds("v2", &["cpu", "memory", "pids"], has);
+            assert_eq!(found.as_deref().map_err(String::as_str), told, "{there:?}");
+        }
     }
 }

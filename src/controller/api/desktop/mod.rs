@@ -15,6 +15,7 @@ use crate::domain::error::Result;
 pub mod actions;
 pub mod clipboard;
 pub mod elements;
+pub mod events;
 pub mod exec;
 pub mod guest_files;
 mod patience;
@@ -33,6 +34,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(actions::router())
         .merge(clipboard::router())
         .merge(elements::router())
+        .merge(events::router())
         .merge(exec::router())
         .merge(guest_files::router())
         .merge(processes::router())

@@ -1,0 +1,123 @@
+//! How fast are the Rust libraries xcap and enigo on the screen that `DISPLAY` names? One line of JSON per measurement.
+//!
+//! usage: peers capture ROUNDS | peers click DELAY_MS ROUNDS | peers move DELAY_MS ROUNDS | peers type DELAY_MS
+//!
+//! As a program would use them that is kept: connected once, nothing started anew. A delay of `default` is enigo's own.
+//! `type` types each line of its input, a JSON string, and answers each with a line; it ends with its input, because what
+//! enigo bound to spare keys is unbound when it goes, and its receiver may not have looked yet.
+
+use std::error::Error;
+use std::io::{Cursor, Write};
+use std::time::Instant;
+
+use enigo::{Button, Coordinate, Direction, Enigo, Keyboard, Mouse, Settings};
+use image::codecs::jpeg::JpegEncoder;
+use image::{DynamicImage, ImageFormat, RgbaImage};
+use xcap::Monitor;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// The quality at which hotdesk is measured too.
+const QUALITY: u8 = 80;
+
+fn milliseconds(work: impl FnOnce() -> Result<usize>) -> Result<(f64, usize)> {
+    let began = Instant::now();
+    let bytes = work()?;
+    Ok((began.elapsed().as_secs_f64() * 1000.0, bytes))
+}
+
+/// Prints what some rounds took, after one that is not counted.
+fn measure(what: &str, rounds: usize, mut work: impl FnMut(usize) -> Result<usize>) -> Result<()> {
+    let mut bytes = work(0)?;
+    let mut spans = Vec::with_capacity(rounds);
+    for round in 0..rounds {
+        let (span, size) = milliseconds(|| work(round))?;
+        spans.push(span);
+        bytes = size;
+    }
+    spans.sort_by(f64::total_cmp);
+    let at = |share: usize| spans.get((spans.len() * share / 100).min(spans.len().saturating_sub(1)));
+    let line = serde_json::json!({
+        "what": what, "median": at(50), "p90": at(90), "best": spans.first(), "bytes": bytes,
+    });
+    println!("{line}");
+    Ok(())
+}
+
+fn png(picture: &RgbaImage) -> Result<Vec<u8>> {
+    let mut file = Cursor::new(Vec::new());
+    picture.write_to(&mut file, ImageFormat::Png)?;
+    Ok(file.into_inner())
+}
+
+fn jpeg(picture: RgbaImage) -> Result<Vec<u8>> {
+    let mut file = Vec::new();
+    // The format has no transparency.
+    DynamicImage::from(picture)
+        .to_rgb8()
+        .write_with_encoder(JpegEncoder::new_with_quality(&mut file, QUALITY))?;
+    Ok(file)
+}
+
+fn capture(rounds: usize) -> Result<()> {
+    let monitors = Monitor::all()?;
+    let monitor = monitors.first().ok_or("this screen has no monitor")?;
+    measure("pixels", rounds, |_| Ok(monitor.capture_image()?.as_raw().len()))?;
+    measure("png", rounds, |_| Ok(png(&monitor.capture_image()?)?.len()))?;
+    measure("jpeg", rounds, |_| Ok(jpeg(monitor.capture_image()?)?.len()))
+}
+
+fn connect(delay: &str) -> Result<Enigo> {
+    let mut settings = Settings::default();
+    if delay != "default" {
+        settings.linux_delay = delay.parse()?;
+    }
+    Ok(Enigo::new(&settings)?)
+}
+
+/// A place that differs from round to round.
+fn place(round: usize) -> Result<i32> {
+    Ok(i32::try_from(10 + round % 500)?)
+}
+
+fn click(delay: &str, rounds: usize) -> Result<()> {
+    let mut enigo = connect(delay)?;
+    measure("click", rounds, |round| {
+        enigo.move_mouse(place(round)?, 300, Coordinate::Abs)?;
+        enigo.button(Button::Left, Direction::Click)?;
+        Ok(0)
+    })
+}
+
+fn wander(delay: &str, rounds: usize) -> Result<()> {
+    let mut enigo = connect(delay)?;
+    measure("move", rounds, |round| {
+        enigo.move_mouse(place(round)?, 300, Coordinate::Abs)?;
+        Ok(0)
+    })
+}
+
+fn write(delay: &str) -> Result<()> {
+    let mut enigo = connect(delay)?;
+    for line in std::io::stdin().lines() {
+        let text: String = serde_json::from_str(&line?)?;
+        let (span, _) = milliseconds(|| {
+            enigo.text(&text)?;
+            Ok(0)
+        })?;
+        println!("{}", serde_json::json!({"what": "type", "ms": span, "characters": text.chars().count()}));
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    match given.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["capture", rounds] => capture(rounds.parse()?),
+        ["click", delay, rounds] => click(delay, rounds.parse()?),
+        ["move", delay, rounds] => wander(delay, rounds.parse()?),
+        ["type", delay] => write(delay),
+        _ => Err("usage: peers capture ROUNDS | click DELAY ROUNDS | move DELAY ROUNDS | type DELAY".into()),
+    }
+}

@@ -1,0 +1,69 @@
+//! How large may a terminal be? (wire.md 10.4)
+
+use super::error::{Error, Result};
+
+/// Most columns and most rows: programs keep memory per cell, and no screen shows more characters than this.
+pub const MAX_SIDE: u16 = 1000;
+
+/// A terminal's size in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Characters in a row.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { cols: 80, rows: 24 }
+    }
+}
+
+impl Size {
+    /// A size of 1 to [`MAX_SIDE`] either way.
+    ///
+    /// # Errors
+    /// `Invalid` for any other.
+    pub fn new(cols: i64, rows: i64) -> Result<Self> {
+        Ok(Self { cols: side("cols", cols)?, rows: side("rows", rows)? })
+    }
+
+    /// A size as a query has it; what is absent is as [`Size::default`].
+    ///
+    /// # Errors
+    /// As [`Self::new`], also for what is no number.
+    pub fn parse(cols: Option<&str>, rows: Option<&str>) -> Result<Self> {
+        let read = |name: &str, given: Option<&str>, usual: u16| match given {
+            None => Ok(i64::from(usual)),
+            Some(text) => text.parse().map_err(|_| refused(name)),
+        };
+        let usual = Self::default();
+        Self::new(read("cols", cols, usual.cols)?, read("rows", rows, usual.rows)?)
+    }
+}
+
+fn side(name: &str, count: i64) -> Result<u16> {
+    u16::try_from(count).ok().filter(|side| (1..=MAX_SIDE).contains(side)).ok_or_else(|| refused(name))
+}
+
+fn refused(name: &str) -> Error {
+    Error::invalid(format!("{name} must be a whole number from 1 to {MAX_SIDE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_whole_numbers_within_bounds() {
+        let asked = |cols, rows| Size::parse(cols, rows).ok().map(|size| (size.cols, size.rows));
+        assert_eq!(asked(None, None), Some((80, 24)));
+        assert_eq!(asked(Some("200"), Some("50")), Some((200, 50)));
+        assert_eq!(asked(Some("1"), Some("1000")), Some((1, 1000)));
+        for bad in ["", "0", "-1", "1001", "80.5", "x", "80 ", "99999999999999999999", "65616"] {
+            assert_eq!(asked(Some(bad), None), None, "{bad:?}");
+            assert_eq!(asked(None, Some(bad)), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Do a machine's limits hold, under whichever version of control groups this host has?
+
+use std::fs;
+
+use hotdesk::engine::{Engine, MachineSpec};
+
+use super::conformance::{GRACE, a_machine, boot};
+use super::host::Containers;
+use crate::harness::host::control_groups;
+
+/// What the machine's groups say under the first of these names that one of them has.
+fn setting(id: &str, names: [&str; 2]) -> String {
+    let groups = control_groups(id);
+    let found = names.iter().flat_map(|name| groups.iter().map(move |group| group.join(name)));
+    let found: Vec<_> = found.filter(|path| path.exists()).collect();
+    assert!(!found.is_empty(), "none of {names:?} in {groups:?}");
+    fs::read_to_string(&found[0]).expect("a setting").trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kernel_is_told_of_every_limit_at_every_start() {
+    let Some(bench) = Containers::lonely() else { return };
+    let spec = MachineSpec { cpu: 0.5, ..a_machine() };
+    let (mut spec, id, _) = bench.running(spec).await;
+    let name = id.to_string();
+    assert_eq!(setting(&name, ["memory.max", "memory.limit_in_bytes"]), (512 << 20).to_string());
+    // Version 2 counts swap apart from memory, version 1 both together.
+    let swap = setting(&name, ["memory.swap.max", "memory.memsw.limit_in_bytes"]);
+    assert!(swap == "0" || swap == (512 << 20).to_string(), "{swap}");
+    assert_eq!(setting(&name, ["pids.max", "pids.max"]), "4096");
+    let quota = setting(&name, ["cpu.max", "cpu.cfs_quota_us"]);
+    assert_eq!(quota.split(' ').next(), Some("50000"), "{quota}");
+
+    // Another size holds from the next start.
+    bench.engine.stop(id, GRACE).await.expect("stopped");
+    (spec.cpu, spec.memory_bytes) = (2.0, 768 << 20);
+    bench.engine.start(&spec, &boot(2)).await.expect("started");
+    assert_eq!(setting(&name, ["memory.max", "memory.limit_in_bytes"]), (768 << 20).to_string());
+    let quota = setting(&name, ["cpu.max", "cpu.cfs_quota_us"]);
+    assert_eq!(quota.split(' ').next(), Some("200000"), "{quota}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_wants_more_than_the_memory_is_killed_and_the_machine_lives() {
+    let Some(bench) = Containers::lonely() else { return };
+    let (_, id, guest) = bench.running(MachineSpec { memory_bytes: 192 << 20, ..a_machine() }).await;
+    let said = guest.sh("python3 -c 'kept = [b\"x\" * (8 << 20) for _ in range(64)]'").await;
+    assert!([137, -9].contains(&said.code), "{said:?}");
+    guest.answers().await;
+    assert_eq!(guest.says("echo alive").await, "alive");
+    assert!(!control_groups(&id.to_string()).is_empty());
+}

@@ -1,0 +1,169 @@
+//! Is a terminal a terminal? Typed into and read as its users' programs do it (wire.md 10.4).
+
+use std::time::{Duration, Instant};
+
+use futures_util::SinkExt;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::harness::agent::RunningAgent;
+use crate::harness::socket::{Came, Client};
+
+mod bounds;
+mod end;
+mod flood;
+mod through;
+
+/// How long a shell may take to say something that it was asked for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A terminal's client.
+struct Terminal {
+    client: Client,
+    /// What was written and not looked at yet.
+    text: String,
+}
+
+/// What a terminal says besides what is written.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Other(Value),
+    Closed(u16),
+}
+
+impl Terminal {
+    async fn open(agent: &RunningAgent, query: &str) -> Self {
+        Self::at(agent.address(), &format!("/ws/terminal?token={}{query}", agent.token())).await
+    }
+
+    async fn at(address: &str, path: &str) -> Self {
+        let client = Client::open(address, path, &[]).await.expect("the upgrade is accepted");
+        Self { client, text: String::new() }
+    }
+
+    /// One that has shown its prompt.
+    async fn ready(agent: &RunningAgent) -> Self {
+        let mut terminal = Self::open(agent, "").await;
+        terminal.until("# ").await;
+        terminal
+    }
+
+    async fn say(&mut self, message: Value) {
+        self.client.0.send(Message::Text(message.to_string().into())).await.expect("it listens");
+    }
+
+    async fn input(&mut self, data: &str) {
+        self.say(json!({ "type": "input", "data": data })).await;
+    }
+
+    /// Runs a command line; what it wrote, without the line itself. Marks are written in two parts, so that the echo of
+    /// the line is not taken for them.
+    async fn run(&mut self, line: &str) -> String {
+        self.input(&format!("echo be''gin; {line}; echo do''ne\r")).await;
+        self.until("begin\r\n").await;
+        let wrote = self.until("done\r\n").await;
+        wrote.trim_end_matches("done\r\n").to_owned()
+    }
+
+    /// What is written up to and with `mark`.
+    async fn until(&mut self, mark: &str) -> String {
+        loop {
+            if let Some(at) = self.text.find(mark) {
+                let rest = self.text.split_off(at + mark.len());
+                return std::mem::replace(&mut self.text, rest);
+            }
+            let other = tokio::time::timeout(PATIENCE, self.next()).await.expect("something is written");
+            assert!(other.is_none(), "{other:?} before {mark:?} in {:?}", self.text);
+        }
+    }
+
+    /// Takes in what is written next; returns what is something else.
+    async fn next(&mut self) -> Option<Said> {
+        let text = match self.client.next().await {
+            Came::Text(text) => text,
+            Came::Closed(code, _) => return Some(Said::Closed(code)),
+            other @ (Came::Binary(_) | Came::Cut) => panic!("{other:?}"),
+        };
+        let message: Value = serde_json::from_str(&text).expect("JSON");
+        if message["type"] != "output" {
+            return Some(Said::Other(message));
+        }
+        self.text.push_str(message["data"].as_str().expect("characters"));
+        None
+    }
+
+    /// The next message that is not what the shell writes.
+    async fn other(&mut self) -> Said {
+        loop {
+            if let Some(said) = self.next().await {
+                return said;
+            }
+        }
+    }
+}
+
+fn exit(code: i32) -> Said {
+    Said::Other(json!({ "type": "exit", "code": code }))
+}
+
+#[tokio::test]
+async fn a_login_shell_lives_on_a_terminal_of_the_asked_size() {
+    let agent = RunningAgent::headless().await;
+    std::fs::create_dir(agent.home().join("Desktop")).expect("a folder");
+    let mut terminal = Terminal::open(&agent, "&cols=200&rows=50").await;
+    assert_eq!(terminal.run("stty size").await, "50 200\r\n");
+    assert!(terminal.run("tty").await.starts_with("/dev/pts/"));
+    assert_eq!(terminal.run("pwd").await, format!("{}\r\n", agent.home().join("Desktop").display()));
+    let kind =
+        terminal.run("shopt -q login_shell && echo login; [[ $- == *i* ]] && echo interactive; echo $TERM");
+    assert_eq!(kind.await, "login\r\ninteractive\r\nxterm-256color\r\n");
+    terminal.say(json!({ "type": "resize", "cols": 132, "rows": 43 })).await;
+    assert_eq!(terminal.run("stty size; echo $COLUMNS").await, "43 132\r\n132\r\n");
+    // A program in front is told.
+    let line = "(trap 'stty size; echo told; exit' WINCH; echo set; while :; do sleep 0.05; done)\r";
+    terminal.input(line).await;
+    terminal.until("set\r\n").await;
+    terminal.say(json!({ "type": "resize", "cols": 90, "rows": 30 })).await;
+    assert!(terminal.until("told\r\n").await.contains("30 90"));
+}
+
+#[tokio::test]
+async fn without_a_desktop_folder_it_starts_at_home() {
+    let agent = RunningAgent::headless().await;
+    let mut terminal = Terminal::ready(&agent).await;
+    assert_eq!(terminal.run("pwd; stty size").await, format!("{}\r\n24 80\r\n", agent.home().display()));
+}
+
+#[tokio::test]
+async fn characters_are_whole_however_they_are_written() {
+    let agent = RunningAgent::headless().await;
+    let mut terminal = Terminal::ready(&agent).await;
+    // 漢 in two parts, far enough apart for two reads.
+    let wrote = terminal.run(r"printf 'a\xe6'; sleep 0.3; printf '\xbc\xa2b\xff\n'").await;
+    assert_eq!(wrote, "a漢b\u{fffd}\r\n");
+    assert_eq!(terminal.run("echo 'grüße 漢字 😀'").await, "grüße 漢字 😀\r\n");
+    // Whatever falls on the edges of large pieces.
+    let wrote = terminal.run("for i in $(seq 20000); do printf 漢é😀x; done").await;
+    assert_eq!(wrote, "漢é😀x".repeat(20_000));
+}
+
+/// As the MCP server of the hosted service uses it: commands between marks, in base64.
+#[tokio::test]
+async fn commands_run_between_marks() {
+    let agent = RunningAgent::headless().await;
+    let mut terminal = Terminal::open(&agent, "&cols=200&rows=50").await;
+    for (script, expected) in [
+        // "echo one\necho two >&2\nexit_code=3\n(exit 3)" and "printf 'x y'".
+        ("ZWNobyBvbmUKZWNobyB0d28gPiYyCihleGl0IDMp", "one\r\ntwo\r\n__END_3__"),
+        ("cHJpbnRmICd4IHkn", "x y__END_0__"),
+    ] {
+        let line = format!(
+            "printf '__%s__\\n' BEGIN; eval \"$(printf %s {script} | base64 -d)\"; printf '__%s_%s__\\n' END $?\r"
+        );
+        terminal.input(&line).await;
+        terminal.until("__BEGIN__\r\n").await;
+        assert!(terminal.until("__\r\n").await.starts_with(expected), "{script}");
+        terminal.say(json!({ "type": "ping" })).await;
+        assert_eq!(terminal.other().await, Said::Other(json!({ "type": "pong" })));
+    }
+}

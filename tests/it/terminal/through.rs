@@ -1,0 +1,45 @@
+//! Is it the same through the controller, in a computer?
+
+use super::*;
+use crate::harness::controller::RunningController;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_s_terminal_is_reached_through_the_controller() {
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let got = house.get(&format!("/computers/{id}/vnc-password")).await;
+    let password = got.body["password"].as_str().expect("a password").to_owned();
+    let path = format!("/desktops/{id}/ws/terminal?token={password}&cols=200&rows=50");
+    let mut terminal = Terminal::at(house.address(), &path).await;
+    assert_eq!(terminal.run("stty size; pwd; echo $DISPLAY").await, "50 200\r\n/root/Desktop\r\n:99\r\n");
+    terminal.say(json!({ "type": "resize", "cols": 100, "rows": 20 })).await;
+    assert_eq!(terminal.run("stty size").await, "20 100\r\n");
+
+    // A flood is interrupted through both sockets.
+    terminal.input("yes\r").await;
+    let flooded = Instant::now();
+    while flooded.elapsed() < Duration::from_secs(1) {
+        assert_eq!(terminal.next().await, None);
+    }
+    terminal.text.clear();
+    let asked = Instant::now();
+    terminal.input("\u{3}").await;
+    terminal.input("echo af''ter\r").await;
+    terminal.until("after\r\n").await;
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
+
+    let megabyte = format!("{}\r", "0123456789".repeat(10)).repeat(10_000);
+    terminal.input("cat >/root/pasted; wc -c </root/pasted; echo do''ne\r").await;
+    terminal.until("echo do''ne\r\n").await;
+    terminal.input(&megabyte).await;
+    terminal.input("\u{4}").await;
+    assert!(terminal.until("done\r\n").await.ends_with("\r\n1010000\r\ndone\r\n"));
+
+    terminal.input("exit 3\r").await;
+    assert_eq!(terminal.other().await, exit(3));
+    assert_eq!(terminal.other().await, Said::Closed(1000));
+
+    let mut refused = Terminal::at(house.address(), &format!("{path}&cols=0").replace("cols=200&", "")).await;
+    assert!(matches!(refused.other().await, Said::Other(message) if message["type"] == "error"));
+    assert_eq!(refused.other().await, Said::Closed(4500));
+}
