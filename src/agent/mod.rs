@@ -19,6 +19,7 @@ pub mod display;
 pub mod elements;
 pub mod events;
 pub mod exec;
+mod ffmpeg;
 pub mod files;
 mod inherited;
 pub mod init;
@@ -28,6 +29,7 @@ pub mod recording;
 pub mod routes;
 pub mod selftest;
 pub mod state;
+pub mod stream;
 mod token;
 pub mod vnc;
 

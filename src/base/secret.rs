@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rand::RngExt;
+use serde::{Deserialize, Deserializer};
 use subtle::ConstantTimeEq;
 
 /// The 62 letters and digits that generated secrets are made of.
@@ -32,6 +33,13 @@ impl Secret {
     /// Compares without telling by its duration where the two differ.
     pub fn matches(&self, other: &str) -> bool {
         self.0.as_bytes().ct_eq(other.as_bytes()).into()
+    }
+}
+
+/// Read from a request. There is no way back: who sends one says so at the field.
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self)
     }
 }
 

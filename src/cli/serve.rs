@@ -43,6 +43,9 @@ pub struct Options {
     /// Guest image folder.
     #[arg(long, value_name = "DIR")]
     pub image: Option<PathBuf>,
+    /// Lets screens be streamed to RTMP servers with private addresses.
+    #[arg(long)]
+    pub stream_allow_private: bool,
 }
 
 impl Options {
@@ -56,6 +59,7 @@ impl Options {
             listen: self.listen,
             engine: self.engine.clone(),
             image: self.image.clone(),
+            stream_allow_private: self.stream_allow_private,
         };
         Config::load(self.config.as_deref(), &flags)
     }

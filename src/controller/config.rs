@@ -27,6 +27,8 @@ pub struct Config {
     pub limits: Limits,
     /// The container engine.
     pub container: Container,
+    /// Streaming to RTMP servers.
+    pub streaming: Streaming,
 }
 
 /// Limits of every account.
@@ -59,6 +61,15 @@ pub struct Container {
     pub allow_private_egress: bool,
 }
 
+/// What streaming may do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Streaming {
+    /// Whether RTMP servers may have addresses that are not public: private, loopback, link-local and the like. Whether a
+    /// computer reaches them is the engine's matter (`container.allow_private_egress`).
+    pub allow_private: bool,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -70,6 +81,7 @@ impl Default for Config {
             log_json: false,
             limits: Limits::default(),
             container: Container::default(),
+            streaming: Streaming::default(),
         }
     }
 }
@@ -105,6 +117,8 @@ pub struct Flags {
     pub engine: Option<String>,
     /// `--image`.
     pub image: Option<PathBuf>,
+    /// `--stream-allow-private`: allows, and cannot forbid.
+    pub stream_allow_private: bool,
 }
 
 impl Config {
@@ -137,6 +151,7 @@ impl Config {
         if let Some(image) = &flags.image {
             config.container.image.clone_from(image);
         }
+        config.streaming.allow_private |= flags.stream_allow_private;
         config.public_url = config.public_url.trim_end_matches('/').to_owned();
         Ok(config)
     }
@@ -164,6 +179,9 @@ mod tests {
         let file = folder.path().join("hotdesk.toml");
         std::fs::write(&file, "listen = \"127.0.0.1:1\"\n[limits]\nmax_computers = 3\n").unwrap();
         let flags = Flags { listen: Some("127.0.0.1:2".parse().unwrap()), ..Flags::default() };
+        assert!(!Config::load(Some(&file), &flags).unwrap().streaming.allow_private);
+        let flags = Flags { stream_allow_private: true, ..flags };
+        assert!(Config::load(Some(&file), &flags).unwrap().streaming.allow_private);
         let config = Config::load(Some(&file), &flags).unwrap();
         assert_eq!(
             (config.listen.port(), config.limits.max_computers, config.limits.max_disk_gb),

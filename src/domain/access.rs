@@ -50,13 +50,21 @@ pub fn check(caller: &Caller, target: &Target<'_>) -> Result<()> {
 /// # Errors
 /// `Forbidden` for a scoped key.
 pub fn check_create_workspace(caller: &Caller) -> Result<()> {
+    check_account_wide(caller, "create workspaces")
+}
+
+/// May the caller do what concerns the account and no workspace?
+///
+/// # Errors
+/// `Forbidden` for a scoped key, saying what it cannot.
+pub fn check_account_wide(caller: &Caller, what: &str) -> Result<()> {
     match &caller.scope {
         None => Ok(()),
-        Some((id, name)) => Err(Error::forbidden(format!(
-            "This API key is scoped to workspace \"{name}\" and cannot create workspaces"
-        ))
-        .code("workspace_scope_mismatch")
-        .text("key_workspace_id", id.to_string())),
+        Some((id, name)) => {
+            Err(Error::forbidden(format!("This API key is scoped to workspace \"{name}\" and cannot {what}"))
+                .code("workspace_scope_mismatch")
+                .text("key_workspace_id", id.to_string()))
+        }
     }
 }
 

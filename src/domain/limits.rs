@@ -14,3 +14,6 @@ pub const MAX_UPLOAD: u64 = 10 * 1024 * 1024;
 pub const MAX_HOLDS_MS: u64 = 30_000;
 /// Milliseconds that a screen is watched when none are given.
 pub const DEFAULT_WATCH_MS: u32 = 5_000;
+/// How long a streaming server may take to be found, to be reached and to take the stream, in seconds. ffmpeg gives up
+/// on a connection after 5.
+pub const MAX_STREAM_START_SECONDS: u64 = 12;

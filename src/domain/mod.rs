@@ -1,6 +1,7 @@
 //! Floor 1: the rules, as pure functions and types. No I/O, async, clock, serde, HTTP or SQL.
 
 pub mod access;
+pub mod address;
 pub mod api_key;
 pub mod area;
 pub mod audio;
@@ -18,5 +19,6 @@ pub mod pointer;
 pub mod region;
 pub mod resolution;
 pub mod rfb;
+pub mod stream;
 pub mod template;
 pub mod terminal;

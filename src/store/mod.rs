@@ -18,6 +18,7 @@ pub mod accounts;
 pub mod computers;
 pub mod files;
 mod room;
+pub mod streams;
 pub mod workspaces;
 
 /// Connections: one writes, the others read; more would only queue on two cores.

@@ -18,6 +18,7 @@ pub mod program;
 pub mod recording;
 pub mod screenshot;
 pub mod selftest;
+pub mod stream;
 pub mod terminal;
 pub mod ticket;
 pub mod window;

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 /// What the holder of a ticket may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = TicketMode)]
 pub enum Mode {
     /// See the screen; input that is sent nevertheless reaches nobody.
     View,

@@ -12,4 +12,5 @@ mod watch_figures;
 mod watch_files;
 mod watch_idle;
 mod watch_processes;
+mod watch_through;
 mod watch_windows;

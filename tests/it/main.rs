@@ -25,6 +25,7 @@ mod openapi;
 mod proxy;
 mod schemathesis;
 mod screens;
+mod streaming;
 mod terminal;
 mod vnc;
 mod windows;

@@ -1,6 +1,7 @@
 """Does the unmodified PyPI client work? Speaks the sequences of wire.md section 16 and fails loudly where it does not.
 
-usage: orgo_client.py BASE_API_URL   (the key is in ORGO_API_KEY)
+usage: orgo_client.py BASE_API_URL streams|no-streams   (the key is in ORGO_API_KEY; with "streams" there is a saved RTMP
+connection "saved" whose server answers)
 """
 
 import importlib.abc
@@ -87,9 +88,18 @@ check(computer.exec("print(6 * 7)")["output"].strip() == "42", "D: exec")
 check(computer.exec("raise ValueError('no')")["error_type"] == "ValueError", "D: exec tells the error")
 check(computer.wait(0.1)["action"] == "wait", "D: wait")
 
-# RTMP streaming is not built yet: the client is told so, in a sentence.
-for call in (lambda: computer.start_stream("saved"), computer.stream_status, computer.stop_stream):
-    check(refusal(call) == "Not found", "D: streaming is refused as unknown")
+check(computer.stream_status() == {"status": "idle"}, "D: nothing is streamed")
+check(refusal(lambda: computer.start_stream("unknown")) == "Connection not found", "D: an unknown connection")
+if sys.argv[2] == "streams":
+    started = computer.start_stream("saved")
+    check((started["success"], started["status"]) == (True, "streaming"), "D: a stream starts")
+    check(started["pid"] > 1, "D: it has a process")
+    status = computer.stream_status()
+    check((status["status"], status["pid"]) == ("streaming", started["pid"]), "D: it streams")
+    check("T" in status["start_time"], "D: since a time")
+    check("already" in refusal(lambda: computer.start_stream("saved")), "D: one stream at a time")
+check(computer.stop_stream() == {"success": True}, "D: a stream ends")
+check(computer.stream_status() == {"status": "idle"}, "D: nothing is streamed any more")
 
 # E: connecting asks nothing until used; scroll looks the screen up once.
 again = Computer(computer_id=computer.computer_id, base_api_url=BASE, verbose=False)

@@ -85,11 +85,9 @@ impl Audio {
                         }
                     }
                 }
-                Command::Reply => {
-                    if asked.remove(&number).is_some() {
-                        let stream: SinkInputInfo = server.parse(&mut rest)?;
-                        self.note(stream.index, !stream.corked);
-                    }
+                Command::Reply if asked.remove(&number).is_some() => {
+                    let stream: SinkInputInfo = server.parse(&mut rest)?;
+                    self.note(stream.index, !stream.corked);
                 }
                 // It has gone before the question came.
                 Command::Error(_) => {
@@ -163,6 +161,7 @@ impl Server {
         let answer = async {
             loop {
                 let (number, command, mut rest) = self.read().await?;
+                #[allow(clippy::wildcard_enum_match_arm)] // what else comes is of no concern here
                 match command {
                     Command::Reply if number == question => return self.parse(&mut rest),
                     Command::Error(error) if number == question => return Err(format!("refused: {error:?}")),

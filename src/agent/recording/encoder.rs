@@ -2,13 +2,14 @@
 //! it: what was written plays whatever becomes of ffmpeg, but for its last second.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::display::Screen;
 use crate::agent::display::process::{Kept, keep, listen};
+use crate::agent::ffmpeg;
 use crate::base::tasks::Tasks;
 use crate::base::wait;
 use crate::domain::error::{Error, Result};
@@ -37,35 +38,18 @@ impl Shape {
 
     fn arguments(self, display: &str) -> Vec<String> {
         let Self { width, height, fps } = self;
-        let (size, fps) = (format!("{width}x{height}"), fps.to_string());
-        let fixed = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let mut all = fixed("-nostdin -hide_banner -loglevel warning");
-        // Without these it grabs for a second to learn what it was told, and the video begins before it says so.
-        all.extend(fixed("-fpsprobesize 0 -analyzeduration 0 -f x11grab -draw_mouse 1"));
-        all.extend(["-framerate", &fps, "-video_size", &size, "-i", display].map(str::to_owned));
-        all.extend(fixed("-vf pad=ceil(iw/2)*2:ceil(ih/2)*2 -an -c:v libx264 -preset ultrafast"));
-        // One thread: the programs on the screen need the processor more. Nothing is held back for later, and a fragment
-        // a second, so that little is lost when it is killed.
-        all.extend(fixed("-tune zerolatency -threads 1 -crf 26 -pix_fmt yuv420p"));
-        all.extend(["-g", &fps].map(str::to_owned));
-        all.extend(fixed(
+        let mut all: Vec<String> = ffmpeg::words("-nostdin -hide_banner -loglevel warning").collect();
+        all.extend(ffmpeg::grab(display, width, height, fps));
+        all.extend(ffmpeg::h264("ultrafast"));
+        // One thread: the programs on the screen need the processor more. A fragment a second, so that little is lost
+        // when it is killed.
+        all.extend(ffmpeg::words("-an -threads 1 -crf 26"));
+        all.extend(["-g".to_owned(), fps.to_string()]);
+        all.extend(ffmpeg::words(
             "-movflags +frag_keyframe+empty_moov+default_base_moof -flush_packets 1 -f mp4 pipe:1",
         ));
         all
     }
-}
-
-/// Finds the encoder on the agent's `PATH`.
-///
-/// # Errors
-/// `Conflict` with the code `no_encoder`.
-pub fn find(program: &Path) -> Result<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // An absolute name stays what it is.
-    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
-    found.ok_or_else(|| {
-        Error::conflict("No ffmpeg is installed on this computer to record with").code("no_encoder")
-    })
 }
 
 /// A running encoder. It ends with its value, and with the agent however that ends.
@@ -145,11 +129,5 @@ mod tests {
         for (width, height, even) in [(800, 600, (800, 600)), (641, 361, (642, 362)), (1, 7680, (2, 7680))] {
             assert_eq!(Shape { width, height, fps: 10 }.even(), even);
         }
-    }
-
-    #[test]
-    fn a_missing_encoder_is_told_by_its_code() {
-        assert_eq!(find(Path::new("no-such-encoder")).unwrap_err().code, Some("no_encoder"));
-        assert_eq!(find(Path::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
     }
 }

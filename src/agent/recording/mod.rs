@@ -23,6 +23,7 @@ mod words;
 
 use super::desktop::Desktop;
 use super::display::{Displays, Screen};
+use super::ffmpeg;
 use super::files::blocking;
 use super::files::paths::Parents;
 use super::files::read::Content;
@@ -232,11 +233,11 @@ impl Room {
         let fps = within(request.fps.unwrap_or(DEFAULT_FPS), FPS, "fps")?;
         let most = within(request.max_seconds.unwrap_or(DEFAULT_SECONDS), SECONDS, "max_seconds")?;
         let screen = setup.displays.screen(request.screen.as_deref())?;
-        let program = encoder::find(&setup.encoder)?;
+        let program = ffmpeg::find(&setup.encoder)?;
         // One that is not up says so.
         screen.moment().await?;
         let mut place = self.take_place(&screen)?;
-        let environment = self.environment(&screen)?;
+        let environment = ffmpeg::environment(setup.desktop.as_ref(), &setup.home, &screen)?;
         let room = Arc::clone(&self);
         let (shelf, id, video) = blocking(move || room.make_place()).await?;
         let size = screen.size();
@@ -345,14 +346,6 @@ impl Room {
         Shelf::open(&self.setup.home, Parents::Needed)?.remove(id)?;
         self.lock().kept.retain(|kept| kept.id() != id);
         Ok(())
-    }
-
-    fn environment(&self, screen: &Screen) -> Result<Vec<(String, String)>> {
-        let path = std::env::var("PATH").unwrap_or_default();
-        let home = self.setup.home.to_string_lossy().into_owned();
-        let mut all = vec![(String::from("PATH"), path), (String::from("HOME"), home)];
-        all.extend(self.setup.desktop.environment(Some(&screen.id))?);
-        Ok(all)
     }
 
     fn find(&self, id: &str) -> Result<Arc<Kept>> {

@@ -13,6 +13,7 @@ use super::recording::room::Limits;
 use super::recording::{Recordings, Setup};
 use super::selftest::SelfTests;
 use super::state::Agent;
+use super::stream::{self, Streams};
 use crate::http::edge;
 
 pub mod actions;
@@ -31,6 +32,7 @@ mod recordings;
 mod screenshot;
 mod selftest;
 mod sockets;
+mod streaming;
 pub mod windows;
 
 pub use idempotent::Noting;
@@ -56,6 +58,14 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
             limits: Limits::default(),
             encoder: PathBuf::from("ffmpeg"),
         };
+        let streams = Streams::new(stream::Setup {
+            home: home.clone(),
+            displays: displays.clone(),
+            desktop: Arc::clone(&desktop),
+            tasks: agent.tasks.clone(),
+            encoder: PathBuf::from("ffmpeg"),
+        });
+        routes = routes.merge(streaming::router(streams));
         let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());
         routes = routes.merge(screens(displays, programs, Recordings::open(setup), noting));
     }

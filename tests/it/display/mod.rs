@@ -5,6 +5,8 @@ pub mod desk;
 mod receivers;
 mod served;
 pub mod window;
+mod streams;
+mod window;
 
 mod acting;
 pub mod clipboard;

@@ -1,9 +1,5 @@
 //! What does a guest reach? The world, and neither its host nor its neighbours nor private networks (threats.md T2, T3).
-//!
-//! The world of these tests is a network namespace of their own, behind a veth pair, with a documentation address
-//! (RFC 5737) that counts as public and a private one.
 
-use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::process::Command;
@@ -11,79 +7,13 @@ use std::time::Duration;
 
 use hotdesk::engine::container::NetworkConfig;
 use hotdesk::engine::{Engine, Observation};
-use nix::sched::{CloneFlags, setns};
 
 use super::conformance::{Bench, a_machine};
 use super::guest::Guest;
 use super::host::Containers;
+use crate::harness::world::World;
 
 const PORT: u16 = 8080;
-
-/// A world beyond the host.
-struct World {
-    name: String,
-    veth: String,
-    /// The host's address towards it.
-    host_side: Ipv4Addr,
-    public: Ipv4Addr,
-    private: Ipv4Addr,
-}
-
-fn host(program: &str, args: &str) {
-    let output = Command::new(program).args(args.split_whitespace()).output().expect("a tool");
-    assert!(output.status.success(), "{program} {args}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-impl World {
-    fn new() -> Self {
-        let id: u8 = rand::random::<u8>() % 64;
-        let name = format!("hdworld{}", uuid::Uuid::new_v4().simple());
-        let veth = format!("hdw{}", &name[7..15]);
-        let world = Self {
-            host_side: Ipv4Addr::new(198, 51, 100, id * 4 + 1),
-            public: Ipv4Addr::new(198, 51, 100, id * 4 + 2),
-            private: Ipv4Addr::new(10, 99, id, 1),
-            name,
-            veth,
-        };
-        let Self { name, veth, host_side, public, private } = &world;
-        host("ip", &format!("netns add {name}"));
-        host("ip", &format!("link add {veth} type veth peer name world0 netns {name}"));
-        host("ip", &format!("addr add {host_side}/30 dev {veth}"));
-        host("ip", &format!("link set {veth} up"));
-        host("ip", &format!("-n {name} link set lo up"));
-        host("ip", &format!("-n {name} addr add {public}/30 dev world0"));
-        host("ip", &format!("-n {name} addr add {private}/32 dev lo"));
-        host("ip", &format!("-n {name} link set world0 up"));
-        host("ip", &format!("-n {name} route add default via {host_side}"));
-        host("ip", &format!("route add {private}/32 via {public}"));
-        world
-    }
-
-    /// Does something inside the world.
-    fn inside<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
-        let namespace = File::open(format!("/run/netns/{}", self.name)).expect("the namespace");
-        let entered = std::thread::scope(|scope| {
-            let there = scope.spawn(|| {
-                setns(namespace, CloneFlags::CLONE_NEWNET).expect("entered");
-                act()
-            });
-            there.join()
-        });
-        entered.expect("no panic inside")
-    }
-
-    fn listens(&self, address: Ipv4Addr, port: u16) -> TcpListener {
-        self.inside(|| TcpListener::bind((address, port)).expect("a listener in the world"))
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        host("ip", &format!("link del {}", self.veth));
-        host("ip", &format!("netns del {}", self.name));
-    }
-}
 
 /// Whether a guest's connection is accepted.
 async fn reaches(guest: &Guest, address: impl Into<IpAddr>, port: u16) -> bool {

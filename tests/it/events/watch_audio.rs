@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use hotdesk::base::wait;
 use hotdesk::domain::event::Kind;
@@ -127,10 +128,13 @@ async fn streams_are_told_as_they_begin_pause_go_on_and_end() {
     let paused = paused(&folder).await;
     hearing.quiet().await;
     for _ in 0..2 {
+        let began = Instant::now();
         paused.uncork().await.expect("played");
         hearing.expect("audio_stream_start", json!({})).await;
+        let started = began.elapsed();
         paused.cork().await.expect("paused");
         hearing.expect("audio_stream_stop", json!({})).await;
+        println!("audio_stream_start: {started:?}");
     }
     paused.delete().await.expect("ended");
     hearing.quiet().await;

@@ -4,9 +4,6 @@ use std::time::{Duration, Instant};
 
 use hotdesk::domain::event::Kind;
 use serde_json::json;
-use x11rb::connection::Connection as _;
-use x11rb::protocol::xproto::ConnectionExt as _;
-use x11rb::wrapper::ConnectionExt as _;
 
 use super::watch::Hearing;
 use crate::display::desk::Desk;
@@ -37,11 +34,6 @@ async fn idle_comes_30_s_after_the_last_input_on_any_screen_and_active_with_the_
     let before = Instant::now();
     desk.ok("POST", "/click?screen=screen-100", json!({"x": 10, "y": 10})).await;
     idle(&hearing, before, Instant::now()).await;
-    // A pointer that is moved by a program is no input.
-    let (link, screen) = x11rb::connect(Some(&desk.display())).expect("an X connection");
-    let root = link.setup().roots[screen].root;
-    link.warp_pointer(x11rb::NONE, root, 0, 0, 0, 0, 100, 100).expect("a request");
-    link.sync().expect("a reply");
     hearing.quiet().await;
     let before = Instant::now();
     desk.ok("POST", "/key", json!({"key": "a"})).await;

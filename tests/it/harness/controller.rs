@@ -70,6 +70,11 @@ impl RunningController {
 
     /// A controller of the full image, with the browser; `None`, and why, where that is not built.
     pub async fn boot_full() -> Option<Self> {
+        Self::boot_full_with("").await
+    }
+
+    /// As [`Self::boot_full`], with more lines in its configuration file.
+    pub async fn boot_full_with(configuration: &str) -> Option<Self> {
         let full = image().with_file_name("full");
         if !full.join("rootfs").is_dir() || no_computers_here().is_some() {
             println!("skipped: no full guest image at {} (make image), or no root", full.display());
@@ -77,7 +82,7 @@ impl RunningController {
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::write(folder.path().join("image"), full.as_os_str().as_encoded_bytes()).expect("a note");
-        Some(Self::boot_in(folder, None, "").await)
+        Some(Self::boot_in(folder, None, configuration).await)
     }
 
     /// A controller whose data folder is a disk of its own.

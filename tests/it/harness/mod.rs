@@ -8,9 +8,11 @@ pub mod impostor;
 pub mod picture;
 pub mod process;
 pub mod raw;
+pub mod rtmp;
 pub mod simulation;
 pub mod small_disk;
 pub mod socket;
+pub mod world;
 
 /// A builder of HTTP clients. TLS is never spoken here, but reqwest wants to know by whom.
 pub fn client_builder() -> reqwest::ClientBuilder {

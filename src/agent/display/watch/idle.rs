@@ -1,5 +1,5 @@
-//! Since when has nobody used a screen? Its X server counts (the system counter IDLETIME of XSync), for input by XTEST
-//! and over VNC alike, but not for a pointer that is warped. Alarms tell when the count passes the threshold.
+//! Since when has nobody used a screen? Its X server counts (the system counter IDLETIME of XSync): input by XTEST and
+//! over VNC ends a rest, and so does a program that moves the pointer. Alarms tell when the count passes the threshold.
 
 use x11rb::connection::{Connection as _, RequestConnection as _};
 use x11rb::protocol::sync::{

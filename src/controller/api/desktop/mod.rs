@@ -25,6 +25,7 @@ pub mod recordings;
 pub mod screens;
 pub mod screenshot;
 pub mod selftest;
+pub mod stream;
 pub mod tickets;
 pub mod windows;
 
@@ -43,6 +44,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(screens::router())
         .merge(screenshot::router())
         .merge(selftest::router())
+        .merge(stream::router())
         .merge(tickets::router())
         .merge(windows::router())
 }

@@ -5,6 +5,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::controller::Shared;
 
 pub mod computers;
+pub mod connections;
 pub mod files;
 pub mod lifecycle;
 pub mod storage;
@@ -17,4 +18,5 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(computers::router())
         .merge(lifecycle::router())
         .merge(files::router())
+        .merge(connections::router())
 }

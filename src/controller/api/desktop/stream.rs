@@ -1,0 +1,70 @@
+//! Streaming a computer's screen and sound to an RTMP server over HTTP (wire.md 8): done by its agent.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Method;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::forward;
+use crate::controller::Shared;
+use crate::domain::access::Caller;
+use crate::domain::error::Result;
+use crate::domain::limits::MAX_STREAM_START_SECONDS;
+use crate::guest::QUICK;
+use crate::http::extract::{Json as Body, Path};
+use crate::wire::action::Done;
+use crate::wire::stream::{StartStream, StreamStarted, StreamStatus, StreamTo};
+
+/// Until the agent says that the server took the stream or why not, and what is needed around it.
+const START_PATIENCE: Duration = Duration::from_secs(QUICK.as_secs() + MAX_STREAM_START_SECONDS);
+
+/// The routes of streaming.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(start)).routes(routes!(status)).routes(routes!(stop))
+}
+
+/// Streams a screen and what the computer plays, as H.264 and AAC, to a saved connection. On return the server has taken
+/// it; 503 `stream_refused` says why it did not. One stream at a time per computer (409 `already_streaming`); 409
+/// `no_encoder` where the computer has no ffmpeg; 400 `private_address` where the server's name leads to an address that
+/// the service's configuration does not allow.
+#[utoipa::path(post, path = "/computers/{id}/stream/start", tag = "streaming", params(("id" = String, Path)),
+    request_body = StartStream, responses((status = 200, description = "It streams", body = StreamStarted)))]
+async fn start(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(wanted): Body<StartStream>,
+) -> Result<Json<StreamStarted>> {
+    let computer = app.find_computer(&caller, &id).await?;
+    let connection = app.find_connection(&caller, &wanted.connection_name).await?;
+    let body = StreamTo {
+        // Again, because the configuration may be another than when it was saved.
+        url: app.destination(&connection.url)?.to_string(),
+        key: connection.key,
+        screen: wanted.screen,
+        allow_private: app.config.streaming.allow_private,
+    };
+    let guest = app.fleet.guest(&computer).await?;
+    guest.call(Method::POST, "/stream/start", (), Some(&body), START_PATIENCE).await.map(Json)
+}
+
+/// Whether the computer streams, and why it does not any more.
+#[utoipa::path(get, path = "/computers/{id}/stream/status", tag = "streaming", params(("id" = String, Path)),
+    responses((status = 200, description = "How it is", body = StreamStatus)))]
+async fn status(
+    State(app): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<StreamStatus>> {
+    forward(&app, &caller, &id, Method::GET, "/stream/status", (), None::<&()>, QUICK).await
+}
+
+/// Ends the stream, if there is one.
+#[utoipa::path(post, path = "/computers/{id}/stream/stop", tag = "streaming", params(("id" = String, Path)),
+    responses((status = 200, description = "Nothing is streamed", body = Done)))]
+async fn stop(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
+    forward(&app, &caller, &id, Method::POST, "/stream/stop", (), None::<&()>, QUICK).await
+}

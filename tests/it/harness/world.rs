@@ -1,0 +1,94 @@
+//! The world of a test: a network namespace of its own, behind a veth pair, with a documentation address (RFC 5737) that
+//! counts as public and a private one.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, setns};
+
+/// A world beyond the host.
+pub struct World {
+    name: String,
+    veth: String,
+    /// The host's address towards it.
+    pub host_side: Ipv4Addr,
+    pub public: Ipv4Addr,
+    pub private: Ipv4Addr,
+    claim: PathBuf,
+}
+
+/// A number whose addresses no other test uses, claimed by a folder.
+fn claim() -> (u8, PathBuf) {
+    let from: u8 = rand::random::<u8>() % 64;
+    for step in 0..64 {
+        let id = (from + step) % 64;
+        let folder = std::env::temp_dir().join(format!("hotdesk-test-world-{id}"));
+        if std::fs::create_dir(&folder).is_ok() {
+            return (id, folder);
+        }
+    }
+    panic!(
+        "no free world: remove what killed tests left, {}/hotdesk-test-world-*",
+        std::env::temp_dir().display()
+    );
+}
+
+fn host(program: &str, args: &str) {
+    let output = Command::new(program).args(args.split_whitespace()).output().expect("a tool");
+    assert!(output.status.success(), "{program} {args}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl World {
+    pub fn new() -> Self {
+        let (id, claim) = claim();
+        let name = format!("hdworld{}", uuid::Uuid::new_v4().simple());
+        let veth = format!("hdw{}", &name[7..15]);
+        let world = Self {
+            host_side: Ipv4Addr::new(198, 51, 100, id * 4 + 1),
+            public: Ipv4Addr::new(198, 51, 100, id * 4 + 2),
+            private: Ipv4Addr::new(10, 99, id, 1),
+            name,
+            veth,
+            claim,
+        };
+        let Self { name, veth, host_side, public, private, .. } = &world;
+        host("ip", &format!("netns add {name}"));
+        host("ip", &format!("link add {veth} type veth peer name world0 netns {name}"));
+        host("ip", &format!("addr add {host_side}/30 dev {veth}"));
+        host("ip", &format!("link set {veth} up"));
+        host("ip", &format!("-n {name} link set lo up"));
+        host("ip", &format!("-n {name} addr add {public}/30 dev world0"));
+        host("ip", &format!("-n {name} addr add {private}/32 dev lo"));
+        host("ip", &format!("-n {name} link set world0 up"));
+        host("ip", &format!("-n {name} route add default via {host_side}"));
+        host("ip", &format!("route add {private}/32 via {public}"));
+        world
+    }
+
+    /// Does something inside the world.
+    pub fn inside<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(format!("/run/netns/{}", self.name)).expect("the namespace");
+        let entered = std::thread::scope(|scope| {
+            let there = scope.spawn(|| {
+                setns(namespace, CloneFlags::CLONE_NEWNET).expect("entered");
+                act()
+            });
+            there.join()
+        });
+        entered.expect("no panic inside")
+    }
+
+    pub fn listens(&self, address: Ipv4Addr, port: u16) -> TcpListener {
+        self.inside(|| TcpListener::bind((address, port)).expect("a listener in the world"))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        host("ip", &format!("link del {}", self.veth));
+        host("ip", &format!("netns del {}", self.name));
+        std::fs::remove_dir(&self.claim).expect("the claim's folder");
+    }
+}
