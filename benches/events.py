@@ -3,10 +3,11 @@
 
 usage: events.py HOTDESK_BINARY IMAGE_FOLDER
 
-Causes are set by plain X requests and file writes, beside hotdesk; the clock runs from just before the cause until the
+Causes are plain X requests and file writes, beside hotdesk; the clock runs from just before the cause until the
 message has come. A controller and an agent of its own; everything is removed at the end.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -22,6 +23,7 @@ import time
 
 from websockets.sync.client import connect, unix_connect
 from Xlib import X, Xatom, display as xdisplay
+from Xlib.error import ConnectionClosedError
 from Xlib.protocol import event as xevent
 
 from first_light import Api
@@ -65,7 +67,11 @@ def spans(topic, what, ear, cause, fits, rounds=ROUNDS):
     for number in range(rounds + 5):
         time.sleep(PAUSE)
         taken.append(ear.after(lambda: cause(number), lambda data: fits(number, data)))
-    ordered = sorted(taken[5:])
+    row(topic, what, taken[5:])
+
+
+def row(topic, what, taken):
+    ordered = sorted(taken)
     topic.row(what, statistics.median(ordered), ordered[int(len(ordered) * 0.99) - 1], ordered[-1])
 
 
@@ -89,7 +95,10 @@ class Owner(threading.Thread):
 
     def run(self):
         while True:
-            asked = self.display.next_event()
+            try:
+                asked = self.display.next_event()
+            except ConnectionClosedError:  # the screen has ended
+                return
             if asked.type != X.SelectionRequest:
                 continue
             with self.lock:
@@ -113,11 +122,18 @@ class Windows:
         self.display = xdisplay.Display(name)
         self.root = self.display.screen().root
         self.active = self.display.intern_atom("_NET_ACTIVE_WINDOW")
+        # One that is mapped while the window manager starts may never be managed.
+        self.wait_for(self.root, "_NET_SUPPORTING_WM_CHECK")
+        time.sleep(1)
         self.both = [self.open(f"window {number}") for number in range(2)]
+        for window in self.both:
+            self.wait_for(window, "WM_STATE")
+
+    def wait_for(self, window, property):
         until = time.time() + 30
-        while not all(window.get_wm_state() for window in self.both):
+        while not window.get_full_property(self.display.intern_atom(property), X.AnyPropertyType):
             if time.time() > until:
-                raise SystemExit("the windows were not managed")
+                raise SystemExit(f"no {property} came")
             time.sleep(0.05)
 
     def open(self, title):
@@ -138,15 +154,23 @@ class Windows:
         self.display.flush()
 
 
-def write(folder):
-    def write_one(number):
-        with open(os.path.join(folder, f"file-{number}"), "w") as file:
-            file.write("x")
-    return write_one
+# Runs in the computer, whose clock is the host's: each file's name is when it was made.
+FILES = f"""
+import os, time
+for number in range({ROUNDS}):
+    time.sleep({PAUSE})
+    open(os.path.expanduser(f"~/Desktop/file-{{time.perf_counter_ns()}}"), "w").close()
+"""
 
 
-def is_file(number, data):
-    return data.get("action") == "created" and data["path"].endswith(f"/file-{number}")
+def files_of_a_computer(topic, what, ear, api, computer):
+    api("POST", f"/computers/{computer}/exec", {"code": FILES, "timeout": 60})
+    taken = []
+    while len(taken) < ROUNDS:
+        at, event = ear.heard.get(timeout=30)
+        if event["data"]["action"] == "created":
+            taken.append((at - int(event["data"]["path"].rsplit("-", 1)[1]) / 1e9) * 1000)
+    row(topic, what, taken)
 
 
 def on_an_agent(binary):
@@ -156,8 +180,11 @@ def on_an_agent(binary):
         desktop = os.path.join(os.path.dirname(agent.log.name), "home", "Desktop")
         os.makedirs(desktop, exist_ok=True)
 
+        stack = contextlib.ExitStack()
+
         def ear(*kinds):
-            return Ear(unix_connect(agent.socket, f"ws://agent/ws/events?token={agent.token}", compression=None), *kinds)
+            url = f"ws://agent/ws/events?token={agent.token}"
+            return Ear(stack.enter_context(unix_connect(agent.socket, url, compression=None)), *kinds)
 
         windows, owner = Windows(agent.display), Owner(agent.display)
         spans(topic, "focus: _NET_ACTIVE_WINDOW asked of openbox", ear("window_focus"), windows.focus,
@@ -166,11 +193,14 @@ def on_an_agent(binary):
               lambda number, data: data["title"] == f"title {number}")
         spans(topic, "clipboard: its text, asked of its owner", ear("clipboard"), lambda number: owner.own(f"text {number}"),
               lambda number, data: data["content"] == f"text {number}")
-        spans(topic, "file created on the desktop", ear("file_change"), write(desktop), is_file)
+        spans(topic, "file created on the desktop", ear("file_change"),
+              lambda number: open(os.path.join(desktop, f"file-{number}"), "w").close(),
+              lambda number, data: data["action"] == "created" and data["path"].endswith(f"/file-{number}"))
         sizes = ((1280, 720), (1024, 768))
         spans(topic, "screen changed, from the request to change it", ear("screen_change"),
               lambda number: agent.api("PATCH", "/screens/default", dict(zip(("width", "height"), sizes[1 - number % 2]))),
               lambda number, data: (data["width"], data["height"]) == sizes[1 - number % 2], rounds=50)
+        stack.close()
     topic.keep()
 
 
@@ -179,42 +209,36 @@ def resident(pid):
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:")) / 1024
 
 
-def through_the_controller(server, api, host, port, folder):
+def through_the_controller(server, api, host, port):
     workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
     computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
     password = api("GET", f"/computers/{computer}/vnc-password")["password"]
     url = f"ws://{host}:{port}/desktops/{computer}/ws/events?token={password}"
-    with open(f"{folder}/runtime/{computer}/state.json") as file:
-        init = json.load(file)["init_process_pid"]
 
-    def listen():
-        socket = connect(url, compression=None, ping_interval=None)
+    def listen(stack):
+        socket = stack.enter_context(connect(url, compression=None, ping_interval=None))
         socket.send('{"type": "subscribe", "event_types": ["file_change"]}')
         while json.loads(socket.recv(30))["type"] != "subscribed":
             pass
-        return socket
 
     topic = Topic("from cause to event, through the controller (ms)", "p50", "p99", "worst")
-    desktop = f"/proc/{init}/root/root/Desktop"
-    ear = Ear(connect(url, compression=None), "file_change")
-    spans(topic, "file created on the desktop of a computer", ear, write(desktop), is_file)
+    with connect(url, compression=None) as socket:
+        ear = Ear(socket, "file_change")
+        files_of_a_computer(topic, "file created on the desktop of a computer", ear, api, computer)
+    topic.keep()
 
     memory = Topic("memory of the controller (MB, RSS)", "before", "with them", "growth")
     # What is taken once and kept is not the listeners'.
-    for socket in [listen() for _ in range(50)]:
-        socket.close()
+    with contextlib.ExitStack() as stack:
+        for _ in range(50):
+            listen(stack)
     before = resident(server.pid)
-    sockets = []
-    for _ in range(LISTENERS):
-        sockets.append(listen())
-    time.sleep(2)
-    after = resident(server.pid)
-    memory.row(f"{LISTENERS} subscribed sockets on which nothing happens", before, after, after - before)
-    spans(topic, f"the same beside {LISTENERS} listeners who hear it too", ear,
-          lambda number: write(desktop)(number + 10_000), lambda number, data: is_file(number + 10_000, data), rounds=50)
-    for socket in sockets:
-        socket.close()
-    topic.keep()
+    with contextlib.ExitStack() as stack:
+        for _ in range(LISTENERS):
+            listen(stack)
+        time.sleep(2)
+        after = resident(server.pid)
+        memory.row(f"{LISTENERS} subscribed sockets on which nothing happens", before, after, after - before)
     memory.keep()
 
 
@@ -231,7 +255,7 @@ def main():
         key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
         host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()
         through_the_controller(server, Api(http.client.HTTPConnection(host, int(port), timeout=200), key, "/api"),
-                               host, port, folder)
+                               host, port)
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(30)

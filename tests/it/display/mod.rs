@@ -4,9 +4,8 @@ mod counter;
 pub mod desk;
 mod receivers;
 mod served;
-pub mod window;
 mod streams;
-mod window;
+pub mod window;
 
 mod acting;
 pub mod clipboard;

@@ -76,9 +76,9 @@ async fn everything_that_happens_in_a_computer_is_told_through_the_controller() 
     house.bash(&id, "printf copied | xclip -selection clipboard >/dev/null 2>&1").await;
     ear.until("clipboard", &json!({"content": "copied", "screen": "default"})).await;
 
-    let resized =
-        house.patch(&format!("/computers/{id}/screens/default"), json!({"width": 800, "height": 600}));
-    assert_eq!(resized.await.status, 200);
+    let screen = format!("/computers/{id}/screens/default");
+    let resized = house.patch(&screen, json!({"width": 800, "height": 600})).await;
+    assert_eq!(resized.status, 200, "{}", resized.body);
     ear.until("screen_change", &json!({"width": 800, "height": 600, "screen": "default"})).await;
 
     house.bash(&id, "timeout 1 pacat --playback --raw /dev/zero || true").await;
