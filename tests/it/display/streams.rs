@@ -166,12 +166,12 @@ async fn a_stream_is_ended_while_it_starts_and_when_its_server_takes_nothing() {
     signal(server.pid(), Signal::SIGSTOP);
     // What fills the buffers between the two.
     let mut colour = 1_u32;
-    let ended = wait::until(3 * PATIENCE, || async {
+    let ended = wait::until(3 * PATIENCE, || {
         for place in 0..300_i16 {
             colour = colour.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             window.fill(place % 20 * 40, place / 20 * 40, 40, 40, colour >> 8);
         }
-        Some(agent.get("/stream/status").await.body).filter(|told| told["status"] != "streaming")
+        async { Some(agent.get("/stream/status").await.body).filter(|told| told["status"] != "streaming") }
     });
     let ended = ended.await.expect("it ends");
     assert_eq!(
