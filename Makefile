@@ -43,6 +43,7 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	$(BENCH) benches/crowd.py $(BINARY)
 	$(BENCH) benches/terminal.py $(BINARY)
 	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/goals.py
 	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \

@@ -31,6 +31,7 @@ pub mod selftest;
 pub mod state;
 pub mod stream;
 mod token;
+pub mod vnc;
 
 use audio::Audio;
 use config::{Config, Display};

@@ -26,6 +26,7 @@ pub mod metrics;
 pub mod origin;
 pub mod relay;
 pub mod storage;
+pub mod viewer;
 
 use computers::fleet::Fleet;
 use config::Config;
@@ -44,6 +45,8 @@ pub struct App {
     pub limiter: auth::Limiter,
     /// Wrong passwords of late.
     pub failures: auth::door::Failures,
+    /// Tickets to screens.
+    pub tickets: auth::tickets::Tickets,
     /// What happens on the computers, for those who listen.
     pub events: events::Events,
     /// The sockets of live channels.
@@ -98,6 +101,7 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         storage,
         limiter,
         failures: auth::door::Failures::default(),
+        tickets: auth::tickets::Tickets::default(),
         events,
         sockets: Sockets::new(tasks.clone()),
         channels: Tally::default(),

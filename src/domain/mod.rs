@@ -18,6 +18,7 @@ pub mod name;
 pub mod pointer;
 pub mod region;
 pub mod resolution;
+pub mod rfb;
 pub mod stream;
 pub mod template;
 pub mod terminal;

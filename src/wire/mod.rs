@@ -20,5 +20,6 @@ pub mod screenshot;
 pub mod selftest;
 pub mod stream;
 pub mod terminal;
+pub mod ticket;
 pub mod window;
 pub mod workspace;

@@ -27,5 +27,6 @@ mod schemathesis;
 mod screens;
 mod streaming;
 mod terminal;
+mod vnc;
 mod windows;
 mod workspaces;

@@ -26,6 +26,7 @@ pub mod screens;
 pub mod screenshot;
 pub mod selftest;
 pub mod stream;
+pub mod tickets;
 pub mod windows;
 
 /// The desktop's routes.
@@ -44,6 +45,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(screenshot::router())
         .merge(selftest::router())
         .merge(stream::router())
+        .merge(tickets::router())
         .merge(windows::router())
 }
 
