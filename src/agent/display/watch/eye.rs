@@ -20,6 +20,7 @@ use super::super::seat::X_PATIENCE;
 use super::super::windows::atoms::Atoms;
 use super::idle::Alarms;
 use super::{Known, Sign, Teller};
+use crate::domain::event::IDLE_SECONDS;
 use crate::domain::resolution::Size;
 
 /// Pause before a look that failed is tried again: the server is grabbed or overloaded.
@@ -48,6 +49,8 @@ pub(super) struct Eye<'a> {
     /// The size that the screen has had since then, if it stays.
     resized: Option<(Size, Instant)>,
     alarms: Option<Alarms>,
+    /// When it is to be asked whether the screen has rested.
+    due: Option<Instant>,
 }
 
 /// The whole life of the thread; returns why it ended. `ready` is told whether the screen is at rest.
@@ -89,7 +92,8 @@ impl<'a> Eye<'a> {
         let mask = xfixes::SelectionEventMask::SET_SELECTION_OWNER;
         link.xfixes_select_selection_input(root, clipboard, mask)?.check()?;
         deadline.allow(X_PATIENCE);
-        let (alarms, rested) = Alarms::set(&link)?;
+        let alarms = Alarms::set(&link)?;
+        let left = alarms.as_ref().map(|alarms| alarms.rests_in(&link)).transpose()?.flatten();
         let server = getsockopt(&link.stream().as_fd(), PeerCredentials).ok().map(|peer| peer.pid());
         let mut eye = Self {
             link,
@@ -104,6 +108,7 @@ impl<'a> Eye<'a> {
             stale: false,
             resized: None,
             alarms,
+            due: left.map(|left| Instant::now() + left),
         };
         if eye.known.server != server {
             eye.known.close_all(&mut eye.tell);
@@ -116,7 +121,8 @@ impl<'a> Eye<'a> {
         eye.look()?;
         eye.note_size(size);
         eye.known.begun = true;
-        Ok((eye, rested))
+        // One that does not count is at rest for ever: it holds up no other.
+        Ok((eye, left.is_none()))
     }
 
     /// Watches until the bell rings.
@@ -148,9 +154,15 @@ impl<'a> Eye<'a> {
                 self.note_size(size);
                 continue;
             }
+            if self.due.take_if(|due| *due <= Instant::now()).is_some() {
+                self.ask_for_rest()?;
+                continue;
+            }
+            let due = self.due.map(|due| due.saturating_duration_since(Instant::now()));
+            let patience = [settled, due].into_iter().flatten().min();
             let (bell, server) =
                 (PollFd::new(bell, PollFlags::IN), PollFd::new(self.link.stream(), PollFlags::IN));
-            if rings(&mut [bell, server], settled)? {
+            if rings(&mut [bell, server], patience)? {
                 return Ok(());
             }
         }
@@ -177,6 +189,8 @@ impl<'a> Eye<'a> {
                 if let Some(alarms) = &mut self.alarms
                     && let Some(sign) = alarms.sign(&self.link, told)?
                 {
+                    let moved = matches!(sign, Sign::Moved);
+                    self.due = moved.then(|| Instant::now() + Duration::from_secs(IDLE_SECONDS.into()));
                     (self.tell)(sign);
                 }
             }
@@ -196,6 +210,16 @@ impl<'a> Eye<'a> {
         {
             self.retitled.insert(change.window);
         }
+    }
+
+    /// The screen should have rested by now: tells so, or asks again when it may have.
+    fn ask_for_rest(&mut self) -> Outcome<()> {
+        let Some(alarms) = &self.alarms else { return Ok(()) };
+        match alarms.rests_in(&self.link)? {
+            Some(left) => self.due = Some(Instant::now() + left),
+            None => (self.tell)(Sign::Rested),
+        }
+        Ok(())
     }
 
     fn note_size(&mut self, size: Size) {

@@ -1,5 +1,10 @@
 //! Since when has nobody used a screen? Its X server counts (the system counter IDLETIME of XSync): input by XTEST and
 //! over VNC ends a rest, and so does a program that moves the pointer. Alarms tell when the count passes the threshold.
+//!
+//! A server with nothing else to do can sleep past an alarm (it sets no timer for a higher value while the count is below a
+//! lower one that it waits to fall to), so that the count is also asked for at the moment at which it should be there.
+
+use std::time::Duration;
 
 use x11rb::connection::{Connection as _, RequestConnection as _};
 use x11rb::protocol::sync::{
@@ -18,6 +23,7 @@ const THRESHOLD: i64 = IDLE_SECONDS as i64 * 1000;
 
 /// The alarms of a screen.
 pub(super) struct Alarms {
+    counter: Counter,
     /// The count came to the threshold.
     rested: Alarm,
     /// The count fell back from above it.
@@ -27,27 +33,31 @@ pub(super) struct Alarms {
 }
 
 impl Alarms {
-    /// Sets the alarms. Also tells whether the threshold is passed already, which it counts as where the server does
-    /// not count.
-    pub(super) fn set(link: &Link) -> Outcome<(Option<Self>, bool)> {
+    /// Sets the alarms; `None` where the server does not count.
+    pub(super) fn set(link: &Link) -> Outcome<Option<Self>> {
         if link.extension_information(sync::X11_EXTENSION_NAME)?.is_none() {
-            return Ok((None, true));
+            return Ok(None);
         }
         link.sync_initialize(3, 1)?.reply()?;
         let counters = link.sync_list_system_counters()?.reply()?.counters;
         let Some(counter) = counters.into_iter().find(|counter| counter.name == COUNTER) else {
-            return Ok((None, true));
+            return Ok(None);
         };
         let counter = counter.counter;
         let rested = alarm(link, counter, THRESHOLD, TESTTYPE::POSITIVE_TRANSITION)?;
         let moved = alarm(link, counter, THRESHOLD, TESTTYPE::NEGATIVE_TRANSITION)?;
-        let now = link.sync_query_counter(counter)?.reply()?.counter_value;
-        let now = i64::from(now.hi) << 32 | i64::from(now.lo);
+        let now = count(link, counter)?;
         let first = match now < THRESHOLD {
             true => Some(alarm(link, counter, now + 1, TESTTYPE::NEGATIVE_TRANSITION)?),
             false => None,
         };
-        Ok((Some(Self { rested, moved, first }), now >= THRESHOLD))
+        Ok(Some(Self { counter, rested, moved, first }))
+    }
+
+    /// How long until the screen has rested, if nobody uses it; nothing once it has.
+    pub(super) fn rests_in(&self, link: &Link) -> Outcome<Option<Duration>> {
+        let left = THRESHOLD - count(link, self.counter)?;
+        Ok(u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_millis))
     }
 
     /// What an alarm means.
@@ -61,6 +71,12 @@ impl Alarms {
         }
         Ok((told.alarm == self.moved).then_some(Sign::Moved))
     }
+}
+
+/// What the counter says, in milliseconds.
+fn count(link: &Link, counter: Counter) -> Outcome<i64> {
+    let now = link.sync_query_counter(counter)?.reply()?.counter_value;
+    Ok(i64::from(now.hi) << 32 | i64::from(now.lo))
 }
 
 fn alarm(link: &Link, counter: Counter, value: i64, test: TESTTYPE) -> Outcome<Alarm> {
