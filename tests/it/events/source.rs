@@ -158,10 +158,9 @@ impl Talk for Client {
     }
 
     async fn told(&mut self) -> Value {
-        match self.next().await {
-            Came::Text(text) => serde_json::from_str(&text).expect("JSON"),
-            came => panic!("{came:?}"),
-        }
+        let came = self.next().await;
+        let Came::Text(text) = came else { panic!("{came:?}") };
+        serde_json::from_str(&text).expect("JSON")
     }
 }
 

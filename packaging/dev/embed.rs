@@ -6,7 +6,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     println!("cargo:rerun-if-env-changed=HOTDESK_CACHE");
     println!("cargo:rerun-if-changed=packaging/dev/novnc");
-    let version = include_str!("packaging/dev/novnc").split_whitespace().next().unwrap_or_default();
+    let version = include_str!("novnc").split_whitespace().next().unwrap_or_default();
     let cache = std::env::var_os("HOTDESK_CACHE").unwrap_or_else(|| "/var/cache/hotdesk".into());
     let folder = PathBuf::from(cache).join(format!("novnc-{version}"));
     println!("cargo:rerun-if-changed={}", folder.display());
