@@ -8,6 +8,7 @@ import json
 import sys
 import time
 
+from playwright.sync_api import Error as playwright_error
 from playwright.sync_api import sync_playwright
 
 
@@ -20,7 +21,9 @@ def main():
         complaints = []
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: "Content Security Policy" in said.text and complaints.append(said.text))
-        page.on("requestfailed", lambda request: complaints.append(f"{request.url}: {request.failure}"))
+        # Not complaints: a network that changes, as when a computer starts, breaks requests off.
+        failed = []
+        page.on("requestfailed", lambda request: failed.append(f"{request.url}: {request.failure}"))
         pending = set()
         page.on("request", lambda request: pending.add(request.url))
         page.on("requestfinished", lambda request: pending.discard(request.url))
@@ -30,13 +33,18 @@ def main():
                 case "open":
                     # A new fragment alone would load nothing.
                     page.goto("about:blank")
-                    page.goto(order["url"])
+                    try:
+                        page.goto(order["url"])
+                    except playwright_error as error:
+                        if "ERR_NETWORK_CHANGED" not in str(error):
+                            raise
+                        page.goto(order["url"])
                 case "wait":
                     # Not by wait_for_function: it evaluates text in the page, which the page's policy forbids.
                     end = time.monotonic() + order.get("seconds", 30)
                     while not page.evaluate(order["script"]):
                         if time.monotonic() > end:
-                            raise TimeoutError(f"{page.inner_text('body')!r}, complaints {complaints}, under way {pending}")
+                            raise TimeoutError(f"{page.inner_text('body')!r}, complaints {complaints}, failed {failed}, under way {pending}")
                         page.wait_for_timeout(50)
                 case "look":
                     return page.evaluate(order["script"])
