@@ -35,7 +35,7 @@ check: deps ## format, lints
 bench: deps-bench image image-small ## figures against named peers, and the long proofs (QUICK=1: only whether it runs)
 	cargo build --release
 	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
-	rm -rf $(HOTDESK_CACHE)/bench
+	rm -f $(HOTDESK_CACHE)/bench/*.json
 	$(BENCH) benches/first_light.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/pictures.py $(BINARY) $(PEERS)/release/peers
 	$(BENCH) benches/hands.py $(BINARY) $(PEERS)/release/peers
@@ -43,6 +43,8 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	$(BENCH) benches/crowd.py $(BINARY)
 	$(BENCH) benches/terminal.py $(BINARY)
 	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/goals.py
 	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd

@@ -146,9 +146,8 @@ def the_host():
     check("no controller is enabled yet", read(GROUPS, "cgroup.subtree_control") == "")
     code, said = run("hotdesk", "doctor", "--data-dir", DATA, "--image", "/proof/image")
     print(said)
-    found = [line for line in said.splitlines() if "control groups" in line]
-    named = all(name in found[0].split() for name in ["v2", "cpu", "memory", "pids"])
-    check("doctor tells of v2 and its controllers and misses nothing", code == 0 and named, code)
+    told = any("control groups" in line and "v2 with cpu, memory, pids" in line for line in said.splitlines())
+    check("doctor tells of v2 and its controllers and misses nothing", code == 0 and told, code)
 
 
 def without_memory():
@@ -193,7 +192,7 @@ def processor(computer):
     for process in host:
         process.kill()
         process.wait()
-    check("two busy loops of the host get more than 1.5 cores, so that a bound shows", free > 1.5, f"{free:.2f}")
+    check("two busy loops of the host get much more than one core, so that a bound shows", free > 1.25, f"{free:.2f}")
     computer.bash(f"nohup bash -c '{loops}; wait' >/dev/null 2>&1 </dev/null & echo $! >/tmp/busy")
     time.sleep(2)
     before, begun = table(computer.group, "cpu.stat"), time.monotonic()
@@ -220,16 +219,17 @@ def memory(computer):
     computer.lives("after the eater")
 
 
+def bomb(computer, when_refused, seconds):
+    """Runs a program whose every process forks until it is refused; what `bash` answers."""
+    lines = ["import os, time", "while True:", "    try: os.fork()", f"    except OSError: {when_refused}"]
+    return computer.bash("python3 -c '" + "\n".join(lines) + "'", seconds)
+
+
 def processes(computer):
-    # Each child forks on, also after it was refused: only the time-out ends it. Together they also want more memory
-    # than there is, so that the kernel has to choose whom to kill.
-    bomb = "\n".join(
-        ["import os, time", "while True:", "    try: os.fork()", "    except OSError: time.sleep(1)"]
-    )
     first, most = computer.first_process(), 0
     child = os.fork()
     if child == 0:
-        said = computer.bash(f"python3 -c '{bomb}'", 100)
+        said = bomb(computer, "time.sleep(1000)", 60)
         say(f"the fork bomb's answer: {said['exit_code']} {said['output'][-100:].strip()}")
         os._exit(0)
     while os.waitpid(child, os.WNOHANG)[0] == 0:
@@ -237,7 +237,7 @@ def processes(computer):
         time.sleep(0.5)
     refused = table(computer.group, "pids.events")["max"]
     check("a fork bomb comes to the bound and no further", MOST_PROCESSES * 0.9 < most <= MOST_PROCESSES, most)
-    say(f"{refused} forks refused, memory: {table(computer.group, 'memory.events')}")
+    check("forks were refused", refused > 0, refused)
     until("the bomb is gone after its time-out", lambda: int(read(computer.group, "pids.current")) < 400)
     check("the computer's first process is the same", computer.first_process() == first)
     until("it answers again", lambda: computer.bash("true", 60)["exit_code"] == 0)
@@ -295,9 +295,16 @@ def backing():
 
 def coming_and_going(computer):
     ask = computer.controller.ask
+    # One that never rests: emulated, it leaves the agent no turn. Only the host can end it.
+    child = os.fork()
+    if child == 0:
+        bomb(computer, "pass", 250)
+        os._exit(0)
+    until("a bomb is at work", lambda: int(read(computer.group, "pids.current")) > MOST_PROCESSES // 2)
     status, _ = ask("POST", f"{computer.path}/stop")
     check("a stop is taken", status == 200, status)
     until("it stops", lambda: computer.status() == "stopped")
+    os.waitpid(child, 0)
     check("no group is left of a stopped computer", children(GROUPS, "hotdesk") == [] and backing() == [], (children(GROUPS, "hotdesk"), backing()))
     status, _ = ask("POST", f"{computer.path}/start")
     check("a start is taken", status == 200, status)

@@ -17,6 +17,7 @@ pub mod config;
 pub mod desktop;
 pub mod display;
 pub mod elements;
+pub mod events;
 pub mod exec;
 mod ffmpeg;
 pub mod files;
@@ -30,6 +31,7 @@ pub mod selftest;
 pub mod state;
 pub mod stream;
 mod token;
+pub mod vnc;
 
 use audio::Audio;
 use config::{Config, Display};
@@ -43,6 +45,7 @@ use journal::Journal;
 use state::{Agent, Parts};
 
 use crate::base::tasks::Tasks;
+use crate::http::feed::Feed;
 use crate::http::serve::{self, Bound, Listen};
 
 /// How long tasks may take to end: a connection's drain (10 s) is cut short, because by then every command has been
@@ -86,6 +89,14 @@ pub async fn run(config: Config) -> Result<(), String> {
     let files = files::Files::new(&config.home);
     files.uploads.sweep_in(&tasks);
     let commands = Commands::new(config.home.clone(), Arc::clone(&desktop), tasks.clone());
+    let feed = Feed::new();
+    let sources = events::Sources {
+        feed: feed.clone(),
+        displays: displays.clone(),
+        home: config.home.clone(),
+        session_dir: config.session_dir.clone(),
+    };
+    events::watch(sources, &tasks);
     let agent = Agent::new(Parts {
         token,
         journal,
@@ -97,6 +108,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         home: config.home,
         audio: Audio::new(Arc::clone(&desktop)),
         desktop,
+        feed,
         tasks: tasks.clone(),
         started,
     });

@@ -15,6 +15,7 @@ use super::files::Files;
 use super::journal::Journal;
 use crate::base::secret::Secret;
 use crate::base::tasks::Tasks;
+use crate::http::feed::Feed;
 
 /// A running agent's parts.
 pub struct Parts {
@@ -38,6 +39,8 @@ pub struct Parts {
     pub desktop: Arc<dyn Desktop>,
     /// What was done under which key.
     pub journal: Journal,
+    /// What happens here, for those who subscribed.
+    pub feed: Feed,
     /// Everything that runs in the background.
     pub tasks: Tasks,
     /// When the agent started.

@@ -16,11 +16,20 @@ pub fn iso8601(ms: i64) -> String {
     }
 }
 
+/// The stamp that an ISO 8601 text with any zone stands for; `None` when it is none, or before 1970.
+pub fn parse_iso8601(text: &str) -> Option<i64> {
+    let at: jiff::Timestamp = text.parse().ok()?;
+    Some(at.as_millisecond()).filter(|ms| *ms >= 0)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn stamps_have_milliseconds_and_a_zone() {
         assert_eq!(super::iso8601(1_700_000_000_120), "2023-11-14T22:13:20.120Z");
         assert_eq!(super::iso8601(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(super::parse_iso8601("2023-11-14T23:13:20.1209+01:00"), Some(1_700_000_000_120));
+        assert_eq!(super::parse_iso8601("1969-12-31T23:59:59.000Z"), None);
+        assert_eq!(super::parse_iso8601("2023-11-14"), None);
     }
 }

@@ -1,5 +1,6 @@
-//! Floor 0: what everything stands on. Ids, secrets, the clock, tasks, waiting, log set-up.
+//! Floor 0: what everything stands on. Ids, secrets, the clock, tasks, waiting, pauses, log set-up.
 
+pub mod backoff;
 pub mod clock;
 pub mod hex;
 pub mod ids;

@@ -19,12 +19,14 @@ pub mod auth;
 pub mod background;
 pub mod computers;
 pub mod config;
+pub mod events;
 pub mod files;
 pub mod lock;
 pub mod metrics;
 pub mod origin;
 pub mod relay;
 pub mod storage;
+pub mod viewer;
 
 use computers::fleet::Fleet;
 use config::Config;
@@ -43,6 +45,10 @@ pub struct App {
     pub limiter: auth::Limiter,
     /// Wrong passwords of late.
     pub failures: auth::door::Failures,
+    /// Tickets to screens.
+    pub tickets: auth::tickets::Tickets,
+    /// What happens on the computers, for those who listen.
+    pub events: events::Events,
     /// The sockets of live channels.
     pub sockets: Sockets,
     /// How many of them each computer has.
@@ -87,6 +93,7 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
     let limiter = auth::limiter(&config.limits);
     let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone());
     let metrics = metrics::Metrics::install()?;
+    let events = events::Events::new(fleet.clone(), tasks.clone());
     let app = Arc::new(App {
         config,
         store,
@@ -94,6 +101,8 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         storage,
         limiter,
         failures: auth::door::Failures::default(),
+        tickets: auth::tickets::Tickets::default(),
+        events,
         sockets: Sockets::new(tasks.clone()),
         channels: Tally::default(),
         metrics,

@@ -4,6 +4,7 @@ pub mod bearer;
 pub mod edge;
 pub mod encode;
 pub mod extract;
+pub mod feed;
 pub mod idempotency;
 pub mod leftover;
 pub mod marks;

@@ -224,6 +224,9 @@ impl Sender {
     /// Sends the close and waits a little for the peer's, so that the code is read before the connection ends.
     async fn close(&self, closing: &Closing) {
         if self.send(Message::Close(Some(closing.frame()))).await.is_err() {
+            // The peer closed first: the library has its answer ready, and it is only to be written.
+            let answer = async { self.sink.lock().await.flush().await };
+            let _gone = tokio::time::timeout(CLOSE_PATIENCE, answer).await;
             return;
         }
         let answered = async {

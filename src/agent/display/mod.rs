@@ -44,13 +44,14 @@ mod session;
 mod shm;
 mod supervise;
 mod tops;
+mod watch;
 mod windows;
 mod xserver;
 
 pub use album::Sight;
 pub use cache::Picture;
 pub use changes::{Change, Moment};
-pub use clipboard::{Content, Loan, Selection, Snapshot};
+pub use clipboard::{Content, Copied, Loan, Selection, Snapshot};
 pub use config::{Config, Session, XServer};
 pub use form::Form;
 pub use frames::Taken;
@@ -63,7 +64,10 @@ pub use receiver::{Receiver, TITLE as RECEIVER_TITLE};
 pub use screen::Screen;
 pub use session::{session_env, session_env_in};
 pub use tops::{Top, Tops};
+pub use watch::{Memory, Sign, Teller, Watching};
 pub use windows::Change as WindowChange;
+
+use tokio::sync::watch as watch_channel;
 
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
@@ -96,6 +100,8 @@ struct Room {
     encoders: Arc<encode::Encoders>,
     /// By place: 0 is the boot screen, `n` has the display `base + n`. A screen that is being deleted keeps its place.
     screens: Mutex<BTreeMap<u16, Arc<Screen>>>,
+    /// Marked when a screen was added.
+    added: watch_channel::Sender<()>,
 }
 
 impl Displays {
@@ -119,6 +125,7 @@ impl Displays {
             tasks: tasks.clone(),
             encoders: Arc::new(encode::Encoders::new()),
             screens: Mutex::default(),
+            added: watch_channel::Sender::default(),
             config,
         };
         let displays = Self { room: Arc::new(room) };
@@ -130,6 +137,11 @@ impl Displays {
     pub fn list(&self) -> Vec<Arc<Screen>> {
         let seen = |screen: &&Arc<Screen>| !screen.stop.is_cancelled() && !screen.is_hidden();
         self.lock().values().filter(seen).cloned().collect()
+    }
+
+    /// Changes whenever a screen was added to the list.
+    pub fn added(&self) -> watch_channel::Receiver<()> {
+        self.room.added.subscribe()
     }
 
     /// One screen; the boot screen when no id is given.
@@ -231,6 +243,7 @@ impl Displays {
             tasks: room.tasks.clone(),
         };
         screens.insert(place, Arc::clone(&screen));
+        room.added.send_replace(());
         let displays = self.clone();
         let _supervisor = room.tasks.spawn("screen", async move {
             supervisor.keep().await;

@@ -21,6 +21,7 @@ use super::screen::{Phase, Screen};
 use super::seat::{self, Seat, Seated};
 use super::session::Running;
 use super::xserver::Server;
+use crate::base::backoff::Backoff;
 use crate::base::tasks::Tasks;
 use crate::base::wait;
 
@@ -48,30 +49,10 @@ pub(super) struct Supervisor {
     pub(super) tasks: Tasks,
 }
 
-/// Growing pauses between short lives.
-struct Backoff {
-    next: Duration,
-}
-
-impl Backoff {
-    fn new() -> Self {
-        Self { next: LEAST_PAUSE }
-    }
-
-    fn after(&mut self, lived: Duration) -> Duration {
-        if lived >= LONG_LIFE {
-            self.next = LEAST_PAUSE;
-        }
-        let pause = self.next;
-        self.next = (self.next * 2).min(LONGEST_PAUSE);
-        pause
-    }
-}
-
 impl Supervisor {
     /// Keeps the screen until it is asked to stop.
     pub(super) async fn keep(self) {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(LEAST_PAUSE, LONGEST_PAUSE, LONG_LIFE);
         while !self.screen.stop.is_cancelled() {
             let began = Instant::now();
             let why = self.live().await;
@@ -155,7 +136,7 @@ impl Supervisor {
     /// Looks after a ready screen until its connection ends.
     async fn attend(&self, seated: &mut Seated, session: &mut Option<Running>) -> String {
         let mut looks = tokio::time::interval(LOOK_EVERY);
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(LEAST_PAUSE, LONGEST_PAUSE, LONG_LIFE);
         let mut began = Instant::now();
         loop {
             tokio::select! {
@@ -230,18 +211,5 @@ impl Seat {
         };
         let Some(check) = named(self.root)? else { return Ok(false) };
         Ok(named(check)? == Some(check))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_their_bound_and_a_long_life_forgives() {
-        let mut backoff = Backoff::new();
-        let pauses: Vec<_> = (0..8).map(|_| backoff.after(Duration::ZERO).as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(backoff.after(LONG_LIFE), LEAST_PAUSE);
     }
 }

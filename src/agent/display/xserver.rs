@@ -94,6 +94,8 @@ fn xvnc(program: &Path, display: u16, size: Size, runtime_dir: &Path) -> Command
         .arg(vnc_socket(runtime_dir, display))
         // A viewer must not change the size under a program that clicks by coordinates.
         .args(["-AlwaysShared", "-AcceptSetDesktopSize=0", "-desktop", "hotdesk"])
+        // All viewers come from one address, this program: connections that broke off early would shut everybody out.
+        .arg("-UseBlacklist=0")
         // Errors only: it logs every connection otherwise.
         .args(["-Log", "*:stderr:0"]);
     command

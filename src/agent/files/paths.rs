@@ -11,7 +11,7 @@ use crate::domain::error::{Error, Kind, Result};
 use crate::domain::filename::{FileName, MAX_PATH};
 
 /// A folder of the public names that means the home folder where the computer has nothing of its own there.
-const ALIAS: &str = "/home/user";
+pub const ALIAS: &str = "/home/user";
 /// How folders are opened.
 pub const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// A folder below another one, with no link on the way.

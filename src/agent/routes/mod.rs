@@ -20,6 +20,7 @@ pub mod actions;
 pub mod clipboard;
 pub mod desktop;
 pub mod elements;
+mod events;
 mod exec;
 mod files;
 mod gate;
@@ -41,7 +42,8 @@ pub use idempotent::Noting;
 pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let noting = Noting { journal: agent.journal.clone(), tasks: agent.tasks.clone() };
     let commands = exec::router().layer(middleware::from_fn_with_state(noting.clone(), idempotent::pass));
-    let routes = Router::new().merge(health::router()).merge(commands).merge(files::router());
+    let routes =
+        Router::new().merge(health::router()).merge(events::router()).merge(commands).merge(files::router());
     let routes = routes.merge(processes::router());
     let tests = SelfTests::new(agent.clone(), displays.clone());
     let sockets = sockets::router(agent.clone(), displays.clone());

@@ -13,10 +13,12 @@ use crate::agent::audio;
 use crate::agent::display::Displays;
 use crate::agent::exec::terminal;
 use crate::agent::state::Agent;
-use crate::domain::channel::{Channel, Failure};
+use crate::agent::vnc;
+use crate::domain::channel::{Channel, Failure, GOING_AWAY};
 use crate::domain::error::{Error, Result};
 use crate::http::bearer::{self, Shown};
 use crate::http::extract::Path;
+use crate::http::feed;
 use crate::http::socket::{Closing, Receiver, Sender, Sockets, Upgrade};
 
 /// What the channels stand on.
@@ -91,8 +93,15 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
 
 /// Hands an accepted socket to its channel.
 async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
-    let _ = &live.displays;
     match channel {
+        Channel::Events => {
+            let stopping = live.sockets.stopping();
+            let stop = async {
+                stopping.cancelled().await;
+                Closing::new(GOING_AWAY, "server shutting down")
+            };
+            feed::converse(&live.agent.feed, sender, receiver, stop).await
+        }
         Channel::Terminal => {
             let asked = terminal::Asked {
                 cols: value(&query, "cols"),
@@ -108,8 +117,9 @@ async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, recei
             };
             live.agent.audio.listen(asked, sender, receiver, live.agent.tasks.stopping()).await
         }
-        Channel::Events | Channel::Websockify => {
-            Closing::new(channel.close_code(Failure::Failed), "not served yet")
+        Channel::Websockify => {
+            let (screen, stop) = (value(&query, "screen"), live.sockets.stopping());
+            vnc::websockify(live.displays.as_ref(), screen, sender, receiver, stop).await
         }
     }
 }

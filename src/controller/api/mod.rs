@@ -9,7 +9,7 @@ use axum::routing::{any, get};
 use tower::ServiceExt;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::{Shared, metrics, relay};
+use super::{Shared, metrics, relay, viewer};
 use crate::http::edge;
 
 pub mod desktop;
@@ -30,6 +30,7 @@ pub fn router(app: Shared) -> Router {
         .route("/openapi.json", get(move || openapi::answer(Arc::clone(&document))))
         .route("/desktops/{id}/proxy/{*path}", any(relay::http::proxy))
         .route("/desktops/{id}/ws/{channel}", get(relay::socket::open))
+        .merge(viewer::router())
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch))
         .route_layer(axum::middleware::from_fn(metrics::count));
     let inner = edge::wrap(routes).with_state(app);

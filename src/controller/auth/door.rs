@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 
+use super::tickets::Ticket;
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::controller::App;
 use crate::domain::channel::{Channel, Failure};
@@ -95,6 +96,34 @@ impl App {
         shown: Option<&str>,
         peer: &Peer,
     ) -> Result<std::result::Result<Computer, Closing>> {
+        let password = |computer: &Computer, shown: &str| computer.vnc_password.matches(shown).then_some(());
+        let admitted = self.admit_by(channel, reference, shown, peer, password).await?;
+        Ok(admitted.map(|(computer, ())| computer))
+    }
+
+    /// As [`App::admit`], for whoever shows a ticket (wire.md 10.3 knows the password alone); it is used up by that.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn admit_ticket(
+        &self,
+        reference: &str,
+        shown: &str,
+        peer: &Peer,
+    ) -> Result<std::result::Result<(Computer, Ticket), Closing>> {
+        let ticket = |computer: &Computer, shown: &str| self.tickets.redeem(computer, shown);
+        self.admit_by(Channel::Websockify, reference, Some(shown), peer, ticket).await
+    }
+
+    /// What a credential gives its holder on a computer, by a check whose failures are counted.
+    async fn admit_by<T>(
+        &self,
+        channel: Channel,
+        reference: &str,
+        shown: Option<&str>,
+        peer: &Peer,
+        check: impl Fn(&Computer, &str) -> Option<T>,
+    ) -> Result<std::result::Result<(Computer, T), Closing>> {
         let refused = |failure, reason| Ok(Err(Closing::new(channel.close_code(failure), reason)));
         let Some(shown) = shown else { return refused(Failure::Unauthenticated, "missing token") };
         let Ok(reference) = reference.parse::<ComputerRef>() else {
@@ -107,11 +136,11 @@ impl App {
         if self.failures.too_many(source, computer.id, now) {
             return refused(Failure::Unauthenticated, "too many wrong tokens, try again in a minute");
         }
-        if !computer.vnc_password.matches(shown) {
+        let Some(given) = check(&computer, shown) else {
             self.failures.note(source, computer.id, now);
             return refused(Failure::Unauthenticated, "invalid token");
-        }
-        Ok(Ok(computer))
+        };
+        Ok(Ok((computer, given)))
     }
 }
 

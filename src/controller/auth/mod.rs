@@ -17,6 +17,7 @@ use crate::http::bearer::{self, Shown};
 
 pub mod door;
 pub mod keys;
+pub mod tickets;
 
 /// Requests per key.
 pub type Limiter = DefaultKeyedRateLimiter<KeyId>;

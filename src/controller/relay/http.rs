@@ -18,7 +18,7 @@ use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
-const ENDPOINTS: [&str; 29] = [
+const ENDPOINTS: [&str; 30] = [
     "actions",
     "bash",
     "click",
@@ -26,6 +26,7 @@ const ENDPOINTS: [&str; 29] = [
     "cursor_position",
     "drag",
     "elements",
+    "events",
     "exec",
     "files",
     "health",

@@ -15,11 +15,13 @@ use crate::controller::Shared;
 use crate::controller::auth::door;
 use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use crate::domain::error::{Error, Result};
+use crate::domain::rfb::{Refused, ViewOnly};
 use crate::guest::Socket;
 use crate::http::extract::Path;
 use crate::http::serve::Peer;
 use crate::http::socket::{Closing, Heard, Receiver, Sender, Upgrade};
 use crate::store::computers::Computer;
+use crate::wire::ticket::Mode;
 
 /// What of a client's query reaches the agent; the rest is between the client and the controller.
 const PASSED: [&str; 5] = ["cols", "rows", "sample_rate", "channels", "screen"];
@@ -32,7 +34,7 @@ const MAX_PER_COMPUTER: usize = 1024;
 /// The code for one too many (registered with IANA as "try again later").
 const TRY_AGAIN_LATER: u16 = 1013;
 /// Codes that an agent may close with; any other is a failure of its.
-const AGENT_CODES: [u16; 4] = [NORMAL, GOING_AWAY, 4008, 4500];
+const AGENT_CODES: [u16; 5] = [NORMAL, GOING_AWAY, 4008, 4500, 4502];
 
 /// `GET /desktops/{id}/ws/{channel}`.
 pub async fn open(
@@ -46,28 +48,49 @@ pub async fn open(
     let channel = Channel::parse(&channel).ok_or_else(|| Error::not_found("No such channel"))?;
     let query: Vec<(String, String)> = serde_urlencoded::from_str(query.as_deref().unwrap_or_default())
         .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
-    let admitted = app.admit(channel, &id, door::token(&headers, &query).as_deref(), &peer).await?;
+    let shown = query.iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket.as_str());
+    let admitted = match shown.filter(|_| channel == Channel::Websockify) {
+        None => app
+            .admit(channel, &id, door::token(&headers, &query).as_deref(), &peer)
+            .await?
+            .map(|computer| Session { computer, query, filter: None }),
+        Some(ticket) => app.admit_ticket(&id, ticket, &peer).await?.map(|(computer, ticket)| Session {
+            computer,
+            query: vec![("screen".to_owned(), ticket.screen)],
+            filter: (ticket.mode == Mode::View).then(ViewOnly::default),
+        }),
+    };
     let sockets = app.sockets.clone();
     sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
         match admitted {
-            Ok(computer) => converse(&app, channel, computer, &query, (sender, receiver)).await,
+            Ok(session) => converse(&app, channel, session, (sender, receiver)).await,
             Err(closing) => closing,
         }
     })
+}
+
+/// What somebody was admitted to.
+struct Session {
+    computer: Computer,
+    query: Vec<(String, String)>,
+    /// Reads along where the client may only watch.
+    filter: Option<ViewOnly>,
 }
 
 /// Joins a client with the computer until one of them, the computer or the controller ends.
 async fn converse(
     app: &Shared,
     channel: Channel,
-    computer: Computer,
-    query: &[(String, String)],
+    Session { computer, query, filter }: Session,
     (sender, receiver): (Sender, Receiver),
 ) -> Closing {
     let failed = |failure, reason: &'static str| Closing::new(channel.close_code(failure), reason);
     let Some(_seat) = app.channels.admit(computer.id, MAX_PER_COMPUTER) else {
         return Closing::new(TRY_AGAIN_LATER, "too many sockets of this computer");
     };
+    if channel == Channel::Events {
+        return app.events.join(&computer, sender, receiver).await;
+    }
     let Ok(guest) = app.fleet.guest(&computer).await else {
         return failed(Failure::NotRunning, "computer not running");
     };
@@ -77,7 +100,7 @@ async fn converse(
     let ended = app.fleet.ended(computer.id);
     let talk = async {
         match guest.socket(&format!("/ws/{}", channel.name()), &passed).await {
-            Ok(agent) => bridge(channel, agent, &sender, receiver).await,
+            Ok(agent) => bridge(channel, agent, filter, (&sender, receiver)).await,
             Err(error) => {
                 tracing::info!(computer = %computer.id, channel = channel.name(), %error, "no channel");
                 Some(failed(Failure::Unreachable, "could not reach the computer"))
@@ -101,13 +124,23 @@ async fn converse(
 
 /// Carries messages both ways, each way at its own pace: who does not read is not written to. `None` when the agent
 /// ended without a close.
-async fn bridge(channel: Channel, agent: Socket, sender: &Sender, mut receiver: Receiver) -> Option<Closing> {
+async fn bridge(
+    channel: Channel,
+    agent: Socket,
+    mut filter: Option<ViewOnly>,
+    (sender, mut receiver): (&Sender, Receiver),
+) -> Option<Closing> {
     let (mut to_agent, mut from_agent) = agent.split();
     let upward = async {
         while let Some(heard) = receiver.receive().await {
-            let message = match heard {
-                Heard::Text(text) => Message::Text(text.as_str().into()),
-                Heard::Binary(bytes) => Message::Binary(bytes),
+            let message = match (heard, filter.as_mut()) {
+                (Heard::Text(text), _) => Message::Text(text.as_str().into()),
+                (Heard::Binary(bytes), None) => Message::Binary(bytes),
+                (Heard::Binary(bytes), Some(filter)) => match filter.pass(&bytes) {
+                    Ok(passed) if passed.is_empty() => continue,
+                    Ok(passed) => Message::Binary(passed.into()),
+                    Err(refused) => return Some(not_watching(refused)),
+                },
             };
             match tokio::time::timeout(WRITE_PATIENCE, to_agent.send(message)).await {
                 Ok(Ok(())) => {}
@@ -136,6 +169,12 @@ async fn bridge(channel: Channel, agent: Socket, sender: &Sender, mut receiver: 
         closing = upward => closing,
         closing = downward => closing,
     }
+}
+
+/// The close of a client that may only watch and says what no watcher says.
+fn not_watching(refused: Refused) -> Closing {
+    tracing::info!(?refused, "a view-only client was cut off");
+    Closing::new(Channel::Websockify.close_code(Failure::Failed), "a message that is not for watching")
 }
 
 /// An agent's close as the client sees it.

@@ -47,7 +47,8 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     findings.push(finding(
         "control groups",
         control_groups(),
-        "mount cgroup v2, or the v1 controllers cpu, memory, pids and devices, under /sys/fs/cgroup",
+        "mount cgroup v2, or the v1 controllers cpu, memory, pids and devices, under /sys/fs/cgroup, and boot without \
+         cgroup_disable",
     ));
     findings.push(finding(
         "user namespaces",

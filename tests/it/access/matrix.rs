@@ -134,6 +134,9 @@ impl Scene {
         if schema["oneOf"].is_array() {
             return self.sample(&schema["oneOf"][0]);
         }
+        if let Some(values) = schema["enum"].as_array() {
+            return values[0].clone();
+        }
         let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or("object");
         match kind {
             "object" => {

@@ -31,7 +31,7 @@ async fn pasted(display: &str, arguments: &[&str]) -> Vec<u8> {
 
 /// Has another program copy something; it stays in the background to be asked, and may own the selection only a
 /// moment after its start.
-fn copy(display: &str, arguments: &[&str], content: &[u8]) {
+pub fn copy(display: &str, arguments: &[&str], content: &[u8]) {
     let (link, _) = x11rb::connect(Some(display)).expect("an X connection");
     let named = if arguments.contains(&"primary") { "PRIMARY" } else { "CLIPBOARD" };
     let atom = link.intern_atom(false, named.as_bytes()).expect("a request").reply().expect("an atom").atom;
@@ -54,7 +54,7 @@ fn copy(display: &str, arguments: &[&str], content: &[u8]) {
     }
 }
 
-const CLIPBOARD: [&str; 2] = ["-selection", "clipboard"];
+pub const CLIPBOARD: [&str; 2] = ["-selection", "clipboard"];
 
 async fn seen(desk: &Desk, query: &str) -> Value {
     desk.ok("GET", &format!("/clipboard?{query}"), Value::Null).await
@@ -65,13 +65,13 @@ async fn set(desk: &Desk, query: &str, body: Value) {
 }
 
 /// A client that owns selections and answers as a test has it.
-struct Peer {
+pub struct Peer {
     link: RustConnection,
     window: u32,
 }
 
 impl Peer {
-    fn open(display: &str) -> Self {
+    pub fn open(display: &str) -> Self {
         let (link, screen) = x11rb::connect(Some(display)).expect("an X connection");
         let root = link.setup().roots[screen].root;
         let window = link.generate_id().expect("an id");
@@ -86,7 +86,7 @@ impl Peer {
     }
 
     /// Takes the clipboard.
-    fn own(&self) {
+    pub fn own(&self) {
         self.link
             .set_selection_owner(self.window, self.atom("CLIPBOARD"), x11rb::CURRENT_TIME)
             .expect("owning");

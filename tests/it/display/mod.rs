@@ -1,14 +1,14 @@
 //! Does the display room do on real X servers what it says? Each test has displays of its own.
 
 mod counter;
-mod desk;
+pub mod desk;
 mod receivers;
 mod served;
 mod streams;
-mod window;
+pub mod window;
 
 mod acting;
-mod clipboard;
+pub mod clipboard;
 mod counting;
 mod crowd;
 mod fidelity;
@@ -22,4 +22,4 @@ mod selftest;
 mod sight;
 mod through;
 mod typing;
-mod windows;
+pub mod windows;

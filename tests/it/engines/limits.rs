@@ -1,4 +1,5 @@
-//! Do a machine's limits hold, under whichever version of control groups this host has?
+//! Is the kernel told of a machine's limits, under whichever version of control groups this host has? (That they hold:
+//! `hostile`.)
 
 use std::fs;
 
@@ -38,15 +39,4 @@ async fn the_kernel_is_told_of_every_limit_at_every_start() {
     assert_eq!(setting(&name, ["memory.max", "memory.limit_in_bytes"]), (768 << 20).to_string());
     let quota = setting(&name, ["cpu.max", "cpu.cfs_quota_us"]);
     assert_eq!(quota.split(' ').next(), Some("200000"), "{quota}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_wants_more_than_the_memory_is_killed_and_the_machine_lives() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (_, id, guest) = bench.running(MachineSpec { memory_bytes: 192 << 20, ..a_machine() }).await;
-    let said = guest.sh("python3 -c 'kept = [b\"x\" * (8 << 20) for _ in range(64)]'").await;
-    assert!([137, -9].contains(&said.code), "{said:?}");
-    guest.answers().await;
-    assert_eq!(guest.says("echo alive").await, "alive");
-    assert!(!control_groups(&id.to_string()).is_empty());
 }

@@ -11,7 +11,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller::{self, config::Config};
-use hotdesk::engine::simulated::{SimulatedEngine, SimulatedHost};
+use hotdesk::engine::simulated::{Birth, SimulatedEngine, SimulatedHost};
 use hotdesk::http::serve::{Bound, Listen, bind, serve};
 use hotdesk::store::Store;
 use serde_json::json;
@@ -42,8 +42,14 @@ impl std::ops::Deref for Simulation {
 
 impl Simulation {
     pub async fn boot() -> Self {
+        Self::boot_with(Router::new()).await
+    }
+
+    /// A controller whose computers' agents have these routes beside those of an honest one.
+    pub async fn boot_with(routes: Router) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let host = SimulatedHost::new(folder.path().join("machines"), Arc::new(|_| honest_agent()));
+        let agent = Arc::new(move |_: &Birth| honest_agent().merge(routes.clone()));
+        let host = SimulatedHost::new(folder.path().join("machines"), agent);
         std::fs::create_dir(folder.path().join("data")).expect("a data folder");
         let (engine, tasks, base, key) = start(&folder, &host).await;
         let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));

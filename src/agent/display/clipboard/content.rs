@@ -106,6 +106,17 @@ pub struct Seen {
     pub targets: Vec<String>,
 }
 
+/// What a program has put on the clipboard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// Text. One that is longer than an event may carry is cut, but still longer than that.
+    Text(String),
+    /// Something that is no text, or nothing.
+    Other,
+    /// What this program put there for a while, or put back after that.
+    Passing,
+}
+
 /// All that was on a clipboard at some time, in all its forms.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -142,6 +153,11 @@ pub(super) fn candidates(offered: Option<&[u32]>, atoms: &Atoms) -> Vec<u32> {
         Some(offered) => known.into_iter().filter(|target| offered.contains(target)).collect(),
         None => vec![atoms.UTF8_STRING, string],
     }
+}
+
+/// Whether a form is text.
+pub(super) fn is_text(target: u32, atoms: &Atoms) -> bool {
+    target != atoms.IMAGE_PNG
 }
 
 /// How many bytes of a form are taken.

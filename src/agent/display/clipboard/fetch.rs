@@ -7,10 +7,11 @@ use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, GetPropertyReply};
 
 use super::super::fault::{Fault, Outcome};
 use super::super::seat::X_PATIENCE;
-use super::content::{self, Form, Seen, Selection, Snapshot, owner_silent};
+use super::content::{self, Content, Copied, Form, Seen, Selection, Snapshot, owner_silent};
 use super::owner::{Awaited, Owner};
 use super::serve::optional;
 use crate::domain::error::{Error, Kind};
+use crate::wire::event::MAX_CONTENT_BYTES;
 
 /// How long an owner may take over the next step.
 const STEP_PATIENCE: Duration = Duration::from_secs(2);
@@ -21,12 +22,32 @@ const MOST_TARGETS: usize = 64;
 /// Bytes of all forms of a snapshot together: the largest image, and text in a few forms.
 const MAX_SNAPSHOT: usize = 16 * 1024 * 1024;
 
+/// How much of a text is fetched for those who are told of it: what an event carries, and a character more, so that one
+/// that was cut is seen to be longer.
+const MAX_TOLD: usize = MAX_CONTENT_BYTES + 4;
+
+/// What becomes of a form that is longer than its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Longer {
+    /// It is refused.
+    Refused,
+    /// Its beginning is taken.
+    Cut,
+}
+
 /// Who has a clipboard, and in which forms.
 enum Offered {
     Nobody,
     Ours(Vec<Form>),
     /// `None`: it does not say.
     Theirs(Option<Vec<u32>>),
+}
+
+fn copied(content: Option<Content>) -> Copied {
+    match content {
+        Some(Content::Text(text)) => Copied::Text(text),
+        Some(Content::Png(_)) | None => Copied::Other,
+    }
 }
 
 impl Owner<'_> {
@@ -46,7 +67,7 @@ impl Owner<'_> {
                 let names = self.names(targets.as_deref().unwrap_or_default())?;
                 for target in content::candidates(targets.as_deref(), &self.atoms) {
                     let limit = content::limit(target, &self.atoms);
-                    let form = self.fetch(selection, target, limit, until)?;
+                    let form = self.fetch(selection, target, limit, Longer::Refused, until)?;
                     if let Some(content) = form.and_then(|form| content::read(&form, &self.atoms)) {
                         return Ok(Seen { content: Some(content), targets: names });
                     }
@@ -54,6 +75,34 @@ impl Owner<'_> {
                 Ok(Seen { content: None, targets: names })
             }
         }
+    }
+
+    /// The text that was put on the clipboard proper.
+    pub(super) fn copied(&mut self) -> Outcome<Copied> {
+        let until = Instant::now() + TALK_PATIENCE;
+        let selection = Selection::Clipboard;
+        let atom = selection.atom(&self.atoms);
+        let offered = match self.offered(selection, until)? {
+            Offered::Nobody => return Ok(Copied::Other),
+            Offered::Ours(_) if self.owned.iter().any(|it| it.selection == atom && it.passing) => {
+                return Ok(Copied::Passing);
+            }
+            Offered::Ours(forms) => {
+                let mut texts = forms.iter().filter(|form| content::is_text(form.target, &self.atoms));
+                return Ok(copied(texts.find_map(|form| content::read(form, &self.atoms))));
+            }
+            Offered::Theirs(targets) => targets,
+        };
+        for target in content::candidates(offered.as_deref(), &self.atoms) {
+            if !content::is_text(target, &self.atoms) {
+                continue;
+            }
+            let form = self.fetch(selection, target, MAX_TOLD, Longer::Cut, until)?;
+            if let Some(text) = form.and_then(|form| content::read(&form, &self.atoms)) {
+                return Ok(copied(Some(text)));
+            }
+        }
+        Ok(Copied::Other)
     }
 
     /// All that is on a clipboard.
@@ -67,7 +116,7 @@ impl Owner<'_> {
         };
         let (mut snapshot, mut room) = (Snapshot::default(), MAX_SNAPSHOT);
         for target in targets {
-            match self.fetch(selection, target, room, until) {
+            match self.fetch(selection, target, room, Longer::Refused, until) {
                 Ok(Some(form)) => {
                     room -= form.bytes.len();
                     snapshot.forms.push(form);
@@ -93,7 +142,7 @@ impl Owner<'_> {
             return Ok(owned.map_or(Offered::Nobody, |owned| Offered::Ours(owned.forms.clone())));
         }
         let most = 4 * 4 * MOST_TARGETS;
-        let Some(list) = self.fetch(selection, self.atoms.TARGETS, most, until)? else {
+        let Some(list) = self.fetch(selection, self.atoms.TARGETS, most, Longer::Refused, until)? else {
             return Ok(Offered::Theirs(None));
         };
         let items = list.bytes.chunks_exact(4).map(|item| item.try_into().map_or(0, u32::from_ne_bytes));
@@ -112,6 +161,7 @@ impl Owner<'_> {
         selection: Selection,
         target: u32,
         limit: usize,
+        longer: Longer,
         until: Instant,
     ) -> Outcome<Option<Form>> {
         let time = self.time()?;
@@ -120,18 +170,24 @@ impl Owner<'_> {
         self.link.delete_property(self.window, inbox)?;
         self.awaited = Some(Awaited { selection: atom, target, inbox, notified: None, arrived: false });
         self.link.convert_selection(self.window, atom, target, inbox, time)?;
-        let form = self.receive(target, inbox, limit, until);
+        let form = self.receive(target, inbox, (limit, longer), until);
         self.awaited = None;
         form
     }
 
-    fn receive(&mut self, target: u32, inbox: u32, limit: usize, until: Instant) -> Outcome<Option<Form>> {
+    fn receive(
+        &mut self,
+        target: u32,
+        inbox: u32,
+        (limit, longer): (usize, Longer),
+        until: Instant,
+    ) -> Outcome<Option<Form>> {
         self.wait(until, |awaited| awaited.notified.is_some())?;
         let answer = self.awaited.as_ref().and_then(|awaited| awaited.notified);
         if answer.is_none_or(|answer| answer.property == x11rb::NONE) {
             return Ok(None);
         }
-        let first = self.take(inbox, limit)?;
+        let first = self.take(inbox, limit, longer)?;
         if first.type_ != self.atoms.INCR {
             let Some(first) = Some(first).filter(|first| first.type_ != x11rb::NONE) else { return Ok(None) };
             let (kind, format) = (first.type_, first.format);
@@ -141,7 +197,7 @@ impl Owner<'_> {
         let (mut kind, mut format, mut bytes) = (x11rb::NONE, 8, Vec::new());
         loop {
             self.wait(until, |awaited| std::mem::take(&mut awaited.arrived))?;
-            let piece = self.take(inbox, limit - bytes.len())?;
+            let piece = self.take(inbox, limit - bytes.len(), longer)?;
             if piece.type_ == x11rb::NONE {
                 // Its own arrival was already taken with the one before.
                 continue;
@@ -152,11 +208,14 @@ impl Owner<'_> {
             }
             (kind, format) = (piece.type_, piece.format);
             bytes.extend_from_slice(&piece.value);
+            if bytes.len() > limit {
+                return Ok(Some(Form { target, kind, format, bytes: bytes.into() }));
+            }
         }
     }
 
-    /// Takes what is in a property out of it.
-    fn take(&mut self, inbox: u32, limit: usize) -> Outcome<GetPropertyReply> {
+    /// Takes what is in a property out of it. A beginning that was taken is longer than the limit.
+    fn take(&mut self, inbox: u32, limit: usize, longer: Longer) -> Outcome<GetPropertyReply> {
         self.deadline.allow(X_PATIENCE);
         if let Some(awaited) = &mut self.awaited {
             awaited.arrived = false;
@@ -166,6 +225,9 @@ impl Owner<'_> {
         if taken.bytes_after > 0 || taken.value.len() > limit {
             // What is left is removed; an owner in the middle of a transfer notices that nobody takes its next piece.
             self.link.delete_property(self.window, inbox)?;
+            if longer == Longer::Cut {
+                return Ok(taken);
+            }
             return Err(Fault::Refused(Error::too_large(format!(
                 "The clipboard holds more than {limit} bytes"
             ))));

@@ -20,7 +20,7 @@ mod fetch;
 mod owner;
 mod serve;
 
-pub use content::{Content, Seen, Selection, Snapshot};
+pub use content::{Content, Copied, Seen, Selection, Snapshot};
 
 use owner::{Command, Outfit};
 
@@ -95,15 +95,23 @@ impl Screen {
         self.ask_clipboard(|reply| Command::Get { selection, reply }).await
     }
 
+    /// What a program has just put on the clipboard proper, for those who are told of each change.
+    ///
+    /// # Errors
+    /// `TimedOut` when its owner does not answer, `Unavailable` when the screen cannot be asked now.
+    pub async fn clipboard_copied(&self) -> Result<Copied> {
+        self.ask_clipboard(|reply| Command::Copied { reply }).await
+    }
+
     /// Puts text or an image on the clipboard.
     ///
     /// # Errors
     /// As [`Screen::clipboard_get`].
     pub async fn clipboard_set(&self, selection: Selection, content: Content) -> Result<()> {
         content.check()?;
-        self.ask_clipboard(|reply| Command::Set { selection, outfit: Outfit::Content(content), reply })
-            .await
-            .map(drop)
+        let outfit = Outfit::Content(content);
+        let set = |reply| Command::Set { selection, outfit, passing: false, reply };
+        self.ask_clipboard(set).await.map(drop)
     }
 
     /// All that is on the clipboard, in every form that its owner offers.
@@ -122,7 +130,8 @@ impl Screen {
         content.check()?;
         let former = self.clipboard_snapshot(selection).await?;
         let outfit = Outfit::Content(content);
-        let (serial, fetches) = self.ask_clipboard(|reply| Command::Set { selection, outfit, reply }).await?;
+        let set = |reply| Command::Set { selection, outfit, passing: true, reply };
+        let (serial, fetches) = self.ask_clipboard(set).await?;
         Ok(Loan { selection, former, serial, fetches })
     }
 

@@ -25,7 +25,7 @@ use super::super::fault::{Fault, Outcome};
 use super::super::link::{self, Deadline, Link};
 use super::super::seat::X_PATIENCE;
 use super::atoms::Atoms;
-use super::content::{Content, Form, Seen, Selection, Snapshot};
+use super::content::{Content, Copied, Form, Seen, Selection, Snapshot};
 use super::serve::Sending;
 use crate::domain::error::{Error, Result};
 
@@ -45,7 +45,8 @@ pub(super) type Put = (u64, watch::Receiver<u64>);
 pub(super) enum Command {
     Get { selection: Selection, reply: oneshot::Sender<Result<Seen>> },
     Snapshot { selection: Selection, reply: oneshot::Sender<Result<Snapshot>> },
-    Set { selection: Selection, outfit: Outfit, reply: oneshot::Sender<Result<Put>> },
+    Copied { reply: oneshot::Sender<Result<Copied>> },
+    Set { selection: Selection, outfit: Outfit, passing: bool, reply: oneshot::Sender<Result<Put>> },
     GiveBack { selection: Selection, serial: u64, former: Snapshot, reply: oneshot::Sender<Result<bool>> },
 }
 
@@ -56,6 +57,8 @@ pub(super) struct Owned {
     pub(super) serial: u64,
     pub(super) forms: Vec<Form>,
     pub(super) fetches: watch::Sender<u64>,
+    /// Whether it was put there only for a while, or put back after that: nobody has copied anything.
+    pub(super) passing: bool,
 }
 
 /// An answer that is waited for.
@@ -169,6 +172,12 @@ impl<'a> Owner<'a> {
                     self.reply(reply, snapshot)?;
                 }
             }
+            Some(Command::Copied { reply }) => {
+                if !reply.is_closed() {
+                    let copied = self.copied();
+                    self.reply(reply, copied)?;
+                }
+            }
             Some(Command::Set { .. } | Command::GiveBack { .. }) | None => {
                 self.turn(Instant::now() + LOOK_EVERY)?;
             }
@@ -239,15 +248,15 @@ impl<'a> Owner<'a> {
         let mut done = false;
         while !self.closed {
             match self.commands.try_recv() {
-                Ok(Command::Set { selection, outfit, reply }) => {
-                    let put = self.set(selection, outfit);
+                Ok(Command::Set { selection, outfit, passing, reply }) => {
+                    let put = self.set(selection, outfit, passing);
                     self.reply(reply, put)?;
                 }
                 Ok(Command::GiveBack { selection, serial, former, reply }) => {
                     let given = self.give_back(selection, serial, former);
                     self.reply(reply, given)?;
                 }
-                Ok(question @ (Command::Get { .. } | Command::Snapshot { .. })) => {
+                Ok(question @ (Command::Get { .. } | Command::Copied { .. } | Command::Snapshot { .. })) => {
                     if self.questions.len() < super::QUEUE {
                         self.questions.push_back(question);
                     } // else dropped, which its asker sees at once
@@ -319,7 +328,7 @@ impl<'a> Owner<'a> {
         }
     }
 
-    fn set(&mut self, selection: Selection, outfit: Outfit) -> Outcome<Put> {
+    fn set(&mut self, selection: Selection, outfit: Outfit, passing: bool) -> Outcome<Put> {
         let forms = match outfit {
             Outfit::Content(content) => content.forms(&self.atoms),
             Outfit::Snapshot(snapshot) => snapshot.forms,
@@ -334,7 +343,7 @@ impl<'a> Owner<'a> {
         self.owned.retain(|owned| owned.selection != atom);
         self.serial += 1;
         let (fetches, count) = watch::channel(0);
-        self.owned.push(Owned { selection: atom, since, serial: self.serial, forms, fetches });
+        self.owned.push(Owned { selection: atom, since, serial: self.serial, forms, fetches, passing });
         Ok((self.serial, count))
     }
 
@@ -348,7 +357,7 @@ impl<'a> Owner<'a> {
             self.link.set_selection_owner(x11rb::NONE, atom, now)?;
             self.owned.retain(|owned| owned.selection != atom);
         } else {
-            self.set(selection, Outfit::Snapshot(former))?;
+            self.set(selection, Outfit::Snapshot(former), true)?;
         }
         Ok(true)
     }

@@ -2,11 +2,13 @@
 
 x11rb::atom_manager! {
     /// The atoms, as this server numbers them.
-    pub(super) Atoms:
+    pub(in super::super) Atoms:
     /// The requests for them.
     AtomsCookie {
         UTF8_STRING,
         WM_CHANGE_STATE,
+        _NET_SUPPORTING_WM_CHECK,
+        _NET_CLIENT_LIST,
         _NET_CLIENT_LIST_STACKING,
         _NET_ACTIVE_WINDOW,
         _NET_CLOSE_WINDOW,

@@ -13,9 +13,9 @@ use crate::base::wait;
 use crate::domain::error::{Error, Result};
 use crate::wire::window::{Window, WindowPlace};
 
-mod atoms;
+pub(super) mod atoms;
 mod change;
-mod read;
+pub(super) mod read;
 mod ready;
 
 pub use change::Change;
@@ -154,7 +154,7 @@ fn unknown(id: &str) -> Error {
 }
 
 /// A window's id as text.
-fn id_text(window: xproto::Window) -> String {
+pub(super) fn id_text(window: xproto::Window) -> String {
     format!("{window:#x}")
 }
 

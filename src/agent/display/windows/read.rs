@@ -16,19 +16,43 @@ use super::id_text;
 use crate::wire::window::{Frame, Window};
 
 /// Most windows that are listed: more than fit on any screen.
-const MOST_WINDOWS: u32 = 256;
+pub(in super::super) const MOST_WINDOWS: u32 = 256;
 /// Longest title, class or instance that is read, in units of four bytes.
 const MOST_TEXT: u32 = 1024;
 /// Most states, and most types, of a window that are read; EWMH knows a dozen.
 const MOST_ATOMS: u32 = 32;
+
+/// The open questions about a window's title: what the program says in UTF-8, what the window manager made of what it
+/// says otherwise, and that itself.
+pub(in super::super) struct Title<'a>([Cookie<'a, Link, GetPropertyReply>; 3]);
+
+impl<'a> Title<'a> {
+    /// Sends the questions.
+    pub(in super::super) fn ask(link: &'a Link, atoms: &Atoms, window: xproto::Window) -> Outcome<Self> {
+        let property = |name| link.get_property(false, window, name, AtomEnum::ANY, 0, MOST_TEXT);
+        let (told, shown) = (property(atoms._NET_WM_NAME)?, property(atoms._NET_WM_VISIBLE_NAME)?);
+        Ok(Self([told, shown, property(AtomEnum::WM_NAME.into())?]))
+    }
+
+    /// Waits for the answers; the first that says anything counts.
+    pub(in super::super) fn answer(self, atoms: &Atoms) -> Outcome<String> {
+        let mut title = String::new();
+        for told in self.0 {
+            let told = told.reply()?;
+            if title.is_empty() {
+                title = text(&told, atoms);
+            }
+        }
+        Ok(title)
+    }
+}
 
 /// The open questions about one window.
 struct Asked<'a> {
     window: xproto::Window,
     geometry: Cookie<'a, Link, GetGeometryReply>,
     place: Cookie<'a, Link, TranslateCoordinatesReply>,
-    /// What the program says in UTF-8, what the window manager made of what it says otherwise, and that itself.
-    titles: [Cookie<'a, Link, GetPropertyReply>; 3],
+    title: Title<'a>,
     class: Cookie<'a, Link, GetPropertyReply>,
     pid: Cookie<'a, Link, GetPropertyReply>,
     client: Option<Cookie<'a, Link, res::QueryClientIdsReply>>,
@@ -73,11 +97,7 @@ impl Seat {
             window,
             geometry: link.get_geometry(window)?,
             place: link.translate_coordinates(window, self.root, 0, 0)?,
-            titles: [
-                property(atoms._NET_WM_NAME, MOST_TEXT)?,
-                property(atoms._NET_WM_VISIBLE_NAME, MOST_TEXT)?,
-                property(AtomEnum::WM_NAME.into(), MOST_TEXT)?,
-            ],
+            title: Title::ask(link, atoms, window)?,
             class: property(AtomEnum::WM_CLASS.into(), MOST_TEXT)?,
             pid: property(atoms._NET_WM_PID, 1)?,
             client: if has_res { Some(link.res_query_client_ids(&[spec])?) } else { None },
@@ -93,13 +113,7 @@ impl Asked<'_> {
     /// The record; whether it has the focus and on which screen it is is the caller's to know.
     fn answer(self, atoms: &Atoms) -> Outcome<Window> {
         let (geometry, place) = (self.geometry.reply()?, self.place.reply()?);
-        let mut title = String::new();
-        for told in self.titles {
-            let told = told.reply()?;
-            if title.is_empty() {
-                title = text(&told, atoms);
-            }
-        }
+        let title = self.title.answer(atoms)?;
         let class = self.class.reply()?;
         let mut names = class.value.split(|byte| *byte == 0);
         let (instance, class) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
@@ -137,7 +151,7 @@ impl Asked<'_> {
     }
 }
 
-fn numbers(property: &GetPropertyReply) -> Vec<u32> {
+pub(in super::super) fn numbers(property: &GetPropertyReply) -> Vec<u32> {
     property.value32().into_iter().flatten().collect()
 }
 
@@ -174,7 +188,7 @@ fn kind(types: &[u32], atoms: &Atoms) -> &'static str {
 }
 
 /// An X error about one window only means that it has gone.
-fn optional<T>(reply: Outcome<T>) -> Outcome<Option<T>> {
+pub(in super::super) fn optional<T>(reply: Outcome<T>) -> Outcome<Option<T>> {
     match reply {
         Ok(value) => Ok(Some(value)),
         Err(Fault::Refused(_)) => Ok(None),

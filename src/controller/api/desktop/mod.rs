@@ -15,6 +15,7 @@ use crate::domain::error::Result;
 pub mod actions;
 pub mod clipboard;
 pub mod elements;
+pub mod events;
 pub mod exec;
 pub mod guest_files;
 mod patience;
@@ -25,6 +26,7 @@ pub mod screens;
 pub mod screenshot;
 pub mod selftest;
 pub mod stream;
+pub mod tickets;
 pub mod windows;
 
 /// The desktop's routes.
@@ -33,6 +35,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(actions::router())
         .merge(clipboard::router())
         .merge(elements::router())
+        .merge(events::router())
         .merge(exec::router())
         .merge(guest_files::router())
         .merge(processes::router())
@@ -42,6 +45,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(screenshot::router())
         .merge(selftest::router())
         .merge(stream::router())
+        .merge(tickets::router())
         .merge(windows::router())
 }
 

@@ -1,0 +1,73 @@
+//! Tickets over HTTP: links to a screen that hold no password.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::base::clock::{iso8601, now_ms};
+use crate::controller::Shared;
+use crate::controller::auth::tickets::{DEFAULT_LIFE, MAX_LIFE, Ticket};
+use crate::controller::origin::Origin;
+use crate::domain::access::Caller;
+use crate::domain::channel::Channel;
+use crate::domain::error::{Error, Result};
+use crate::guest::{QUICK, percent_encode};
+use crate::http::extract::{Json as Body, Path};
+use crate::wire::action::ScreenList;
+use crate::wire::ticket::{Mode, NewTicket, Ticket as Record};
+
+/// The route of tickets.
+pub fn router() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(issue))
+}
+
+/// Issues a ticket that opens one screen once, to see it or to act on it.
+#[utoipa::path(post, path = "/computers/{id}/stream-tickets", tag = "screens", params(("id" = String, Path)),
+    request_body = NewTicket, responses((status = 201, description = "The ticket, shown once", body = Record)))]
+async fn issue(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(id): Path<String>,
+    Body(wanted): Body<NewTicket>,
+) -> Result<(StatusCode, Json<Record>)> {
+    let computer = app.find_computer(&caller, &id).await?;
+    let life = wanted.ttl_seconds.map_or(DEFAULT_LIFE, |seconds| Duration::from_secs(seconds.into()));
+    if life.is_zero() || life > MAX_LIFE {
+        return Err(Error::invalid(format!("ttl_seconds must be 1 to {}", MAX_LIFE.as_secs())));
+    }
+    let screen = wanted.screen.unwrap_or_else(|| "default".to_owned());
+    let guest = app.fleet.guest(&computer).await?;
+    let seen: ScreenList = guest.call(Method::GET, "/screens", (), None::<&()>, QUICK).await?;
+    if !seen.screens.iter().any(|seen| seen.id == screen) {
+        return Err(Error::not_found(format!("Screen not found: {screen}")));
+    }
+    let ticket = Ticket { mode: wanted.mode, screen: screen.clone() };
+    let text = app.tickets.issue(&computer, ticket, life)?;
+    let expires = now_ms().saturating_add(i64::try_from(life.as_millis()).unwrap_or(i64::MAX));
+    let desktop = format!("{}/desktops/{}", origin.0, computer.instance);
+    let query = format!(
+        "screen={}{}",
+        percent_encode(&screen),
+        match wanted.mode {
+            Mode::View => "&view_only=true",
+            Mode::Control => "",
+        }
+    );
+    let socket = format!("{desktop}/ws/{}", Channel::Websockify.name()).replacen("http", "ws", 1);
+    Ok((
+        StatusCode::CREATED,
+        Json(Record {
+            url: format!("{desktop}/view?{query}#ticket={}", text.reveal()),
+            ws_url: format!("{socket}?ticket={}", text.reveal()),
+            ticket: text.reveal().to_owned(),
+            mode: wanted.mode,
+            screen,
+            expires_at: iso8601(expires),
+        }),
+    ))
+}

@@ -1,0 +1,140 @@
+//! Who may open a screen without the password? Whoever shows a ticket: for one screen of one boot, once, and soon.
+//!
+//! Tickets are kept in memory only, as hashes: a controller that starts again has forgotten them, which costs their
+//! holders a new one and spares a table that would have to be swept.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use crate::base::ids::ComputerId;
+use crate::base::secret::Secret;
+use crate::domain::error::{Error, Result};
+use crate::store::computers::Computer;
+use crate::wire::ticket::Mode;
+
+/// How long a ticket lasts when nobody says: the time to hand a link over and open it.
+pub const DEFAULT_LIFE: Duration = Duration::from_secs(60);
+/// How long a ticket may last: it is a password as long as it does.
+pub const MAX_LIFE: Duration = Duration::from_secs(3600);
+/// Characters of a ticket: 32 of base62 are 190 random bits.
+const CHARACTERS: usize = 32;
+/// Unused tickets of one computer at once; 64 x about 150 bytes are 10 KB.
+const MAX_UNUSED: usize = 64;
+
+/// What a ticket opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// What its holder may do.
+    pub mode: Mode,
+    /// The screen.
+    pub screen: String,
+}
+
+#[derive(Debug)]
+struct Issued {
+    ticket: Ticket,
+    computer: ComputerId,
+    /// The boot that it is for: a later one has other secrets too.
+    generation: u64,
+    expires: Instant,
+}
+
+/// The tickets that were issued and neither used nor expired, by their SHA-256.
+#[derive(Debug, Default)]
+pub struct Tickets(Mutex<HashMap<[u8; 32], Issued>>);
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}
+
+impl Tickets {
+    /// Issues a ticket for a computer as it runs now.
+    ///
+    /// # Errors
+    /// `RateLimited` when the computer has as many unused ones as may be.
+    pub fn issue(&self, computer: &Computer, ticket: Ticket, life: Duration) -> Result<Secret> {
+        self.issue_at(computer.id, computer.generation, ticket, life, Instant::now())
+    }
+
+    fn issue_at(
+        &self,
+        computer: ComputerId,
+        generation: u64,
+        ticket: Ticket,
+        life: Duration,
+        now: Instant,
+    ) -> Result<Secret> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, issued| issued.expires > now);
+        let unused = all.values().filter(|issued| issued.computer == computer);
+        if unused.clone().count() >= MAX_UNUSED {
+            let first = unused.map(|issued| issued.expires).min().unwrap_or(now);
+            let wait = u32::try_from(first.duration_since(now).as_secs()).unwrap_or(u32::MAX);
+            return Err(Error::rate_limited(wait.saturating_add(1)));
+        }
+        let text = Secret::random(CHARACTERS);
+        let issued = Issued { ticket, computer, generation, expires: now + life };
+        all.insert(digest(text.reveal()), issued);
+        Ok(text)
+    }
+
+    /// Uses a ticket up; `None` when it opens nothing on this computer as it runs now.
+    pub fn redeem(&self, computer: &Computer, shown: &str) -> Option<Ticket> {
+        self.redeem_at(computer.id, computer.generation, shown, Instant::now())
+    }
+
+    fn redeem_at(&self, computer: ComputerId, generation: u64, shown: &str, now: Instant) -> Option<Ticket> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = digest(shown);
+        // At another computer's door it is left as it is: a wrong address uses nothing up.
+        if all.get(&key)?.computer != computer {
+            return None;
+        }
+        let issued = all.remove(&key)?;
+        (issued.generation == generation && issued.expires > now).then_some(issued.ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view() -> Ticket {
+        Ticket { mode: Mode::View, screen: "default".to_owned() }
+    }
+
+    #[test]
+    fn a_ticket_opens_its_computer_once() {
+        let (tickets, now, computer) = (Tickets::default(), Instant::now(), ComputerId::random());
+        let text = tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now).unwrap();
+        assert_eq!(tickets.redeem_at(ComputerId::random(), 1, text.reveal(), now), None);
+        assert_eq!(tickets.redeem_at(computer, 1, "guess", now), None);
+        assert_eq!(tickets.redeem_at(computer, 1, text.reveal(), now), Some(view()));
+        assert_eq!(tickets.redeem_at(computer, 1, text.reveal(), now), None);
+    }
+
+    #[test]
+    fn a_ticket_ends_with_its_time_and_with_its_boot() {
+        let (tickets, now, computer) = (Tickets::default(), Instant::now(), ComputerId::random());
+        let issue = || tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now).unwrap();
+        assert_eq!(tickets.redeem_at(computer, 1, issue().reveal(), now + DEFAULT_LIFE), None);
+        assert_eq!(tickets.redeem_at(computer, 2, issue().reveal(), now), None);
+        assert!(tickets.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_computer_has_so_many_unused_tickets_and_another_one_has_its_own() {
+        let (tickets, now, computer) = (Tickets::default(), Instant::now(), ComputerId::random());
+        for _ in 0..MAX_UNUSED {
+            tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now).unwrap();
+        }
+        let refused = tickets.issue_at(computer, 1, view(), MAX_LIFE, now).unwrap_err();
+        assert_eq!(refused.retry_after, Some(61));
+        assert!(tickets.issue_at(ComputerId::random(), 1, view(), DEFAULT_LIFE, now).is_ok());
+        assert!(tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now + DEFAULT_LIFE).is_ok());
+        assert_eq!(tickets.0.lock().unwrap().len(), 1, "nothing is kept of those that expired");
+    }
+}

@@ -1,0 +1,214 @@
+// How does a desktop come into this window? One connection at a time, made again when it breaks.
+//
+// What is needed to connect is a ticket, from the address's fragment, or the computer's password, typed in. Both are
+// kept in this page's memory only.
+
+import RFB from "./novnc/core/rfb.js";
+
+// Pauses between attempts, in milliseconds: doubled from the first to the last, and up to a third longer by chance,
+// so that many viewers of one computer do not come back in step.
+const FIRST_PAUSE = 500;
+const LAST_PAUSE = 15_000;
+// A connection that lasted this long forgives the failures before it.
+const LONG_ENOUGH = 10_000;
+// The largest clipboard text that the computer takes.
+const MAX_CLIPBOARD = 1024 * 1024;
+
+// What the socket's close codes mean to a person. Without a `retry` there is none until somebody asks for it.
+const ENDS = {
+  1001: { title: "The computer is going down", text: "It is looked for again.", retry: true },
+  4003: { title: "The computer is not running", text: "It is looked for again.", retry: true },
+  4004: { title: "No such computer", text: "It may have been deleted. Is the address right?" },
+  4008: { title: "Closed after half an hour", text: "Nothing moved on the screen, and nobody touched it." },
+  4502: { title: "The screen is not there", text: "It is looked for again.", retry: true },
+};
+const BROKEN = { title: "The connection broke", text: "It is made again.", retry: true };
+
+const part = (id) => document.getElementById(id);
+const query = new URLSearchParams(location.search);
+const screen = query.get("screen");
+const watching = ["", "1", "true"].includes(query.get("view_only"));
+
+let ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
+let password = null;
+let rfb = null;
+let pause = FIRST_PAUSE;
+let timer = 0;
+
+// A ticket in the address bar would be copied along with the address.
+history.replaceState(null, "", location.pathname + location.search);
+// Another link to the same computer changes the fragment only, which loads nothing by itself.
+addEventListener("hashchange", () => location.reload());
+
+function show(tone, state, card) {
+  part("state").dataset.tone = tone;
+  part("state-text").textContent = state;
+  part("curtain").hidden = !card;
+  document.title = `${part("name").textContent} – ${state}`;
+  if (!card) return;
+  part("card-title").textContent = card.title;
+  part("card-text").textContent = card.text ?? "";
+  part("spinner").hidden = !card.spin;
+  part("password-field").hidden = !card.ask;
+  part("go").hidden = card.spin;
+  if (card.ask) part("password").focus();
+  else if (!card.spin) part("go").focus();
+}
+
+function ask(title, text) {
+  show("bad", "Not connected", { title, text, ask: true });
+}
+
+function address() {
+  const at = new URL(`${location.pathname.replace(/\/view\/?$/, "")}/ws/websockify`, location.href);
+  at.protocol = at.protocol.replace("http", "ws");
+  if (ticket) at.searchParams.set("ticket", ticket);
+  else at.searchParams.set("token", password);
+  if (screen) at.searchParams.set("screen", screen);
+  return at.href;
+}
+
+function connect() {
+  clearTimeout(timer);
+  if (!ticket && !password) return ask("Open the desktop", "");
+  show("busy", "Connecting", { title: "Connecting", spin: true });
+  const socket = new WebSocket(address(), "binary");
+  const withTicket = Boolean(ticket);
+  let began = 0;
+  // It is used up by an accepted connection, whatever becomes of that.
+  socket.addEventListener("open", () => { ticket = null; });
+  socket.addEventListener("close", (event) => {
+    rfb = null;
+    tools();
+    if (began && performance.now() - began > LONG_ENOUGH) pause = FIRST_PAUSE;
+    ended(event.code, withTicket, began > 0);
+  });
+  rfb = new RFB(part("screen"), socket, { shared: true });
+  rfb.background = "transparent";
+  rfb.scaleViewport = true;
+  rfb.viewOnly = part("view-only").getAttribute("aria-pressed") === "true";
+  rfb.addEventListener("connect", () => {
+    began = performance.now();
+    show("good", rfb.viewOnly ? "Watching" : "Connected");
+    tools();
+    rfb.focus();
+  });
+  rfb.addEventListener("desktopname", (event) => {
+    part("name").textContent = [event.detail.name, screen].filter(Boolean).join(" · ");
+  });
+  rfb.addEventListener("clipboard", (event) => copied(event.detail.text));
+  // The server offers no password of its own; another server behind this address might.
+  rfb.addEventListener("credentialsrequired", () => rfb.sendCredentials({ password: password ?? "" }));
+}
+
+function ended(code, withTicket, connected) {
+  if (code === 4001 || code === 4006) {
+    password = null;
+    return withTicket
+      ? ask("This link was used or has expired", "A link opens the desktop once. Ask for another one, or give the password.")
+      : ask("That is not the password", "It changes each time the computer starts.");
+  }
+  if (!password && !ticket) {
+    const how = connected ? "The connection ended" : (ENDS[code] ?? BROKEN).title;
+    return ask(how, "A link opens the desktop once. Ask for another one, or give the password.");
+  }
+  const end = ENDS[code] ?? BROKEN;
+  if (!end.retry) return show("bad", "Not connected", end);
+  show("busy", "Reconnecting", { ...end, spin: true });
+  timer = setTimeout(connect, pause * (1 + Math.random() / 3));
+  pause = Math.min(2 * pause, LAST_PAUSE);
+}
+
+// Which tools are of use now?
+function tools() {
+  const still = part("view-only").getAttribute("aria-pressed") === "true";
+  part("view-only").disabled = watching;
+  part("clipboard").disabled = still || !rfb;
+  if (part("clipboard").disabled) panel(false);
+}
+
+function panel(open) {
+  part("clipboard-panel").hidden = !open;
+  part("clipboard").setAttribute("aria-expanded", String(open));
+  if (open) part("clipboard-text").focus();
+}
+
+// The desktop's clipboard has new text. It goes to this machine's where the browser lets it.
+function copied(text) {
+  if (!rfb || rfb.viewOnly) return;
+  part("clipboard-text").value = text;
+  navigator.clipboard?.writeText(text).catch(() => {});
+}
+
+function paste(text) {
+  if (rfb && !rfb.viewOnly && text.length <= MAX_CLIPBOARD) rfb.clipboardPasteFrom(text);
+}
+
+part("card").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (!part("password-field").hidden) {
+    if (!part("password").value) return;
+    [password, ticket] = [part("password").value, null];
+    part("password").value = "";
+  }
+  pause = FIRST_PAUSE;
+  connect();
+});
+
+part("view-only").addEventListener("click", () => {
+  const still = part("view-only").getAttribute("aria-pressed") !== "true";
+  part("view-only").setAttribute("aria-pressed", String(still));
+  if (rfb) {
+    rfb.viewOnly = still;
+    if (part("curtain").hidden) show("good", still ? "Watching" : "Connected");
+  }
+  tools();
+});
+
+part("clipboard").addEventListener("click", () => panel(part("clipboard-panel").hidden));
+part("clipboard-send").addEventListener("click", () => paste(part("clipboard-text").value));
+part("clipboard-copy").addEventListener("click", () => {
+  const text = part("clipboard-text");
+  text.select();
+  // Without https there is no clipboard API; the selection is there for the keyboard then.
+  navigator.clipboard?.writeText(text.value).catch(() => {});
+});
+part("clipboard-panel").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  panel(false);
+  part("clipboard").focus();
+});
+
+part("full-screen").addEventListener("click", () => {
+  if (document.fullscreenElement) document.exitFullscreen();
+  else document.documentElement.requestFullscreen();
+  rfb?.focus();
+});
+
+// All keys go to the desktop while it has the focus; this is the way out for who has no pointer. What is down there
+// must come up there, since the keys' release is seen here.
+addEventListener("keydown", (event) => {
+  if (!rfb || !(event.ctrlKey && event.altKey && event.shiftKey) || !part("screen").contains(event.target)) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  for (const [keysym, code] of [[0xffe3, "ControlLeft"], [0xffe9, "AltLeft"], [0xffe1, "ShiftLeft"]]) {
+    rfb.sendKey(keysym, code, false);
+  }
+  rfb.blur();
+  document.querySelector(".tools button:not(:disabled)").focus();
+}, { capture: true });
+
+// This machine's clipboard follows the person into the desktop where the browser was already allowed to read it.
+addEventListener("focus", async () => {
+  try {
+    const allowed = await navigator.permissions.query({ name: "clipboard-read" });
+    if (allowed.state === "granted") paste(await navigator.clipboard.readText());
+  } catch {
+    // This browser has no such permission: the panel is the way.
+  }
+});
+
+part("late").remove();
+part("view-only").setAttribute("aria-pressed", String(watching));
+tools();
+connect();

@@ -1,0 +1,16 @@
+//! Do events reach those who subscribed, and nobody else? (interface.md "Events")
+
+mod conversation;
+mod hub;
+mod python;
+mod source;
+mod through;
+mod watch;
+mod watch_audio;
+mod watch_clipboard;
+mod watch_figures;
+mod watch_files;
+mod watch_idle;
+mod watch_processes;
+mod watch_through;
+mod watch_windows;

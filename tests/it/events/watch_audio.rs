@@ -1,0 +1,151 @@
+//! Is it told when something begins and ceases to play, across restarts of the sound server?
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use hotdesk::base::wait;
+use hotdesk::domain::event::Kind;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use pulseaudio::protocol::stream::StreamFlags;
+use pulseaudio::protocol::{ChannelMap, DEFAULT_SINK, PlaybackStreamParams, SampleFormat, SampleSpec};
+use pulseaudio::{AsPlaybackSource, Client, PlaybackStream};
+use serde_json::json;
+
+use super::watch::Hearing;
+use crate::display::desk::{PATIENCE, installed};
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        nix::sys::signal::kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("a signal");
+    }
+
+    fn end(mut self) {
+        self.signal(Signal::SIGTERM);
+        self.0.wait().expect("an end");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A sound server as the session starts it.
+async fn server(folder: &Path) -> Running {
+    let pulse = folder.join("pulse");
+    std::fs::create_dir_all(&pulse).expect("a folder");
+    let (socket, cookie) = (pulse.join("native"), pulse.join("cookie"));
+    let child = Command::new("pulseaudio")
+        .env("PULSE_RUNTIME_PATH", &pulse)
+        .env("PULSE_STATE_PATH", &pulse)
+        .env("HOME", folder)
+        .env_remove("PULSE_SERVER")
+        .args(["-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1", "--realtime=no"])
+        .args(["--high-priority=no", "--disallow-exit", "--log-level=error", "-L", "module-null-sink"])
+        .arg("-L")
+        .arg(format!(
+            "module-native-protocol-unix auth-anonymous=1 auth-cookie={} socket={}",
+            cookie.display(),
+            socket.display()
+        ))
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("pulseaudio");
+    let env = format!("PULSE_SERVER=unix:{}\nPULSE_COOKIE={}\n", socket.display(), cookie.display());
+    std::fs::write(folder.join("env"), env).expect("the session's environment");
+    let listens = || async { UnixStream::connect(&socket).ok().map(|_| ()) };
+    wait::until(PATIENCE, listens).await.expect("the sound server listens");
+    Running(child)
+}
+
+/// Plays silence for ever.
+fn play(folder: &Path) -> Running {
+    let child = Command::new("pacat")
+        .env("PULSE_SERVER", format!("unix:{}", folder.join("pulse/native").display()))
+        .env("HOME", folder)
+        .args(["--playback", "--raw", "--latency-msec=20", "/dev/zero"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("pacat");
+    Running(child)
+}
+
+/// A stream that a player has ready.
+async fn paused(folder: &Path) -> PlaybackStream {
+    let socket = UnixStream::connect(folder.join("pulse/native")).expect("the sound server");
+    let client = Client::new_unix(c"player", socket, Some(vec![0_u8; 256])).expect("a client");
+    let params = PlaybackStreamParams {
+        sample_spec: SampleSpec { format: SampleFormat::S16Le, channels: 1, sample_rate: 48_000 },
+        channel_map: ChannelMap::mono(),
+        sink_name: Some(DEFAULT_SINK.to_owned()),
+        flags: StreamFlags { start_corked: true, ..StreamFlags::default() },
+        ..PlaybackStreamParams::default()
+    };
+    let silence = |piece: &mut [u8]| {
+        piece.fill(0);
+        piece.len()
+    };
+    client.create_playback_stream(params, silence.as_playback_source()).await.expect("a stream")
+}
+
+#[tokio::test]
+async fn streams_are_told_as_they_begin_pause_go_on_and_end() {
+    if !installed("pulseaudio") || !installed("pacat") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join("session");
+    let sound = server(&folder).await;
+    let before = play(&folder);
+    let hearing = {
+        // It is not known when the first stream plays; whoever asks then hears nothing of it.
+        let early = Hearing::begin(None, home.path(), &[Kind::AudioStreamStart]).await;
+        let playing = tokio::time::timeout(std::time::Duration::from_secs(2), early.next()).await;
+        if let Ok(told) = playing {
+            assert_eq!(told, ("audio_stream_start".into(), json!({})));
+        }
+        early.end().await;
+        Hearing::begin(None, home.path(), &[Kind::AudioStreamStart, Kind::AudioStreamStop]).await
+    };
+    hearing.quiet().await;
+    let one = play(&folder);
+    hearing.expect("audio_stream_start", json!({})).await;
+    let two = play(&folder);
+    hearing.expect("audio_stream_start", json!({})).await;
+    one.end();
+    hearing.expect("audio_stream_stop", json!({})).await;
+    drop(two);
+    hearing.expect("audio_stream_stop", json!({})).await;
+    let paused = paused(&folder).await;
+    hearing.quiet().await;
+    for _ in 0..2 {
+        let began = Instant::now();
+        paused.uncork().await.expect("played");
+        hearing.expect("audio_stream_start", json!({})).await;
+        let started = began.elapsed();
+        paused.cork().await.expect("paused");
+        hearing.expect("audio_stream_stop", json!({})).await;
+        println!("audio_stream_start: {started:?}");
+    }
+    paused.delete().await.expect("ended");
+    hearing.quiet().await;
+
+    sound.end();
+    hearing.expect("audio_stream_stop", json!({})).await;
+    drop(before);
+    let _sound = server(&folder).await;
+    // The watcher may still pause before it connects again; what plays then is new to it.
+    let _again = play(&folder);
+    hearing.expect("audio_stream_start", json!({})).await;
+    hearing.quiet().await;
+    hearing.end().await;
+}
