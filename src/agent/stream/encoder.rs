@@ -1,7 +1,8 @@
-//! How does a screen become an RTMP stream? An ffmpeg of its own grabs it and the speaker's sound, encodes and publishes.
+//! How does a screen become an RTMP stream? An ffmpeg of its own grabs it and what the speaker plays, encodes and
+//! publishes.
 //!
-//! What ffmpeg is told of the destination beyond host and port comes by its standard input, as a preset: its arguments and
-//! its environment can be read by every program of the computer.
+//! What ffmpeg is told of the destination beyond host and port comes by its standard input, as a preset: its arguments
+//! and its environment can be read by every program of the computer.
 
 use std::io::{PipeReader, Write};
 use std::path::PathBuf;
@@ -29,7 +30,8 @@ use crate::domain::stream::Destination;
 pub const SPEAKER: &str = "hotdesk_speaker.monitor";
 /// Pictures per second: what streaming services expect.
 const FPS: u32 = 30;
-/// How long a stream must go on before it counts as taken: servers that look at the key late accept first, and hang up then.
+/// How long a stream must go on before it counts as taken: servers that look at the key late accept first, and hang up
+/// then.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long it may take to tell the server that the stream ends.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -71,8 +73,8 @@ impl Plan {
         add("-map 0:v -map 1:a -shortest");
         all.extend(ffmpeg::h264("veryfast"));
         let mut add = |text: &str| all.extend(ffmpeg::words(text));
-        // A desk at rest takes next to nothing, a film the 4.5 Mbit/s that services recommend for 720p. A key frame every
-        // two seconds, as they ask, so that viewers can join.
+        // A desk at rest takes next to nothing, a film the 4.5 Mbit/s that services recommend for 720p. A key frame
+        // every two seconds, as they ask, so that viewers can join.
         add("-threads 2 -crf 23 -maxrate 4500k -bufsize 9000k -sc_threshold 0 -g");
         add(&(2 * FPS).to_string());
         add("-c:a aac -b:a 128k -ar 48000 -ac 2 -flvflags no_duration_filesize -f flv");

@@ -1,5 +1,5 @@
-//! What happens while a computer streams? Its keeper ends the stream when it is asked to, with its screen or the agent, and
-//! when the server is gone; a screen that changed its size or was started again gets another encoder.
+//! What happens while a computer streams? Its keeper ends the stream when it is asked to, with its screen or the agent,
+//! and when the server is gone; a screen that changed its size or was started again gets another encoder.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,8 @@ use crate::wire::stream::StreamStatus;
 
 /// How often the screen's size and what was sent are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the server may take nothing: sound alone is 16 KB in a second, whatever is on the screen.
+/// How long the server may take nothing: pictures and sound go on whatever there is to see and to hear, some kilobytes a
+/// second at the least.
 const STALL_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a screen may take to come back.
 const SCREEN_PATIENCE: Duration = Duration::from_secs(20);

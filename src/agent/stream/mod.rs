@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! idle -> (starting) -> streaming -> idle        (asked)
-//!                                 -> terminated  (its server, its screen or its encoder is gone), until stopped or started
+//!                                 -> terminated  (its server, screen or encoder is gone), until stopped or started
 //! ```
 //! While it goes on a keeper task has the encoder, and alone ends it.
 

@@ -1,7 +1,7 @@
 //! Which address is streamed to? The host's name is resolved here, and what it stands for is checked (access.md A70).
 //!
-//! Plain RTMP then goes to the very address that was checked. RTMPS goes to the name, since certificates are for names: if
-//! the name has come to stand for another address by then, whoever is there lacks its certificate. In a computer the
+//! Plain RTMP then goes to the very address that was checked. RTMPS goes to the name, since certificates are for names:
+//! if the name has come to stand for another address by then, whoever is there lacks its certificate. In a computer the
 //! engine's packet rules refuse private addresses as well, whatever is checked here.
 
 use std::net::{IpAddr, SocketAddr};

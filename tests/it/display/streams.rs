@@ -120,7 +120,7 @@ async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
     playing.await.expect("no panic");
     window.fill(0, 0, 800, 600, 0x00_00_ff);
     let before = server.received(1).await.metadata().expect("facts").len();
-    server.received(before + 60_000).await;
+    server.received(before + 10_000).await;
     let stopped = agent.post("/stream/stop", Value::Null).await;
     assert_eq!((stopped.status, &stopped.body), (200, &json!({"success": true})));
     assert!(gone(&pid.to_string()).await, "the encoder is gone");
@@ -225,7 +225,7 @@ async fn a_stream_that_is_refused_or_ends_says_why() {
     assert_eq!(start(&agent, &named).await.status, 200);
     assert_eq!(until(&agent, "streaming").await["sound"], false);
     let file = server.received(1).await;
-    server.received(file.metadata().expect("facts").len() + 20_000).await;
+    server.received(file.metadata().expect("facts").len() + 5_000).await;
     server.kill();
     let told = until(&agent, "terminated").await;
     assert_eq!(told["reason"], "server_gone", "{told}");
@@ -255,7 +255,7 @@ async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_a
     assert_eq!(agent.patch("/screens/default", json!({"width": 640, "height": 362})).await.status, 200);
     let second = pid(&agent, first).await;
     let file = server.received(1).await;
-    server.received(file.metadata().expect("facts").len() + 20_000).await;
+    server.received(file.metadata().expect("facts").len() + 5_000).await;
     let xserver = processes_of(&display).into_iter().find(|pid| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("Xvnc"))
     });

@@ -94,7 +94,7 @@ async fn a_computer_streams_to_the_world_and_its_key_shows_nowhere() {
     assert!(sent.status().is_success(), "{}", sent.text().await.unwrap_or_default());
     house.bash(&id, "pacat --playback --raw --format=s16le --rate=48000 --channels=1 <~/tone").await;
     let file = server.received(1).await;
-    server.received(file.metadata().expect("facts").len() + 40_000).await;
+    server.received(file.metadata().expect("facts").len() + 10_000).await;
     server.kill();
     let ended = wait::until(PATIENCE, || async {
         Some(house.get(&at("status")).await.body).filter(|told| told["status"] == "terminated")
