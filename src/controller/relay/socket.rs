@@ -134,7 +134,9 @@ async fn bridge(
     let upward = async {
         while let Some(heard) = receiver.receive().await {
             let message = match (heard, filter.as_mut()) {
-                (Heard::Text(text), _) => Message::Text(text.as_str().into()),
+                (Heard::Text(text), None) => Message::Text(text.as_str().into()),
+                // RFB is binary: text would go past the filter.
+                (Heard::Text(_), Some(_)) => return Some(not_watching(Refused::NotRfb)),
                 (Heard::Binary(bytes), None) => Message::Binary(bytes),
                 (Heard::Binary(bytes), Some(filter)) => match filter.pass(&bytes) {
                     Ok(passed) if passed.is_empty() => continue,

@@ -98,4 +98,9 @@ async fn who_may_only_watch_and_says_what_no_watcher_says_is_cut_off() {
         viewer.0.send(Message::Binary(said.to_vec().into())).await.expect("sent");
         assert_eq!(viewer.closed().await, 4500, "{said:?}");
     }
+    // RFB is binary; text does not go past who reads along.
+    let made = ticket(&house, &id, json!({"mode": "view"})).await;
+    let mut viewer = greeted(&house, &path(&made)).await;
+    viewer.0.send(Message::text("\u{4}\u{1}")).await.expect("sent");
+    assert_eq!(viewer.closed().await, 4500);
 }
