@@ -1,7 +1,7 @@
 //! What of a machine is in the host's control groups, and how does all of it end? Speaks v1, hybrid and v2.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,25 +54,6 @@ pub(super) fn holds(id: ComputerId, pid: u32) -> bool {
     let own = path(id);
     fs::read_to_string(format!("/proc/{pid}/cgroup"))
         .is_ok_and(|text| text.lines().any(|line| line.ends_with(&own) || line.contains(&format!("{own}/"))))
-}
-
-/// Lifts the CPU's bound of a machine that was killed: thousands of processes would take minutes to end within it.
-pub(super) fn lift_cpu(id: ComputerId) -> EngineResult<()> {
-    folders(id).iter().try_for_each(|folder| {
-        lift_cpu_of(folder).map_err(host_error("let the killed processes end at full speed", folder))
-    })
-}
-
-fn lift_cpu_of(folder: &Path) -> io::Result<()> {
-    for (setting, unbounded) in [("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")] {
-        // Written only where it is: the hierarchy of another controller has none, and the group may go meanwhile.
-        match fs::OpenOptions::new().write(true).open(folder.join(setting)) {
-            Ok(mut file) => file.write_all(unbounded.as_bytes())?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Kills whatever is left of a machine and removes its groups.
@@ -139,22 +120,5 @@ fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cpu_s_bound_is_lifted_in_the_words_of_either_version() {
-        for (setting, bound, unbounded) in [("cpu.max", "150", "max"), ("cpu.cfs_quota_us", "00", "-1")] {
-            let folder = tempfile::tempdir().unwrap();
-            fs::write(folder.path().join(setting), bound).unwrap();
-            lift_cpu_of(folder.path()).unwrap();
-            assert_eq!(fs::read_to_string(folder.path().join(setting)).unwrap(), unbounded);
-            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no other setting is made");
-        }
-        lift_cpu_of(Path::new("/nowhere")).unwrap();
     }
 }

@@ -25,11 +25,7 @@ impl ContainerEngine {
             }
             // The first process of a pid namespace takes all others along.
             send(&pidfd, Signal::KILL)?;
-            let id = folder.id;
             let ended = self.blocking(move |_| {
-                if let Err(error) = cgroup::lift_cpu(id) {
-                    tracing::warn!(computer = %id, %error, "the end may take longer");
-                }
                 process::wait_exit(&pidfd, Instant::now() + sweep::KILL_PATIENCE).map_err(failed)
             });
             if !ended.await? {
