@@ -154,7 +154,9 @@ async fn a_stream_is_ended_while_it_starts_and_when_its_server_takes_nothing() {
     let port = silent.local_addr().expect("its address").port();
     let url = format!("rtmp://127.0.0.1:{port}/live");
     let stop = async {
-        tokio::task::spawn_blocking(move || silent.accept().expect("a connection")).await.expect("no panic");
+        // Held: an encoder whose connection is closed was refused.
+        let accepted = tokio::task::spawn_blocking(move || silent.accept().expect("a connection"));
+        let _held = accepted.await.expect("no panic");
         assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
         agent.post("/stream/stop", Value::Null).await.status
     };
