@@ -37,8 +37,9 @@ async fn what_happens_in_a_computer_is_heard_through_the_controller() {
         .await;
     subscribe(&mut other, "subscribe", &["file_change"]).await;
 
-    let launched =
-        house.act(&id, "launch", json!({"argv": ["xterm", "-T", "mine"], "wait_seconds": 10})).await;
+    // No shell in it, which would give the window another title.
+    let argv = ["xterm", "-T", "mine", "-e", "sleep", "1000"];
+    let launched = house.act(&id, "launch", json!({"argv": argv, "wait_seconds": 10})).await;
     assert_eq!(launched.status, 200, "{}", launched.body);
     // The session's own windows may be opening still.
     let is_mine = |event: &Value| event["type"] == "window_open" && event["data"]["title"] == "mine";

@@ -73,7 +73,7 @@ impl Eye<'_> {
         let list = ask(self.root, atoms._NET_CLIENT_LIST, MOST_WINDOWS)?;
         let active = ask(self.root, atoms._NET_ACTIVE_WINDOW, 1)?;
         let manager = ask(self.root, atoms._NET_SUPPORTING_WM_CHECK, 1)?;
-        let (list, active) = (numbers(&list.reply()?), numbers(&active.reply()?));
+        let (mut list, active) = (numbers(&list.reply()?), numbers(&active.reply()?));
         // One that was killed leaves its properties, but not its window (EWMH, _NET_SUPPORTING_WM_CHECK).
         self.managed = match numbers(&manager.reply()?).first() {
             None => false,
@@ -83,7 +83,10 @@ impl Eye<'_> {
             }
         };
         if self.managed {
-            return Ok((list, active.first().copied().filter(|window| *window != x11rb::NONE)));
+            let active = active.first().copied().filter(|window| *window != x11rb::NONE);
+            // Some managers name a new window as the active one before they list it: it is opened first, then focused.
+            list.extend(active.filter(|window| !list.contains(window)));
+            return Ok((list, active));
         }
         Ok((self.children()?, self.focused()?))
     }
