@@ -1,13 +1,16 @@
 //! Is what is copied told once, bounded, and whoever owns the clipboard?
 
+use std::time::Duration;
+
 use hotdesk::agent::display::{Content, Selection};
+use hotdesk::base::wait;
 use hotdesk::domain::event::Kind;
 use hotdesk::wire::event::MAX_CONTENT_BYTES;
 use serde_json::{Value, json};
 
 use super::watch::Hearing;
 use crate::display::clipboard::{CLIPBOARD, Peer, copy};
-use crate::display::desk::{Desk, installed};
+use crate::display::desk::{Desk, PATIENCE, installed};
 
 fn told(screen: &str, content: &str) -> Value {
     json!({"content": content, "screen": screen})
@@ -29,8 +32,13 @@ async fn text_that_is_copied_is_told_once() {
     desk.ok("PUT", "/clipboard", json!({"text": "by the API"})).await;
     hearing.expect("clipboard", told("default", "by the API")).await;
     desk.ok("POST", "/screens", Value::Null).await;
-    desk.ok("PUT", "/clipboard?screen=screen-100", json!({"text": "elsewhere"})).await;
-    hearing.expect("clipboard", told("screen-100", "elsewhere")).await;
+    // What was copied before the new screen is watched is no news there.
+    let heard = wait::until(PATIENCE, || async {
+        desk.ok("PUT", "/clipboard?screen=screen-100", json!({"text": "elsewhere"})).await;
+        tokio::time::timeout(Duration::from_millis(500), hearing.next()).await.ok()
+    });
+    let heard = heard.await.expect("an event once the screen is watched");
+    assert_eq!(heard, ("clipboard".to_owned(), told("screen-100", "elsewhere")));
     hearing.quiet().await;
     hearing.end().await;
     desk.close().await;
