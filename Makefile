@@ -24,7 +24,7 @@ run: deps image ## build, start hotdesk and show a computer working
 	cargo build --release
 	packaging/demo/run $(CARGO_TARGET_DIR)/release/hotdesk
 
-test: deps-test image-small check ## prove everything
+test: deps-test image image-small check ## prove everything
 	cargo build
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test
 

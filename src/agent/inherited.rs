@@ -8,7 +8,8 @@ use nix::libc;
 
 /// Marks every descriptor above standard error close-on-exec. The agent keeps them; no program that it starts does.
 pub fn keep_from_commands() -> io::Result<()> {
-    let (first, last) = (3_u32, u32::MAX);
+    // gVisor refuses more than a descriptor can be.
+    let (first, last) = (3, i32::MAX);
     // SAFETY: the call only sets a flag on descriptors of this process and takes no pointers.
     #[allow(unsafe_code)]
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };

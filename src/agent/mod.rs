@@ -12,6 +12,7 @@ use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub mod acting;
+pub mod activity;
 pub mod audio;
 pub mod config;
 pub mod desktop;
@@ -21,16 +22,18 @@ pub mod events;
 pub mod exec;
 mod ffmpeg;
 pub mod files;
+pub mod identity;
 mod inherited;
 pub mod init;
 pub mod journal;
 pub mod programs;
+mod quiet;
 pub mod recording;
 pub mod routes;
 pub mod selftest;
 pub mod state;
 pub mod stream;
-mod token;
+pub mod token;
 pub mod vnc;
 
 use audio::Audio;
@@ -43,7 +46,9 @@ use exec::session::Sessions;
 use exec::terminal::Terminals;
 use journal::Journal;
 use state::{Agent, Parts};
+use token::Token;
 
+use crate::base::tally::Tally;
 use crate::base::tasks::Tasks;
 use crate::http::feed::Feed;
 use crate::http::serve::{self, Bound, Listen};
@@ -67,9 +72,9 @@ pub async fn run(config: Config) -> Result<(), String> {
     nix::sys::prctl::set_dumpable(false).map_err(|error| format!("PR_SET_DUMPABLE: {error}"))?;
     private_folder(&config.runtime_dir)?;
     let token = match &config.token_file {
-        Some(path) => token::read(path)?,
+        Some(path) => Token::given(path, &config.runtime_dir)?,
         None => {
-            let (token, path) = token::make(&config.runtime_dir)?;
+            let (token, path) = Token::made(&config.runtime_dir)?;
             announce(&format!("token written to {}", path.display()))?;
             token
         }
@@ -108,6 +113,8 @@ pub async fn run(config: Config) -> Result<(), String> {
         home: config.home,
         audio: Audio::new(Arc::clone(&desktop)),
         desktop,
+        channels: Tally::default(),
+        answers: Tally::default(),
         feed,
         tasks: tasks.clone(),
         started,

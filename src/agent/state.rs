@@ -13,14 +13,16 @@ use super::exec::session::Sessions;
 use super::exec::terminal::Terminals;
 use super::files::Files;
 use super::journal::Journal;
-use crate::base::secret::Secret;
+use super::token::Token;
+use crate::base::tally::Tally;
 use crate::base::tasks::Tasks;
+use crate::domain::channel::Channel;
 use crate::http::feed::Feed;
 
 /// A running agent's parts.
 pub struct Parts {
     /// What every request must show.
-    pub token: Secret,
+    pub token: Token,
     /// The home folder of the computer's user.
     pub home: PathBuf,
     /// Files under way.
@@ -39,6 +41,10 @@ pub struct Parts {
     pub desktop: Arc<dyn Desktop>,
     /// What was done under which key.
     pub journal: Journal,
+    /// How many sockets each channel has.
+    pub channels: Tally<Channel>,
+    /// Answers that are sent as they come.
+    pub answers: Tally<()>,
     /// What happens here, for those who subscribed.
     pub feed: Feed,
     /// Everything that runs in the background.

@@ -47,6 +47,14 @@ uuid_ids! {
     FileId,
 }
 
+impl ComputerId {
+    /// The guest's host name: never a text of the user's.
+    pub fn hostname(self) -> String {
+        let short: String = self.0.simple().to_string().chars().take(8).collect();
+        format!("hotdesk-{short}")
+    }
+}
+
 /// The handle of a computer's current host instance: 8 lower-case hex digits (wire.md 4.1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceId(String);

@@ -32,6 +32,12 @@ impl<K: Clone + Eq + Hash> Tally<K> {
         *count += 1;
         Some(Seat { tally: self.clone(), key })
     }
+
+    /// How many of a key there are.
+    pub fn count(&self, key: &K) -> usize {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(key).copied().unwrap_or_default()
+    }
 }
 
 impl<K: Eq + Hash> Drop for Seat<K> {
@@ -56,6 +62,7 @@ mod tests {
         let two: Vec<_> = (0..2).map(|_| tally.admit("a", 2).expect("a seat")).collect();
         assert!(tally.admit("a", 2).is_none());
         assert!(tally.admit("b", 2).is_some());
+        assert_eq!((tally.count(&"a"), tally.count(&"b")), (2, 0));
         drop(two);
         assert!(tally.admit("a", 2).is_some());
         assert!(tally.0.lock().unwrap().is_empty());

@@ -8,6 +8,7 @@ use reqwest::Method;
 use super::client::api::{CREATE, QUICK};
 use super::client::{Session, resolve};
 use super::failure::Outcome;
+use super::hardware;
 use super::output;
 use super::power;
 use super::progress::Progress;
@@ -33,10 +34,14 @@ pub enum Command {
     Create(Order),
     /// Show a computer.
     Get(Which),
-    /// Start a stopped computer.
+    /// Start a stopped or suspended computer.
     Start(power::Change),
     /// Stop a computer; its disk is kept.
     Stop(power::Change),
+    /// Suspend a computer: windows and processes go on when it wakes.
+    Suspend(power::Change),
+    /// Wake a suspended computer.
+    Resume(power::Change),
     /// Restart a computer; its password changes.
     Restart(power::Change),
     /// Give a computer another name.
@@ -46,6 +51,12 @@ pub enum Command {
         /// The new name, unique in its workspace.
         name: String,
     },
+    /// Make a copy of a computer with all that is on its disk.
+    Clone(hardware::Copy),
+    /// Change a running computer's hardware.
+    Resize(hardware::Size),
+    /// Give a computer to another workspace.
+    Move(hardware::Place),
     /// Remove a computer and everything on it.
     Delete(Which),
     /// Print the password of a computer's screens and sockets.
@@ -84,6 +95,9 @@ pub struct Order {
     /// Template that it is made from: namespace/name@version.
     #[arg(long, value_name = "REF")]
     template: Option<String>,
+    /// Minutes without anybody at work after which it suspends itself; 0 is never.
+    #[arg(long, value_name = "MINUTES")]
+    auto_stop: Option<i64>,
 }
 
 /// Does it.
@@ -98,7 +112,12 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Get(which) => get(session, &which).await,
         Command::Start(change) => power::run(session, power::Verb::Start, &change).await,
         Command::Stop(change) => power::run(session, power::Verb::Stop, &change).await,
+        Command::Suspend(change) => power::run(session, power::Verb::Suspend, &change).await,
+        Command::Resume(change) => power::run(session, power::Verb::Resume, &change).await,
         Command::Restart(change) => power::run(session, power::Verb::Restart, &change).await,
+        Command::Clone(copy) => hardware::clone(session, copy).await,
+        Command::Resize(size) => hardware::resize(session, size).await,
+        Command::Move(place) => hardware::relocate(session, place).await,
         Command::Rename { which, name } => {
             let id = resolve::computer(&session.api, &which.computer).await?;
             let body = UpdateComputer { name };
@@ -159,7 +178,7 @@ async fn create(session: &Session, order: Order) -> Outcome<()> {
         ram: order.ram,
         disk_size_gb: order.disk,
         resolution: order.resolution,
-        auto_stop_minutes: None,
+        auto_stop_minutes: order.auto_stop,
         template_ref: order.template,
         image: None,
     };

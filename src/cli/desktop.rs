@@ -41,6 +41,8 @@ enum Button {
     Left,
     Right,
     Middle,
+    Back,
+    Forward,
 }
 
 /// `hotdesk type`.
@@ -77,6 +79,8 @@ pub async fn click(options: ClickOptions, session: &Session) -> Outcome<()> {
         Button::Left => "left",
         Button::Right => "right",
         Button::Middle => "middle",
+        Button::Back => "back",
+        Button::Forward => "forward",
     };
     let body = Click {
         x: f64::from(options.x),

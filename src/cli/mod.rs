@@ -16,6 +16,7 @@ mod copy;
 mod desktop;
 mod doctor;
 mod failure;
+mod hardware;
 mod output;
 mod power;
 mod profile;

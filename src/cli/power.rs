@@ -1,4 +1,4 @@
-//! How are computers started, stopped and restarted? The verb is sent, then the computer is watched until it is there.
+//! How are computers started, stopped, restarted, suspended and woken? The verb is sent, then the computer is watched until it is there.
 
 use clap::Args;
 use reqwest::Method;
@@ -29,6 +29,10 @@ pub enum Verb {
     Stop,
     /// It shall stop and run again.
     Restart,
+    /// It shall sleep, with its memory kept.
+    Suspend,
+    /// It shall go on from its memory.
+    Resume,
 }
 
 impl Verb {
@@ -38,6 +42,8 @@ impl Verb {
             Self::Start => ("start", "starting", "running"),
             Self::Stop => ("stop", "stopping", "stopped"),
             Self::Restart => ("restart", "restarting", "running"),
+            Self::Suspend => ("suspend", "suspending", "suspended"),
+            Self::Resume => ("resume", "waking", "running"),
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use config::{Environment, File, FileFormat};
 use serde::{Deserialize, Serialize};
+
+use crate::domain::allowance::Allowance;
 
 /// Everything that can be set; `hotdesk config` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -17,6 +20,8 @@ pub struct Config {
     /// Origin under which clients reach it, for example `https://desk.example.org`; empty: what the request's `Host`
     /// says.
     pub public_url: String,
+    /// Addresses and networks of the proxies in front, separated by commas, whose `X-Forwarded-For` tells the clients apart.
+    pub trusted_proxies: String,
     /// What makes the computers: `container`.
     pub engine: String,
     /// Log filter, for example `info,hotdesk=debug`.
@@ -29,6 +34,11 @@ pub struct Config {
     pub container: Container,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
+    /// Computers that sleep.
+    pub suspension: Suspension,
+    /// How time passes for auto-stop; not to be set, but by tests, which have none.
+    #[serde(skip)]
+    pub auto_stop: Pace,
 }
 
 /// Limits of every account.
@@ -37,8 +47,20 @@ pub struct Config {
 pub struct Limits {
     /// Computers that an account may have.
     pub max_computers: u32,
+    /// vCPUs that one computer may have.
+    pub max_cpu: u32,
+    /// GB of RAM that one computer may have.
+    pub max_ram_gb: u32,
+    /// GB of RAM that a resize may reach; more is for create alone.
+    pub max_resize_ram_gb: u32,
+    /// GB of RAM that an account's computers may have together, running or not.
+    pub max_account_ram_gb: u32,
     /// GB of disk that one computer may have.
     pub max_disk_gb: u32,
+    /// GB of disk that an account's computers may have together.
+    pub max_account_disk_gb: u32,
+    /// Mbps each way that a computer gets and may at most be set to; 0 is without a bound.
+    pub max_bandwidth_mbps: u32,
     /// API requests per second and key, on average.
     pub requests_per_second: u32,
     /// API requests per key at once.
@@ -70,27 +92,89 @@ pub struct Streaming {
     pub allow_private: bool,
 }
 
+/// How computers sleep.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Suspension {
+    /// Whether reading from a suspended computer (a screenshot, a listing) wakes it, as acting on it does; if not, it
+    /// answers 409 `computer_asleep`.
+    pub reads_wake: bool,
+}
+
+/// How time passes for auto-stop.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Between two rounds of asking what is idle: a computer rests at most so much late.
+    pub every: Duration,
+    /// A minute of `auto_stop_minutes`.
+    pub minute: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { every: Duration::from_secs(15), minute: Duration::from_secs(60) }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("/var/lib/hotdesk"),
             listen: SocketAddr::from(([127, 0, 0, 1], 8700)),
             public_url: String::new(),
+            trusted_proxies: String::new(),
             engine: "container".to_owned(),
             log: "info".to_owned(),
             log_json: false,
             limits: Limits::default(),
             container: Container::default(),
             streaming: Streaming::default(),
+            suspension: Suspension::default(),
+            auto_stop: Pace::default(),
         }
     }
 }
 
 impl Default for Limits {
-    /// Generous for a self-hoster: 50 computers; 300 GB is the specification's ceiling ("Resize ceilings"); 100
-    /// requests a second serve dozens of agents on one key.
+    /// Generous for a self-hoster: 50 computers; each may be as large as can be ordered, all of them together too;
+    /// 300 GB of disk and 32 GB by resize are the specification's ceilings ("Resize ceilings", "Limits"); 100 requests
+    /// a second serve dozens of agents on one key.
     fn default() -> Self {
-        Self { max_computers: 50, max_disk_gb: 300, requests_per_second: 100, request_burst: 400 }
+        Self {
+            max_computers: 50,
+            max_cpu: 16,
+            max_ram_gb: 64,
+            max_resize_ram_gb: 32,
+            max_account_ram_gb: 3200,
+            max_disk_gb: 300,
+            max_account_disk_gb: 15_000,
+            max_bandwidth_mbps: 0,
+            requests_per_second: 100,
+            request_burst: 400,
+        }
+    }
+}
+
+impl Limits {
+    /// What every account may have.
+    pub fn allowance(&self) -> Allowance {
+        Allowance {
+            computers: self.max_computers,
+            cpu: self.max_cpu,
+            ram_gb: self.max_ram_gb,
+            resize_ram_gb: self.max_resize_ram_gb,
+            account_ram_gb: self.max_account_ram_gb,
+            disk_gb: self.max_disk_gb,
+            account_disk_gb: self.max_account_disk_gb,
+            bandwidth_mbps: self.max_bandwidth_mbps,
+        }
+    }
+}
+
+impl Default for Suspension {
+    /// Clients that know nothing of sleep act without polling (wire.md 16 A): for them a computer is there.
+    fn default() -> Self {
+        Self { reads_wake: true }
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 /// How long the lock is tried for; a second controller has to give up within a second (threats.md T19).
@@ -40,7 +41,11 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
     let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
     read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     let mut file = lock(file).map_err(|why| {
-        format!("{shown} is in use by the controller with process id {} ({why})", holder.trim())
+        if why == Errno::EWOULDBLOCK {
+            format!("{shown} is in use by the controller with process id {}", holder.trim())
+        } else {
+            format!("cannot lock {}: {why}", path.display())
+        }
     })?;
     let written = file
         .set_len(0)
@@ -53,7 +58,7 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
 
 /// Takes the lock. A controller that was killed may have left a child between its fork and its exec, which holds the
 /// lock's description for that moment: what is held longer is somebody's.
-fn lock(mut file: File) -> Result<Flock<File>, nix::errno::Errno> {
+fn lock(mut file: File) -> Result<Flock<File>, Errno> {
     let give_up = Instant::now() + PATIENCE;
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {

@@ -9,7 +9,9 @@ use axum::Router;
 use crate::base::ids::ComputerId;
 use crate::base::tally::Tally;
 use crate::base::tasks::Tasks;
-use crate::domain::error::Result;
+
+use crate::domain::error::{Error, Result};
+use crate::domain::forwarded::TrustedProxies;
 use crate::engine::Engine;
 use crate::http::socket::Sockets;
 use crate::store::Store;
@@ -43,10 +45,14 @@ pub struct App {
     pub storage: storage::Storage,
     /// Requests per key.
     pub limiter: auth::Limiter,
+    /// Proxies that are believed about whom they speak for.
+    pub trusted_proxies: TrustedProxies,
     /// Wrong passwords of late.
     pub failures: auth::door::Failures,
     /// Tickets to screens.
     pub tickets: auth::tickets::Tickets,
+    /// Which computers are idle.
+    pub looks: background::idle::Looks,
     /// What happens on the computers, for those who listen.
     pub events: events::Events,
     /// The sockets of live channels.
@@ -86,12 +92,16 @@ impl Ready {
 /// # Errors
 /// When the data folder cannot be used or the store fails.
 pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Result<Ready> {
+    let trusted_proxies = config
+        .trusted_proxies
+        .parse()
+        .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
     let signing =
         store.keep("link_signing_secret", || crate::base::secret::Secret::random(43).reveal().to_owned());
     let storage = storage::Storage::open(&config.data_dir, &signing.await?)?;
     let limiter = auth::limiter(&config.limits);
-    let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone());
+    let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone(), &config.suspension);
     let metrics = metrics::Metrics::install()?;
     let events = events::Events::new(fleet.clone(), tasks.clone());
     let app = Arc::new(App {
@@ -100,8 +110,10 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         fleet,
         storage,
         limiter,
+        trusted_proxies,
         failures: auth::door::Failures::default(),
         tickets: auth::tickets::Tickets::default(),
+        looks: background::idle::Looks::default(),
         events,
         sockets: Sockets::new(tasks.clone()),
         channels: Tally::default(),

@@ -4,9 +4,15 @@
 pub const NORMAL: u16 = 1000;
 /// The service shuts down or the computer stops (interface.md "Close codes").
 pub const GOING_AWAY: u16 = 1001;
+/// The peer broke the rules of WebSocket itself (RFC 6455 section 7.4.1).
+pub const PROTOCOL_ERROR: u16 = 1002;
+/// A text message is not UTF-8 (RFC 6455 section 7.4.1).
+pub const NOT_UTF8: u16 = 1007;
+/// A message is larger than is taken (RFC 6455 section 7.4.1).
+pub const TOO_LARGE: u16 = 1009;
 
 /// A live channel of a computer, by WebSocket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// What happens on the computer (interface.md "Events").
     Events,

@@ -24,6 +24,8 @@ pub struct Hardware {
     pub disk_gb: u32,
     /// Boot resolution of the default screen.
     pub resolution: Resolution,
+    /// Megabits a second that it may send and receive; 0 is without a bound.
+    pub bandwidth_mbps: u32,
 }
 
 /// What a client asked for; `None` takes the default.
@@ -45,11 +47,11 @@ pub struct Order<'a> {
     pub auto_stop_minutes: Option<i64>,
 }
 
-/// Checks an order.
+/// Checks an order; whether the account may have as much is [`super::allowance`]'s matter. The bandwidth has no bound yet.
 ///
 /// # Errors
-/// `Invalid` naming the field and its choices; `Forbidden` (`DISK_QUOTA_EXCEEDED`) for a disk above `max_disk_gb`.
-pub fn parse_order(order: &Order<'_>, max_disk_gb: u32) -> Result<Hardware> {
+/// `Invalid` naming the field and its choices.
+pub fn parse_order(order: &Order<'_>) -> Result<Hardware> {
     match order.os {
         None | Some("linux") => {}
         Some(_) => return Err(Error::invalid("os must be linux")),
@@ -60,11 +62,11 @@ pub fn parse_order(order: &Order<'_>, max_disk_gb: u32) -> Result<Hardware> {
     }
     let cpu = choose("cpu", order.cpu.unwrap_or(1.0), &CPU_CHOICES)?;
     let ram = choose("ram", order.ram.unwrap_or(4.0), &RAM_CHOICES)?;
-    let disk_gb = parse_disk(order.disk_gb.unwrap_or(DEFAULT_DISK_GB), max_disk_gb)?;
+    let disk_gb = parse_disk(order.disk_gb.unwrap_or(DEFAULT_DISK_GB))?;
     check_auto_stop(order.auto_stop_minutes.unwrap_or(0))?;
     let resolution = order.resolution.map_or(Ok(Resolution::default()), str::parse)?;
     // Exact: every choice of RAM_CHOICES is a small whole number.
-    Ok(Hardware { cpu, ram_gb: ram as u32, disk_gb, resolution })
+    Ok(Hardware { cpu, ram_gb: ram as u32, disk_gb, resolution, bandwidth_mbps: 0 })
 }
 
 /// Checks an auto-stop value; 0 means always-on.
@@ -78,24 +80,22 @@ pub fn check_auto_stop(minutes: i64) -> Result<i64> {
     Err(Error::invalid(format!("auto_stop_minutes must be 0 to {MAX_AUTO_STOP_MINUTES}")))
 }
 
-fn choose(field: &str, value: f64, choices: &[f64]) -> Result<f64> {
+/// The choice that a value is.
+///
+/// # Errors
+/// `Invalid` naming the field and its choices.
+pub fn choose(field: &str, value: f64, choices: &[f64]) -> Result<f64> {
     choices.iter().copied().find(|choice| *choice == value).ok_or_else(|| {
         let listed: Vec<String> = choices.iter().map(f64::to_string).collect();
         Error::invalid(format!("{field} must be one of {}", listed.join(", ")))
     })
 }
 
-fn parse_disk(value: f64, max_gb: u32) -> Result<u32> {
+fn parse_disk(value: f64) -> Result<u32> {
     if value.fract() != 0.0 || !(1.0..=1_000_000.0).contains(&value) {
         return Err(Error::invalid("disk_size_gb must be a whole number of at least 1"));
     }
-    let disk = value as u32;
-    if disk > max_gb {
-        return Err(Error::forbidden(format!("disk_size_gb {disk} exceeds the limit of {max_gb}"))
-            .code("DISK_QUOTA_EXCEEDED")
-            .number("max_disk_gb", i64::from(max_gb)));
-    }
-    Ok(disk)
+    Ok(value as u32)
 }
 
 #[cfg(test)]
@@ -105,14 +105,14 @@ mod tests {
 
     #[test]
     fn defaults_are_the_specification_s() {
-        let hardware = parse_order(&Order::default(), 300).unwrap();
+        let hardware = parse_order(&Order::default()).unwrap();
         assert_eq!((hardware.cpu, hardware.ram_gb, hardware.disk_gb), (1.0, 4, 8));
         assert_eq!(hardware.resolution.to_string(), "1280x720x24");
     }
 
     #[test]
     fn every_range_is_held() {
-        let kind = |order: Order<'_>| parse_order(&order, 300).map(|_| ()).map_err(|error| error.kind);
+        let kind = |order: Order<'_>| parse_order(&order).map(|_| ()).map_err(|error| error.kind);
         for cpu in CPU_CHOICES {
             assert_eq!(kind(Order { cpu: Some(cpu), ..Order::default() }), Ok(()));
         }
@@ -129,7 +129,6 @@ mod tests {
             assert_eq!(kind(Order { disk_gb: Some(disk), ..Order::default() }), Err(Kind::Invalid), "{disk}");
         }
         assert_eq!(kind(Order { disk_gb: Some(300.0), ..Order::default() }), Ok(()));
-        assert_eq!(kind(Order { disk_gb: Some(301.0), ..Order::default() }), Err(Kind::Forbidden));
         for os in ["windows", "", "Linux"] {
             assert_eq!(kind(Order { os: Some(os), ..Order::default() }), Err(Kind::Invalid), "{os}");
         }

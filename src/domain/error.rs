@@ -118,6 +118,11 @@ impl Error {
         Self::new(Kind::Internal, "Internal server error").context(context)
     }
 
+    /// A failure here of which the client may know what it is.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::new(Kind::Internal, message)
+    }
+
     /// Not ready, or something it needs is away.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Kind::Unavailable, message)

@@ -75,7 +75,7 @@ const SCREEN: Field = field("screen", "string", "Id of the screen");
 const PID: Field = field("pid", "integer", "Its process id");
 const NAME: Field = field("name", "string", "Name of its program");
 
-const CATALOGUE: [Entry; 14] = [
+const CATALOGUE: [Entry; Kind::COUNT] = [
     Entry {
         kind: Kind::WindowFocus,
         name: "window_focus",
@@ -189,11 +189,15 @@ const CATALOGUE: [Entry; 14] = [
 ];
 
 impl Kind {
+    /// How many types there are. A number, because rustc 1.95 cannot take the catalogue's length for a field's type (E0391, in
+    /// release builds alone).
+    pub const COUNT: usize = 14;
+
     /// Every type, in the catalogue's order.
-    pub const ALL: [Self; CATALOGUE.len()] = {
-        let mut all = [Self::WindowFocus; CATALOGUE.len()];
+    pub const ALL: [Self; Self::COUNT] = {
+        let mut all = [Self::WindowFocus; Self::COUNT];
         let mut at = 0;
-        while at < CATALOGUE.len() {
+        while at < Self::COUNT {
             all[at] = CATALOGUE[at].kind;
             at += 1;
         }

@@ -2,21 +2,27 @@
 
 pub mod access;
 pub mod address;
+pub mod allowance;
 pub mod api_key;
 pub mod area;
 pub mod audio;
 pub mod channel;
+pub mod clone;
 pub mod computer;
 pub mod endpoint;
 pub mod error;
 pub mod event;
 pub mod filename;
+pub mod forwarded;
+pub mod identity;
+pub mod idle;
 pub mod image;
 pub mod lifecycle;
 pub mod limits;
 pub mod name;
 pub mod pointer;
 pub mod region;
+pub mod resize;
 pub mod resolution;
 pub mod rfb;
 pub mod stream;

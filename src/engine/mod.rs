@@ -49,6 +49,39 @@ pub struct MachineSpec {
     pub memory_bytes: u64,
     /// Disk in bytes: the most that the guest can store.
     pub disk_bytes: u64,
+    /// Most that it may send and receive, in megabits a second each way; 0 is without a bound.
+    pub bandwidth_mbps: u32,
+}
+
+/// One dimension of a machine's hardware with its new size, for [`Engine::resize`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// vCPUs.
+    Cpu(f64),
+    /// Memory in bytes.
+    Memory(u64),
+    /// Disk in bytes; it never shrinks.
+    Disk(u64),
+    /// Megabits a second each way; 0 is without a bound.
+    Bandwidth(u32),
+}
+
+/// When a change of hardware holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Since now.
+    Live,
+    /// When the machine starts again from its disk, with the changed [`MachineSpec`].
+    AtNextStart,
+}
+
+/// What a snapshot took on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Bytes on the host's disk.
+    pub bytes: u64,
+    /// Whether it holds memory besides the disk.
+    pub memory: bool,
 }
 
 /// What a machine needs to know at one boot. Secrets reach the guest by a file that only its root reads, never by
@@ -71,6 +104,11 @@ pub enum Observation {
     Absent,
     /// Its disk is there; it does not run.
     Stopped,
+    /// It does not run; its disk and its memory are saved, and [`Engine::resume`] continues it.
+    Suspended {
+        /// The generation of the boot that it ran since.
+        generation: u64,
+    },
     /// It runs, since the boot with this generation.
     Running {
         /// The generation of the boot that it runs since.
@@ -89,6 +127,10 @@ pub enum EngineError {
     NoCapacity(String),
     /// The machine is not there.
     Absent,
+    /// This engine, or this machine as it is set up, cannot do it; what cannot be done.
+    Unsupported(&'static str),
+    /// What was saved is not what was written: a checksum differs or a part is missing. Never booted.
+    Damaged(String),
     /// A step failed; what it was and how.
     Failed {
         /// The step, for example `mount the overlay`.
@@ -110,6 +152,8 @@ impl std::fmt::Display for EngineError {
         match self {
             Self::NoCapacity(what) => write!(f, "no capacity: {what}"),
             Self::Absent => f.write_str("no such machine"),
+            Self::Unsupported(what) => write!(f, "the engine cannot {what}"),
+            Self::Damaged(what) => write!(f, "what was saved is damaged: {what}"),
             Self::Failed { step, detail } => write!(f, "could not {step}: {detail}"),
         }
     }
@@ -155,4 +199,76 @@ pub trait Engine: Send + Sync + 'static {
     /// Waits until the machine no longer runs (returns at once when it does not). Called by the computer's runner to
     /// learn of a crash; must cost nothing while waiting.
     async fn stopped(&self, id: ComputerId) -> EngineResult<()>;
+
+    /// Called by suspend, where [`Capabilities::suspend`]. On return nothing of the machine runs, memory and disk are on
+    /// the host's disk (synced), and [`Engine::observe`] says `Suspended`. On error it runs on as if nothing had been
+    /// asked, or, where that is not possible, is `Stopped`; nothing is left of the try.
+    async fn suspend(&self, _id: ComputerId) -> EngineResult<()> {
+        Err(EngineError::Unsupported("save memory"))
+    }
+
+    /// Called by resume, start and ensure-running of a suspended computer. On return the machine goes on from where it
+    /// was, labelled with `boot.generation`; its agent still has the token of the boot that was saved, until
+    /// `Guest::renew` gives it `boot.token`. Saved memory is used once: it is dropped before the guest runs on, because
+    /// the disk changes from then on; until that moment `observe` says `Suspended`, and resume can be called again. A
+    /// machine that already runs with the same generation is left alone.
+    ///
+    /// # Errors
+    /// `Damaged` when what was saved is not whole; nothing was booted then and nothing removed.
+    async fn resume(&self, _spec: &MachineSpec, _boot: &Boot) -> EngineResult<Endpoint> {
+        Err(EngineError::Unsupported("continue from saved memory"))
+    }
+
+    /// Called by stop and restart of a suspended computer. On return saved memory is gone and `observe` says `Stopped`.
+    /// A machine without saved memory is left alone.
+    async fn discard_memory(&self, _id: ComputerId) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Called by resize, for a machine that runs or is stopped, once per dimension, after the intent is stored. Tells
+    /// whether the change holds already. On error the dimension is as before.
+    async fn resize(&self, _id: ComputerId, _change: Change) -> EngineResult<Effect> {
+        Err(EngineError::Unsupported("change a machine's hardware"))
+    }
+
+    /// Called by clone instead of [`Engine::create`], after the new computer's row is stored. On return `to` exists and
+    /// is `Stopped`, with the disk of `from` as it was at one moment of this call; a source that runs (allowed with
+    /// [`Capabilities::copy_while_running`]) has its file systems flushed first and goes on. `to.disk_bytes` is at least
+    /// the source's. On error `destroy(to)` removes what was made.
+    async fn copy_disk(&self, _from: ComputerId, _to: &MachineSpec) -> EngineResult<()> {
+        Err(EngineError::Unsupported("copy a disk"))
+    }
+
+    /// Called by fork, where [`Capabilities::memory_snapshot`]. As [`Engine::copy_disk`] with the memory of the same
+    /// moment: on return `to` is `Suspended` and `from` goes on.
+    async fn fork(&self, _from: ComputerId, _to: &MachineSpec) -> EngineResult<()> {
+        Err(EngineError::Unsupported("copy memory"))
+    }
+
+    /// Called after the snapshot's row is stored. Keeps the disk as it is at one moment, and memory if `memory`, under
+    /// the snapshot's id. One that exists is left alone. The machine goes on as it was.
+    async fn snapshot(
+        &self,
+        _id: ComputerId,
+        _snapshot: uuid::Uuid,
+        _memory: bool,
+    ) -> EngineResult<Snapshot> {
+        Err(EngineError::Unsupported("keep snapshots"))
+    }
+
+    /// Called for a machine that does not run. On return its disk is the snapshot's, and it is `Suspended` when the
+    /// snapshot holds memory, else `Stopped`. The snapshot stays. On error the machine is as before.
+    async fn rollback(&self, _id: ComputerId, _snapshot: uuid::Uuid) -> EngineResult<()> {
+        Err(EngineError::Unsupported("keep snapshots"))
+    }
+
+    /// Removes a snapshot; one that is not there is removed already.
+    async fn remove_snapshot(&self, _id: ComputerId, _snapshot: uuid::Uuid) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// The snapshots on the host, whether a row knows them or not; called by reconciliation.
+    async fn snapshots(&self, _id: ComputerId) -> EngineResult<Vec<uuid::Uuid>> {
+        Ok(Vec::new())
+    }
 }

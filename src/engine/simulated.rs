@@ -2,7 +2,9 @@
 //! with failures at chosen calls. Its agents are real HTTP servers on unix sockets, made by an injected closure.
 
 mod faults;
+mod hardware;
 mod host;
+mod memory;
 
 use std::fs;
 use std::io;
@@ -11,13 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
 use tokio_util::sync::CancellationToken;
 
 use self::faults::Faults;
 pub use self::faults::{Failure, Fault, Verb};
 use self::host::Running;
 pub use self::host::{AgentFactory, Birth, SimulatedHost};
-use super::{Boot, Capabilities, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation};
+use super::{
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation,
+};
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
 use crate::http::serve::{Listen, bind, serve};
@@ -27,15 +32,29 @@ use crate::http::serve::{Listen, bind, serve};
 pub struct SimulatedEngine {
     host: Arc<SimulatedHost>,
     faults: Mutex<Faults>,
+    capabilities: Capabilities,
 }
 
 /// How long an agent's connections may take to end when its machine stops.
 const DRAIN: Duration = Duration::from_secs(1);
 
 impl SimulatedEngine {
-    /// An engine over a host.
+    /// An engine over a host, with everything that it can.
     pub fn open(host: Arc<SimulatedHost>) -> Self {
-        Self { host, faults: Mutex::default() }
+        let all = Capabilities {
+            suspend: true,
+            live_cpu: true,
+            live_ram: true,
+            live_disk: true,
+            copy_while_running: true,
+            ..Capabilities::default()
+        };
+        Self::limited(host, all)
+    }
+
+    /// An engine that says that it can do this.
+    pub fn limited(host: Arc<SimulatedHost>, capabilities: Capabilities) -> Self {
+        Self { host, faults: Mutex::default(), capabilities }
     }
 
     /// Plans a failure.
@@ -75,26 +94,39 @@ impl SimulatedEngine {
         if !machine.is_dir() {
             return Err(EngineError::Absent);
         }
-        let socket = self.host.socket(spec.id);
-        if let Some(running) = self.host.running().get(&spec.id) {
-            return if running.generation == boot.generation {
-                Ok(Endpoint::Unix(socket))
-            } else {
+        if let Some(endpoint) = self.runs_already(spec.id, boot)? {
+            return Ok(endpoint);
+        }
+        if self.host.memory(spec.id).exists() {
+            return Err(EngineError::failed("start the machine", "its memory is saved"));
+        }
+        let birth = Birth { spec: spec.clone(), boot: boot.clone(), disk: machine.join("disk") };
+        self.run(spec.id, boot.generation, (self.host.agent)(&birth)).await
+    }
+
+    /// Where the agent of a machine answers that runs since this very boot.
+    fn runs_already(&self, id: ComputerId, boot: &Boot) -> EngineResult<Option<Endpoint>> {
+        match self.host.running().get(&id) {
+            None => Ok(None),
+            Some(running) if running.generation == boot.generation => {
+                Ok(Some(Endpoint::Unix(self.host.socket(id))))
+            }
+            Some(running) => {
                 let detail = format!("it runs since boot {}, not {}", running.generation, boot.generation);
                 Err(EngineError::failed("start the machine", detail))
-            };
+            }
         }
+    }
+
+    async fn run(&self, id: ComputerId, generation: u64, agent: Router) -> EngineResult<Endpoint> {
+        let socket = self.host.socket(id);
         let bound = bind(&Listen::Unix(socket.clone()))
             .await
             .map_err(|error| EngineError::failed("make the agent's socket", error))?;
-        let birth = Birth { spec: spec.clone(), boot: boot.clone(), disk: machine.join("disk") };
-        let router = (self.host.agent)(&birth);
-        let running =
-            Running { generation: boot.generation, tasks: Tasks::new(), ended: CancellationToken::new() };
-        let tasks = running.tasks.clone();
-        let _agent =
-            running.tasks.spawn("simulated agent", async move { serve(bound, router, &tasks).await });
-        self.host.running().insert(spec.id, running);
+        let (tasks, ended) = (Tasks::new(), CancellationToken::new());
+        let (router, group) = (agent.clone(), tasks.clone());
+        let _agent = tasks.spawn("simulated agent", async move { serve(bound, router, &group).await });
+        self.host.running().insert(id, Running { generation, agent, tasks, ended });
         Ok(Endpoint::Unix(socket))
     }
 
@@ -131,7 +163,7 @@ impl Engine for SimulatedEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+        self.capabilities
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
@@ -144,7 +176,15 @@ impl Engine for SimulatedEngine {
     }
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        self.act(Verb::Start, self.boot(spec, boot)).await
+        self.act(Verb::Start, async {
+            let runs_already = self.host.running().contains_key(&spec.id);
+            let endpoint = self.boot(spec, boot).await?;
+            if !runs_already {
+                self.host.sizes().insert(spec.id, spec.clone());
+            }
+            Ok(endpoint)
+        })
+        .await
     }
 
     async fn stop(&self, id: ComputerId, _grace: Duration) -> EngineResult<()> {
@@ -155,6 +195,7 @@ impl Engine for SimulatedEngine {
         let machine = self.host.machine(id);
         self.act(Verb::Destroy, async move {
             self.halt(id).await?;
+            self.host.saved().remove(&id);
             absent_is_fine(fs::remove_dir_all(&machine), "remove the machine", &machine)
         })
         .await
@@ -169,8 +210,11 @@ impl Engine for SimulatedEngine {
                     endpoint: Endpoint::Unix(self.host.socket(id)),
                     address: None,
                 },
-                None if self.host.machine(id).is_dir() => Observation::Stopped,
-                None => Observation::Absent,
+                None if !self.host.machine(id).is_dir() => Observation::Absent,
+                None => match self.saved_since(id)? {
+                    Some(generation) => Observation::Suspended { generation },
+                    None => Observation::Stopped,
+                },
             })
         })
         .await
@@ -201,5 +245,25 @@ impl Engine for SimulatedEngine {
             ended.cancelled().await;
         }
         Ok(())
+    }
+
+    async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
+        self.act(Verb::Resize, async { self.change(id, change) }).await
+    }
+
+    async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.act(Verb::CopyDisk, async { self.copy(from, to) }).await
+    }
+
+    async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
+        self.act(Verb::Suspend, self.save(id)).await
+    }
+
+    async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        self.act(Verb::Resume, self.go_on(spec.id, boot)).await
+    }
+
+    async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
+        self.act(Verb::DiscardMemory, async { self.discard(id) }).await
     }
 }

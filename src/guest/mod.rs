@@ -25,7 +25,7 @@ use crate::domain::endpoint::Endpoint;
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
 use crate::http::idempotency;
-use crate::wire::agent::{Health, PutResult};
+use crate::wire::agent::{Activity, Health, PutResult, Renewal, Renewed};
 
 pub use crate::http::encode::percent_encode;
 pub use screenshot::{Image, Sight};
@@ -35,6 +35,8 @@ pub use socket::Socket;
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
 /// How long an agent may take for what should be immediate.
 pub const QUICK: Duration = Duration::from_secs(15);
+/// How long an agent may take to say what is at work: it asks its screens and its sound server for that.
+const ACTIVITY_PATIENCE: Duration = Duration::from_secs(3);
 /// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
 const IDLE_CONNECTIONS: usize = 4;
 /// Idle connections are closed after this long.
@@ -73,6 +75,23 @@ impl Guest {
     /// When it does not answer within a second.
     pub async fn health(&self) -> Result<Health> {
         self.call(Method::GET, "/health", (), None::<&()>, Duration::from_secs(1)).await
+    }
+
+    /// Gives a computer that goes on from its memory what must be new. Asked with the token of the boot that was saved,
+    /// which ends with it.
+    ///
+    /// # Errors
+    /// As [`Guest::call`]; whether the agent has taken the new token is open then.
+    pub async fn renew(&self, renewal: &Renewal) -> Result<Renewed> {
+        self.call(Method::POST, "/identity", (), Some(renewal), QUICK).await
+    }
+
+    /// Whether anybody or anything is at work in it.
+    ///
+    /// # Errors
+    /// When it does not answer within three seconds.
+    pub async fn activity(&self) -> Result<Activity> {
+        self.call(Method::GET, "/activity", (), None::<&()>, ACTIVITY_PATIENCE).await
     }
 
     /// One JSON call. `query` is a serde struct; `patience` bounds the whole answer.

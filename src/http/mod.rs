@@ -11,3 +11,4 @@ pub mod marks;
 pub mod refuse;
 pub mod serve;
 pub mod socket;
+mod violation;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::serve::{Counted, MAX_CONNECTIONS};
+use super::violation::violation;
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
 
@@ -168,7 +169,7 @@ fn split(socket: WebSocket) -> (Sender, Receiver) {
     let (sink, stream) = socket.split();
     let sink = Arc::new(Mutex::new(sink));
     let stream = Arc::new(Mutex::new(stream));
-    let sender = Sender { sink, stream: Arc::clone(&stream) };
+    let sender = Sender { sink, stream: Arc::clone(&stream), broken: Arc::default() };
     let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let receiver = Receiver { sender: sender.clone(), stream, heartbeat, heard: Instant::now() };
@@ -182,6 +183,8 @@ type Stream = Arc<Mutex<SplitStream<WebSocket>>>;
 pub struct Sender {
     sink: Arc<Mutex<SplitSink<WebSocket, Message>>>,
     stream: Stream,
+    /// How the peer broke the rules; it is the reason of the close, whatever else is.
+    broken: Arc<OnceLock<Closing>>,
 }
 
 impl Sender {
@@ -223,6 +226,8 @@ impl Sender {
 
     /// Sends the close and waits a little for the peer's, so that the code is read before the connection ends.
     async fn close(&self, closing: &Closing) {
+        let broken = self.broken.get();
+        let closing = broken.unwrap_or(closing);
         if self.send(Message::Close(Some(closing.frame()))).await.is_err() {
             // The peer closed first: the library has its answer ready, and it is only to be written.
             let answer = async { self.sink.lock().await.flush().await };
@@ -232,6 +237,10 @@ impl Sender {
         let answered = async {
             let mut stream = self.stream.lock().await;
             while let Some(Ok(_)) = stream.next().await {}
+            if broken.is_some() {
+                // Nothing more can be read, and to end the connection over unread bytes would take the close from the peer.
+                std::future::pending::<()>().await;
+            }
         };
         // A peer that does not answer is left.
         let _late = tokio::time::timeout(CLOSE_PATIENCE, answered).await;
@@ -261,7 +270,14 @@ impl Receiver {
                         Some(Ok(Message::Binary(bytes))) => return Some(Heard::Binary(bytes)),
                         // The library answers pings by itself.
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                        Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                        Some(Ok(Message::Close(_))) | None => return None,
+                        Some(Err(error)) => {
+                            if let Some(closing) = violation(error) {
+                                // Only the first is told: nothing is read after it.
+                                let _first = self.sender.broken.set(closing);
+                            }
+                            return None;
+                        }
                     }
                 }
                 _ = self.heartbeat.tick() => {

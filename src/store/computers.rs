@@ -1,9 +1,10 @@
 //! Which computers are there, and what is each one's state?
 
-use super::{Store, failed, id, is_duplicate};
+use super::{Store, Write, failed, id, is_duplicate};
 use crate::base::clock::now_ms;
 use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, WorkspaceId};
 use crate::base::secret::Secret;
+use crate::domain::allowance::Allowance;
 use crate::domain::computer::Hardware;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
@@ -22,8 +23,10 @@ pub struct Computer {
     pub owner: AccountId,
     /// Its name, unique in the workspace whatever the case.
     pub name: String,
-    /// CPU, RAM, disk, resolution.
+    /// CPU, RAM, disk, resolution, bandwidth.
     pub hardware: Hardware,
+    /// The size that a resize under way leads to.
+    pub wanted: Option<Hardware>,
     /// Idle minutes before it suspends itself; 0 is always-on.
     pub auto_stop_minutes: i64,
     /// What it is doing.
@@ -34,6 +37,8 @@ pub struct Computer {
     pub generation: u64,
     /// Its agent's bearer token.
     pub agent_token: Secret,
+    /// The token that its saved memory knows, while a resume is under way or has failed and `agent_token` is the next one.
+    pub saved_token: Option<Secret>,
     /// Password of its screens and sockets.
     pub vnc_password: Secret,
     /// When it was made.
@@ -51,12 +56,12 @@ pub struct NewComputer {
     pub workspace: WorkspaceId,
     /// Its name.
     pub name: Name,
-    /// CPU, RAM, disk, resolution.
+    /// CPU, RAM, disk, resolution, bandwidth.
     pub hardware: Hardware,
     /// Idle minutes before it suspends itself; 0 is always-on.
     pub auto_stop_minutes: i64,
-    /// Most computers that the owner may have.
-    pub account_limit: u32,
+    /// What the owner may have.
+    pub allowance: Allowance,
 }
 
 /// What a boot changes in a row: the next generation with fresh secrets.
@@ -108,12 +113,18 @@ struct Row {
     cpu: f64,
     ram_gb: i64,
     disk_gb: i64,
+    bandwidth_mbps: i64,
+    wanted_cpu: Option<f64>,
+    wanted_ram_gb: Option<i64>,
+    wanted_disk_gb: Option<i64>,
+    wanted_bandwidth_mbps: Option<i64>,
     resolution: String,
     auto_stop_minutes: i64,
     status: String,
     instance_id: String,
     generation: i64,
     agent_token: String,
+    saved_token: Option<String>,
     vnc_password: String,
     created_at: i64,
     updated_at: i64,
@@ -127,16 +138,31 @@ impl TryFrom<Row> for Computer {
 
     fn try_from(row: Row) -> Result<Self> {
         let bad = |what: &str| Error::internal(format!("computer {} holds a bad {what}", row.id));
+        let whole = |value: i64, what| u32::try_from(value).map_err(|_| bad(what));
+        let hardware = Hardware {
+            cpu: row.cpu,
+            ram_gb: whole(row.ram_gb, "ram_gb")?,
+            disk_gb: whole(row.disk_gb, "disk_gb")?,
+            resolution: row.resolution.parse().map_err(|_| bad("resolution"))?,
+            bandwidth_mbps: whole(row.bandwidth_mbps, "bandwidth_mbps")?,
+        };
+        let wanted = (row.wanted_cpu, row.wanted_ram_gb, row.wanted_disk_gb, row.wanted_bandwidth_mbps);
+        let wanted = match wanted {
+            (Some(cpu), Some(ram_gb), Some(disk_gb), Some(bandwidth_mbps)) => Some(Hardware {
+                cpu,
+                ram_gb: whole(ram_gb, "wanted_ram_gb")?,
+                disk_gb: whole(disk_gb, "wanted_disk_gb")?,
+                bandwidth_mbps: whole(bandwidth_mbps, "wanted_bandwidth_mbps")?,
+                ..hardware
+            }),
+            _ => None,
+        };
         Ok(Self {
             id: id(&row.id)?,
             workspace: id(&row.workspace_id)?,
             owner: id(&row.account_id)?,
-            hardware: Hardware {
-                cpu: row.cpu,
-                ram_gb: u32::try_from(row.ram_gb).map_err(|_| bad("ram_gb"))?,
-                disk_gb: u32::try_from(row.disk_gb).map_err(|_| bad("disk_gb"))?,
-                resolution: row.resolution.parse().map_err(|_| bad("resolution"))?,
-            },
+            hardware,
+            wanted,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
             instance: row.instance_id.parse().map_err(|()| bad("instance_id"))?,
             generation: u64::try_from(row.generation).map_err(|_| bad("generation"))?,
@@ -144,6 +170,7 @@ impl TryFrom<Row> for Computer {
             name: row.name,
             auto_stop_minutes: row.auto_stop_minutes,
             agent_token: Secret::new(row.agent_token),
+            saved_token: row.saved_token.map(Secret::new),
             vnc_password: Secret::new(row.vnc_password),
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -151,7 +178,7 @@ impl TryFrom<Row> for Computer {
     }
 }
 
-fn name_taken(name: &Name) -> Error {
+pub(super) fn name_taken(name: impl std::fmt::Display) -> Error {
     Error::conflict(format!("A computer named \"{name}\" already exists in this workspace"))
         .code("NAME_TAKEN")
 }
@@ -161,58 +188,10 @@ impl Store {
     /// same transaction, so that of many at once only as many win as there is room (threats.md T23).
     ///
     /// # Errors
-    /// `NAME_TAKEN`, `DESKTOP_LIMIT`; `NotFound` when the workspace is gone; or the store fails.
+    /// `NAME_TAKEN`; [`Allowance::admit`]'s; `NotFound` when the workspace is gone; or the store fails.
     pub async fn add_computer(&self, new: &NewComputer) -> Result<Computer> {
         let mut write = self.write().await?;
-        let workspace = new.workspace.to_string();
-        let (there,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM workspaces WHERE id = $1")
-            .bind(&workspace)
-            .fetch_one(&mut *write.tx)
-            .await
-            .map_err(failed("read a workspace"))?;
-        if there == 0 {
-            return Err(Error::not_found("Workspace not found"));
-        }
-        let (held,): (i64,) = sqlx::query_as(
-            "SELECT COUNT(*) FROM computers c JOIN workspaces w ON w.id = c.workspace_id WHERE w.account_id = \
-             (SELECT account_id FROM workspaces WHERE id = $1)",
-        )
-        .bind(&workspace)
-        .fetch_one(&mut *write.tx)
-        .await
-        .map_err(failed("count computers"))?;
-        if held >= i64::from(new.account_limit) {
-            let limit = new.account_limit;
-            return Err(Error::forbidden(format!("This account may have {limit} computers and has {held}"))
-                .code("DESKTOP_LIMIT")
-                .number("max_computers", i64::from(limit)));
-        }
-        let secrets = BootSecrets::random();
-        let inserted = sqlx::query(
-            "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
-             auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14)",
-        )
-        .bind(new.id.to_string())
-        .bind(&workspace)
-        .bind(new.name.as_str())
-        .bind(new.name.folded())
-        .bind(new.hardware.cpu)
-        .bind(i64::from(new.hardware.ram_gb))
-        .bind(i64::from(new.hardware.disk_gb))
-        .bind(new.hardware.resolution.to_string())
-        .bind(new.auto_stop_minutes)
-        .bind(Status::Creating.name())
-        .bind(InstanceId::random().as_str())
-        .bind(secrets.agent_token.reveal())
-        .bind(secrets.vnc_password.reveal())
-        .bind(now_ms())
-        .execute(&mut *write.tx)
-        .await;
-        match inserted {
-            Err(error) if is_duplicate(&error) => return Err(name_taken(&new.name)),
-            other => other.map_err(failed("store a computer"))?,
-        };
+        write.add(new).await?;
         write.commit().await?;
         self.computer(&ComputerRef::Id(new.id))
             .await?
@@ -285,42 +264,62 @@ impl Store {
         Ok((page, u64::try_from(counted.0).unwrap_or_default()))
     }
 
-    /// Sets a computer's status: the intent before a step, or its outcome.
+    /// Sets a computer's status: the intent before a step, or its outcome. Only one that is suspended has memory that
+    /// may know an older token.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn set_status(&self, computer: ComputerId, status: Status) -> Result<()> {
         let mut write = self.write().await?;
-        sqlx::query("UPDATE computers SET status = $2, updated_at = $3 WHERE id = $1")
-            .bind(computer.to_string())
-            .bind(status.name())
-            .bind(now_ms())
-            .execute(&mut *write.tx)
-            .await
-            .map_err(failed("set a status"))?;
+        sqlx::query(
+            "UPDATE computers SET status = $2, updated_at = $3, \
+             saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
+        )
+        .bind(computer.to_string())
+        .bind(status.name())
+        .bind(now_ms())
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("set a status"))?;
         write.commit().await
     }
 
-    /// Stores the intent of a boot: its status, the next generation and fresh secrets (wire.md 5.2: a restart rotates
-    /// the password).
+    /// Stores the intent of a boot from disk: its status, the next generation and fresh secrets (wire.md 5.2: a restart
+    /// rotates the password).
     ///
     /// # Errors
     /// When the store fails.
     pub async fn begin_boot(&self, computer: ComputerId, status: Status) -> Result<()> {
-        let secrets = BootSecrets::random();
         let mut write = self.write().await?;
-        sqlx::query(
-            "UPDATE computers SET status = $2, generation = generation + 1, agent_token = $3, vnc_password = $4, \
-             updated_at = $5 WHERE id = $1",
-        )
-        .bind(computer.to_string())
-        .bind(status.name())
-        .bind(secrets.agent_token.reveal())
-        .bind(secrets.vnc_password.reveal())
-        .bind(now_ms())
-        .execute(&mut *write.tx)
-        .await
-        .map_err(failed("store the intent to boot"))?;
+        write.next_boot(computer, status).await?;
+        write.commit().await
+    }
+
+    /// Stores the intent to go on from saved memory: as [`Store::begin_boot`] with `starting`, and the token that the
+    /// memory knows is kept until its agent has taken the new one.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn begin_resume(&self, computer: ComputerId) -> Result<()> {
+        // The right-hand side is of the row before; a resume that is tried again keeps the first one's.
+        let mut write = self.write().await?;
+        write.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await?;
+        write.commit().await
+    }
+
+    /// Sets after how many idle minutes a computer suspends itself; 0 is never.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn set_auto_stop(&self, computer: ComputerId, minutes: i64) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("UPDATE computers SET auto_stop_minutes = $2, updated_at = $3 WHERE id = $1")
+            .bind(computer.to_string())
+            .bind(minutes)
+            .bind(now_ms())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("set the auto-stop"))?;
         write.commit().await
     }
 
@@ -372,6 +371,84 @@ impl Store {
             .map_err(failed("remove a computer"))?;
         write.commit().await?;
         files.iter().map(|(text,)| id(text)).collect()
+    }
+}
+
+impl Write {
+    /// Stores a computer with the intent to make it.
+    pub(super) async fn add(&mut self, new: &NewComputer) -> Result<()> {
+        self.check_workspace(new.workspace).await?;
+        let used = self.used_beside(new.workspace, new.id).await?;
+        new.allowance.admit(&new.hardware, &used)?;
+        let secrets = BootSecrets::random();
+        let inserted = sqlx::query(
+            "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
+             auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
+             bandwidth_mbps) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15)",
+        )
+        .bind(new.id.to_string())
+        .bind(new.workspace.to_string())
+        .bind(new.name.as_str())
+        .bind(new.name.folded())
+        .bind(new.hardware.cpu)
+        .bind(i64::from(new.hardware.ram_gb))
+        .bind(i64::from(new.hardware.disk_gb))
+        .bind(new.hardware.resolution.to_string())
+        .bind(new.auto_stop_minutes)
+        .bind(Status::Creating.name())
+        .bind(InstanceId::random().as_str())
+        .bind(secrets.agent_token.reveal())
+        .bind(secrets.vnc_password.reveal())
+        .bind(now_ms())
+        .bind(i64::from(new.hardware.bandwidth_mbps))
+        .execute(&mut *self.tx)
+        .await;
+        match inserted {
+            Err(error) if is_duplicate(&error) => Err(name_taken(&new.name)),
+            other => other.map(|_| ()).map_err(failed("store a computer")),
+        }
+    }
+
+    /// Refuses a workspace that is gone.
+    pub(super) async fn check_workspace(&mut self, workspace: WorkspaceId) -> Result<()> {
+        let (there,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM workspaces WHERE id = $1")
+            .bind(workspace.to_string())
+            .fetch_one(&mut *self.tx)
+            .await
+            .map_err(failed("read a workspace"))?;
+        if there == 0 { Err(Error::not_found("Workspace not found")) } else { Ok(()) }
+    }
+
+    /// A computer as this write sees it.
+    pub(super) async fn computer(&mut self, computer: ComputerId) -> Result<Computer> {
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE c.id = $1")))
+            .bind(computer.to_string())
+            .fetch_optional(&mut *self.tx)
+            .await
+            .map_err(failed("read a computer"))?;
+        row.ok_or_else(|| Error::not_found("Desktop not found"))?.try_into()
+    }
+
+    /// The next generation with fresh secrets, under this status.
+    pub(super) async fn next_boot(&mut self, computer: ComputerId, status: Status) -> Result<()> {
+        self.begin(computer, status, "NULL").await
+    }
+
+    async fn begin(&mut self, computer: ComputerId, status: Status, saved_token: &'static str) -> Result<()> {
+        let secrets = BootSecrets::random();
+        sqlx::query(sqlx::AssertSqlSafe(format!(
+            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = {saved_token}, \
+             agent_token = $3, vnc_password = $4, updated_at = $5 WHERE id = $1"
+        )))
+        .bind(computer.to_string())
+        .bind(status.name())
+        .bind(secrets.agent_token.reveal())
+        .bind(secrets.vnc_password.reveal())
+        .bind(now_ms())
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("store the intent to boot"))?;
+        Ok(())
     }
 }
 

@@ -16,7 +16,9 @@ use crate::domain::error::{Error, Result};
 
 pub mod accounts;
 pub mod computers;
+pub mod copies;
 pub mod files;
+pub mod hardware;
 mod room;
 pub mod streams;
 pub mod workspaces;

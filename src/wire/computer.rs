@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::agent::Hold;
+
 /// A computer's record: the union of what clients read from create, get and list.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Computer {
@@ -30,10 +32,14 @@ pub struct Computer {
     pub gpu: String,
     /// `WIDTHxHEIGHTxDEPTH`.
     pub resolution: String,
-    /// `creating`, `starting`, `running`, `stopping`, `stopped`, `restarting`, `deleting` or `error`.
+    /// `creating`, `starting`, `running`, `suspending`, `suspended`, `stopping`, `stopped`, `restarting`, `deleting` or
+    /// `error`.
     pub status: String,
     /// Idle minutes before it suspends itself; 0 is always-on.
     pub auto_stop_minutes: i64,
+    /// When and why it suspends itself; only in get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_stop: Option<AutoStop>,
     /// Where its sockets and proxy are.
     pub url: String,
     /// Host for connections.
@@ -62,6 +68,17 @@ pub struct Computer {
     pub created_at: String,
     /// ISO 8601.
     pub updated_at: String,
+}
+
+/// When and why a computer suspends itself.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct AutoStop {
+    /// Idle minutes before it does; 0 is always-on.
+    pub minutes: i64,
+    /// ISO 8601: when it does if nothing more happens; null where it is always-on, does not run, or something is at work.
+    pub suspends_at: Option<String>,
+    /// What is at work and keeps it up, as last looked; `unknown` while its agent does not tell.
+    pub held_by: Vec<Hold>,
 }
 
 /// Details of a running instance, under the names that older clients read.

@@ -44,6 +44,9 @@ pub enum ServerMessage {
         /// How many events this connection has missed until now because it read too slowly; absent when none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dropped: Option<u64>,
+        /// How many of them of which type; absent when none.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        dropped_by_type: BTreeMap<String, u64>,
         /// What.
         event: Event,
     },
@@ -396,14 +399,19 @@ mod tests {
     #[test]
     fn messages_have_the_shapes_of_the_specification() {
         let event = Event::at(0, Data::Active {});
+        let counts = BTreeMap::from([("idle".to_owned(), 3)]);
         for (message, shape) in [
             (
-                ServerMessage::Event { dropped: None, event: event.clone() },
+                ServerMessage::Event {
+                    dropped: None,
+                    dropped_by_type: BTreeMap::new(),
+                    event: event.clone(),
+                },
                 json!({"type":"event","event":{"type":"active","timestamp":"1970-01-01T00:00:00.000Z","data":{}}}),
             ),
             (
-                ServerMessage::Event { dropped: Some(3), event },
-                json!({"type":"event","dropped":3,"event":
+                ServerMessage::Event { dropped: Some(3), dropped_by_type: counts, event },
+                json!({"type":"event","dropped":3,"dropped_by_type":{"idle":3},"event":
                     {"type":"active","timestamp":"1970-01-01T00:00:00.000Z","data":{}}}),
             ),
             (ServerMessage::Subscribed { message: "ok".into() }, json!({"type":"subscribed","message":"ok"})),
@@ -432,7 +440,9 @@ mod tests {
         let whole = Data::clipboard("é".repeat(MAX_CONTENT_BYTES / 2), "default");
         assert!(matches!(whole, Data::Clipboard { truncated: false, .. }));
         let noisy = Event::now(Data::clipboard("\u{1}".repeat(MAX_CONTENT_BYTES), long.clone()));
-        let longest = serde_json::to_string(&ServerMessage::Event { dropped: Some(u64::MAX), event: noisy });
+        let dropped_by_type = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), u64::MAX)).collect();
+        let longest = ServerMessage::Event { dropped: Some(u64::MAX), dropped_by_type, event: noisy };
+        let longest = serde_json::to_string(&longest);
         assert!(longest.expect("JSON").len() <= MAX_EVENT_BYTES);
         for data in
             [Data::window_open(&*long, &*long, &*long), Data::ProcessStart { pid: 1, name: long.clone() }]

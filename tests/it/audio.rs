@@ -212,6 +212,24 @@ async fn a_tone_is_heard_by_several_listeners_whole_and_in_pitch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn started_is_the_first_that_a_hasty_listener_is_told() {
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let got = house.get(&format!("/computers/{id}/vnc-password")).await;
+    let password = got.body["password"].as_str().expect("a password");
+    let path = format!("/desktops/{id}/ws/audio?token={password}");
+    let mut client = Client::open(house.address(), &path, &[]).await.expect("accepted");
+    say(&mut client, json!({ "type": "ping" })).await;
+    say(&mut client, json!({ "type": "nonsense" })).await;
+    assert_eq!(message(client.next().await)["type"], "started");
+    assert_eq!(message(told(&mut client).await), json!({ "type": "pong" }));
+    assert_eq!(message(told(&mut client).await)["type"], "error");
+    // One that stops before it has begun is not waited for.
+    client = Client::open(house.address(), &path, &[]).await.expect("accepted");
+    say(&mut client, json!({ "type": "stop" })).await;
+    assert_eq!(client.closed().await, 1000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_speaker_that_stands_still_or_starts_again_is_silence_in_time() {
     if no_sox() {
         return;

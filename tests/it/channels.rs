@@ -1,10 +1,15 @@
 //! Who may open a live channel, and with which code is a socket closed? (wire.md 10, interface.md "Close codes", access.md A79)
 
 use crate::harness::agent::RunningAgent;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, no_computers_here};
 use crate::harness::socket::{Came, Client};
+use futures_util::SinkExt;
 use hotdesk::domain::channel::{Channel, Failure};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+mod broken;
+mod ends;
 
 async fn password(house: &RunningController, id: &str) -> String {
     let got = house.get(&format!("/computers/{id}/vnc-password")).await;
@@ -56,24 +61,31 @@ async fn a_channel_opens_with_the_computer_s_password_and_closes_with_its_codes(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_guesses_is_not_listened_to_for_a_minute() {
-    let Some((house, workspace, id)) = RunningController::with_a_computer().await else { return };
-    let other = house.computer(&workspace, "other").await;
-    let other = other["id"].as_str().expect("an id");
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
+    }
+    let house = RunningController::boot_with("trusted_proxies = \"127.0.0.1\"").await;
+    let workspace = house.workspace("demo").await;
+    let (one, other) = (house.computer(&workspace, "one").await, house.computer(&workspace, "other").await);
+    let (id, other) = (one["id"].as_str().expect("an id"), other["id"].as_str().expect("an id"));
+    // From one place behind the proxy.
+    let first = async |computer: &str, token: &str| {
+        let path = format!("/desktops/{computer}/ws/{}?token={token}", Channel::Terminal.name());
+        let client = [("x-forwarded-for", "192.0.2.1")];
+        Client::open(house.address(), &path, &client).await.expect("accepted").next().await
+    };
     let reason = |came: Came| {
         let Came::Closed(4401, reason) = came else { panic!("{came:?}") };
         reason
     };
     for _ in 0..10 {
-        let guess = open(&house, &id, Channel::Terminal, "?token=guess").await.next().await;
-        assert_eq!(reason(guess), "invalid token");
+        assert_eq!(reason(first(id, "guess").await), "invalid token");
     }
-    let right = format!("?token={}", password(&house, &id).await);
-    let late = open(&house, &id, Channel::Terminal, &right).await.next().await;
-    assert!(reason(late).contains("too many"));
+    let right = password(&house, id).await;
+    assert!(reason(first(id, &right).await).contains("too many"));
     // Another computer's right user is not meant.
-    let right = format!("?token={}", password(&house, other).await);
-    let first = open(&house, other, Channel::Terminal, &right).await.next().await;
-    assert!(!matches!(first, Came::Closed(4401, _)), "{first:?}");
+    let came = first(other, &password(&house, other).await).await;
+    assert!(!matches!(came, Came::Closed(4401, _)), "{came:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,4 +105,31 @@ async fn an_agent_s_own_channels_want_its_token() {
         agent.get("/ws/nonsense").await.body["error"],
         Value::from("this path speaks WebSocket: an upgrade is needed")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_side_client_shows_its_token_in_a_header() {
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let right = format!("Bearer {}", password(&house, &id).await);
+    let agent = RunningAgent::headless().await;
+    let own = format!("Bearer {}", agent.token());
+    for channel in Channel::ALL {
+        let path = format!("/desktops/{id}/ws/{}", channel.name());
+        let wrong = [("authorization", "Bearer wrong")];
+        let refused = Client::open(house.address(), &path, &wrong).await.expect("accepted").closed().await;
+        assert_eq!(refused, channel.close_code(Failure::Unauthenticated), "{channel:?}");
+        let mut client =
+            Client::open(house.address(), &path, &[("authorization", &right)]).await.expect("accepted");
+        if channel == Channel::Events {
+            client.0.send(Message::text(r#"{"type":"ping"}"#)).await.expect("it listens");
+        }
+        let came = client.next().await;
+        assert!(matches!(came, Came::Text(_) | Came::Binary(_)), "{channel:?}: {came:?}");
+        assert!(!matches!(&came, Came::Text(text) if text.contains("error")), "{channel:?}: {came:?}");
+    }
+    for path in ["/ws/terminal", "/terminal"] {
+        let mut client =
+            Client::open(agent.address(), path, &[("authorization", &own)]).await.expect("accepted");
+        assert!(matches!(client.next().await, Came::Text(_)), "{path}");
+    }
 }

@@ -9,6 +9,7 @@ use stand_in::{StandIn, computer};
 
 mod demo;
 mod every_command;
+mod hardware;
 mod person;
 mod stand_in;
 
@@ -50,6 +51,25 @@ async fn wrong_usage_ends_with_2_and_asks_nobody() {
         assert!(!ended.err.is_empty(), "{arguments:?}");
     }
     assert_eq!(server.lines(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_computer_is_suspended_and_woken() {
+    let (server, person) = one_computer().await;
+    let path = |verb: &str| format!("POST /api/computers/{ID}/{verb}");
+    server.answers(&path("suspend"), 202, json!({"success": true, "status": "suspending"}));
+    let waking = json!({"success": true, "status": "starting", "waking": true, "pending": true,
+        "expected_seconds": 60});
+    server.answers(&path("resume"), 202, waking);
+    for (verb, under_way) in [("suspend", "suspending"), ("resume", "starting")] {
+        let told = person.runs(&["computers", verb, "first light", "--no-wait"]).await.well();
+        assert_eq!(told, format!("first light is {under_way}.\n"));
+    }
+    // Else it is waited for until it is so.
+    let told = person.runs(&["computers", "resume", "first light"]).await.well();
+    assert_eq!(told, "First Light is running.\n");
+    person.runs(&["computers", "suspend", ID]).await.badly(1, &["is running, not suspended"]);
+    assert_eq!(server.lines().iter().filter(|line| line.starts_with("POST")).count(), 4);
 }
 
 #[tokio::test]

@@ -4,10 +4,16 @@
 mod conformance;
 #[path = "engines/container.rs"]
 mod container;
+#[path = "engines/copies.rs"]
+mod copies;
 #[path = "engines/crash.rs"]
 mod crash;
 #[path = "engines/guest.rs"]
 mod guest;
+#[path = "engines/gvisor.rs"]
+mod gvisor;
+#[path = "engines/gvisor_desktop.rs"]
+mod gvisor_desktop;
 #[path = "engines/host.rs"]
 mod host;
 #[path = "engines/hostile.rs"]
@@ -16,5 +22,9 @@ mod hostile;
 mod limits;
 #[path = "engines/network.rs"]
 mod network;
+#[path = "engines/resize.rs"]
+mod resize;
 #[path = "engines/simulated.rs"]
 mod simulated;
+#[path = "engines/snapshots.rs"]
+mod snapshots;

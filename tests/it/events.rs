@@ -2,11 +2,12 @@
 
 mod conversation;
 mod hub;
+mod loss;
 mod python;
 mod source;
 mod through;
 mod watch;
-mod watch_audio;
+pub mod watch_audio;
 mod watch_clipboard;
 mod watch_figures;
 mod watch_files;

@@ -6,12 +6,17 @@ use serde_json::Value;
 use crate::harness::simulation::Simulation;
 
 /// What interface.md's index names and this service has by now; `{}` stands for any path parameter.
-const INDEX: [(&str, &str); 10] = [
+const INDEX: [(&str, &str); 15] = [
     ("post", "/workspaces"),
     ("get", "/workspaces"),
     ("post", "/computers"),
     ("get", "/computers/{}"),
     ("get", "/computers/{}/vnc-password"),
+    ("post", "/computers/{}/clone"),
+    ("get", "/computers/{}/resize"),
+    ("post", "/computers/{}/resize"),
+    ("post", "/computers/{}/suspend"),
+    ("get", "/computers/{}/suspension"),
     ("get", "/computers/{}/screenshot"),
     ("post", "/computers/{}/click"),
     ("post", "/computers/{}/type"),

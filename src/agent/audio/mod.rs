@@ -3,6 +3,7 @@
 //! Each listener has a connection to PulseAudio of its own, which resamples for it; without listeners there is none.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -74,9 +75,10 @@ impl Audio {
             Err(error) => return refuse(&sender, &error).await,
         };
         let queue = Queue::default();
+        let started = Notify::new();
         let ended = tokio::select! {
-            ended = self.play(form, &queue, &sender) => ended,
-            () = hear(receiver, &sender) => Ok(()),
+            ended = self.play(form, &queue, &sender, &started) => ended,
+            () = hear(receiver, &sender, &started) => Ok(()),
             () = stop.cancelled() => return Closing::new(GOING_AWAY, "the computer is stopping"),
         };
         match ended {
@@ -89,12 +91,13 @@ impl Audio {
     ///
     /// # Errors
     /// `Unavailable` when there is no sound server, or none any more.
-    async fn play(&self, form: Form, queue: &Queue, sender: &Sender) -> Result<()> {
+    async fn play(&self, form: Form, queue: &Queue, sender: &Sender, started: &Notify) -> Result<()> {
         let mut recording = self.record(form).await?;
-        let started = Told::Started { sample_rate: form.rate, channels: form.channels };
-        if sender.json(&started).await.is_err() {
+        let first = Told::Started { sample_rate: form.rate, channels: form.channels };
+        if sender.json(&first).await.is_err() {
             return Ok(());
         }
+        started.notify_one();
         let record = async {
             loop {
                 let lost = fill(&mut recording, form, queue).await;
@@ -168,8 +171,9 @@ async fn send(form: Form, queue: &Queue, sender: &Sender) -> Gone {
     }
 }
 
-/// Hears the listener out, until it stops or is gone.
-async fn hear(mut receiver: Receiver, sender: &Sender) {
+/// Hears the listener out, until it stops or is gone. Nothing is answered before it was told that it is `started`, which is
+/// the first that it is told (wire.md 10.5).
+async fn hear(mut receiver: Receiver, sender: &Sender, started: &Notify) {
     let (answer, mut answers) = mpsc::channel(MAX_ANSWERS);
     let listen = async move {
         while let Some(heard) = receiver.receive().await {
@@ -198,6 +202,12 @@ async fn hear(mut receiver: Receiver, sender: &Sender) {
             }
         }
     };
+    let mut listen = pin!(listen);
+    tokio::select! {
+        biased;
+        () = started.notified() => {}
+        () = &mut listen => return,
+    }
     // What was said before a stop is answered.
     tokio::join!(listen, speak);
 }

@@ -28,6 +28,7 @@ mod keymap;
 pub mod keys;
 mod link;
 mod observe;
+mod others;
 mod overdraw;
 pub mod picture;
 mod ping;

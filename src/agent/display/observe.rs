@@ -17,6 +17,7 @@ const MOST_TITLE_WORDS: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
     active: Atom,
+    manager: Atom,
     title: Atom,
     utf8: Atom,
 }
@@ -24,9 +25,14 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn ask(link: &Link) -> Outcome<Self> {
         let ask = |name: &[u8]| link.intern_atom(false, name);
-        let (active, title, utf8) =
-            (ask(b"_NET_ACTIVE_WINDOW")?, ask(b"_NET_WM_NAME")?, ask(b"UTF8_STRING")?);
-        Ok(Self { active: active.reply()?.atom, title: title.reply()?.atom, utf8: utf8.reply()?.atom })
+        let (active, manager) = (ask(b"_NET_ACTIVE_WINDOW")?, ask(b"_NET_SUPPORTING_WM_CHECK")?);
+        let (title, utf8) = (ask(b"_NET_WM_NAME")?, ask(b"UTF8_STRING")?);
+        Ok(Self {
+            active: active.reply()?.atom,
+            manager: manager.reply()?.atom,
+            title: title.reply()?.atom,
+            utf8: utf8.reply()?.atom,
+        })
     }
 }
 
@@ -114,8 +120,7 @@ impl Seat {
         let window = match active {
             Some(x11rb::NONE) => None,
             Some(window) => Some(window),
-            None => Some(focus)
-                .filter(|window| *window > u32::from(InputFocus::POINTER_ROOT) && *window != self.root),
+            None => self.somebodys(focus)?,
         };
         let guess = guess.map(read_title).transpose()?;
         let title = match (window, guess) {
@@ -124,6 +129,16 @@ impl Seat {
             (Some(window), _) => read_title(self.ask_title(window)?)?,
         };
         Ok(Attention { window, title })
+    }
+
+    /// The window that has the input focus, if it is a program's: a window manager without windows gives it to one of its own.
+    fn somebodys(&self, focus: Window) -> Outcome<Option<Window>> {
+        if focus <= u32::from(InputFocus::POINTER_ROOT) || focus == self.root {
+            return Ok(None);
+        }
+        let own = self.link.get_property(false, self.root, self.names.manager, AtomEnum::WINDOW, 0, 1)?;
+        let own = own.reply()?.value32().and_then(|mut ids| ids.next());
+        Ok(Some(focus).filter(|_| own != Some(focus)))
     }
 
     fn ask_title(&self, window: Window) -> Outcome<Title<'_>> {

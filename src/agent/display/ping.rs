@@ -79,9 +79,7 @@ impl Seat {
         let asked = match listener {
             Listener::Answers(asked) => asked,
             Listener::Sleeps(pid) => {
-                // The server has sent what it was told to send.
-                self.barrier()?;
-                return Ok(rest::comes_to_rest(*pid));
+                return rest::comes_to_rest(*pid, || self.barrier());
             }
         };
         // The answer goes to whoever watches the root's children; only now, for they are busy.

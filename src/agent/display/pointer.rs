@@ -99,6 +99,7 @@ impl Seat {
     /// Clicks once, twice or three times at one place.
     pub(super) fn click(&mut self, x: f64, y: f64, press: &Press) -> Outcome<Point> {
         let point = self.point(x, y)?;
+        self.only_ours(press.button)?;
         self.hold_modifiers(&press.modifiers)?;
         for click in 0..press.count {
             if click > 0 {
@@ -114,6 +115,7 @@ impl Seat {
 
     /// Presses a button and leaves it down until [`Seat::button_up`].
     pub(super) fn button_down(&mut self, x: Option<f64>, y: Option<f64>, button: Button) -> Outcome<Point> {
+        self.only_ours(button)?;
         let point = self.place(x, y)?;
         if !self.kept.buttons.contains(&button.number()) {
             self.press(button.number())?;
@@ -130,6 +132,7 @@ impl Seat {
         self.release(button.number())?;
         self.kept.buttons.retain(|kept| *kept != button.number());
         self.barrier()?;
+        self.only_ours(button)?;
         Ok(point)
     }
 
@@ -149,6 +152,7 @@ impl Seat {
         let (Some(start), Some(end)) = (points.first().copied(), points.last().copied()) else {
             return Err(Error::invalid("a drag needs a start and an end").into());
         };
+        self.only_ours(press.button)?;
         self.hold_modifiers(&press.modifiers)?;
         self.motion(start)?;
         self.press(press.button.number())?;

@@ -116,6 +116,15 @@ impl Watcher for Audio {
     }
 }
 
+/// Whether the session's sound server plays anything; none does that is not there or does not answer.
+pub(in crate::agent) async fn plays(session: &[(String, String)]) -> bool {
+    let asked = async { Server::connect(session).await?.list().await };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Ok(streams)) => streams.iter().any(|stream| !stream.corked),
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
 /// A connection to the sound server.
 struct Server {
     socket: UnixStream,

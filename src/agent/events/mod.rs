@@ -19,6 +19,7 @@ mod rest;
 mod screens;
 
 use audio::Audio;
+pub(super) use audio::plays;
 use files::Files;
 use keep::keep;
 use processes::Processes;

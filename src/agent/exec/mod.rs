@@ -72,6 +72,11 @@ impl Commands {
         Self { slots: Arc::new(Semaphore::new(MAX_COMMANDS)), tasks, leftovers, home, desktop }
     }
 
+    /// How many run to their end now.
+    pub fn running(&self) -> usize {
+        MAX_COMMANDS - self.slots.available_permits()
+    }
+
     /// Runs a program to its end. When the returned future is dropped, as it is when a client hangs up, the program
     /// is killed with all that it started.
     ///

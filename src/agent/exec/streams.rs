@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -82,7 +83,11 @@ pub fn pair() -> io::Result<(Streams, Writers)> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut slot = 0;
     let mut make = |stream: Stream| -> io::Result<(OwnedFd, OwnedFd)> {
-        let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_DIRECT)?;
+        let (reader, writer) = match nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_DIRECT) {
+            // gVisor has no packet mode: both streams are whole, their order is right to within a slot.
+            Err(Errno::EINVAL) => nix::unistd::pipe2(OFlag::O_CLOEXEC)?,
+            made => made?,
+        };
         rustix::io::ioctl_fionbio(&reader, true)?;
         slot = fcntl(&reader, FcntlArg::F_SETPIPE_SZ(ONE_SLOT))?;
         epoll::add(&epoll, &reader, EventData::new_u64(stream as u64), EventFlags::IN | EventFlags::ET)?;

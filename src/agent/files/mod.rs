@@ -53,6 +53,11 @@ impl Files {
         Self { transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)), uploads: Uploads::new(home) }
     }
 
+    /// How many are at work.
+    pub fn under_way(&self) -> usize {
+        MAX_TRANSFERS - self.transfers.available_permits()
+    }
+
     /// A place among those at work; give it to the thread that works.
     ///
     /// # Errors

@@ -24,8 +24,10 @@ const LINKS: [(&str, &str); 2] =
 pub fn prepare(root: &Path) -> Vec<String> {
     let folders = FOLDERS.iter().map(|(path, mode)| (*path, folder(&root.join(path), *mode)));
     let links = LINKS.iter().map(|(path, target)| (*path, link(&root.join(path), target)));
+    let terminal = std::iter::once(("dev/tty", terminal(&root.join("dev/tty"))));
     folders
         .chain(links)
+        .chain(terminal)
         .filter_map(|(path, made)| made.err().map(|error| format!("init: /{path}: {error}")))
         .collect()
 }
@@ -46,6 +48,16 @@ fn link(path: &Path, target: &str) -> io::Result<()> {
     match symlink(target, path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// gVisor's `/dev/tty` answers EIO to everybody, at which terminal programs end; Linux answers ENXIO where a process has no
+/// terminal. The standard error stream is the terminal wherever one is.
+fn terminal(tty: &Path) -> io::Result<()> {
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    match rustix::fs::open(tty, flags, rustix::fs::Mode::empty()) {
+        Err(rustix::io::Errno::IO) => fs::remove_file(tty).and_then(|()| symlink("/proc/self/fd/2", tty)),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

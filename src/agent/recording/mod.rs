@@ -147,6 +147,11 @@ impl Recordings {
         all.iter().map(|kept| kept.record()).collect()
     }
 
+    /// The screens that are recorded now.
+    pub fn under_way(&self) -> Vec<String> {
+        self.0.lock().running.keys().cloned().collect()
+    }
+
     /// One recording.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::middleware;
 
 use super::acting::Acting;
+use super::activity::{Sight, Work};
 use super::display::Displays;
 use super::programs::Programs;
 use super::recording::room::Limits;
@@ -17,6 +18,7 @@ use super::stream::{self, Streams};
 use crate::http::edge;
 
 pub mod actions;
+mod activity;
 pub mod clipboard;
 pub mod desktop;
 pub mod elements;
@@ -26,6 +28,7 @@ mod files;
 mod gate;
 mod health;
 mod idempotent;
+mod identity;
 mod processes;
 pub mod programs;
 mod recordings;
@@ -48,6 +51,7 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
     let tests = SelfTests::new(agent.clone(), displays.clone());
     let sockets = sockets::router(agent.clone(), displays.clone());
     let mut routes = routes.with_state(agent.clone()).merge(selftest::router(tests));
+    let mut sight = None;
     if let Some(displays) = displays {
         let (desktop, home) = (Arc::clone(&agent.desktop), agent.home.clone());
         let setup = Setup {
@@ -65,10 +69,16 @@ pub fn router(agent: Agent, displays: Option<Displays>) -> Router {
             tasks: agent.tasks.clone(),
             encoder: PathBuf::from("ffmpeg"),
         });
-        routes = routes.merge(streaming::router(streams));
+        routes = routes.merge(streaming::router(streams.clone()));
         let programs = Programs::new(displays.clone(), desktop, home, agent.tasks.clone());
-        routes = routes.merge(screens(displays, programs, Recordings::open(setup), noting));
+        let recordings = Recordings::open(setup);
+        sight = Some(Sight { displays: displays.clone(), streams, recordings: recordings.clone() });
+        routes = routes.merge(screens(displays, programs, recordings, noting));
     }
+    let routes = routes
+        .merge(activity::router(Work { agent: agent.clone(), sight }))
+        .layer(middleware::from_fn_with_state(agent.clone(), gate::bound))
+        .merge(identity::router().with_state(agent.clone()));
     edge::fallbacks(routes)
         .layer(middleware::from_fn_with_state(agent, gate::pass))
         .merge(sockets)

@@ -3,6 +3,8 @@
 //! Sockets stand beside the gate: an upgrade is accepted before it is refused with a close code, because clients read codes
 //! and not statuses (wire.md 10).
 
+use std::future::pending;
+
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
@@ -20,6 +22,7 @@ use crate::http::bearer::{self, Shown};
 use crate::http::extract::Path;
 use crate::http::feed;
 use crate::http::socket::{Closing, Receiver, Sender, Sockets, Upgrade};
+use tokio_util::sync::CancellationToken;
 
 /// What the channels stand on.
 #[derive(Clone)]
@@ -73,13 +76,23 @@ fn accept(
         Shown::Bearer(token) => Some(token),
         Shown::Nothing | Shown::Unusable => value(&query, "token"),
     };
-    let known = shown.is_some_and(|token| live.agent.token.matches(token));
+    let term = shown.and_then(|token| live.agent.token.admits(token));
     let sockets = live.sockets.clone();
     sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
-        if known {
-            serve(live, channel, query, sender, receiver).await
-        } else {
-            Closing::new(channel.close_code(Failure::Unauthenticated), "missing or invalid token")
+        let Some(term) = term else {
+            return Closing::new(channel.close_code(Failure::Unauthenticated), "missing or invalid token");
+        };
+        let _seat = live.agent.channels.admit(channel, usize::MAX);
+        let stop = live.sockets.stopping().child_token();
+        // The channel ends its socket itself, with what it has started.
+        let renewed = async {
+            term.ended().await;
+            stop.cancel();
+            pending().await
+        };
+        tokio::select! {
+            closing = serve(live, channel, query, sender, receiver, stop.clone()) => closing,
+            closing = renewed => closing,
         }
     })
 }
@@ -91,13 +104,19 @@ fn value<'a>(query: &'a Query, name: &str) -> Option<&'a str> {
     query.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
 }
 
-/// Hands an accepted socket to its channel.
-async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, receiver: Receiver) -> Closing {
+/// Hands an accepted socket to its channel, which ends it with 1001 once `stop` is cancelled.
+async fn serve(
+    live: Live,
+    channel: Channel,
+    query: Query,
+    sender: Sender,
+    receiver: Receiver,
+    stop: CancellationToken,
+) -> Closing {
     match channel {
         Channel::Events => {
-            let stopping = live.sockets.stopping();
             let stop = async {
-                stopping.cancelled().await;
+                stop.cancelled().await;
                 Closing::new(GOING_AWAY, "server shutting down")
             };
             feed::converse(&live.agent.feed, sender, receiver, stop).await
@@ -108,17 +127,17 @@ async fn serve(live: Live, channel: Channel, query: Query, sender: Sender, recei
                 rows: value(&query, "rows"),
                 screen: value(&query, "screen"),
             };
-            live.agent.terminals.serve(asked, sender, receiver).await
+            live.agent.terminals.serve(asked, sender, receiver, stop).await
         }
         Channel::Audio => {
             let asked = audio::Asked {
                 sample_rate: value(&query, "sample_rate"),
                 channels: value(&query, "channels"),
             };
-            live.agent.audio.listen(asked, sender, receiver, live.agent.tasks.stopping()).await
+            live.agent.audio.listen(asked, sender, receiver, stop).await
         }
         Channel::Websockify => {
-            let (screen, stop) = (value(&query, "screen"), live.sockets.stopping());
+            let screen = value(&query, "screen");
             vnc::websockify(live.displays.as_ref(), screen, sender, receiver, stop).await
         }
     }

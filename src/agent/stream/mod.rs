@@ -110,6 +110,12 @@ impl Streams {
         last.map_or_else(idle, |kept| kept.lock().clone())
     }
 
+    /// The screen that is streamed.
+    pub fn screen(&self) -> Option<String> {
+        let status = self.status();
+        status.screen.filter(|_| status.status == STREAMING)
+    }
+
     /// Ends it; nothing is streamed afterwards.
     ///
     /// # Errors

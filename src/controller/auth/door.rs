@@ -26,21 +26,25 @@ const MAX_SOURCES: usize = 10_000;
 
 /// Who shows passwords: an address, for IPv6 the network that one customer has, or this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source(Option<IpAddr>);
+pub struct Source(Option<IpAddr>);
 
 impl Source {
-    fn of(peer: &Peer) -> Self {
-        match peer {
-            Peer::Local => Self(None),
-            Peer::Tcp(address) => Self(Some(match address.ip().to_canonical() {
-                IpAddr::V4(address) => IpAddr::V4(address),
-                IpAddr::V6(address) => {
-                    let mut parts = address.octets();
-                    parts[8..].fill(0);
-                    IpAddr::V6(parts.into())
-                }
-            })),
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            address if address.is_loopback() => Self(None),
+            IpAddr::V4(address) => Self(Some(IpAddr::V4(address))),
+            IpAddr::V6(address) => {
+                let mut parts = address.octets();
+                parts[8..].fill(0);
+                Self(Some(IpAddr::V6(parts.into())))
+            }
         }
+    }
+
+    /// Whether it may be everybody: a proxy on this machine that is not among the trusted ones. Its wrong passwords must not
+    /// lock the right one out, which is 95 bits.
+    fn may_be_many(self) -> bool {
+        self.0.is_none()
     }
 }
 
@@ -85,6 +89,13 @@ pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> 
 }
 
 impl App {
+    /// From where a request comes, behind whatever trusted proxies.
+    pub fn source(&self, peer: &Peer, headers: &HeaderMap) -> Source {
+        let Peer::Tcp(address) = peer else { return Source(None) };
+        let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+        Source::of(self.trusted_proxies.client(address.ip(), forwarded))
+    }
+
     /// Finds the computer of a channel for whoever shows its password; else how the socket is to be closed.
     ///
     /// # Errors
@@ -94,10 +105,10 @@ impl App {
         channel: Channel,
         reference: &str,
         shown: Option<&str>,
-        peer: &Peer,
+        source: Source,
     ) -> Result<std::result::Result<Computer, Closing>> {
         let password = |computer: &Computer, shown: &str| computer.vnc_password.matches(shown).then_some(());
-        let admitted = self.admit_by(channel, reference, shown, peer, password).await?;
+        let admitted = self.admit_by(channel, reference, shown, source, password).await?;
         Ok(admitted.map(|(computer, ())| computer))
     }
 
@@ -109,10 +120,10 @@ impl App {
         &self,
         reference: &str,
         shown: &str,
-        peer: &Peer,
+        source: Source,
     ) -> Result<std::result::Result<(Computer, Ticket), Closing>> {
         let ticket = |computer: &Computer, shown: &str| self.tickets.redeem(computer, shown);
-        self.admit_by(Channel::Websockify, reference, Some(shown), peer, ticket).await
+        self.admit_by(Channel::Websockify, reference, Some(shown), source, ticket).await
     }
 
     /// What a credential gives its holder on a computer, by a check whose failures are counted.
@@ -121,7 +132,7 @@ impl App {
         channel: Channel,
         reference: &str,
         shown: Option<&str>,
-        peer: &Peer,
+        source: Source,
         check: impl Fn(&Computer, &str) -> Option<T>,
     ) -> Result<std::result::Result<(Computer, T), Closing>> {
         let refused = |failure, reason| Ok(Err(Closing::new(channel.close_code(failure), reason)));
@@ -132,8 +143,9 @@ impl App {
         let Some(computer) = self.store.computer(&reference).await? else {
             return refused(Failure::Unknown, "computer not found");
         };
-        let (source, now) = (Source::of(peer), Instant::now());
-        if self.failures.too_many(source, computer.id, now) {
+        let now = Instant::now();
+        let too_many = self.failures.too_many(source, computer.id, now);
+        if too_many && !source.may_be_many() {
             return refused(Failure::Unauthenticated, "too many wrong tokens, try again in a minute");
         }
         let Some(given) = check(&computer, shown) else {
@@ -149,27 +161,29 @@ mod tests {
     use super::*;
 
     fn peer(text: &str) -> Source {
-        Source::of(&Peer::Tcp(text.parse().unwrap()))
+        Source::of(text.parse().unwrap())
     }
 
     #[test]
     fn a_source_is_an_address_or_a_customers_network() {
-        assert_eq!(peer("192.0.2.1:1"), peer("[::ffff:192.0.2.1]:2"));
-        assert_eq!(peer("[2001:db8::1]:1"), peer("[2001:db8::2:3]:1"));
-        assert_ne!(peer("[2001:db8::1]:1"), peer("[2001:db8:0:1::1]:1"));
+        assert_eq!(peer("192.0.2.1"), peer("::ffff:192.0.2.1"));
+        assert_eq!(peer("2001:db8::1"), peer("2001:db8::2:3"));
+        assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
+        assert!(peer("127.0.0.1").may_be_many() && peer("::1").may_be_many());
+        assert!(!peer("192.0.2.1").may_be_many());
     }
 
     #[test]
     fn ten_failures_a_minute_and_only_of_that_source_and_computer() {
         let (failures, began) = (Failures::default(), Instant::now());
         let (computer, other) = (ComputerId::random(), ComputerId::random());
-        let source = peer("192.0.2.1:1");
+        let source = peer("192.0.2.1");
         for _ in 0..MAX_FAILURES {
             assert!(!failures.too_many(source, computer, began));
             failures.note(source, computer, began);
         }
         assert!(failures.too_many(source, computer, began));
-        assert!(!failures.too_many(peer("192.0.2.2:1"), computer, began));
+        assert!(!failures.too_many(peer("192.0.2.2"), computer, began));
         assert!(!failures.too_many(source, other, began));
         assert!(!failures.too_many(source, computer, began + WINDOW));
         failures.note(source, computer, began + WINDOW);
@@ -180,7 +194,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (failures, began) = (Failures::default(), Instant::now());
         for _ in 0..MAX_SOURCES + 10 {
-            failures.note(peer("192.0.2.1:1"), ComputerId::random(), began);
+            failures.note(peer("192.0.2.1"), ComputerId::random(), began);
         }
         assert_eq!(failures.0.lock().unwrap().len(), MAX_SOURCES);
     }

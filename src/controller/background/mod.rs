@@ -1,7 +1,9 @@
-//! What goes on without a request? Sweeping expired screenshots and lost blobs, counting computers.
+//! What goes on without a request? Sweeping expired screenshots and lost blobs, counting computers, giving rest to idle ones.
 
 use std::sync::Arc;
 use std::time::Duration;
+
+pub mod idle;
 
 use super::Shared;
 use crate::domain::error::{Error, Result};
@@ -16,6 +18,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(15);
 pub fn start(app: &Shared) {
     repeat(app, "sweep", SWEEP_EVERY, sweep);
     repeat(app, "count-computers", COUNT_EVERY, count);
+    repeat(app, "auto-stop", app.config.auto_stop.every, idle::look);
 }
 
 fn repeat<F: Future<Output = Result<()>> + Send>(

@@ -1,9 +1,12 @@
 //! Which computer or workspace does a request mean, and may the caller touch it?
 
+use axum::http::Method;
+
 use super::super::App;
 use crate::base::ids::{ComputerRef, WorkspaceId};
 use crate::domain::access::{self, Caller, Target};
 use crate::domain::error::{Error, Result};
+use crate::guest::Guest;
 use crate::store::computers::Computer;
 use crate::store::workspaces::Workspace;
 
@@ -19,6 +22,19 @@ impl App {
         let target = Target { id: computer.workspace, name: &computer.workspace_name, owner: computer.owner };
         access::check(caller, &target)?;
         Ok(computer)
+    }
+
+    /// The guest that serves a request with this method on a computer.
+    ///
+    /// # Errors
+    /// As [`Fleet::guest`](super::fleet::Fleet::guest), or as
+    /// [`Fleet::guest_to_read`](super::fleet::Fleet::guest_to_read) for a method that changes nothing.
+    pub async fn guest_for(&self, method: &Method, computer: &Computer) -> Result<Guest> {
+        if method.is_safe() {
+            self.fleet.guest_to_read(computer).await
+        } else {
+            self.fleet.guest(computer).await
+        }
     }
 
     /// Finds a workspace by id, for a caller who may touch it.

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::runner::{Message, Runner, Work, gone};
+use super::runner::{Message, Runner, Work, gone, suspend_unsupported};
 use super::view;
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::tasks::Tasks;
+use crate::controller::config::Suspension;
 use crate::controller::storage::Storage;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Status};
@@ -25,6 +26,11 @@ const STARTS_AT_ONCE: usize = 4;
 /// How long an action waits for a computer that is on its way up: clients act right after create or start without
 /// polling (wire.md 16 A), and a boot takes seconds.
 const ACT_PATIENCE: Duration = Duration::from_secs(45);
+/// How long suspend and resume wait for the end before they answer that it is under way: clients give a request 60 s
+/// (wire.md 4.2).
+const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
+/// When a client may ask again for a computer that is waking, in seconds.
+const WAKE_RETRY_SECONDS: u32 = 5;
 /// How long ensure-running waits for a boot that another request started.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(90);
 
@@ -39,6 +45,8 @@ pub(super) struct Presence {
 struct Desk {
     mailbox: mpsc::Sender<Message>,
     presence: watch::Receiver<Presence>,
+    /// When it was last acted on, or its first runner here began.
+    acted: Instant,
 }
 
 /// What runners share.
@@ -48,6 +56,8 @@ pub(super) struct Shared {
     pub(super) storage: Storage,
     pub(super) tasks: Tasks,
     pub(super) starts: Semaphore,
+    /// Whether reading wakes a sleeping computer too.
+    reads_wake: bool,
     desks: Mutex<HashMap<ComputerId, Desk>>,
 }
 
@@ -60,7 +70,7 @@ impl Shared {
 /// All computers of this controller.
 #[derive(Clone)]
 pub struct Fleet {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// A command that was accepted: its intent is stored.
@@ -83,15 +93,27 @@ impl Accepted {
     }
 }
 
-fn stopping() -> Error {
+pub(super) fn stopping() -> Error {
     Error::unavailable("The service is shutting down").retry_after(5)
 }
 
 impl Fleet {
     /// An empty fleet; [`Fleet::recover`] fills it.
-    pub fn new(engine: Arc<dyn Engine>, store: Store, storage: Storage, tasks: Tasks) -> Self {
-        let starts = Semaphore::new(STARTS_AT_ONCE);
-        Self { shared: Arc::new(Shared { engine, store, storage, tasks, starts, desks: Mutex::default() }) }
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        store: Store,
+        storage: Storage,
+        tasks: Tasks,
+        suspension: &Suspension,
+    ) -> Self {
+        let (starts, reads_wake) = (Semaphore::new(STARTS_AT_ONCE), suspension.reads_wake);
+        let desks = Mutex::default();
+        Self { shared: Arc::new(Shared { engine, store, storage, tasks, starts, reads_wake, desks }) }
+    }
+
+    /// The fleet of what runners share, for a runner that needs another one.
+    pub(super) fn over(shared: Arc<Shared>) -> Self {
+        Self { shared }
     }
 
     /// The engine in use.
@@ -125,10 +147,20 @@ impl Fleet {
     /// # Errors
     /// As [`Store::add_computer`], or why it could not be made.
     pub async fn create(&self, new: NewComputer) -> Result<Computer> {
+        let store = self.shared.store.clone();
+        self.make(async move { store.add_computer(&new).await }, Work::Create).await
+    }
+
+    /// Stores a new row and has its runner make the machine; both go on when the caller goes away.
+    pub(super) async fn make(
+        &self,
+        stored: impl Future<Output = Result<Computer>> + Send + 'static,
+        work: Work,
+    ) -> Result<Computer> {
         let fleet = self.clone();
         let made = self.shared.tasks.spawn("create", async move {
-            let stored = fleet.shared.store.add_computer(&new).await?;
-            let (_, finished) = fleet.send(stored.id, Work::Create)?;
+            let stored = stored.await?;
+            let (_, finished) = fleet.send(stored.id, work)?;
             finished.await.map_err(|_| stopping())??;
             let made = fleet.shared.store.computer(&ComputerRef::Id(stored.id)).await?;
             made.ok_or_else(gone)
@@ -141,6 +173,7 @@ impl Fleet {
     /// # Errors
     /// `Conflict` when the computer's status blocks it.
     pub async fn command(&self, computer: &Computer, command: Command) -> Result<Accepted> {
+        self.note_action(computer.id);
         // The stored status answers what needs no turn of the runner; the runner decides again in its turn.
         let decision = lifecycle::decide(computer.status, command)?;
         let (accepted, finished) = match decision {
@@ -169,14 +202,74 @@ impl Fleet {
         Err(Error::unavailable(format!("Computer is not running (status: {status})")).retry_after(5))
     }
 
-    /// The guest of a computer that runs, or that is on its way up and gets there in time.
+    /// Saves a computer's memory. `Suspending` when that takes longer than a client waits.
     ///
     /// # Errors
-    /// `Conflict` with the status when it does not run.
+    /// `suspend_unsupported`; as [`Fleet::command`]; why it could not be suspended.
+    pub async fn suspend(&self, computer: &Computer) -> Result<Status> {
+        if !self.engine().capabilities().suspend {
+            return Err(suspend_unsupported());
+        }
+        let suspension = self.command(computer, Command::Suspend).await?;
+        if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, suspension.finish()).await {
+            outcome?;
+        }
+        // One that was woken again meanwhile had been suspended.
+        let under_way = self.row(computer.id).await?.status == Status::Suspending;
+        Ok(if under_way { Status::Suspending } else { Status::Suspended })
+    }
+
+    /// Wakes a suspended computer. What it is then: `Running`, or still on its way when that takes longer than a client
+    /// waits.
+    ///
+    /// # Errors
+    /// As [`Fleet::command`]; why it could not be woken.
+    pub async fn resume(&self, computer: &Computer) -> Result<Status> {
+        let wake = self.command(computer, Command::Resume).await?;
+        if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, wake.finish()).await {
+            outcome?;
+        }
+        Ok(self.row(computer.id).await?.status)
+    }
+
+    /// The guest of a computer that is acted on: one that sleeps is woken first (wire.md 5.2, "Auto-resume").
+    ///
+    /// # Errors
+    /// As [`Fleet::guest_awake`]; why it could not be woken; `resuming` when that is not done in time.
     pub async fn guest(&self, computer: &Computer) -> Result<Guest> {
+        let now = self.presence(computer.id).and_then(|presence| presence.borrow().status);
+        if matches!(now.unwrap_or(computer.status), Status::Suspending | Status::Suspended) {
+            let (_, woken) = self.send(computer.id, Work::Command(Command::Act))?;
+            match tokio::time::timeout(ACT_PATIENCE, woken).await {
+                Ok(woken) => woken.map_err(|_| stopping())??,
+                Err(_) => {
+                    return Err(Error::unavailable("Computer is waking up; retry in a moment")
+                        .code("resuming")
+                        .retry_after(WAKE_RETRY_SECONDS));
+                }
+            }
+            return self.guest_awake(&self.row(computer.id).await?).await;
+        }
+        self.guest_awake(computer).await
+    }
+
+    /// The guest of a computer that is read from: whether that wakes it is a matter of the configuration.
+    ///
+    /// # Errors
+    /// As [`Fleet::guest`] or [`Fleet::guest_awake`].
+    pub async fn guest_to_read(&self, computer: &Computer) -> Result<Guest> {
+        if self.shared.reads_wake { self.guest(computer).await } else { self.guest_awake(computer).await }
+    }
+
+    /// The guest of a computer that runs, or that is on its way up and gets there in time; one that sleeps is let sleep.
+    ///
+    /// # Errors
+    /// `Conflict` with the status when it does not run, with `computer_asleep` when it sleeps.
+    pub async fn guest_awake(&self, computer: &Computer) -> Result<Guest> {
+        self.note_action(computer.id);
         let on_its_way = [Status::Creating, Status::Starting, Status::Restarting, Status::Running];
         if !on_its_way.contains(&computer.status) {
-            lifecycle::decide(computer.status, Command::Act)?;
+            lifecycle::decide(computer.status, Command::Look)?;
         }
         let Some(mut presence) = self.presence(computer.id) else {
             return Err(Error::unavailable("The computer is being adopted; retry in a moment").retry_after(1));
@@ -187,28 +280,34 @@ impl Fleet {
             Ok(Ok(now)) => now.clone(),
             Ok(Err(_)) => return Err(gone()),
             Err(_) => {
-                lifecycle::decide(computer.status, Command::Act)?;
+                lifecycle::decide(computer.status, Command::Look)?;
                 return Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(5));
             }
         };
         match (now.guest, now.status) {
             (Some(guest), _) => Ok(guest),
             (None, status) => {
-                lifecycle::decide(status.unwrap_or(computer.status), Command::Act)?;
+                lifecycle::decide(status.unwrap_or(computer.status), Command::Look)?;
                 Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(1))
             }
         }
     }
 
-    /// A computer once it is at rest again (running, stopped or failed), or as it is after a while.
+    /// A computer as it is now stored.
+    async fn row(&self, id: ComputerId) -> Result<Computer> {
+        self.shared.store.computer(&ComputerRef::Id(id)).await?.ok_or_else(gone)
+    }
+
+    /// A computer once it is at rest again (running, stopped, suspended or failed), or as it is after a while.
     async fn settled(&self, id: ComputerId) -> Result<Computer> {
-        let at_rest = |status| [Status::Running, Status::Stopped, Status::Error].contains(&status);
+        let at_rest =
+            |status| [Status::Running, Status::Stopped, Status::Suspended, Status::Error].contains(&status);
         let mut presence = self.presence(id).ok_or_else(gone)?;
         let deadline = tokio::time::Instant::now() + SETTLE_PATIENCE;
         loop {
             // What is live follows what is stored: a row that is still on its way is followed by a change.
             presence.borrow_and_update();
-            let row = self.shared.store.computer(&ComputerRef::Id(id)).await?.ok_or_else(gone)?;
+            let row = self.row(id).await?;
             if at_rest(row.status) {
                 return Ok(row);
             }
@@ -231,6 +330,19 @@ impl Fleet {
         self.presence(id).and_then(|presence| presence.borrow().guest.clone())
     }
 
+    /// When a computer was last acted on over the API, commands included; when this controller met it where it was not.
+    pub fn acted(&self, id: ComputerId) -> Option<Instant> {
+        let desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        desks.get(&id).map(|desk| desk.acted)
+    }
+
+    fn note_action(&self, id: ComputerId) {
+        let mut desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(desk) = desks.get_mut(&id) {
+            desk.acted = Instant::now();
+        }
+    }
+
     /// Ends once a computer does not run any more.
     pub async fn ended(&self, id: ComputerId) {
         if let Some(mut presence) = self.presence(id) {
@@ -246,7 +358,7 @@ impl Fleet {
 
     /// Puts work into a computer's mailbox, with a runner behind it.
     #[allow(clippy::type_complexity)] // two reply channels, named by their uses right below
-    fn send(
+    pub(super) fn send(
         &self,
         id: ComputerId,
         work: Work,
@@ -272,7 +384,7 @@ impl Fleet {
         let (presence, watched) = watch::channel(Presence::default());
         // The channel is new and not full: the message fits.
         let _ = mailbox.try_send(message);
-        desks.insert(id, Desk { mailbox, presence: watched });
+        desks.insert(id, Desk { mailbox, presence: watched, acted: Instant::now() });
         let runner = Runner::new(id, Arc::clone(&self.shared), inbox, presence);
         let _task = self.shared.tasks.spawn("runner", runner.run());
         Ok((was_accepted, has_finished))

@@ -1,6 +1,8 @@
 //! Who changes a computer? Its runner: the only writer of its status. It stores the intent, acts, stores the outcome;
 //! after a crash the same steps finish or undo what was stored.
 
+mod memory;
+
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -9,7 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub(super) use self::memory::suspend_unsupported;
 use super::fleet::{Presence, Shared};
+use super::resize::Job;
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::wait;
 use crate::controller::files;
@@ -24,15 +28,21 @@ const BOOT_PATIENCE: Duration = Duration::from_secs(90);
 /// How long a guest may take to end by itself when it is told to.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Bytes in a GB, as computers are ordered.
-const GB: u64 = 1024 * 1024 * 1024;
+pub(super) const GB: u64 = 1024 * 1024 * 1024;
 /// Tries at removing a machine before it is left for the next start of the controller.
 const REMOVAL_TRIES: u32 = 3;
 
 /// What a runner is asked to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Work {
     /// Make the machine of a row that was just stored.
     Create,
+    /// Make the machine of a clone's row, with the disk of this computer.
+    Clone(ComputerId),
+    /// Copy the disk to this clone.
+    CopyTo(ComputerId),
+    /// Change the hardware.
+    Resize(Arc<Job>),
     /// A client's command.
     Command(Command),
     /// Find out where things stand after the controller started.
@@ -47,10 +57,19 @@ pub(super) struct Message {
 }
 
 pub(super) struct Runner {
-    id: ComputerId,
-    shared: Arc<Shared>,
+    pub(super) id: ComputerId,
+    pub(super) shared: Arc<Shared>,
     inbox: mpsc::Receiver<Message>,
-    presence: watch::Sender<Presence>,
+    pub(super) presence: watch::Sender<Presence>,
+}
+
+/// What becomes of a computer that shall wake and whose memory is not there any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WithoutMemory {
+    /// It reads `stopped` and whoever woke it learns why: nobody takes a boot for a wake.
+    Refuse,
+    /// It boots from its disk: its memory was used already when the controller ended.
+    Boot,
 }
 
 /// Whether the runner goes on after a piece of work.
@@ -141,10 +160,13 @@ impl Runner {
                 return Next::Stay;
             }
         };
-        let (outcome, next) = match work {
-            Work::Create => self.create(&row).await,
+        let (outcome, next) = match &work {
+            Work::Create => self.create(&row, None).await,
+            Work::Clone(source) => self.create(&row, Some(*source)).await,
+            Work::CopyTo(clone) => (self.copy_disk(&row, *clone).await, Next::Stay),
+            Work::Resize(job) => (self.resize(&row, job).await, Next::Stay),
             Work::Recover => self.recover(&row).await,
-            Work::Command(command) => self.command(&row, command, accepted).await,
+            Work::Command(command) => self.command(&row, *command, accepted).await,
         };
         if let Err(error) = &outcome {
             tracing::warn!(computer = %self.id, ?work, %error, "did not succeed");
@@ -176,7 +198,7 @@ impl Runner {
             return (Err(error), Next::Stay);
         }
         let _ = accepted.send(Ok(operation.status()));
-        self.carry_out(operation, row.status).await
+        self.carry_out(operation, row).await
     }
 
     /// Stores the intent; from here on a crash is followed by the same operation.
@@ -184,71 +206,113 @@ impl Runner {
         let status = operation.status();
         match operation {
             Operation::Start | Operation::Restart => self.shared.store.begin_boot(self.id, status).await?,
-            Operation::Stop | Operation::Delete => self.shared.store.set_status(self.id, status).await?,
+            Operation::Resume => self.shared.store.begin_resume(self.id).await?,
+            Operation::Stop | Operation::Suspend | Operation::Delete => {
+                self.shared.store.set_status(self.id, status).await?;
+            }
         }
         self.show(status, None, None);
         Ok(())
     }
 
-    async fn carry_out(&mut self, operation: Operation, from: Status) -> (Result<()>, Next) {
-        match operation {
+    async fn carry_out(&mut self, operation: Operation, row: &Computer) -> (Result<()>, Next) {
+        let outcome = match operation {
             // After a stop that failed the machine of an earlier boot may still run.
-            Operation::Start if from == Status::Error => (self.restart_boot().await, Next::Stay),
-            Operation::Start => (self.boot().await, Next::Stay),
-            Operation::Stop => (self.halt().await, Next::Stay),
-            Operation::Restart => {
-                let halted = self.shared.engine.stop(self.id, STOP_GRACE).await;
-                let outcome = match halted {
-                    Ok(()) => self.boot().await,
-                    Err(error) => self.fail("Computer could not be restarted", &error).await,
-                };
-                (outcome, Next::Stay)
+            Operation::Start if row.status == Status::Error => {
+                self.restart_boot("Computer could not be started").await
             }
-            Operation::Delete => self.remove().await,
-        }
+            Operation::Start => self.boot().await,
+            Operation::Stop => self.halt().await,
+            Operation::Restart => self.restart_boot("Computer could not be restarted").await,
+            Operation::Suspend => self.suspend(row).await,
+            Operation::Resume => self.wake(WithoutMemory::Refuse).await,
+            Operation::Delete => return self.remove().await,
+        };
+        (outcome, Next::Stay)
     }
 
     /// Where things stand after a start of the controller.
     async fn recover(&mut self, row: &Computer) -> (Result<()>, Next) {
+        let row = &self.finish_resize(row).await;
         self.show(row.status, None, None);
-        match row.status {
+        let outcome = match row.status {
             // Nobody was told of it: undone.
-            Status::Creating | Status::Deleting => self.remove().await,
-            Status::Starting => (self.restart_boot().await, Next::Stay),
-            Status::Restarting => (self.restart_boot().await, Next::Stay),
-            Status::Stopping => (self.halt().await, Next::Stay),
-            Status::Running => (self.adopt(row).await, Next::Stay),
-            Status::Stopped | Status::Error => (Ok(()), Next::Stay),
-        }
+            Status::Creating | Status::Deleting => return self.remove().await,
+            Status::Starting if row.saved_token.is_some() => self.wake(WithoutMemory::Boot).await,
+            Status::Starting | Status::Restarting => self.restart_boot("Computer could not be started").await,
+            Status::Stopping => self.halt().await,
+            Status::Running | Status::Suspending | Status::Suspended => self.adopt(row).await.map(|_| ()),
+            Status::Stopped | Status::Error => Ok(()),
+        };
+        (outcome, Next::Stay)
     }
 
-    async fn restart_boot(&mut self) -> Result<()> {
-        match self.shared.engine.stop(self.id, STOP_GRACE).await {
+    pub(super) async fn restart_boot(&mut self, what: &str) -> Result<()> {
+        match self.clear().await {
             Ok(()) => self.boot().await,
-            Err(error) => self.fail("Computer could not be started", &error).await,
+            Err(error) => self.fail(what, &error).await,
         }
     }
 
-    /// Takes a computer over that ran on while no controller did. One that is not there any more reads `stopped`.
-    async fn adopt(&mut self, row: &Computer) -> Result<()> {
+    /// Ends what runs and drops what was saved; the disk is kept.
+    async fn clear(&self) -> EngineResult<()> {
+        self.shared.engine.stop(self.id, STOP_GRACE).await?;
+        self.shared.engine.discard_memory(self.id).await
+    }
+
+    /// Takes a computer over as the engine sees it; what it is since then. One that ran or slept and is not there any
+    /// more reads `stopped`.
+    async fn adopt(&mut self, row: &Computer) -> Result<Status> {
         match self.shared.engine.observe(self.id).await {
             Ok(Observation::Running { generation, endpoint, address }) if generation == row.generation => {
-                let guest = Guest::new(endpoint, &row.agent_token)?;
-                self.show(Status::Running, Some(guest.clone()), address);
-                self.deliver(row, &guest).await;
-                Ok(())
+                let guest = match row.saved_token {
+                    None => Guest::new(endpoint, &row.agent_token)?,
+                    Some(_) => self.identify(row, endpoint).await?,
+                };
+                self.go_live(row, guest, address).await?;
+                Ok(Status::Running)
             }
-            Ok(Observation::Running { .. } | Observation::Stopped) => self.halt().await,
-            Ok(Observation::Absent) => self.rest(Status::Error).await,
-            Err(error) => self.fail("Computer could not be adopted", &error).await,
+            Ok(Observation::Suspended { .. }) => {
+                if self.shown() != Some(Status::Suspended) {
+                    self.rest(Status::Suspended).await?;
+                }
+                Ok(Status::Suspended)
+            }
+            Ok(Observation::Running { .. } | Observation::Stopped) => {
+                self.halt().await.map(|()| Status::Stopped)
+            }
+            Ok(Observation::Absent) => self.rest(Status::Error).await.map(|()| Status::Error),
+            // Its memory may be whole: not to be given up because nobody could look.
+            Err(error) if self.shown() == Some(Status::Suspended) => {
+                Err(refused("Computer could not be adopted", &error))
+            }
+            Err(error) => self.fail("Computer could not be adopted", &error).await.map(|()| Status::Error),
         }
     }
 
-    async fn create(&mut self, row: &Computer) -> (Result<()>, Next) {
+    /// The computer is usable from now on.
+    async fn go_live(&mut self, row: &Computer, guest: Guest, address: Option<IpAddr>) -> Result<()> {
+        if self.shown() != Some(Status::Running) {
+            self.shared.store.set_status(self.id, Status::Running).await?;
+        }
+        self.show(Status::Running, Some(guest.clone()), address);
+        self.deliver(row, &guest).await;
+        Ok(())
+    }
+
+    /// Makes the machine of a new row, with an empty disk or a copy of another computer's.
+    async fn create(&mut self, row: &Computer, source: Option<ComputerId>) -> (Result<()>, Next) {
         self.show(Status::Creating, None, None);
-        let made = match self.shared.engine.create(&machine(row)).await {
+        let disk = match source {
+            Some(source) => self.disk_from(source).await,
+            None => {
+                let made = self.shared.engine.create(&machine(row)).await;
+                made.map_err(|error| refused("Computer could not be created", &error))
+            }
+        };
+        let made = match disk {
             Ok(()) => self.bring_up(row).await,
-            Err(error) => Err(refused("Computer could not be created", &error)),
+            Err(error) => Err(error),
         };
         let ran = match made {
             Ok(()) => self.shared.store.set_status(self.id, Status::Running).await,
@@ -272,8 +336,7 @@ impl Runner {
 
     /// Boots the row as it is now stored and tells the outcome.
     async fn boot(&mut self) -> Result<()> {
-        let row = self.shared.store.computer(&ComputerRef::Id(self.id)).await?;
-        let row = row.ok_or_else(gone)?;
+        let row = self.row().await?;
         match self.bring_up(&row).await {
             Ok(()) => {
                 self.shared.store.set_status(self.id, Status::Running).await?;
@@ -294,12 +357,7 @@ impl Runner {
     async fn bring_up(&mut self, row: &Computer) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
-        let boot = Boot {
-            generation: row.generation,
-            token: row.agent_token.clone(),
-            resolution: row.hardware.resolution,
-        };
-        let started = shared.engine.start(&machine(row), &boot).await;
+        let started = shared.engine.start(&machine(row), &boot(row)).await;
         let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
         let guest = Guest::new(endpoint, &row.agent_token)?;
         let ready = wait::until(BOOT_PATIENCE, || async {
@@ -316,16 +374,26 @@ impl Runner {
         }
         // The costly part is over; a guest that is slow to take its files holds up itself alone.
         drop(turn);
-        let address = match shared.engine.observe(self.id).await {
-            Ok(Observation::Running { address, .. }) => address,
-            Ok(Observation::Stopped | Observation::Absent) | Err(_) => None,
-        };
+        let address = self.address().await;
         self.presence.send_modify(|now| {
             now.guest = Some(guest.clone());
             now.address = address;
         });
         self.deliver(row, &guest).await;
         Ok(())
+    }
+
+    /// Where it is reached in the host's network, if that can be told.
+    async fn address(&self) -> Option<IpAddr> {
+        match self.shared.engine.observe(self.id).await {
+            Ok(Observation::Running { address, .. }) => address,
+            Ok(Observation::Stopped | Observation::Suspended { .. } | Observation::Absent) | Err(_) => None,
+        }
+    }
+
+    /// The row as it is now stored.
+    async fn row(&self) -> Result<Computer> {
+        self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(gone)
     }
 
     /// Gives the computer the files that were uploaded while it did not run.
@@ -337,7 +405,7 @@ impl Runner {
     }
 
     async fn halt(&mut self) -> Result<()> {
-        match self.shared.engine.stop(self.id, STOP_GRACE).await {
+        match self.clear().await {
             Ok(()) => self.rest(Status::Stopped).await,
             Err(error) => self.fail("Computer could not be stopped", &error).await,
         }
@@ -381,7 +449,11 @@ impl Runner {
         Ok(())
     }
 
-    fn show(&self, status: Status, guest: Option<Guest>, address: Option<IpAddr>) {
+    fn shown(&self) -> Option<Status> {
+        self.presence.borrow().status
+    }
+
+    pub(super) fn show(&self, status: Status, guest: Option<Guest>, address: Option<IpAddr>) {
         self.presence.send_replace(Presence { status: Some(status), guest, address });
     }
 }
@@ -391,23 +463,31 @@ pub(super) fn gone() -> Error {
     Error::not_found("Desktop not found")
 }
 
-fn machine(row: &Computer) -> MachineSpec {
+pub(super) fn machine(row: &Computer) -> MachineSpec {
     MachineSpec {
         id: row.id,
         cpu: row.hardware.cpu,
         memory_bytes: u64::from(row.hardware.ram_gb) * GB,
         disk_bytes: u64::from(row.hardware.disk_gb) * GB,
+        bandwidth_mbps: row.hardware.bandwidth_mbps,
     }
 }
 
+fn boot(row: &Computer) -> Boot {
+    Boot { generation: row.generation, token: row.agent_token.clone(), resolution: row.hardware.resolution }
+}
+
 /// What a client learns when an engine fails; the step goes to the log.
-fn refused(what: &str, error: &EngineError) -> Error {
+pub(super) fn refused(what: &str, error: &EngineError) -> Error {
     match error {
         EngineError::NoCapacity(_) => Error::unavailable("No host has room for this computer")
             .code("no_capacity")
             .retry_after(30)
             .context(error),
-        EngineError::Absent | EngineError::Failed { .. } => {
+        EngineError::Absent
+        | EngineError::Unsupported(_)
+        | EngineError::Damaged(_)
+        | EngineError::Failed { .. } => {
             let mut failed = Error::internal(error);
             what.clone_into(&mut failed.message);
             failed

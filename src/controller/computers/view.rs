@@ -40,6 +40,7 @@ pub fn listed(computer: &Computer, live: Live, origin: &Origin) -> Record {
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),
         auto_stop_minutes: computer.auto_stop_minutes,
+        auto_stop: None,
         connection_url: running.then(|| url.clone()),
         url,
         hostname: origin.host().to_owned(),

@@ -53,12 +53,14 @@ impl Events {
     /// One client's conversation with a computer that it may listen to, until it leaves, the computer stops or the
     /// controller shuts down.
     pub async fn join(&self, computer: &Computer, sender: Sender, receiver: Receiver) -> Closing {
-        if self.fleet.guest(computer).await.is_err() {
+        if self.fleet.guest_awake(computer).await.is_err() {
             return Closing::new(Channel::Events.close_code(Failure::NotRunning), "computer not running");
         }
         let (stopping, ended) = (self.tasks.stopping(), self.fleet.ended(computer.id));
         let stop = async {
             tokio::select! {
+                // First: a controller that shuts down lets go of its computers as well.
+                biased;
                 () = stopping.cancelled() => Closing::new(GOING_AWAY, "server shutting down"),
                 () = ended => Closing::new(GOING_AWAY, "computer stopping"),
             }

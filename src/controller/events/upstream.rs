@@ -1,7 +1,7 @@
 //! What does a computer's agent say? One socket to it while anybody wants events, read strictly: the agent may be
 //! anybody's (threats.md T5), and costs the controller no more than a bounded rate of bounded messages.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -36,6 +36,9 @@ const MAX_UNANSWERED: usize = 256;
 /// What an agent may say in one second, in bytes; the rest waits in its own queues. Ten of the largest events, or
 /// thousands of common ones.
 const BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
+/// How long a computer's events wait for a client that has a lot before it. One that reads takes 128 of them in a few
+/// milliseconds, on a busy machine in tens; for one that does not, nobody waits longer.
+const ROOM_PATIENCE: Duration = Duration::from_millis(100);
 /// What a message costs at least, in bytes: the work of reading it.
 const LEAST_COST: usize = 512;
 
@@ -92,7 +95,7 @@ async fn listen(
                 }
                 asked = now;
             }
-            message = next(&mut stream, &mut budget) => {
+            message = next(feed, &mut stream, &mut budget) => {
                 let Some(message) = message else { return ControlFlow::Continue(()) };
                 if !talk.take(feed, &message) {
                     tracing::debug!(%computer, "an agent's message that is no event");
@@ -103,10 +106,11 @@ async fn listen(
     }
 }
 
-/// The agent's next message, within its budget; `None` once it closed, broke off or was silent for too long. Nothing is
-/// lost when the wait is broken off.
-async fn next(stream: &mut SplitStream<Socket>, budget: &mut Budget) -> Option<Message> {
+/// The agent's next message, within its budget and as fast as it finds room; `None` once it closed, broke off or was
+/// silent for too long. Nothing is lost when the wait is broken off.
+async fn next(feed: &Feed, stream: &mut SplitStream<Socket>, budget: &mut Budget) -> Option<Message> {
     sleep_until(budget.from).await;
+    feed.room(ROOM_PATIENCE).await;
     let message = timeout(SILENCE, stream.next()).await.ok()??.ok()?;
     budget.spend(message.len(), Instant::now());
     (!message.is_close()).then_some(message)
@@ -133,8 +137,9 @@ impl Budget {
 /// What was said on one connection.
 #[derive(Debug, Default)]
 struct Talk {
-    /// How many events the agent has told that it lost before they came here.
-    lost: u64,
+    /// How many events of each type the agent has told that it lost before they came here; without a type by an agent of
+    /// an earlier version, which knows only how many they were.
+    lost: HashMap<Option<Kind>, u64>,
     /// The types of each request that the agent has not answered; none where it removed some.
     unanswered: VecDeque<Kinds>,
 }
@@ -177,9 +182,15 @@ impl Talk {
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => return true,
         };
         match serde_json::from_str(text) {
-            Ok(ServerMessage::Event { dropped, event }) => {
+            Ok(ServerMessage::Event { dropped, dropped_by_type, event }) => {
                 let Some(event) = event.checked() else { return false };
-                self.lose(feed, dropped.unwrap_or_default());
+                if dropped_by_type.is_empty() {
+                    self.lose(feed, None, dropped.unwrap_or_default());
+                }
+                for (name, count) in dropped_by_type {
+                    // What this version does not know nobody has subscribed to.
+                    Kind::parse(&name).into_iter().for_each(|kind| self.lose(feed, Some(kind), count));
+                }
                 // What nobody asked for has no listener.
                 feed.publish(event);
                 true
@@ -200,11 +211,11 @@ impl Talk {
         }
     }
 
-    fn lose(&mut self, feed: &Feed, count: u64) {
-        let more = count.saturating_sub(self.lost);
-        if more > 0 {
-            feed.missed(more);
-            self.lost = count;
+    fn lose(&mut self, feed: &Feed, kind: Option<Kind>, count: u64) {
+        let told = self.lost.entry(kind).or_default();
+        if count > *told {
+            feed.missed(kind, count - *told);
+            *told = count;
         }
     }
 }
@@ -215,6 +226,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::http::feed::Listener;
 
     #[test]
     fn what_an_agent_says_is_read_strictly_and_written_anew() {
@@ -265,19 +277,49 @@ mod tests {
         assert!(talk.take(&feed, &Message::Ping(Vec::new().into())));
     }
 
+    /// An event before which the agent lost some, and how many its listeners have missed then.
+    fn missed_after(talk: &mut Talk, feed: &Feed, lost: &str, listeners: [&Listener; 2]) -> [u64; 2] {
+        let events = ["active", "clipboard"].map(|kind| {
+            let data = if kind == "clipboard" { r#"{"content":"c","screen":"s"}"# } else { "{}" };
+            format!(
+                r#"{{"type":"event",{lost},"event":
+                {{"type":"{kind}","timestamp":"2026-01-31T09:30:00.120Z","data":{data}}}}}"#
+            )
+        });
+        for event in events {
+            assert!(talk.take(feed, &Message::text(event)));
+        }
+        listeners.map(|listener| listener.next().now_or_never().expect("an event").dropped())
+    }
+
     #[test]
-    fn what_the_agent_lost_is_told_to_the_clients_once() {
+    fn what_the_agent_lost_is_told_once_to_those_who_missed_it() {
         let feed = Feed::new();
-        let listener = feed.listen();
-        listener.add(Kind::Active.into());
+        let (active, clipboard) = (feed.listen(), feed.listen());
+        active.add(Kind::Active.into());
+        clipboard.add(Kind::Clipboard.into());
+        let mut talk = Talk::default();
+        for (lost, expected) in [
+            (r#""dropped":3,"dropped_by_type":{"active":3}"#, [3, 0]),
+            (r#""dropped":3,"dropped_by_type":{"active":3}"#, [3, 0]),
+            (r#""dropped":5,"dropped_by_type":{"active":3,"clipboard":2}"#, [3, 2]),
+            (r#""dropped":9,"dropped_by_type":{"active":4,"idle":2,"made_up":3}"#, [4, 2]),
+            (r#""dropped":1,"dropped_by_type":{"active":1}"#, [4, 2]),
+        ] {
+            assert_eq!(missed_after(&mut talk, &feed, lost, [&active, &clipboard]), expected, "{lost}");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_of_an_earlier_version_lost_may_have_been_anybody_s() {
+        let feed = Feed::new();
+        let (active, clipboard) = (feed.listen(), feed.listen());
+        active.add(Kind::Active.into());
+        clipboard.add(Kind::Clipboard.into());
         let mut talk = Talk::default();
         for (told, expected) in [(0, 0), (3, 3), (3, 3), (5, 5), (1, 5), (u64::MAX, u64::MAX)] {
-            let text = format!(
-                r#"{{"type":"event","dropped":{told},"event":
-                {{"type":"active","timestamp":"2026-01-31T09:30:00.120Z","data":{{}}}}}}"#
-            );
-            assert!(talk.take(&feed, &Message::text(text)));
-            assert_eq!(listener.next().now_or_never().expect("an event").dropped, expected);
+            let lost = format!(r#""dropped":{told}"#);
+            assert_eq!(missed_after(&mut talk, &feed, &lost, [&active, &clipboard]), [expected; 2], "{lost}");
         }
     }
 

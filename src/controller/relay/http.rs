@@ -104,7 +104,7 @@ pub async fn proxy(
 ) -> Result<Response> {
     let computer = app.find_computer(&caller, &id).await?;
     let target = upstream(&uri)?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.guest_for(request.method(), &computer).await?;
     let (parts, body) = request.into_parts();
     let mut forwarded = Request::new(Body::new(Limited::new(body, MAX_REQUEST)));
     *forwarded.method_mut() = parts.method;
@@ -214,6 +214,9 @@ mod tests {
         for bad in [
             "/desktops/x/proxy/",
             "/desktops/x/proxy/nope",
+            // Between the controller and the agent alone.
+            "/desktops/x/proxy/identity",
+            "/desktops/x/proxy/activity",
             "/desktops/x/proxy//health",
             "/desktops/x/proxy/health/",
             "/desktops/x/proxy/files/..",

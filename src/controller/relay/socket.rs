@@ -33,8 +33,9 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 const MAX_PER_COMPUTER: usize = 1024;
 /// The code for one too many (registered with IANA as "try again later").
 const TRY_AGAIN_LATER: u16 = 1013;
-/// Codes that an agent may close with; any other is a failure of its.
-const AGENT_CODES: [u16; 5] = [NORMAL, GOING_AWAY, 4008, 4500, 4502];
+/// What an agent may close a channel for, beside an end in order; any other code is a failure of its.
+const AGENT_FAILURES: [Failure; 4] =
+    [Failure::NotRunning, Failure::Idle, Failure::Failed, Failure::Unreachable];
 
 /// `GET /desktops/{id}/ws/{channel}`.
 pub async fn open(
@@ -49,12 +50,13 @@ pub async fn open(
     let query: Vec<(String, String)> = serde_urlencoded::from_str(query.as_deref().unwrap_or_default())
         .map_err(|_| Error::invalid("the query is not name=value pairs"))?;
     let shown = query.iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket.as_str());
+    let source = app.source(&peer, &headers);
     let admitted = match shown.filter(|_| channel == Channel::Websockify) {
         None => app
-            .admit(channel, &id, door::token(&headers, &query).as_deref(), &peer)
+            .admit(channel, &id, door::token(&headers, &query).as_deref(), source)
             .await?
             .map(|computer| Session { computer, query, filter: None }),
-        Some(ticket) => app.admit_ticket(&id, ticket, &peer).await?.map(|(computer, ticket)| Session {
+        Some(ticket) => app.admit_ticket(&id, ticket, source).await?.map(|(computer, ticket)| Session {
             computer,
             query: vec![("screen".to_owned(), ticket.screen)],
             filter: (ticket.mode == Mode::View).then(ViewOnly::default),
@@ -91,7 +93,8 @@ async fn converse(
     if channel == Channel::Events {
         return app.events.join(&computer, sender, receiver).await;
     }
-    let Ok(guest) = app.fleet.guest(&computer).await else {
+    // Clients open sockets again by themselves: what sleeps would be woken at once.
+    let Ok(guest) = app.fleet.guest_awake(&computer).await else {
         return failed(Failure::NotRunning, "computer not running");
     };
     let passed: Vec<&(String, String)> =
@@ -99,26 +102,28 @@ async fn converse(
     let stop = app.sockets.stopping();
     let ended = app.fleet.ended(computer.id);
     let talk = async {
-        match guest.socket(&format!("/ws/{}", channel.name()), &passed).await {
+        let talked = match guest.socket(&format!("/ws/{}", channel.name()), &passed).await {
             Ok(agent) => bridge(channel, agent, filter, (&sender, receiver)).await,
             Err(error) => {
                 tracing::info!(computer = %computer.id, channel = channel.name(), %error, "no channel");
                 Some(failed(Failure::Unreachable, "could not reach the computer"))
             }
+        };
+        match talked {
+            Some(closing) => closing,
+            // The agent was gone without a word: alone, unless its computer's end is told meanwhile.
+            None => {
+                tokio::time::sleep(END_PATIENCE).await;
+                failed(Failure::Unreachable, "the computer broke the channel off")
+            }
         }
     };
-    let talked = tokio::select! {
-        talked = talk => talked,
-        () = stop.cancelled() => return Closing::new(GOING_AWAY, "server shutting down"),
-        () = ended => return Closing::new(GOING_AWAY, "computer stopping"),
-    };
-    match talked {
-        Some(closing) => closing,
-        // The agent was gone without a word: with its computer, or alone.
-        None => match tokio::time::timeout(END_PATIENCE, app.fleet.ended(computer.id)).await {
-            Ok(()) => Closing::new(GOING_AWAY, "computer stopping"),
-            Err(_) => failed(Failure::Unreachable, "the computer broke the channel off"),
-        },
+    // In this order: a controller that shuts down lets go of its computers as well.
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Closing::new(GOING_AWAY, "server shutting down"),
+        () = ended => Closing::new(GOING_AWAY, "computer stopping"),
+        closing = talk => closing,
     }
 }
 
@@ -182,6 +187,8 @@ fn not_watching(refused: Refused) -> Closing {
 /// An agent's close as the client sees it.
 fn passed_on(channel: Channel, frame: &CloseFrame) -> Closing {
     let code = u16::from(frame.code);
-    let code = if AGENT_CODES.contains(&code) { code } else { channel.close_code(Failure::Failed) };
+    let known = [NORMAL, GOING_AWAY].contains(&code)
+        || AGENT_FAILURES.into_iter().any(|failure| channel.close_code(failure) == code);
+    let code = if known { code } else { channel.close_code(Failure::Failed) };
     Closing::new(code, frame.reason.as_str().to_owned())
 }

@@ -57,7 +57,7 @@ pub async fn transfer(
     request: Request,
 ) -> Result<Response> {
     let computer = app.find_computer(caller, id).await?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.guest_for(request.method(), &computer).await?;
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let progress = Progress::starting();

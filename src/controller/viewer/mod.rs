@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use include_dir::{Dir, include_dir};
 use sha2::{Digest, Sha256};
@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use super::Shared;
 use crate::base::hex::hex;
 use crate::domain::error::{Error, Result};
+use crate::http::encode::percent_encode;
 use crate::http::extract::Path;
 
 static PAGE: Dir = include_dir!("$CARGO_MANIFEST_DIR/src/controller/viewer/page");
@@ -50,7 +51,15 @@ static INDEX: LazyLock<String> = LazyLock::new(|| {
 
 /// The page and what it loads.
 pub fn router() -> Router<Shared> {
-    Router::new().route("/desktops/{id}/view", get(page)).route("/viewer/{release}/{*path}", get(asset))
+    Router::new()
+        .route("/desktops/{id}", get(enter))
+        .route("/desktops/{id}/view", get(page))
+        .route("/viewer/{release}/{*path}", get(asset))
+}
+
+/// `GET /desktops/{id}`, the `url` of a computer's record: whoever opens it wants to see the desktop.
+async fn enter(Path(id): Path<String>) -> Redirect {
+    Redirect::temporary(&format!("/desktops/{}/view", percent_encode(&id)))
 }
 
 /// `GET /desktops/{id}/view`. Whether there is such a computer is told only to who has a credential.

@@ -16,9 +16,9 @@ use super::config::ContainerConfig;
 use super::layout::{Folder, private_folder, remove_if_there, write_durably};
 use super::lock::MachineLock;
 use super::oci::{self, BootPlan, HostLimits};
-use super::runtime::Runtime;
+use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts, StagedFile};
-use super::{disk, network, process, slots};
+use super::{bandwidth, disk, gvisor, network, process, slots};
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 
 /// Bounds of a guest's own user namespace: its share of inotify, of which the host otherwise has one pot for all
@@ -32,6 +32,8 @@ pub(super) struct Starter<'a> {
     pub(super) config: &'a ContainerConfig,
     /// The executable that becomes the guest's agent.
     pub(super) agent: &'a Path,
+    /// The slot that the machine had when its memory was saved.
+    pub(super) wanted_slot: Option<u16>,
     pub(super) runtime: &'a Runtime,
     pub(super) held: &'a MachineLock,
 }
@@ -40,12 +42,23 @@ impl Starter<'_> {
     /// Starts a machine of which nothing runs and nothing is left of an earlier boot. On error something may be left.
     /// Blocks.
     pub(super) fn start(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        let endpoint = self.prepare(folder, spec, boot)?;
+        self.runtime.start(folder.id)?;
+        Ok(endpoint)
+    }
+
+    /// Everything of a start but the first process. Blocks.
+    pub(super) fn prepare(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         disk::check_reserve(&folder.path)?;
         disk::grow(&folder.disk(), spec.disk_bytes, self.held)?;
-        let slot = slots::claim(folder, self.config.network.slots())?;
-        let resolvers = network::resolvers(&self.config.network)?;
+        let network = &self.config.network;
+        let slot = slots::claim(folder, network.slots(), self.wanted_slot)?;
+        let resolvers = network::resolvers(network)?;
         self.write_bundle(folder, spec, boot, slot)?;
-        let listener = listen(&folder.socket())?;
+        let (listener, endpoint) = match self.runtime.kind() {
+            Kind::Shared => (Some(listen(&folder.socket())?), Endpoint::Unix(folder.socket())),
+            Kind::Gvisor => (None, Endpoint::Tcp(gvisor::agent(network, slot))),
+        };
         let parts = Parts {
             image: self.config.image.join("rootfs"),
             agent: self.agent.to_owned(),
@@ -58,12 +71,16 @@ impl Starter<'_> {
         let Some(pid) = made.filter(|state| state.pid != 0).map(|state| state.pid) else {
             return Err(EngineError::failed("create the container", "the runtime does not know it"));
         };
-        bound_namespace(pid)?;
-        if self.config.network.enabled {
-            network::attach(&self.config.network, slot, &resolvers, pid)?;
+        if self.runtime.kind() == Kind::Shared {
+            bound_namespace(pid)?;
         }
-        self.runtime.start(folder.id)?;
-        Ok(Endpoint::Unix(folder.socket()))
+        if network.enabled || self.runtime.kind() == Kind::Gvisor {
+            network::attach(network, slot, &resolvers, pid)?;
+            if spec.bandwidth_mbps > 0 {
+                bandwidth::limit(slot, pid, spec.bandwidth_mbps)?;
+            }
+        }
+        Ok(endpoint)
     }
 
     fn write_bundle(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot, slot: u16) -> EngineResult<()> {
@@ -71,12 +88,15 @@ impl Starter<'_> {
         let host = |error: io::Error| EngineError::failed(STEP, error);
         let network = &self.config.network;
         let init_args = self.config.init_args.clone();
+        let agent = (self.runtime.kind() == Kind::Gvisor).then(|| gvisor::agent(network, slot));
         let plan = BootPlan {
             spec,
             generation: boot.generation,
-            args: init_args.unwrap_or_else(|| oci::init_args(&boot.resolution.to_string())),
+            args: init_args.unwrap_or_else(|| oci::init_args(&boot.resolution.to_string(), agent.is_some())),
             first_id: self.config.host_ids(slot),
             addresses: network.enabled.then(|| network.addresses(slot)),
+            agent,
+            image: &self.config.image,
             host_boot: &process::boot_id().map_err(host)?,
             stage: &stage::path("")?,
             limits: host_limits().map_err(host)?,
@@ -105,7 +125,7 @@ fn listen(path: &Path) -> EngineResult<OwnedFd> {
 }
 
 fn staged_files(spec: &MachineSpec, boot: &Boot, resolv_conf: &str) -> Vec<StagedFile> {
-    let name = oci::hostname(spec.id);
+    let name = spec.id.hostname();
     let limits = json!({
         "cpu": spec.cpu, "memory_bytes": spec.memory_bytes, "disk_bytes": spec.disk_bytes,
     });

@@ -26,9 +26,9 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 fn package(program: &OsStr) -> &'static str {
     match program.to_str().unwrap_or_default() {
         "nft" => "nftables",
-        "ip" => "iproute2",
+        "ip" | "tc" => "iproute2",
         "mkfs.ext4" | "e2fsck" | "resize2fs" => "e2fsprogs",
-        "nsenter" => "util-linux",
+        "nsenter" | "fsfreeze" => "util-linux",
         "tee" | "cat" => "coreutils",
         _ => "the OCI runtime, for example runc",
     }

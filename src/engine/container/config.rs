@@ -25,7 +25,8 @@ pub struct ContainerConfig {
     pub network: NetworkConfig,
     /// First host user id that machines get. The same for every controller of a host; no account may lie above it.
     pub uid_base: u32,
-    /// What runs as the guest's first process in place of `hotdesk init`; for images that bring their own.
+    /// What runs as the guest's first process in place of `hotdesk init`; for images that bring their own. Its agent
+    /// answers on descriptor 3, or, where the runtime is gVisor, on [`AGENT_PORT`](super::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
 }
 
@@ -83,9 +84,6 @@ impl NetworkConfig {
 
     /// How many machines the subnet and the id range hold.
     pub fn slots(&self) -> u16 {
-        if !self.enabled {
-            return MAX_SLOTS;
-        }
         let networks = 1_u32 << (30 - u32::from(self.subnet.prefix));
         u16::try_from(networks).map_or(MAX_SLOTS, |networks| networks.min(MAX_SLOTS))
     }

@@ -1,16 +1,21 @@
 //! How is a machine's disk made and grown? A sparse file with ext4: what the guest can store is bounded by its size,
 //! what the host spends is what the guest has stored.
 
-use std::fs::OpenOptions;
-use std::io::{Read, Seek, SeekFrom};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::thread::{CapabilitySet, capabilities};
+
 use super::command::{host_error, judge, run, run_patiently, tool};
+use super::kernel;
 use super::layout::{Folder, remove_if_there, sync_folder};
 use super::lock::MachineLock;
-use crate::engine::{EngineError, EngineResult};
+use super::mounted::Mounted;
+use crate::engine::{Effect, EngineError, EngineResult};
 
 /// Smallest disk: below this ext4 with its journal leaves a guest nothing.
 pub(super) const SMALLEST: u64 = 64 << 20;
@@ -32,7 +37,7 @@ pub(super) fn make(folder: &Folder, bytes: u64) -> EngineResult<()> {
         return Err(EngineError::failed(STEP, format!("{bytes} bytes is less than {SMALLEST}")));
     }
     let disk = folder.disk();
-    let fresh = folder.path.join("disk.new");
+    let fresh = folder.fresh_disk();
     remove_if_there(&fresh).map_err(host_error(STEP, &fresh))?;
     let file = OpenOptions::new()
         .write(true)
@@ -60,18 +65,14 @@ pub(super) fn make(folder: &Folder, bytes: u64) -> EngineResult<()> {
 pub(super) fn grow(disk: &Path, bytes: u64, held: &MachineLock) -> EngineResult<()> {
     const STEP: &str = "grow the disk";
     let failed = host_error(STEP, disk);
-    let mut file = OpenOptions::new().read(true).write(true).open(disk).map_err(&failed)?;
-    let mut size = file.metadata().map_err(&failed)?.len();
-    if size < bytes {
-        file.set_len(bytes).and_then(|()| file.sync_all()).map_err(&failed)?;
-        size = bytes;
-    }
-    // Read anew rather than remembered: a growth cut short by a crash is finished at the next start.
+    let mut file = lengthened(disk, bytes).map_err(&failed)?;
+    // Read anew rather than remembered: a growth cut short by a crash is finished at the next start. The file may be
+    // longer than asked: a growth that failed while the machine ran leaves it so.
     let mut superblock = [0; SUPERBLOCK_BYTES];
     file.seek(SeekFrom::Start(SUPERBLOCK_AT))
         .and_then(|_| file.read_exact(&mut superblock))
         .map_err(&failed)?;
-    if file_system_bytes(&superblock).saturating_add(WHOLE_GROUP) > size {
+    if file_system_bytes(&superblock).saturating_add(WHOLE_GROUP) > bytes {
         return Ok(());
     }
     let mut check = tool("e2fsck");
@@ -82,9 +83,45 @@ pub(super) fn grow(disk: &Path, bytes: u64, held: &MachineLock) -> EngineResult<
         judge(STEP, status, &complaint)?;
     }
     let mut resize = tool("resize2fs");
-    resize.arg(disk).stdin(held.share().map_err(&failed)?);
+    resize.arg(disk).arg(format!("{}K", bytes >> 10)).stdin(held.share().map_err(&failed)?);
     let (status, _, complaint) = run_patiently(STEP, &mut resize, None, GROW_PATIENCE)?;
     judge(STEP, status, &complaint)
+}
+
+/// Whether disks can grow while their machines run: the kernel asks for `CAP_SYS_RESOURCE`, which root may lack inside
+/// a container of its own.
+pub(super) fn grows_live() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE))
+}
+
+/// As [`grow`], for a disk in use: the file, its loop device, the file system, in this order. A kernel that does not
+/// grow a mounted file system leaves it to the next start.
+pub(super) fn grow_live(disk: &Path, bytes: u64) -> EngineResult<Effect> {
+    const STEP: &str = "grow the disk in use";
+    let failed = host_error(STEP, disk);
+    let mounted = if grows_live() { Mounted::of(disk)? } else { None };
+    let Some(mounted) = mounted else { return Ok(Effect::AtNextStart) };
+    lengthened(disk, bytes).map_err(&failed)?;
+    kernel::refresh_loop(&mounted.device).map_err(&failed)?;
+    let stat = rustix::fs::fstatvfs(&mounted.root).map_err(|error| failed(error.into()))?;
+    let refused = match kernel::grow_ext4(mounted.root.as_fd(), bytes / stat.f_bsize.max(1)) {
+        Ok(()) => return Ok(Effect::Live),
+        Err(refused) => refused,
+    };
+    match refused.raw_os_error() {
+        Some(nix::libc::EPERM | nix::libc::EOPNOTSUPP | nix::libc::ENOTTY) => Ok(Effect::AtNextStart),
+        _ => Err(failed(refused)),
+    }
+}
+
+/// The disk's file, with at least `bytes`.
+fn lengthened(disk: &Path, bytes: u64) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).open(disk)?;
+    if file.metadata()?.len() < bytes {
+        file.set_len(bytes)?;
+        file.sync_all()?;
+    }
+    Ok(file)
 }
 
 /// How many bytes a superblock says that its file system has (ext4 disk layout, "The Super Block").
@@ -106,10 +143,15 @@ pub(super) fn free_bytes(folder: &Path) -> EngineResult<u64> {
 
 /// Refuses when the host's disk is nearly full.
 pub(super) fn check_reserve(folder: &Path) -> EngineResult<()> {
+    check_room(folder, 0)
+}
+
+/// Refuses when the host's disk would be nearly full with `bytes` more.
+pub(super) fn check_room(folder: &Path, bytes: u64) -> EngineResult<()> {
     let free = free_bytes(folder)?;
-    if free < HOST_RESERVE {
-        let detail =
-            format!("{}: {} MiB free, {} MiB are kept", folder.display(), free >> 20, HOST_RESERVE >> 20);
+    if free < bytes.saturating_add(HOST_RESERVE) {
+        let (free, bytes, kept) = (free >> 20, bytes >> 20, HOST_RESERVE >> 20);
+        let detail = format!("{}: {free} MiB free, {bytes} MiB needed, {kept} MiB kept", folder.display());
         return Err(EngineError::NoCapacity(detail));
     }
     Ok(())

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::layout::Folder;
 use super::runtime::State;
-use super::{ContainerEngine, cgroup, loopdev, process, sweep};
+use super::{ContainerEngine, cgroup, loopdev, process, still, sweep};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult};
 
@@ -17,6 +17,12 @@ impl ContainerEngine {
     pub(super) async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
         if let Some(pidfd) = self.state(folder.id).await?.and_then(|state| first_process(folder.id, &state)) {
             let failed = |error: io::Error| EngineError::failed("end the guest", error);
+            let disk = folder.disk();
+            let thawed = self.blocking(move |_| {
+                still::thaw_abandoned(&disk);
+                Ok(())
+            });
+            thawed.await?;
             if !grace.is_zero() {
                 send(&pidfd, Signal::TERM)?;
                 let waited = pidfd.try_clone().map_err(failed)?;
@@ -47,8 +53,12 @@ impl ContainerEngine {
 
     /// Waits until a machine's first process has ended; at once when it does not run.
     pub(super) async fn ended(&self, id: ComputerId) -> EngineResult<()> {
-        let state = self.state(id).await?.filter(|state| state.status == "running");
-        match state.and_then(|state| first_process(id, &state)) {
+        let mut state = self.state(id).await?;
+        if state.as_ref().is_some_and(|state| state.status == "paused") {
+            self.thaw_abandoned(id).await?;
+            state = self.state(id).await?;
+        }
+        match state.filter(|state| state.status == "running").and_then(|state| first_process(id, &state)) {
             Some(pidfd) => process::ended(pidfd)
                 .await
                 .map_err(|error| EngineError::failed("wait for the guest's end", error)),

@@ -3,9 +3,12 @@
 //! ```text
 //! <state>/machines/<id>/machine.json   what it is; written before anything else of it
 //!                      /disk.img       its disk: ext4 in a sparse file, holding the overlay's upper/ and work/
+//!                      /snapshots/     <snapshot>.img: its disk as it was
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    what the OCI runtime complained of at the current boot
 //!                      /agent.sock     where its agent answers
+//!                      /agent          its agent's executable, where saved memory may refer to it (gVisor)
+//!                      /memory*        its saved memory (`gvisor/memory.rs`)
 //! <state>/runtime/                     the OCI runtime's own records
 //! <state>/agent/<hash>                 the guests' executable, by content
 //! <state>/trash/                       machines being destroyed
@@ -52,13 +55,16 @@ pub(super) struct Record {
     pub(super) memory_bytes: u64,
     /// Disk in bytes.
     pub(super) disk_bytes: u64,
+    /// Megabits a second each way, 0 without a bound; records of earlier versions lack it.
+    #[serde(default)]
+    pub(super) bandwidth_mbps: u32,
 }
 
 impl Record {
     /// What is remembered of a spec.
     pub(super) fn of(spec: &MachineSpec) -> Self {
-        let MachineSpec { id, cpu, memory_bytes, disk_bytes } = *spec;
-        Self { computer: id.0, cpu, memory_bytes, disk_bytes }
+        let MachineSpec { id, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
+        Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps }
     }
 }
 
@@ -123,6 +129,15 @@ impl Folder {
         self.path.join("disk.img")
     }
 
+    /// Where a disk that is being made or copied is until it is whole.
+    pub(super) fn fresh_disk(&self) -> PathBuf {
+        self.path.join("disk.new")
+    }
+
+    pub(super) fn snapshots(&self) -> PathBuf {
+        self.path.join("snapshots")
+    }
+
     pub(super) fn bundle(&self) -> PathBuf {
         self.path.join("bundle")
     }
@@ -133,6 +148,22 @@ impl Folder {
 
     pub(super) fn runtime_log(&self) -> PathBuf {
         self.path.join("runtime.log")
+    }
+
+    pub(super) fn agent(&self) -> PathBuf {
+        self.path.join("agent")
+    }
+
+    pub(super) fn memory(&self) -> PathBuf {
+        self.path.join("memory")
+    }
+
+    pub(super) fn fresh_memory(&self) -> PathBuf {
+        self.path.join("memory.new")
+    }
+
+    pub(super) fn used_memory(&self) -> PathBuf {
+        self.path.join("memory.used")
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -202,7 +233,13 @@ mod tests {
         let id = ComputerId::random();
         let folder = state.folder(id);
         private_folder(&folder.path).unwrap();
-        let record = Record::of(&MachineSpec { id, cpu: 0.5, memory_bytes: 1 << 30, disk_bytes: 8 << 30 });
+        let record = Record::of(&MachineSpec {
+            id,
+            cpu: 0.5,
+            memory_bytes: 1 << 30,
+            disk_bytes: 8 << 30,
+            bandwidth_mbps: 100,
+        });
         folder.write_record(&record).unwrap();
         assert_eq!(folder.read_record().unwrap(), record);
         assert_eq!(state.list().unwrap(), [id]);

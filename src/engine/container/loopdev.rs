@@ -22,7 +22,7 @@ pub(super) struct LoopDevice {
     /// Its device node.
     pub(super) path: PathBuf,
     /// Keeps it from freeing itself until the file system is mounted.
-    _device: File,
+    pub(super) device: File,
 }
 
 /// The device that shows a machine's disk now.
@@ -54,17 +54,22 @@ fn names(backing: &str, file: &Path) -> bool {
     }
 }
 
+/// The device that shows a machine's disk now, held open.
+pub(super) fn open_showing(file: &Path) -> io::Result<Option<LoopDevice>> {
+    let Some(path) = showing(file)? else { return Ok(None) };
+    let device = OpenOptions::new().read(true).write(true).open(&path)?;
+    // Now that it is held open it cannot free itself any more; before, it could.
+    let still = showing(file)?.as_ref() == Some(&path);
+    Ok(still.then_some(LoopDevice { path, device }))
+}
+
 /// Shows `file` on a loop device; the one that shows it already is used again.
 pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
     const STEP: &str = "attach the disk to a loop device";
     let failed = host_error(STEP, file);
     let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
-    if let Some(path) = showing(file).map_err(&failed)? {
-        let device = open(&path).map_err(&failed)?;
-        // Now that it is held open it cannot free itself any more; before, it could.
-        if showing(file).map_err(&failed)?.as_ref() == Some(&path) {
-            return Ok(LoopDevice { path, _device: device });
-        }
+    if let Some(device) = open_showing(file).map_err(&failed)? {
+        return Ok(device);
     }
     let disk = open(file).map_err(&failed)?;
     let control =
@@ -76,7 +81,7 @@ pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
         let device = open(&path)
             .map_err(|error| EngineError::NoCapacity(format!("loop device {}: {error}", path.display())))?;
         match kernel::configure_loop(&device, &disk) {
-            Ok(()) => return Ok(LoopDevice { path, _device: device }),
+            Ok(()) => return Ok(LoopDevice { path, device }),
             Err(error) if error.raw_os_error() == Some(nix::libc::EBUSY) => {}
             Err(error) => return Err(failed(error)),
         }

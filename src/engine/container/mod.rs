@@ -11,38 +11,51 @@
 //! state folder finds it. Verbs run on threads of their own: a caller that goes away cuts no step in half.
 
 mod agent;
+mod bandwidth;
 mod boot;
 mod cgroup;
 mod command;
 mod config;
+mod copies;
+mod copy;
 mod disk;
+mod gvisor;
 mod halt;
 mod idmap;
 mod kernel;
 mod layout;
 mod lock;
 mod loopdev;
+mod mounted;
 mod network;
 mod oci;
 pub mod probe;
 mod process;
+mod quota;
+mod resize;
 mod runtime;
 mod seccomp;
 mod slots;
 mod stage;
+mod still;
 mod sweep;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use self::config::{Addresses, ContainerConfig, NetworkConfig, Subnet};
+pub use self::gvisor::AGENT_PORT;
 use self::layout::{Folder, Record, StateDir, private_folder};
-use self::runtime::{Runtime, State};
-use super::{Boot, Capabilities, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation};
+use self::runtime::{Kind, Runtime, State};
+use super::{
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec,
+    Observation, Snapshot,
+};
 use crate::base::ids::ComputerId;
 use async_trait::async_trait;
+use uuid::Uuid;
 
 /// The engine `container`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works
 /// on a machine.
@@ -120,6 +133,13 @@ impl ContainerEngine {
         self.blocking(move |inner| inner.state_of(id)).await
     }
 
+    fn keeps_memory(&self) -> EngineResult<()> {
+        match self.inner.runtime.kind() {
+            Kind::Gvisor => Ok(()),
+            Kind::Shared => Err(EngineError::Unsupported("save memory with this OCI runtime")),
+        }
+    }
+
     /// Lets the machine's record say what it is started as: its size may have changed since.
     fn keep_record(&self, folder: &Folder, spec: &MachineSpec) -> EngineResult<()> {
         let record = Record::of(spec);
@@ -135,8 +155,19 @@ impl Inner {
         }
         let boot =
             process::boot_id().map_err(|error| EngineError::failed("read the host's boot id", error))?;
-        let state = self.runtime.state(id)?;
-        Ok(state.filter(|state| state.annotations.get(oci::HOST_BOOT) == Some(&boot)))
+        let Some(mut state) =
+            self.runtime.state(id)?.filter(|state| state.annotations.get(oci::HOST_BOOT) == Some(&boot))
+        else {
+            return Ok(None);
+        };
+        // Some runtimes count a process that has ended as there until its parent takes note of it.
+        let failed = |error| EngineError::failed("look at the guest's first process", error);
+        if let Some(first) = process::open(state.pid).map_err(failed)?
+            && process::wait_exit(&first, Instant::now()).map_err(failed)?
+        {
+            state.status = "stopped".to_owned();
+        }
+        Ok(Some(state))
     }
 
     fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
@@ -144,16 +175,21 @@ impl Inner {
         if !folder.is_whole()? {
             return Ok(Observation::Absent);
         }
-        let Some(state) = self.state_of(id)?.filter(|state| state.status == "running") else {
-            return Ok(Observation::Stopped);
-        };
+        if let Some(saved) = gvisor::Saved::find(&folder)? {
+            return Ok(Observation::Suspended { generation: saved.generation });
+        }
+        // A guest stands still while its memory is saved, and goes on if that fails.
+        let lives = |state: &State| ["running", "paused"].contains(&state.status.as_str());
+        let Some(state) = self.state_of(id)?.filter(lives) else { return Ok(Observation::Stopped) };
         let label = |name: &str| state.annotations.get(name).map_or("", String::as_str);
         let generation = label(oci::GENERATION).parse().map_err(|error| {
             EngineError::failed("read the generation", format!("{:?}: {error}", label(oci::GENERATION)))
         })?;
         Ok(Observation::Running {
             generation,
-            endpoint: Endpoint::Unix(folder.socket()),
+            endpoint: label(oci::AGENT)
+                .parse()
+                .map_or_else(|_| Endpoint::Unix(folder.socket()), Endpoint::Tcp),
             address: label(oci::ADDRESS).parse::<IpAddr>().ok(),
         })
     }
@@ -166,7 +202,16 @@ impl Engine for ContainerEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+        let kernel_of_its_own = self.inner.runtime.kind() == Kind::Gvisor;
+        Capabilities {
+            suspend: kernel_of_its_own,
+            live_cpu: true,
+            live_ram: !kernel_of_its_own,
+            live_disk: !kernel_of_its_own && disk::grows_live(),
+            // What such a kernel has not written yet, the host cannot flush.
+            copy_while_running: !kernel_of_its_own,
+            ..Capabilities::default()
+        }
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
@@ -203,13 +248,21 @@ impl Engine for ContainerEngine {
                 let detail = format!("it runs since boot {generation}, not {}", boot.generation);
                 return Err(EngineError::failed("start the machine", detail));
             }
+            Observation::Suspended { .. } => {
+                let detail = "its memory is saved: resume it, or discard that first";
+                return Err(EngineError::failed("start the machine", detail));
+            }
             Observation::Stopped => self.sweep(&folder).await?,
         }
         self.keep_record(&folder, spec)?;
         let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&held));
         let started = self.blocking(move |inner| {
-            let (config, runtime, agent) = (&inner.config, &inner.runtime, &*inner.agent);
-            let starter = boot::Starter { config, runtime, agent, held: &locked };
+            let (config, runtime) = (&inner.config, &inner.runtime);
+            let agent = &match runtime.kind() {
+                Kind::Shared => inner.agent.clone(),
+                Kind::Gvisor => gvisor::keep_agent(&plan, &inner.agent)?,
+            };
+            let starter = boot::Starter { config, runtime, agent, wanted_slot: None, held: &locked };
             starter.start(&plan, &of, &boot)
         });
         match started.await {
@@ -248,5 +301,45 @@ impl Engine for ContainerEngine {
 
     async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
         self.ended(id).await
+    }
+
+    async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
+        self.change(id, change).await
+    }
+
+    async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.copy(from, to).await
+    }
+
+    async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
+        if memory { Err(EngineError::Unsupported("keep memory")) } else { self.keep(id, snapshot).await }
+    }
+
+    async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        // Memory of another disk must not go on with this one.
+        self.discard_memory(id).await?;
+        self.roll_back(id, snapshot).await
+    }
+
+    async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.forget(id, snapshot).await
+    }
+
+    async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
+        self.kept(id).await
+    }
+
+    async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
+        self.keeps_memory()?;
+        self.keep_memory(id).await
+    }
+
+    async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
+        self.keeps_memory()?;
+        self.continue_memory(spec, boot).await
+    }
+
+    async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
+        self.drop_memory(id).await
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn veth(slot: u16) -> String {
     format!("hotdesk{slot:04x}")
 }
 
-/// Gives the container whose first process is `pid` its network.
+/// Gives the container whose first process is `pid` its network; where guests have none, the link to its host alone, over
+/// which the host reaches an agent that no unix socket leads to.
 pub(super) fn attach(
     config: &NetworkConfig,
     slot: u16,
@@ -47,13 +48,15 @@ pub(super) fn attach(
     fs::write(&filter, "1").map_err(host_error("filter source addresses", Path::new(&filter)))?;
     let mut inside = tool("nsenter");
     inside.arg(format!("--net=/proc/{pid}/ns/net")).args(["--", "ip", "-batch", "-"]);
-    let guest_side = format!(
+    let mut guest_side = format!(
         "link set dev lo up\n\
          address add {}/30 dev eth0\n\
-         link set dev eth0 up\n\
-         route add default via {}\n",
-        ends.guest, ends.host
+         link set dev eth0 up\n",
+        ends.guest
     );
+    if config.enabled {
+        guest_side += &format!("route add default via {}\n", ends.host);
+    }
     run_with("set up the guest's network", inside, &guest_side)?;
     Ok(ends)
 }
@@ -85,6 +88,9 @@ fn load_rules(
     let _held = lock::host(&host).map_err(failed)?;
     let mut script = RULES.to_owned();
     script += &format!("add element inet hotdesk guests {{ {} }}\n", ends.guest);
+    if !config.enabled {
+        script += &format!("delete element inet hotdesk guests {{ {} }}\n", ends.guest);
+    }
     for resolver in resolvers {
         script += &format!("add element inet hotdesk resolvers {{ {resolver} }}\n");
     }

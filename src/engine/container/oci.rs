@@ -1,19 +1,23 @@
 //! What is the OCI runtime told about one boot of a machine? The bundle's `config.json`, as a pure function.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::config::{Addresses, IDS_PER_MACHINE};
 use super::kernel::HANDED_FD;
-use super::{cgroup, seccomp};
-use crate::base::ids::ComputerId;
+use super::{cgroup, gvisor, seccomp};
 use crate::engine::MachineSpec;
 
 /// Labels on everything that the runtime knows of a machine; the engine reads them back from its state.
 pub(super) const GENERATION: &str = "hotdesk.generation";
 pub(super) const HOST_BOOT: &str = "hotdesk.host-boot";
 pub(super) const ADDRESS: &str = "hotdesk.address";
+/// Where the agent answers, when that is no unix socket.
+pub(super) const AGENT: &str = "hotdesk.agent";
+/// The image's folder, which saved memory needs again.
+pub(super) const IMAGE: &str = "hotdesk.image";
 
 /// Processes and threads of one guest: a desktop with a browser of many tabs has about 1500, a fork bomb ends here.
 const MOST_PROCESSES: u64 = 4096;
@@ -25,7 +29,7 @@ const TERMINALS: u32 = 512;
 /// agent gives 500, and nobody there can lower a score) before the agent and process 1, with which all would end.
 const OOM_SCORE: i32 = 200;
 /// The period of the CPU quota, in microseconds: the kernel's default.
-const CPU_PERIOD: u64 = 100_000;
+pub(super) const CPU_PERIOD: u64 = 100_000;
 
 /// What root in the guest may do at most: what package managers, sshd and desktops need of their own namespaces.
 const CAPABILITIES: [&str; 11] = [
@@ -72,6 +76,10 @@ pub(super) struct BootPlan<'a> {
     pub(super) first_id: u32,
     /// The guest's network, when it has one.
     pub(super) addresses: Option<Addresses>,
+    /// Where the agent answers, when that is no unix socket: the guest has a kernel of its own then.
+    pub(super) agent: Option<SocketAddr>,
+    /// The image's folder.
+    pub(super) image: &'a Path,
     /// The host's boot.
     pub(super) host_boot: &'a str,
     /// The staging area, in the runtime's view.
@@ -88,15 +96,11 @@ pub(super) struct HostLimits {
     pub(super) oom_score: i32,
 }
 
-/// The guest's host name: never a text of the user's.
-pub(super) fn hostname(id: ComputerId) -> String {
-    let short: String = id.0.simple().to_string().chars().take(8).collect();
-    format!("hotdesk-{short}")
-}
-
-/// The first process of a guest whose image is hotdesk's own (wire of `hotdesk init`).
-pub(super) fn init_args(resolution: &str) -> Vec<String> {
-    let listen = format!("fd:{HANDED_FD}");
+/// The first process of a guest whose image is hotdesk's own (wire of `hotdesk init`). Its agent takes the socket that it is
+/// handed, or, in a guest with a kernel of its own, listens on whatever address it has at this boot or a later resume.
+pub(super) fn init_args(resolution: &str, by_address: bool) -> Vec<String> {
+    let listen =
+        if by_address { format!("0.0.0.0:{}", gvisor::AGENT_PORT) } else { format!("fd:{HANDED_FD}") };
     let args = [
         "/usr/bin/hotdesk",
         "init",
@@ -108,7 +112,8 @@ pub(super) fn init_args(resolution: &str) -> Vec<String> {
         "--resolution",
         resolution,
     ];
-    args.map(str::to_owned).to_vec()
+    let remote = by_address.then_some("--allow-remote");
+    args.into_iter().chain(remote).map(str::to_owned).collect()
 }
 
 /// The bundle's `config.json`.
@@ -120,7 +125,7 @@ pub(super) fn config(plan: &BootPlan<'_>) -> Value {
         ["user", "mount", "pid", "network", "ipc", "uts", "cgroup"].map(|kind| json!({ "type": kind }));
     json!({
         "ociVersion": "1.0.2",
-        "hostname": hostname(id),
+        "hostname": id.hostname(),
         "root": { "path": plan.stage.join("rootfs"), "readonly": false },
         "process": {
             "terminal": false,
@@ -150,6 +155,8 @@ pub(super) fn config(plan: &BootPlan<'_>) -> Value {
             GENERATION: plan.generation.to_string(),
             HOST_BOOT: plan.host_boot,
             ADDRESS: plan.addresses.map(|ends| ends.guest.to_string()).unwrap_or_default(),
+            AGENT: plan.agent.map(|agent| agent.to_string()).unwrap_or_default(),
+            IMAGE: plan.image,
         },
         "linux": {
             "namespaces": namespaces,
@@ -176,13 +183,13 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
     let terminals = format!("max={TERMINALS}");
     let locked = ["bind", "ro", "nosuid", "nodev", "noexec"];
     let editable = ["bind", "rw", "nosuid", "nodev", "noexec"];
-    json!([
+    let mut mounts = vec![
         kernel("/proc", "proc", &["nosuid", "noexec", "nodev"]),
         kernel("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=64k"]),
         kernel(
             "/dev/pts",
             "devpts",
-            &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &terminals]
+            &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &terminals],
         ),
         kernel("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", &shared_memory]),
         kernel("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
@@ -195,16 +202,24 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
         staged("resolv.conf", "/etc/resolv.conf", &editable),
         staged("hosts", "/etc/hosts", &editable),
         staged("hostname", "/etc/hostname", &editable),
-    ])
+    ];
+    if plan.agent.is_some() {
+        // What is deleted and still open on the disk keeps gVisor from saving memory; that is usual here.
+        let temporary = format!("size={}", memory / 4);
+        mounts.push(kernel("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777", &temporary]));
+    }
+    Value::Array(mounts)
+}
+
+/// The quota in microseconds of every [`CPU_PERIOD`], and the shares (2 to 262144), of a number of cores.
+pub(super) fn cpu_bounds(cpu: f64) -> (u64, u64) {
+    // A share of a hundredth of a core is the least that the kernel takes; both bounds keep the cast exact.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    ((cpu * 100_000.0).round().clamp(1000.0, 1e9) as u64, (cpu * 1024.0).round().clamp(2.0, 262_144.0) as u64)
 }
 
 fn resources(spec: &MachineSpec) -> Value {
-    // A share of a hundredth of a core is the least that the kernel takes; both bounds keep the cast exact.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let (quota, shares) = (
-        (spec.cpu * 100_000.0).round().clamp(1000.0, 1e9) as u64,
-        (spec.cpu * 1024.0).round().clamp(2.0, 262_144.0) as u64,
-    );
+    let (quota, shares) = cpu_bounds(spec.cpu);
     json!({
         "cpu": { "quota": quota, "period": CPU_PERIOD, "shares": shares },
         "memory": { "limit": spec.memory_bytes, "swap": spec.memory_bytes },
@@ -216,15 +231,18 @@ fn resources(spec: &MachineSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::ComputerId;
 
     fn planned(cpu: f64, limits: HostLimits) -> Value {
         let id = ComputerId::random();
         config(&BootPlan {
-            spec: &MachineSpec { id, cpu, memory_bytes: 1 << 30, disk_bytes: 8 << 30 },
+            spec: &MachineSpec { id, cpu, memory_bytes: 1 << 30, disk_bytes: 8 << 30, bandwidth_mbps: 0 },
             generation: 3,
-            args: init_args("1280x720x24"),
+            args: init_args("1280x720x24", false),
             first_id: 1_000_000,
             addresses: None,
+            agent: None,
+            image: Path::new("/image"),
             host_boot: "boot",
             stage: Path::new("/stage"),
             limits,

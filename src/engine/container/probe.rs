@@ -11,9 +11,9 @@ use nix::sched::{CloneFlags, unshare};
 use super::command::{host_error, run, run_with, tool};
 use super::config::ContainerConfig;
 use super::layout::{Folder, StateDir, private_folder};
-use super::runtime::Runtime;
+use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts};
-use super::{cgroup, disk, idmap, network, sweep};
+use super::{bandwidth, cgroup, disk, gvisor, idmap, network, sweep};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult};
 
@@ -40,10 +40,11 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     let mut findings = vec![finding("root", root(), "run hotdesk serve as root")];
     findings.push(finding(
         "OCI runtime",
-        Runtime::new(&config.runtime, PathBuf::new()).version(),
-        "install runc (Debian: apt install runc) or set the engine's runtime",
+        runtime(config),
+        "install runc (Debian: apt install runc) or set the engine's runtime; for runsc: a release from July 2024 on, Linux 4.14 \
+         or newer",
     ));
-    findings.push(finding("disk tools", disk_tools(), "apt install e2fsprogs (1.47 or newer)"));
+    findings.push(finding("disk tools", disk_tools(), "apt install e2fsprogs (1.47 or newer) util-linux"));
     findings.push(finding(
         "control groups",
         control_groups(),
@@ -69,7 +70,7 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
         findings.push(finding(
             "guest network",
             packets(),
-            "apt install iproute2 nftables; the kernel needs veth, nf_tables, conntrack and masquerading",
+            "apt install iproute2 nftables; the kernel needs veth, sch_tbf, nf_tables, conntrack and masquerading",
         ));
     }
     findings.push(finding("free space", free_space(config), "free some space under the state folder"));
@@ -97,8 +98,29 @@ fn root() -> EngineResult<String> {
     }
 }
 
+/// The runtime's version and what it gives. A kernel in user space is tried: it needs more of a host than being installed.
+fn runtime(config: &ContainerConfig) -> EngineResult<String> {
+    let runtime = Runtime::new(&config.runtime, PathBuf::new());
+    let version = runtime.version()?;
+    Ok(match runtime.kind() {
+        Kind::Shared => {
+            format!("{version}: guests share the host's kernel, at native speed; memory is not kept")
+        }
+        Kind::Gvisor => {
+            let records = StateDir::open(&config.state_dir)?.trash().join(uuid::Uuid::new_v4().to_string());
+            let tried = gvisor::try_out(&Runtime::new(&config.runtime, records.clone()));
+            let removed = sweep::remove_tree(&records);
+            tried?;
+            removed?;
+            format!(
+                "{version}: a kernel of its own for each guest, slow at system calls; suspend keeps memory"
+            )
+        }
+    })
+}
+
 fn disk_tools() -> EngineResult<String> {
-    for program in ["e2fsck", "resize2fs", "mkfs.ext4"] {
+    for program in ["e2fsck", "resize2fs", "mkfs.ext4", "fsfreeze"] {
         let mut command = tool(program);
         // Without arguments these explain themselves and fail; being there is what counts.
         command.arg("-V");
@@ -109,7 +131,7 @@ fn disk_tools() -> EngineResult<String> {
             super::command::PATIENCE,
         )?;
     }
-    Ok("mkfs.ext4, e2fsck, resize2fs".into())
+    Ok("mkfs.ext4, e2fsck, resize2fs, fsfreeze".into())
 }
 
 fn control_groups() -> EngineResult<String> {
@@ -190,6 +212,9 @@ fn packets() -> EngineResult<String> {
         let mut pair = tool("ip");
         pair.args(["link", "add", "hotdeskffff", "type", "veth", "peer", "name", "eth0"]);
         run(STEP, pair)?;
+        let mut limited = tool("tc");
+        limited.args(["qdisc", "replace", "dev", "hotdeskffff", "root"]).args(bandwidth::queue(1));
+        run(STEP, limited)?;
         let mut nft = tool("nft");
         nft.args(["-f", "-"]);
         run_with(STEP, nft, network::RULES)

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 
 use super::command::{self, host_error, judge, run, run_patiently, tool};
+use super::gvisor;
 use super::kernel;
 use super::layout::Folder;
 use crate::base::ids::ComputerId;
@@ -19,11 +20,21 @@ use crate::engine::{EngineError, EngineResult};
 /// How much of the runtime's log goes into an error: its last message.
 const KEPT_LOG: u64 = 4096;
 
+/// What a guest's system calls meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The host's kernel, behind namespaces (`runc` and its like).
+    Shared,
+    /// A kernel of the guest's own in user space, whose memory can be kept (`runsc`).
+    Gvisor,
+}
+
 /// An OCI runtime and where it keeps its records.
 #[derive(Clone, Debug)]
 pub(super) struct Runtime {
     program: String,
     root: PathBuf,
+    kind: Kind,
 }
 
 /// What the runtime says of a container.
@@ -32,7 +43,7 @@ pub(super) struct State {
     /// `creating`, `created`, `running`, `paused` or `stopped`.
     pub(super) status: String,
     /// Its first process on the host; 0 when it has none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "process")]
     pub(super) pid: u32,
     /// The labels of its configuration.
     #[serde(default)]
@@ -40,19 +51,33 @@ pub(super) struct State {
 }
 
 impl Runtime {
+    /// Asks the program which kind it is. One that does not answer is told by the first call that needs it.
     pub(super) fn new(program: &str, root: PathBuf) -> Self {
-        Self { program: program.to_owned(), root }
+        let mut this = Self { program: program.to_owned(), root, kind: Kind::Shared };
+        if this.version().is_ok_and(|version| version.starts_with("runsc ")) {
+            this.kind = Kind::Gvisor;
+        }
+        this
     }
 
-    fn call(&self) -> Command {
+    /// What a guest's system calls meet.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// A call of the runtime, up to its verb.
+    pub(super) fn call(&self) -> Command {
         let mut command = tool(&self.program);
         command.arg("--root").arg(&self.root);
+        if self.kind == Kind::Gvisor {
+            command.args(gvisor::FLAGS);
+        }
         command
     }
 
-    /// Makes the container of the machine's bundle, paused before its first process, with `handed` as that process's
-    /// descriptor 3. Call it where the bundle's mounts are in place.
-    pub(super) fn create(&self, folder: &Folder, handed: OwnedFd) -> EngineResult<()> {
+    /// Makes the container of the machine's bundle, paused before its first process, with `handed`, if anything, as that
+    /// process's descriptor 3. Call it where the bundle's mounts are in place.
+    pub(super) fn create(&self, folder: &Folder, handed: Option<OwnedFd>) -> EngineResult<()> {
         const STEP: &str = "create the container";
         let log = folder.runtime_log();
         // The container inherits these three: null cannot fill a disk, block, or end.
@@ -70,7 +95,10 @@ impl Runtime {
             .arg(&log)
             .args(["--log-format", "text", "create", "--bundle"])
             .arg(folder.bundle());
-        create.args(["--preserve-fds", "1"]).arg(folder.id.to_string());
+        if handed.is_some() {
+            create.args(["--preserve-fds", "1"]);
+        }
+        create.arg(folder.id.to_string());
         kernel::hand_over(&mut create, handed);
         let mut child = command::spawn(STEP, &mut create)?;
         let status = command::finish(STEP, &mut child, command::PATIENCE)?;
@@ -79,9 +107,13 @@ impl Runtime {
 
     /// Lets the container's first process go.
     pub(super) fn start(&self, id: ComputerId) -> EngineResult<()> {
+        const STEP: &str = "start the container";
         let mut start = self.call();
         start.arg("start").arg(id.to_string());
-        run("start the container", start).map(drop)
+        match self.kind {
+            Kind::Shared => run(STEP, start).map(drop),
+            Kind::Gvisor => gvisor::run_where_networks_are_told_apart(STEP, start, command::PATIENCE),
+        }
     }
 
     /// What is known of a machine's container; `None` when there is none.
@@ -97,9 +129,13 @@ impl Runtime {
         serde_json::from_str(&answer).map(Some).map_err(|error| EngineError::failed(STEP, error))
     }
 
-    /// Removes the container and its record, in whatever state.
+    /// Removes the container's record, in whatever state. What of it runs is in the machine's control groups and ends with them.
     pub(super) fn delete(&self, id: ComputerId) -> EngineResult<()> {
         const STEP: &str = "delete the container";
+        if self.kind == Kind::Gvisor {
+            // Its own verb waits for seconds until the host's first process has taken note of every end.
+            return gvisor::remove_record(&self.root, id).map_err(host_error(STEP, &self.root));
+        }
         let record = self.root.join(id.to_string());
         let mut delete = self.call();
         delete.args(["delete", "--force"]).arg(id.to_string());
@@ -123,6 +159,11 @@ impl Runtime {
         run("ask the OCI runtime for its version", version)
             .map(|text| text.lines().next().unwrap_or_default().to_owned())
     }
+}
+
+/// A process's number; `runsc` says -1 where it has none.
+fn process<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    i64::deserialize(from).map(|number| u32::try_from(number).unwrap_or(0))
 }
 
 fn says_absent(complaint: &str) -> bool {

@@ -26,8 +26,8 @@ pub(super) fn host_dir() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Claims the lowest free slot below `limit`; a slot that the machine holds already stays its own.
-pub(super) fn claim(folder: &Folder, limit: u16) -> EngineResult<u16> {
+/// Claims a slot below `limit`: the one that the machine holds already, else `wanted` when it is free, else the lowest.
+pub(super) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineResult<u16> {
     const STEP: &str = "claim a slot";
     let failed = |error: io::Error| EngineError::failed(STEP, format!("{HOST_DIR}: {error}"));
     let host = host_dir().map_err(failed)?;
@@ -44,7 +44,8 @@ pub(super) fn claim(folder: &Folder, limit: u16) -> EngineResult<u16> {
             *entry = true;
         }
     }
-    let free = taken.iter().position(|taken| !taken).and_then(|free| u16::try_from(free).ok());
+    let lowest = || taken.iter().position(|taken| !taken).and_then(|free| u16::try_from(free).ok());
+    let free = wanted.filter(|slot| taken.get(usize::from(*slot)) == Some(&false)).or_else(lowest);
     let Some(slot) = free else {
         return Err(EngineError::NoCapacity(format!("all {limit} slots of this host are taken")));
     };

@@ -64,12 +64,19 @@ pub(super) fn path(name: &str) -> EngineResult<PathBuf> {
 /// Puts a guest together and calls `then` with it in place; everything is gone when that returns, save what `then`
 /// started. Blocks.
 pub(super) fn with<T: Send>(parts: &Parts, then: impl FnOnce() -> EngineResult<T> + Send) -> EngineResult<T> {
+    apart(|| {
+        assemble(parts)?;
+        then()
+    })
+}
+
+/// Calls `act` on a thread with a mount namespace of its own. Blocks.
+pub(super) fn apart<T: Send>(act: impl FnOnce() -> EngineResult<T> + Send) -> EngineResult<T> {
     let outcome = std::thread::scope(|scope| {
         let staging = std::thread::Builder::new().name("stage".to_owned());
         let thread = staging.spawn_scoped(scope, || {
             enter_own_namespace()?;
-            assemble(parts)?;
-            then()
+            act()
         });
         thread.map(std::thread::ScopedJoinHandle::join)
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::command::host_error;
 use super::layout::{Folder, StateDir, remove_if_there, sync_folder};
-use super::{network, slots};
+use super::{gvisor, network, slots};
 use crate::base::ids::ComputerId;
 use crate::engine::EngineResult;
 
@@ -31,7 +31,7 @@ pub(super) fn boot(folder: &Folder) -> EngineResult<()> {
     for path in [folder.socket(), folder.runtime_log(), folder.boot_config()] {
         remove_if_there(&path).map_err(host_error("remove what a boot left", &path))?;
     }
-    Ok(())
+    gvisor::drop_leftovers(folder)
 }
 
 /// Removes a machine's folder. It leaves the machines' folder at once and whole; the rest is trash with its name.

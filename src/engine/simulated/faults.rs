@@ -15,6 +15,11 @@ pub enum Verb {
     Destroy,
     Observe,
     List,
+    Resize,
+    CopyDisk,
+    Suspend,
+    Resume,
+    DiscardMemory,
 }
 
 /// What goes wrong.

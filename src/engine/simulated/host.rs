@@ -31,11 +31,17 @@ pub struct SimulatedHost {
     pub(super) folder: PathBuf,
     pub(super) agent: AgentFactory,
     running: Mutex<BTreeMap<ComputerId, Running>>,
+    /// What each machine was started as, with what changed since.
+    sizes: Mutex<BTreeMap<ComputerId, MachineSpec>>,
+    /// The agents of suspended machines, as they were.
+    saved: Mutex<BTreeMap<ComputerId, Router>>,
 }
 
 #[derive(Clone)]
 pub(super) struct Running {
     pub(super) generation: u64,
+    /// The agent: what it holds is the machine's memory.
+    pub(super) agent: Router,
     pub(super) tasks: Tasks,
     pub(super) ended: CancellationToken,
 }
@@ -49,7 +55,13 @@ impl fmt::Debug for SimulatedHost {
 impl SimulatedHost {
     /// A host that keeps its machines' disks in `folder`.
     pub fn new(folder: impl Into<PathBuf>, agent: AgentFactory) -> Arc<Self> {
-        Arc::new(Self { folder: folder.into(), agent, running: Mutex::default() })
+        Arc::new(Self {
+            folder: folder.into(),
+            agent,
+            running: Mutex::default(),
+            sizes: Mutex::default(),
+            saved: Mutex::default(),
+        })
     }
 
     /// The machine's first process ends by itself.
@@ -60,7 +72,7 @@ impl SimulatedHost {
         }
     }
 
-    /// The host loses its power: every machine ends, disks stay.
+    /// The host loses its power: every machine ends, disks and saved memory stay.
     pub fn reboot(&self) {
         let ids: Vec<ComputerId> = self.running().keys().copied().collect();
         ids.into_iter().for_each(|id| self.crash(id));
@@ -70,11 +82,30 @@ impl SimulatedHost {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The size that a machine has since it was last started.
+    pub fn size(&self, id: ComputerId) -> Option<MachineSpec> {
+        self.sizes().get(&id).cloned()
+    }
+
+    pub(super) fn sizes(&self) -> MutexGuard<'_, BTreeMap<ComputerId, MachineSpec>> {
+        self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn saved(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Router>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn machine(&self, id: ComputerId) -> PathBuf {
         self.folder.join(id.to_string())
     }
 
     pub(super) fn socket(&self, id: ComputerId) -> PathBuf {
         self.machine(id).join("agent.sock")
+    }
+
+    /// The file that says that memory is saved, and since which boot it ran. What it says is whole only with its last
+    /// letter, so that a test can damage it.
+    pub(super) fn memory(&self, id: ComputerId) -> PathBuf {
+        self.machine(id).join("memory")
     }
 }

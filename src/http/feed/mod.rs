@@ -1,13 +1,15 @@
 //! Who hears of an event? Everybody who subscribed to its type, each at a pace of their own.
 //!
-//! Publishing never waits. Each listener has a bounded queue; one that is full loses its oldest event and counts it
-//! (interface.md "Delivery rules"). What nobody subscribed to is not even written down, and [`Feed::wanted`] tells those
-//! who look for events what to look for.
+//! Publishing never waits. Each listener has a bounded queue; one that is full loses an old event and counts it
+//! (interface.md "Delivery rules"). A source that can wait does so for a moment before ([`Feed::room`]), and whoever reads
+//! misses nothing of a burst. What nobody subscribed to is not even written down, and [`Feed::wanted`] tells those who
+//! look for events what to look for.
 
 mod converse;
+mod queue;
 mod request;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,12 +19,11 @@ use crate::domain::event::{Kind, Kinds};
 use crate::wire::event::Event;
 
 pub use converse::converse;
+pub use queue::{MAX_WAITING, MAX_WAITING_BYTES};
+use queue::{Missed, Published, Queue};
 
-/// Events that wait for one listener (interface.md "Limits").
-pub const MAX_WAITING: usize = 256;
-/// Bytes that wait for one listener: sixty large clipboards, so that what a slow reader costs stays below what any
-/// connection may make us keep for other reasons.
-pub const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
+/// How often who waits for room looks whether there is some: in between, a listener takes hundreds of events.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The events of one computer on their way to those who subscribed; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -49,22 +50,6 @@ struct Listeners {
     queues: HashMap<u64, Queue>,
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    kinds: Kinds,
-    waiting: VecDeque<Arc<Published>>,
-    bytes: usize,
-    dropped: u64,
-    news: Arc<Notify>,
-}
-
-/// An event, written down once for all.
-#[derive(Debug)]
-struct Published {
-    kind: Kind,
-    json: String,
-}
-
 impl Feed {
     /// A feed that nobody listens to.
     pub fn new() -> Self {
@@ -85,16 +70,36 @@ impl Feed {
             }
         };
         let event = Arc::new(Published { kind, json });
-        for queue in self.lock().queues.values_mut().filter(|queue| queue.kinds.contains(kind)) {
+        for queue in self.lock().queues.values_mut().filter(|queue| queue.kinds().contains(kind)) {
             queue.push(Arc::clone(&event));
         }
     }
 
-    /// Tells all who subscribed to anything that events were lost before they came here.
-    pub fn missed(&self, count: u64) {
-        for queue in self.lock().queues.values_mut().filter(|queue| !queue.kinds.is_empty()) {
-            queue.dropped = queue.dropped.saturating_add(count);
+    /// Tells those who subscribed to a type that events of it were lost before they came here; all who subscribed to
+    /// anything where it is not known of which type they were.
+    pub fn missed(&self, kind: Option<Kind>, count: u64) {
+        for queue in self.lock().queues.values_mut() {
+            queue.miss(kind, count);
         }
+    }
+
+    /// Waits until nobody has much before them; for a listener that does not take it in so long only once. For sources
+    /// that can wait: what they would publish meanwhile stays where it is.
+    pub async fn room(&self, patience: Duration) {
+        while self.is_crowded(patience) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The same for a thread that may block.
+    pub fn block_for_room(&self, patience: Duration) {
+        while self.is_crowded(patience) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn is_crowded(&self, patience: Duration) -> bool {
+        self.lock().queues.values().any(|queue| queue.is_crowded(patience))
     }
 
     /// A new listener, subscribed to nothing.
@@ -134,26 +139,8 @@ impl Feed {
     fn change(&self, work: impl FnOnce(&mut Listeners)) {
         let mut listeners = self.lock();
         work(&mut listeners);
-        let union = listeners.queues.values().fold(Kinds::NONE, |all, queue| all.union(queue.kinds));
+        let union = listeners.queues.values().fold(Kinds::NONE, |all, queue| all.union(queue.kinds()));
         self.0.wanted.send_if_modified(|wanted| std::mem::replace(wanted, union) != union);
-    }
-}
-
-impl Queue {
-    fn push(&mut self, event: Arc<Published>) {
-        self.bytes += event.json.len();
-        self.waiting.push_back(event);
-        while self.waiting.len() > MAX_WAITING || (self.bytes > MAX_WAITING_BYTES && self.waiting.len() > 1) {
-            self.pop();
-            self.dropped = self.dropped.saturating_add(1);
-        }
-        self.news.notify_one();
-    }
-
-    fn pop(&mut self) -> Option<Arc<Published>> {
-        let event = self.waiting.pop_front()?;
-        self.bytes -= event.json.len();
-        Some(event)
     }
 }
 
@@ -169,34 +156,40 @@ pub struct Listener {
 #[derive(Clone, Debug)]
 pub struct News {
     event: Arc<Published>,
-    /// How many events this listener has missed until now.
-    pub dropped: u64,
+    missed: Missed,
 }
 
 impl News {
+    /// How many events this listener has missed until now.
+    pub fn dropped(&self) -> u64 {
+        self.missed.total
+    }
+
     /// The whole message to a client: as [`crate::wire::event::ServerMessage::Event`] is written.
     pub fn message(&self) -> String {
         let event = &self.event.json;
-        match self.dropped {
-            0 => format!(r#"{{"type":"event","event":{event}}}"#),
-            dropped => format!(r#"{{"type":"event","dropped":{dropped},"event":{event}}}"#),
+        if self.missed.total == 0 {
+            return format!(r#"{{"type":"event","event":{event}}}"#);
         }
+        let counts: Vec<String> =
+            self.missed.by_type().map(|(name, count)| format!(r#""{name}":{count}"#)).collect();
+        let by_type = match counts.is_empty() {
+            true => String::new(),
+            false => format!(r#","dropped_by_type":{{{}}}"#, counts.join(",")),
+        };
+        format!(r#"{{"type":"event","dropped":{}{by_type},"event":{event}}}"#, self.missed.total)
     }
 }
 
 impl Listener {
     /// Subscribes to more types.
     pub fn add(&self, kinds: Kinds) {
-        self.change(|queue| queue.kinds = queue.kinds.union(kinds));
+        self.change(|queue| queue.add(kinds));
     }
 
     /// Unsubscribes from types. What waits of them is not delivered any more, and was not missed.
     pub fn remove(&self, kinds: Kinds) {
-        self.change(|queue| {
-            queue.kinds = queue.kinds.without(kinds);
-            queue.waiting.retain(|event| !kinds.contains(event.kind));
-            queue.bytes = queue.waiting.iter().map(|event| event.json.len()).sum();
-        });
+        self.change(|queue| queue.remove(kinds));
     }
 
     /// The oldest event that waits, or the next one. Nothing is lost when the wait is broken off.
@@ -212,7 +205,7 @@ impl Listener {
     fn take(&self) -> Option<News> {
         let mut listeners = self.feed.lock();
         let queue = listeners.queues.get_mut(&self.id)?;
-        queue.pop().map(|event| News { event, dropped: queue.dropped })
+        queue.pop().map(|(event, missed)| News { event, missed })
     }
 
     fn change(&self, work: impl FnOnce(&mut Queue)) {

@@ -1,10 +1,10 @@
 //! Do queues keep what they promise? Many events, slow listeners, changing subscriptions.
 
 use futures_util::FutureExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::wire::event::{Data, MAX_CONTENT_BYTES};
+use crate::wire::event::{Data, MAX_CONTENT_BYTES, ServerMessage};
 
 fn started(pid: u32) -> Event {
     Event::now(Data::ProcessStart { pid, name: "p".into() })
@@ -39,9 +39,15 @@ async fn a_slow_listener_keeps_the_newest_256_and_learns_how_many_it_missed() {
     }
     let late = waiting(&slow);
     assert_eq!((late.len(), &late[0]["dropped"]), (MAX_WAITING, &Value::from(45)), "the count is cumulative");
-    feed.missed(5);
+    feed.missed(Some(Kind::ProcessStart), 3);
+    feed.missed(Some(Kind::Clipboard), 100);
+    feed.missed(None, 2);
     feed.publish(started(1));
-    assert_eq!(waiting(&slow)[0]["dropped"], 50);
+    let late = waiting(&slow);
+    assert_eq!(
+        (&late[0]["dropped"], &late[0]["dropped_by_type"]),
+        (&json!(50), &json!({"process_start": 48}))
+    );
     // One of the last 257 was dropped for the quick one too, which had stopped reading.
     assert_eq!(waiting(&quick)[0]["dropped"], 2 + 5);
 }
@@ -58,6 +64,61 @@ async fn large_events_are_bounded_in_bytes_and_the_newest_is_always_kept() {
     let kept = waiting(&listener);
     assert!((2..=MAX_WAITING_BYTES / (6 * MAX_CONTENT_BYTES)).contains(&kept.len()), "{}", kept.len());
     assert_eq!(kept[0]["dropped"], MAX_WAITING - kept.len());
+}
+
+/// Whoever floods pays for it, in places and in bytes.
+#[tokio::test]
+async fn a_flood_of_one_type_costs_the_others_nothing() {
+    let feed = Feed::new();
+    let listener = feed.listen();
+    listener.add([Kind::ProcessStart, Kind::Clipboard, Kind::Active].into_iter().collect());
+    let large = Event::now(Data::clipboard("\u{1}".repeat(MAX_CONTENT_BYTES), "default"));
+    feed.publish(Event::now(Data::Active {}));
+    feed.publish(large.clone());
+    for pid in 1..=1000 {
+        feed.publish(started(pid));
+    }
+    let kept = waiting(&listener);
+    let types: Vec<&Value> = kept.iter().map(|message| &message["event"]["type"]).take(2).collect();
+    assert_eq!(types, ["active", "clipboard"], "the oldest of all, and the largest");
+    assert_eq!(pids(&kept), (1000 - 253..=1000).collect::<Vec<_>>());
+    assert_eq!(kept[0]["dropped_by_type"], json!({"process_start": 746}));
+    feed.publish(started(7));
+    for _ in 0..100 {
+        feed.publish(large.clone());
+    }
+    let kept = waiting(&listener);
+    assert_eq!(pids(&kept), [7]);
+    let clipboards = 100 - (kept.len() - 1);
+    assert_eq!(kept[0]["dropped"], 746 + clipboards);
+    assert_eq!(kept[0]["dropped_by_type"], json!({"process_start": 746, "clipboard": clipboards}));
+    assert!(serde_json::from_value::<ServerMessage>(kept[0].clone()).is_ok());
+}
+
+/// A source that waits loses nothing to who reads, however much it has; who does not read is waited for once.
+#[tokio::test]
+async fn a_source_that_waits_for_room_waits_for_those_who_read() {
+    let feed = Feed::new();
+    let (reads, sleeps) = (feed.listen(), feed.listen());
+    reads.add(Kind::ProcessStart.into());
+    sleeps.add(Kind::ProcessStart.into());
+    let began = std::time::Instant::now();
+    let publishing = async {
+        for pid in 1..=10_000 {
+            feed.room(Duration::from_millis(100)).await;
+            feed.publish(started(pid));
+        }
+    };
+    let reading = async {
+        for pid in 1..=10_000_u32 {
+            let news = reads.next().await;
+            assert_eq!(news.dropped(), 0, "before {pid}");
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::join!(publishing, reading);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(waiting(&sleeps)[0]["dropped"], 10_000 - MAX_WAITING);
 }
 
 #[tokio::test]

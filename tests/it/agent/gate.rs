@@ -14,6 +14,8 @@ use crate::harness::agent::{Owned, RunningAgent, answered, client_builder, comma
 fn routes() -> Vec<(Method, &'static str)> {
     vec![
         (Method::GET, "/health"),
+        (Method::GET, "/activity"),
+        (Method::POST, "/identity"),
         (Method::POST, "/bash"),
         (Method::POST, "/exec"),
         (Method::POST, "/wait"),

@@ -13,12 +13,12 @@ use tempfile::TempDir;
 
 use crate::harness::agent::{Owned, alive, client_builder, gone};
 
-const TOKEN: &str = "the-token-of-this-test-1234";
+pub(super) const TOKEN: &str = "the-token-of-this-test-1234";
 
-struct RunningInit {
+pub(super) struct RunningInit {
     child: Owned,
-    folder: TempDir,
-    client: reqwest::Client,
+    pub(super) folder: TempDir,
+    pub(super) client: reqwest::Client,
     _socket: UnixListener,
 }
 
@@ -49,7 +49,7 @@ impl RunningInit {
         Self::by(command)
     }
 
-    fn by(mut command: Command) -> Self {
+    pub(super) fn by(mut command: Command) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("home")).expect("a home folder");
@@ -82,9 +82,13 @@ impl RunningInit {
 
     /// Asks until an agent answers: it may be just starting, or just have died with this request.
     async fn bash(&self, command: &str) -> Value {
+        self.bash_with(TOKEN, command).await
+    }
+
+    pub(super) async fn bash_with(&self, token: &str, command: &str) -> Value {
         let body = json!({ "command": command, "timeout": 10 });
         let asked = wait::until(Duration::from_secs(20), || async {
-            let request = self.client.post("http://agent/bash").bearer_auth(TOKEN).json(&body);
+            let request = self.client.post("http://agent/bash").bearer_auth(token).json(&body);
             request.send().await.ok()?.json().await.ok()
         });
         asked.await.expect("an agent answers")
@@ -97,7 +101,7 @@ impl RunningInit {
         pid["output"].as_str().expect("output").trim().to_owned()
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log/agent.log")).unwrap_or_default()
     }
 }

@@ -86,7 +86,13 @@ async fn t18_a_machine_that_no_computer_owns_is_removed_at_start() {
     let mut config = ContainerConfig::new(house.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
     config.network = NetworkConfig::default();
     let engine = ContainerEngine::open(config).expect("an engine");
-    let spec = MachineSpec { id: ComputerId::random(), cpu: 1.0, memory_bytes: 1 << 30, disk_bytes: 1 << 30 };
+    let spec = MachineSpec {
+        id: ComputerId::random(),
+        cpu: 1.0,
+        memory_bytes: 1 << 30,
+        disk_bytes: 1 << 30,
+        bandwidth_mbps: 0,
+    };
     engine.create(&spec).await.expect("created");
     let boot = Boot {
         generation: 1,

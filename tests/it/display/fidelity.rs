@@ -296,7 +296,8 @@ impl Typist for Browser {
             let held = self.held("page.text").await?;
             (held.len() >= wanted).then_some(held)
         };
-        let held = match wait::until(Duration::from_secs(60), whole).await {
+        // The page sends all that its field holds at each change, 200 KB in the end, which takes a starved browser long.
+        let held = match wait::until(Duration::from_secs(300), whole).await {
             Some(held) => held,
             None => self.held("page.text").await.unwrap_or_default(),
         };

@@ -37,6 +37,21 @@ impl Desk {
         answer.body
     }
 
+    /// Waits until a window whose title holds this has the focus: until the session's own windows have opened, they may
+    /// come up above it, and take the focus from it.
+    async fn until_focused(&self, title: &str) {
+        let focused = wait::until(PATIENCE, || async {
+            let list = self.house.get(&format!("/computers/{}/windows", self.id)).await.body;
+            let windows = list["windows"].as_array().cloned().unwrap_or_default();
+            let is_it = |window: &Value| {
+                let named = window["title"].as_str().is_some_and(|text| text.to_lowercase().contains(title));
+                window["focused"] == true && named
+            };
+            windows.iter().any(is_it).then_some(())
+        });
+        assert!(focused.await.is_some(), "no window of {title} got the focus");
+    }
+
     /// The first element that a query lists, as soon as it lists one.
     async fn find(&self, query: &str) -> Value {
         let found = wait::until(PATIENCE, || async {
@@ -57,11 +72,32 @@ async fn a_computer_s_editor_is_read_and_written_through_the_controller() {
         return println!("{reason}");
     }
     let desk = Desk::of(RunningController::boot().await).await;
+    // Reading the tree leaves the desktop alone, also when its files change afterwards.
+    assert_eq!(desk.get("?include=all").await.status, 200);
+    let desktop = || async { desk.house.bash(&desk.id, "pgrep -f 'pcmanfm --deskto[p]'").await };
+    let before =
+        wait::until(PATIENCE, || async { Some(desktop().await).filter(|pid| !pid.trim().is_empty()) });
+    let before = before.await.expect("a desktop");
+    for change in ["touch Desktop/a Desktop/b", "rm Desktop/a", "mv Desktop/b Desktop/c"] {
+        desk.house.bash(&desk.id, &format!("cd && {change} && sleep 0.7")).await;
+        assert_eq!(desktop().await, before, "after {change}");
+    }
     desk.house.bash(&desk.id, "mousepad >/dev/null 2>&1 &").await;
+    desk.until_focused("mousepad").await;
     let text = desk.find("window=mousepad&role=text").await;
     assert!(has(&text, "editable") && text["width"].as_i64() > Some(100), "{text}");
     let set = desk.done(&text, "set_value", json!({"value": "Hello\nworld"})).await;
     assert_eq!(set["element"]["text"], json!("Hello\nworld"), "{set}");
+    // What is typed comes as it is.
+    desk.done(&text, "focus", json!({})).await;
+    desk.house.act(&desk.id, "key", json!({"key": "ctrl+a"})).await;
+    let typed = desk.house.act(&desk.id, "type", json!({"text": "é\tTab"})).await;
+    assert_eq!(typed.status, 200, "{}", typed.body);
+    let arrived = wait::until(PATIENCE, || async {
+        let now = desk.get("?window=mousepad&role=text").await.body["elements"][0]["text"].clone();
+        (now == "é\tTab").then_some(())
+    });
+    assert!(arrived.await.is_some(), "{}", desk.get("?window=mousepad&role=text").await.body);
     let menu = desk.find("window=mousepad&role=menu&name=file").await;
     desk.done(&menu, "click", json!({})).await;
     // The menu is a window of its own, that no window manager lists.
@@ -100,6 +136,7 @@ async fn a_browser_s_page_is_read_filled_in_and_scrolled_to_what_is_clicked() {
     let write =
         format!("cat >/root/page.html <<'END'\n{PAGE}\nEND\nchromium /root/page.html >/dev/null 2>&1 &");
     desk.house.bash(&desk.id, &write).await;
+    desk.until_focused("page").await;
     desk.find("role=heading&name=heading").await;
     for (query, value) in [
         ("role=entry&name=your%20name", "Grüße, 世界"),

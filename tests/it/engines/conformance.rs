@@ -8,7 +8,10 @@ use hotdesk::base::secret::Secret;
 use hotdesk::domain::resolution::Resolution;
 use hotdesk::engine::{Boot, Engine, EngineError, MachineSpec, Observation};
 
+pub use super::copies::{a_copy_goes_its_own_way, what_is_not_there_is_not_copied};
 use super::guest::Guest;
+pub use super::resize::hardware_changes_when_the_engine_says;
+pub use super::snapshots::a_rollback_brings_back_what_a_snapshot_kept;
 
 /// How long the tests' guests may take to end when asked.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -27,7 +30,13 @@ pub trait Bench: Send + Sync {
 
 /// A small machine.
 pub fn a_machine() -> MachineSpec {
-    MachineSpec { id: ComputerId::random(), cpu: 1.0, memory_bytes: 512 << 20, disk_bytes: 256 << 20 }
+    MachineSpec {
+        id: ComputerId::random(),
+        cpu: 1.0,
+        memory_bytes: 512 << 20,
+        disk_bytes: 256 << 20,
+        bandwidth_mbps: 0,
+    }
 }
 
 pub fn boot(generation: u64) -> Boot {
@@ -41,7 +50,9 @@ pub async fn runs(engine: &dyn Engine, id: ComputerId, since: u64) -> Guest {
             assert_eq!(generation, since);
             Guest::at(&endpoint)
         }
-        other @ (Observation::Absent | Observation::Stopped) => panic!("running expected, {other:?} seen"),
+        other @ (Observation::Absent | Observation::Stopped | Observation::Suspended { .. }) => {
+            panic!("running expected, {other:?} seen")
+        }
     }
 }
 
@@ -173,6 +184,53 @@ pub async fn a_restarted_controller_finds_what_runs(bench: &dyn Bench) {
     }
 }
 
+pub async fn a_machine_goes_on_where_it_was_suspended(bench: &dyn Bench) {
+    let (engine, spec) = (bench.engine(), a_machine());
+    engine.create(&spec).await.expect("created");
+    let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
+    guest.answers().await;
+    assert_eq!(guest.count().await, 1);
+    if !engine.capabilities().suspend {
+        let refused = engine.suspend(spec.id).await.expect_err("not what it can");
+        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused}");
+        runs(&*engine, spec.id, 1).await.answers().await;
+        assert_eq!(guest.count().await, 2);
+        return engine.destroy(spec.id).await.expect("destroyed");
+    }
+    guest.keep("note", "remember me").await;
+    for _ in 0..2 {
+        engine.suspend(spec.id).await.expect("suspended");
+        sees(&*engine, spec.id, Observation::Suspended { generation: 1 }).await;
+    }
+    engine.stopped(spec.id).await.expect("at once: it does not run");
+    assert_eq!(engine.list().await.expect("a list"), [spec.id]);
+    drop(engine);
+
+    // Another controller finds it, wakes it, and wakes it once.
+    let (engine, second) = (bench.reopened(), boot(2));
+    for _ in 0..2 {
+        Guest::at(&engine.resume(&spec, &second).await.expect("resumed")).answers().await;
+    }
+    let guest = runs(&*engine, spec.id, 2).await;
+    assert_eq!(guest.count().await, 2, "memory is kept");
+    assert_eq!(guest.kept("note").await.as_deref(), Some("remember me"));
+
+    // Without its memory it boots from its disk.
+    engine.suspend(spec.id).await.expect("suspended again");
+    for _ in 0..2 {
+        engine.discard_memory(spec.id).await.expect("discarded");
+        sees(&*engine, spec.id, Observation::Stopped).await;
+    }
+    let guest = Guest::at(&engine.start(&spec, &boot(3)).await.expect("started"));
+    guest.answers().await;
+    assert_eq!(guest.count().await, 1);
+    assert_eq!(guest.kept("note").await.as_deref(), Some("remember me"));
+    engine.suspend(spec.id).await.expect("suspended a last time");
+    engine.destroy(spec.id).await.expect("destroyed with its memory");
+    sees(&*engine, spec.id, Observation::Absent).await;
+    bench.nothing_is_left_of(spec.id);
+}
+
 /// Makes a test of every promise for one engine. The bench is `None` when this machine cannot run that engine.
 macro_rules! keeps_its_promises {
     ($bench:expr) => {
@@ -184,6 +242,16 @@ macro_rules! keeps_its_promises {
             a_machine_that_runs_can_be_destroyed,
             a_waiter_hears_of_every_end,
             a_restarted_controller_finds_what_runs,
+            a_machine_goes_on_where_it_was_suspended,
+        );
+    };
+    // For engines that copy disks.
+    ($bench:expr, copies) => {
+        $crate::engines::conformance::keeps_its_promises!($bench;
+            a_copy_goes_its_own_way,
+            what_is_not_there_is_not_copied,
+            a_rollback_brings_back_what_a_snapshot_kept,
+            hardware_changes_when_the_engine_says,
         );
     };
     ($bench:expr; $($promise:ident),* $(,)?) => {$(

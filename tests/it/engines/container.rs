@@ -19,6 +19,7 @@ use crate::harness::host::{control_groups, left_of, loop_devices, processes};
 use crate::harness::small_disk::SmallDisk;
 
 keeps_its_promises!(Containers::lonely());
+keeps_its_promises!(Containers::lonely(), copies);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {

@@ -1,8 +1,10 @@
-# The first process of a test guest: an HTTP server on descriptor 3 that runs shell scripts and keeps files.
+# The first process of a test guest: an HTTP server on descriptor 3, or where none is handed on the port of agents, that
+# runs shell scripts and keeps files.
 import os, signal, socket, subprocess, threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Agent(BaseHTTPRequestHandler):
+    asked = 0
     def address_string(self): return "host"
     def log_message(self, *_): pass
     def body(self): return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -21,13 +23,17 @@ class Agent(BaseHTTPRequestHandler):
         self.answer(200, b"")
     def do_POST(self):
         if self.path == "/crash": os._exit(3)
+        if self.path == "/count":
+            Agent.asked += 1
+            return self.answer(200, b"%d" % Agent.asked)
         ran = subprocess.run(["sh", "-c", self.body()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, timeout=60)
         self.answer(200, b"%d\n" % ran.returncode + ran.stdout)
 
 class Server(HTTPServer):
     def __init__(self):
-        self.socket = socket.socket(fileno=3)
+        try: self.socket = socket.socket(fileno=3)
+        except OSError: self.socket = socket.create_server(("", 870))
         self.socket.set_inheritable(False)
         self.server_address, self.RequestHandlerClass = "fd:3", Agent
         self._BaseServer__is_shut_down = threading.Event()

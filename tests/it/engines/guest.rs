@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use hotdesk::base::wait;
 use hotdesk::engine::Endpoint;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 
 /// How long an agent may take to answer its first request: a Python start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// A machine's agent.
 #[derive(Clone, Debug)]
@@ -49,8 +52,10 @@ impl Guest {
         fields: &str,
         body: &[u8],
     ) -> std::io::Result<(u16, Vec<u8>)> {
-        let Endpoint::Unix(socket) = &self.endpoint else { panic!("a unix socket expected") };
-        let mut stream = UnixStream::connect(socket).await?;
+        let mut stream: Box<dyn Stream> = match &self.endpoint {
+            Endpoint::Unix(socket) => Box::new(UnixStream::connect(socket).await?),
+            Endpoint::Tcp(address) => Box::new(TcpStream::connect(address).await?),
+        };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Connection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
@@ -80,6 +85,13 @@ impl Guest {
     pub async fn kept(&self, name: &str) -> Option<String> {
         let (status, body) = self.request("GET", &format!("/{name}"), b"").await.expect("an answer");
         (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// How often its agent was asked this since it started: what only its memory knows.
+    pub async fn count(&self) -> u32 {
+        let (status, body) = self.request("POST", "/count", b"").await.expect("an answer");
+        assert_eq!(status, 200);
+        String::from_utf8_lossy(&body).parse().expect("a number")
     }
 
     /// The guest's first process ends by itself; no answer comes.

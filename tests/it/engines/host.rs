@@ -23,14 +23,20 @@ pub struct Containers {
     _folder: tempfile::TempDir,
 }
 
+/// Where `packaging/dev/deps` puts gVisor's runtime.
+pub fn runsc() -> String {
+    let cache = std::env::var("HOTDESK_CACHE").unwrap_or_else(|_| "/var/cache/hotdesk".to_owned());
+    format!("{cache}/runsc/usr/bin/runsc")
+}
+
 /// The image for tests, or why no container can run on it here.
-fn runnable() -> Result<PathBuf, String> {
+fn runnable(runtime: &str) -> Result<PathBuf, String> {
     if let Some(reason) = no_computers_here() {
         return Err(reason);
     }
     let known = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
-    if !known.iter().any(|folder| Path::new(folder).join("runc").exists()) {
-        return Err("skipped: runc is not installed".to_owned());
+    if !known.iter().any(|folder| Path::new(folder).join(runtime).exists()) {
+        return Err(format!("skipped: {runtime} is not installed (packaging/dev/deps test)"));
     }
     Ok(image())
 }
@@ -46,6 +52,12 @@ impl Containers {
         Self::with(NetworkConfig::default())
     }
 
+    /// An engine whose guests have a kernel of their own, with a network or without.
+    pub fn gvisor(network: NetworkConfig) -> Option<Self> {
+        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+        Self::over(&runsc(), folder.path().join("state"), folder, network)
+    }
+
     pub fn with(network: NetworkConfig) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
         Self::at(folder.path().join("state"), folder, network)
@@ -53,7 +65,16 @@ impl Containers {
 
     /// An engine on a state folder in `folder`, which goes with it.
     pub fn at(state: PathBuf, folder: tempfile::TempDir, network: NetworkConfig) -> Option<Self> {
-        let image = match runnable() {
+        Self::over("runc", state, folder, network)
+    }
+
+    fn over(
+        runtime: &str,
+        state: PathBuf,
+        folder: tempfile::TempDir,
+        network: NetworkConfig,
+    ) -> Option<Self> {
+        let image = match runnable(runtime) {
             Ok(image) => image,
             Err(reason) => {
                 eprintln!("{reason}");
@@ -62,6 +83,7 @@ impl Containers {
         };
         let mut config = ContainerConfig::new(state, image, "/bin/true");
         config.network = network;
+        config.runtime = runtime.to_owned();
         config.init_args = Some(["/usr/bin/python3", "-I", "-c", FAKE_AGENT].map(str::to_owned).to_vec());
         let engine = ContainerEngine::open(config.clone()).expect("an engine");
         Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })

@@ -10,7 +10,7 @@ use super::host::Containers;
 use crate::harness::host::control_groups;
 
 /// What the machine's groups say under the first of these names that one of them has.
-fn setting(id: &str, names: [&str; 2]) -> String {
+pub fn setting(id: &str, names: [&str; 2]) -> String {
     let groups = control_groups(id);
     let found = names.iter().flat_map(|name| groups.iter().map(move |group| group.join(name)));
     let found: Vec<_> = found.filter(|path| path.exists()).collect();

@@ -1,6 +1,7 @@
 //! Does the simulated engine keep the contract, and do its faults strike where they were planned?
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -43,7 +44,13 @@ fn agent(birth: &Birth, host: Arc<OnceLock<Arc<SimulatedHost>>>) -> Router {
         std::fs::write(disk.join(name), body).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
     });
     let crash = post(async move || host.get().expect("set").crash(id));
-    Router::new().route("/crash", crash).route("/{name}", kept).with_state(birth.disk.clone())
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = post(async move || (asked.fetch_add(1, Ordering::SeqCst) + 1).to_string());
+    Router::new()
+        .route("/count", count)
+        .route("/crash", crash)
+        .route("/{name}", kept)
+        .with_state(birth.disk.clone())
 }
 
 impl Bench for Simulated {
@@ -88,4 +95,19 @@ async fn a_host_that_reboots_keeps_its_disks() {
     bench.host.reboot();
     engine.stopped(spec.id).await.expect("at once");
     assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Stopped);
+}
+
+#[tokio::test]
+async fn damaged_memory_is_refused_and_neither_booted_nor_removed() {
+    let bench = Simulated::new();
+    let engine = SimulatedEngine::open(Arc::clone(&bench.host));
+    let spec = a_machine();
+    engine.create(&spec).await.expect("created");
+    engine.start(&spec, &boot(1)).await.expect("started");
+    engine.suspend(spec.id).await.expect("suspended");
+    std::fs::write(bench.path.join(spec.id.to_string()).join("memory"), "1 wh").expect("damaged");
+    let refused = engine.resume(&spec, &boot(2)).await.expect_err("not whole");
+    assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
+    assert!(engine.start(&spec, &boot(2)).await.is_err(), "no boot beside saved memory");
+    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Suspended { generation: 1 });
 }

@@ -1,5 +1,7 @@
 //! One socket's conversation: subscriptions, refusals, slow readers, the end.
 
+use std::collections::BTreeMap;
+
 use futures_util::SinkExt;
 use hotdesk::domain::event::Kind;
 use hotdesk::wire::event::{Data, Event, ServerMessage};
@@ -29,7 +31,7 @@ async fn every_type_can_be_subscribed_to_and_comes_in_its_shape() {
         let told = client.told().await;
         assert_eq!(told["event"]["type"], event.kind().name());
         assert_eq!(told["event"]["timestamp"].as_str().map(str::len), Some("2026-01-31T09:30:00.120Z".len()));
-        let expected = ServerMessage::Event { dropped: None, event };
+        let expected = ServerMessage::Event { dropped: None, dropped_by_type: BTreeMap::new(), event };
         assert_eq!(told, serde_json::to_value(expected).expect("JSON"));
     }
 }

@@ -14,7 +14,7 @@ use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Came, Client};
 
 /// A controller with a running computer whose agent is the test's: it and the path of the computer's events.
-async fn house_with(agent: Router) -> (Simulation, String, String) {
+pub async fn house_with(agent: Router) -> (Simulation, String, String) {
     let house = Simulation::boot_with(agent).await;
     let workspace = house.workspace("demo").await;
     let id = house.computer(&workspace, "one").await;
@@ -24,7 +24,7 @@ async fn house_with(agent: Router) -> (Simulation, String, String) {
     (house, id, path)
 }
 
-async fn connect(house: &Simulation, path: &str) -> Client {
+pub async fn connect(house: &Simulation, path: &str) -> Client {
     Client::open(house.address(), path, &[]).await.expect("accepted")
 }
 

@@ -18,14 +18,14 @@ use super::watch::Hearing;
 use crate::display::desk::{PATIENCE, installed};
 
 /// A process that ends with the test.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Running {
     fn signal(&self, signal: Signal) {
         nix::sys::signal::kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("a signal");
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         self.signal(Signal::SIGTERM);
         self.0.wait().expect("an end");
     }
@@ -39,7 +39,7 @@ impl Drop for Running {
 }
 
 /// A sound server as the session starts it.
-async fn server(folder: &Path) -> Running {
+pub async fn server(folder: &Path) -> Running {
     let pulse = folder.join("pulse");
     std::fs::create_dir_all(&pulse).expect("a folder");
     let (socket, cookie) = (pulse.join("native"), pulse.join("cookie"));
@@ -67,7 +67,7 @@ async fn server(folder: &Path) -> Running {
 }
 
 /// Plays silence for ever.
-fn play(folder: &Path) -> Running {
+pub fn play(folder: &Path) -> Running {
     let child = Command::new("pacat")
         .env("PULSE_SERVER", format!("unix:{}", folder.join("pulse/native").display()))
         .env("HOME", folder)

@@ -195,7 +195,7 @@ impl RunningController {
     pub async fn record(&self, id: &str) -> Value {
         let got = self.get(&format!("/computers/{id}")).await;
         assert_eq!(got.status, 200, "{}", got.body);
-        got.body
+        common(got.body)
     }
 
     /// The names of the machines that the engine holds.
@@ -248,7 +248,7 @@ impl RunningController {
     pub async fn until_status(&self, id: &str, status: &str) -> Value {
         let found = wait::until(CHANGE_PATIENCE, || async {
             let seen = self.get(&format!("/computers/{id}")).await.body;
-            (seen["status"] == status).then_some(seen)
+            (seen["status"] == status).then(|| common(seen))
         });
         found.await.unwrap_or_else(|| panic!("computer {id} did not become {status}"))
     }
@@ -282,6 +282,7 @@ impl Drop for RunningController {
 pub fn purge(data: &Path) {
     let machines = names_in(&data.join("machines"));
     let mut purge = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
+    without_own_variables(&mut purge);
     // No image, as where somebody removed it first.
     let purged = purge.args(["purge", "--yes", "--image", "/nowhere", "--data-dir"]).arg(data).status();
     let done = purged.as_ref().is_ok_and(ExitStatus::success);
@@ -299,11 +300,15 @@ pub fn command(folder: &Path) -> Command {
     command.arg("--data-dir").arg(folder.join("data"));
     let chosen = std::fs::read_to_string(folder.join("image"));
     command.arg("--image").arg(chosen.map_or_else(|_| image(), PathBuf::from));
-    // The tests' own variables, which the controller would take for settings that it does not know.
+    without_own_variables(&mut command);
+    command
+}
+
+/// Takes away the tests' own variables, which hotdesk would take for settings that it does not know.
+fn without_own_variables(command: &mut Command) {
     for own in ["HOTDESK_PYTHON", "HOTDESK_PROOF", "HOTDESK_SEED"] {
         command.env_remove(own);
     }
-    command
 }
 
 async fn start(folder: &Path) -> (Owned, String, Option<String>) {
@@ -317,4 +322,12 @@ async fn start(folder: &Path) -> (Owned, String, Option<String>) {
     };
     let (child, (base, key)) = Owned::until_it_says(command(folder).stderr(log), START_PATIENCE, says).await;
     (child, base, key)
+}
+
+/// What a get tells of a computer, less what only a get tells.
+fn common(mut record: Value) -> Value {
+    if let Some(fields) = record.as_object_mut() {
+        fields.remove("auto_stop");
+    }
+    record
 }

@@ -10,8 +10,10 @@ use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hotdesk::base::tasks::Tasks;
-use hotdesk::controller::{self, config::Config};
-use hotdesk::engine::simulated::{Birth, SimulatedEngine, SimulatedHost};
+use hotdesk::controller;
+use hotdesk::controller::config::{Config, Limits, Pace, Suspension};
+use hotdesk::engine::simulated::{AgentFactory, Birth, Fault, SimulatedEngine, SimulatedHost};
+use hotdesk::engine::{Capabilities, MachineSpec};
 use hotdesk::http::serve::{Bound, Listen, bind, serve};
 use hotdesk::store::Store;
 use serde_json::json;
@@ -24,10 +26,28 @@ use super::host::names_in;
 /// How long the parts may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How a controller and its engine are set up.
+#[derive(Clone)]
+pub struct Setup {
+    /// What the engine says that it can do; `None` is all.
+    pub capabilities: Option<Capabilities>,
+    /// Whether reading wakes a sleeping computer.
+    pub reads_wake: bool,
+    pub limits: Limits,
+    pub pace: Pace,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { capabilities: None, reads_wake: true, limits: Limits::default(), pace: Pace::default() }
+    }
+}
+
 pub struct Simulation {
     pub engine: Arc<SimulatedEngine>,
+    pub host: Arc<SimulatedHost>,
     folder: TempDir,
-    host: Arc<SimulatedHost>,
+    setup: Setup,
     tasks: Tasks,
     caller: Caller,
 }
@@ -47,19 +67,56 @@ impl Simulation {
 
     /// A controller whose computers' agents have these routes beside those of an honest one.
     pub async fn boot_with(routes: Router) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::set_up(Setup::default(), routes).await
+    }
+
+    /// A controller with these limits.
+    pub async fn boot_limited(limits: Limits) -> Self {
+        Self::set_up(Setup { limits, ..Setup::default() }, Router::new()).await
+    }
+
+    /// A controller over an engine that says that it can do this.
+    pub async fn boot_able(capabilities: Capabilities) -> Self {
+        let capabilities = Some(capabilities);
+        Self::set_up(Setup { capabilities, ..Setup::default() }, Router::new()).await
+    }
+
+    /// One for which the minutes of auto-stop pass otherwise, over an engine that says that it can do this.
+    pub async fn boot_paced(routes: Router, pace: Pace, capabilities: Capabilities) -> Self {
+        let capabilities = Some(capabilities);
+        Self::set_up(Setup { capabilities, pace, ..Setup::default() }, routes).await
+    }
+
+    async fn set_up(setup: Setup, routes: Router) -> Self {
         let agent = Arc::new(move |_: &Birth| honest_agent().merge(routes.clone()));
+        Self::boot_of(agent, setup).await
+    }
+
+    /// A controller whose computers have these agents.
+    pub async fn boot_of(agent: AgentFactory, setup: Setup) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let host = SimulatedHost::new(folder.path().join("machines"), agent);
         std::fs::create_dir(folder.path().join("data")).expect("a data folder");
-        let (engine, tasks, base, key) = start(&folder, &host).await;
+        let (engine, tasks, base, key) = start(&folder, &host, &setup, &[]).await;
         let caller = Caller::new(base, "/api", key.expect("the first start shows a key"));
-        Self { engine, folder, host, tasks, caller }
+        Self { engine, folder, host, setup, tasks, caller }
     }
 
     /// The controller ends and another one starts on the same data and the same machines.
     pub async fn restart(&mut self) {
+        self.end().await;
+        self.begin(&[]).await;
+    }
+
+    /// The controller ends; its machines run on.
+    pub async fn end(&self) {
         self.tasks.drain(END_PATIENCE).await;
-        (self.engine, self.tasks, self.caller.base, _) = start(&self.folder, &self.host).await;
+    }
+
+    /// Another controller starts, with failures planned for its engine.
+    pub async fn begin(&mut self, faults: &[Fault]) {
+        (self.engine, self.tasks, self.caller.base, _) =
+            start(&self.folder, &self.host, &self.setup, faults).await;
     }
 
     pub fn key(&self) -> &str {
@@ -78,6 +135,21 @@ impl Simulation {
     /// Machines that have a folder on the host.
     pub fn machines(&self) -> Vec<String> {
         names_in(&self.folder.path().join("machines"))
+    }
+
+    /// A computer's disk.
+    pub fn disk(&self, computer: &str) -> PathBuf {
+        self.folder.path().join("machines").join(computer).join("disk")
+    }
+
+    /// What a computer's machine has by now.
+    pub fn size(&self, computer: &str) -> MachineSpec {
+        self.host.size(computer.parse().expect("an id")).expect("it was started")
+    }
+
+    /// The file that holds a computer's saved memory.
+    pub fn memory(&self, computer: &str) -> PathBuf {
+        self.folder.path().join("machines").join(computer).join("memory")
     }
 
     /// Where a computer's agent listens.
@@ -130,9 +202,21 @@ impl Drop for Simulation {
 async fn start(
     folder: &TempDir,
     host: &Arc<SimulatedHost>,
+    setup: &Setup,
+    faults: &[Fault],
 ) -> (Arc<SimulatedEngine>, Tasks, String, Option<String>) {
-    let config = Config { data_dir: folder.path().join("data"), ..Config::default() };
-    let engine = Arc::new(SimulatedEngine::open(Arc::clone(host)));
+    let config = Config {
+        data_dir: folder.path().join("data"),
+        limits: setup.limits.clone(),
+        suspension: Suspension { reads_wake: setup.reads_wake },
+        auto_stop: setup.pace,
+        ..Config::default()
+    };
+    let engine = Arc::new(match setup.capabilities {
+        Some(capabilities) => SimulatedEngine::limited(Arc::clone(host), capabilities),
+        None => SimulatedEngine::open(Arc::clone(host)),
+    });
+    faults.iter().for_each(|fault| engine.plan(fault.clone()));
     let tasks = Tasks::new();
     let ready =
         controller::start(config, Arc::clone(&engine) as _, &tasks).await.expect("the controller starts");
@@ -158,6 +242,7 @@ fn honest_agent() -> Router {
             "/bash" => {
                 json!({"success": true, "action": "bash", "command": "", "output": "hi\n", "exit_code": 0})
             }
+            "/identity" => json!({"renewed": ["token"], "failed": [], "clock_was_off_ms": 0}),
             "/exec" => json!({"success": true, "action": "exec", "output": "", "timeout": false}),
             "/screens" if request.method() == axum::http::Method::GET => json!({ "screens": [screen] }),
             path if path.starts_with("/screens") => screen,

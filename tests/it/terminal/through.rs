@@ -42,4 +42,9 @@ async fn a_computer_s_terminal_is_reached_through_the_controller() {
     let mut refused = Terminal::at(house.address(), &format!("{path}&cols=0").replace("cols=200&", "")).await;
     assert!(matches!(refused.other().await, Said::Other(message) if message["type"] == "error"));
     assert_eq!(refused.other().await, Said::Closed(4500));
+
+    // The same as an agent says itself.
+    let mut nowhere = Terminal::at(house.address(), &format!("{path}&screen=nowhere")).await;
+    assert!(matches!(nowhere.other().await, Said::Other(message) if message["type"] == "error"));
+    assert_eq!(nowhere.other().await, Said::Closed(4404));
 }

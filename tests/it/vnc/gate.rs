@@ -1,40 +1,52 @@
 //! Does junk lock nobody out, and is there no other way to a screen than its socket?
 
-use std::net::SocketAddr;
-
 use futures_util::SinkExt;
 use serde_json::json;
-use tokio::net::TcpSocket;
-use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{bytes, greeted, with_password};
 use crate::harness::agent::RunningAgent;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, no_computers_here};
 use crate::harness::socket::{Came, Client};
 
-/// Opens a socket from one of this machine's loopback addresses.
-async fn from(source: &str, house: &RunningController, path: &str) -> Client {
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind(format!("{source}:0").parse().expect("an address")).expect("bound");
-    let address: SocketAddr = house.address().parse().expect("an address");
-    let stream = socket.connect(address).await.expect("a connection");
-    let (socket, _) = client_async(format!("ws://{address}{path}"), stream).await.expect("accepted");
-    Client(socket)
+/// Opens a socket for a client of the proxy in front.
+async fn from(client: &str, house: &RunningController, path: &str) -> Client {
+    Client::open(house.address(), path, &[("x-forwarded-for", client)]).await.expect("accepted")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_passwords_and_broken_connections_lock_the_right_user_out_of_nothing() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let guess = format!("/desktops/{id}/ws/websockify?token=guess");
-    for _ in 0..20 {
-        assert_eq!(from("127.0.0.2", &house, &guess).await.closed().await, 4001);
+async fn behind_a_proxy_a_guesser_is_told_apart_and_without_one_locks_nobody_out() {
+    if let Some(reason) = no_computers_here() {
+        return println!("{reason}");
     }
-    let right = with_password(&house, &id, "").await;
-    let Came::Closed(4001, reason) = from("127.0.0.2", &house, &right).await.next().await else {
+    let house = RunningController::boot_with("trusted_proxies = \"127.0.0.1\"").await;
+    let id = house.computer(&house.workspace("demo").await, "desk").await["id"].clone();
+    let id = id.as_str().expect("an id");
+    let guess = format!("/desktops/{id}/ws/websockify?token=guess");
+    for _ in 0..10 {
+        // What the guesser itself claims to speak for is not believed.
+        assert_eq!(from("203.0.113.9, 192.0.2.1", &house, &guess).await.closed().await, 4001);
+    }
+    let right = with_password(&house, id, "").await;
+    let Came::Closed(4001, reason) = from("192.0.2.1", &house, &right).await.next().await else {
         panic!("a guesser is listened to")
     };
     assert!(reason.contains("too many"), "{reason}");
+    for client in ["192.0.2.2", "203.0.113.9"] {
+        assert_eq!(from(client, &house, &right).await.next().await, Came::Binary(b"RFB 003.008\n".to_vec()));
+    }
+    // Who comes without the proxy's word may be anybody.
+    for _ in 0..20 {
+        let stranger = Client::open(house.address(), &guess, &[]).await.expect("accepted");
+        assert_eq!(stranger.closed().await, 4001);
+    }
+    greeted(&house, &right).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_connections_lock_the_right_user_out_of_nothing() {
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let right = with_password(&house, &id, "").await;
     // Xvnc itself shuts out who connects and says nothing, by the address, which is one for all here.
     for _ in 0..20 {
         drop(greeted(&house, &right).await);

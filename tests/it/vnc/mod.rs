@@ -3,6 +3,7 @@
 mod gate;
 mod page;
 mod pixels;
+mod pressed;
 mod programs;
 mod puppet;
 mod tickets;

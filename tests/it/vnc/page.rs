@@ -58,8 +58,20 @@ async fn the_viewer_page_shows_a_desktop_and_types_into_it() {
     assert!(made.body["window"].is_object(), "{}", made.body);
     listener(&house, &id, None).await;
 
+    // Who opens the record's address gets to the page.
+    let entered = house.request(Method::GET, &format!("/computers/{id}")).send().await.expect("a record");
+    let record: Value = entered.json().await.expect("JSON");
+    let there = reqwest::get(record["url"].as_str().expect("an address")).await.expect("an answer");
+    assert_eq!(
+        (there.status().as_u16(), there.url().path().ends_with("/view")),
+        (200, true),
+        "{}",
+        there.url()
+    );
     // By a link with a ticket.
     let link = ticket(&house, &id, json!({"mode": "control"})).await["url"].clone();
+    // In the finest pictures, to be compared with what is there.
+    let link = link.as_str().expect("a link").replace('#', "&quality=9#");
     browser.does("open", json!({"url": link}));
     until_state(&mut browser, "Connected");
     let address = browser.does("look", json!({"script": "location.href"}));
@@ -149,6 +161,35 @@ async fn a_page_for_watching_types_nothing() {
     house.act(&id, "type", json!({"text": "but this\n"})).await;
     assert_eq!(heard(&house, &id, "but this").await, "but this");
     assert_eq!(browser.does("complaints", json!({})), no_surprise());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_opens_the_screen_and_the_way_that_the_address_names() {
+    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let Some(mut browser) = browser() else { return };
+    let made = house.made(&format!("/computers/{id}/screens"), json!({"width": 640, "height": 480})).await;
+    let second = made["id"].as_str().expect("an id");
+    let moved = house.act(&id, &format!("move?screen={second}"), json!({"x": 20, "y": 20})).await;
+    assert_eq!(moved.status, 200, "{}", moved.body);
+    let pointer = async || {
+        let at = house.get(&format!("/computers/{id}/cursor_position?screen={second}")).await.body;
+        (at["x"].as_i64().expect("x"), at["y"].as_i64().expect("y"))
+    };
+    let password = house.get(&format!("/computers/{id}/vnc-password")).await.body["password"].clone();
+    let page = format!("{}/desktops/{id}/view?screen={second}", house.base());
+    for (address, state) in [(format!("{page}&view_only=true"), "Watching"), (page, "Connected")] {
+        assert_eq!(pointer().await, (20, 20));
+        browser.does("open", json!({"url": address}));
+        browser.does("fill", json!({"where": "#password", "text": password}));
+        browser.does("click", json!({"where": "#go"}));
+        until_state(&mut browser, state);
+        let sized = "(c => c.width === 640 && c.height === 480)(document.querySelector('#screen canvas'))";
+        browser.does("wait", json!({"script": sized}));
+        browser.does("click", json!({"where": "#screen canvas", "at": {"x": 200, "y": 170}}));
+    }
+    let arrived =
+        wait::until(Duration::from_secs(20), || async { (pointer().await != (20, 20)).then_some(()) });
+    assert!(arrived.await.is_some(), "a click did not arrive");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,8 +9,8 @@ pub struct Pixels {
     rgb: Vec<[u8; 3]>,
 }
 
-/// How far JPEG may move a pixel at an edge; a picture of something else is further off.
-const LOSS: u8 = 32;
+/// How far the finest JPEG may move a pixel.
+const LOSS: u8 = 4;
 
 impl Pixels {
     pub fn of_file(path: &Path) -> Self {
@@ -29,8 +29,7 @@ impl Pixels {
         Self { width: info.width as usize, height: info.height as usize, rgb }
     }
 
-    /// The part of pixels that are nearly equal at the same place, as far as JPEG leaves them (noVNC asks for it, and a server
-    /// that is busy sends nothing better afterwards); 0 where the sizes differ.
+    /// The part of pixels that are nearly equal at the same place; 0 where the sizes differ.
     pub fn alike(&self, other: &Self) -> f64 {
         if (self.width, self.height) != (other.width, other.height) {
             return 0.0;

@@ -35,15 +35,7 @@ pub(super) struct Alarms {
 impl Alarms {
     /// Sets the alarms; `None` where the server does not count.
     pub(super) fn set(link: &Link) -> Outcome<Option<Self>> {
-        if link.extension_information(sync::X11_EXTENSION_NAME)?.is_none() {
-            return Ok(None);
-        }
-        link.sync_initialize(3, 1)?.reply()?;
-        let counters = link.sync_list_system_counters()?.reply()?.counters;
-        let Some(counter) = counters.into_iter().find(|counter| counter.name == COUNTER) else {
-            return Ok(None);
-        };
-        let counter = counter.counter;
+        let Some(counter) = counter(link)? else { return Ok(None) };
         let rested = alarm(link, counter, THRESHOLD, TESTTYPE::POSITIVE_TRANSITION)?;
         let moved = alarm(link, counter, THRESHOLD, TESTTYPE::NEGATIVE_TRANSITION)?;
         let now = count(link, counter)?;
@@ -71,6 +63,22 @@ impl Alarms {
         }
         Ok((told.alarm == self.moved).then_some(Sign::Moved))
     }
+}
+
+/// How long nobody has used the screen; `None` where its server does not count.
+pub(super) fn length(link: &Link) -> Outcome<Option<Duration>> {
+    let Some(counter) = counter(link)? else { return Ok(None) };
+    Ok(u64::try_from(count(link, counter)?).ok().map(Duration::from_millis))
+}
+
+/// The server's counter.
+fn counter(link: &Link) -> Outcome<Option<Counter>> {
+    if link.extension_information(sync::X11_EXTENSION_NAME)?.is_none() {
+        return Ok(None);
+    }
+    link.sync_initialize(3, 1)?.reply()?;
+    let counters = link.sync_list_system_counters()?.reply()?.counters;
+    Ok(counters.into_iter().find(|counter| counter.name == COUNTER).map(|found| found.counter))
 }
 
 /// What the counter says, in milliseconds.

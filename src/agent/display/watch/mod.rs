@@ -168,6 +168,14 @@ impl Screen {
         }
     }
 
+    /// How long nobody has used it; `None` where its X server does not count.
+    ///
+    /// # Errors
+    /// `Unavailable` when it is not up, or has too much to do.
+    pub async fn idle(&self) -> Result<Option<Duration>> {
+        self.run(|seat, _| idle::length(&seat.link)).await
+    }
+
     /// Waits until the screen takes work; false when it has ended instead.
     pub async fn lives(&self) -> bool {
         let mut phase = self.phase.subscribe();

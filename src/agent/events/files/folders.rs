@@ -3,18 +3,22 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, EventKind, ModifyKind, RenameMode};
 use notify::{INotifyWatcher, RecursiveMode, Watcher as _};
 
 use super::folder::Folder;
 use super::places::{self, NAMES, Place};
+use crate::domain::event::Kind;
 use crate::http::feed::Feed;
 use crate::wire::event::{Data, Event, FileAction};
 
 /// What browsers append to the name of a download that is not complete.
 const UNFINISHED: [&str; 2] = ["crdownload", "part"];
+/// How long files wait for a listener that has a lot before it: several times as long as a controller may wait for
+/// clients of its own. No other events wait for them.
+const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 /// The name of the folder of downloads.
 const DOWNLOADS: &str = "Downloads";
 
@@ -127,7 +131,7 @@ impl Folders {
             let mut folder = known.map_or_else(|| Folder::new(&place.real), |at| before.swap_remove(at).1);
             let beyond = folder.look(&mut teller(&self.feed, &place));
             if beyond > 0 {
-                self.feed.missed(beyond);
+                self.feed.missed(Some(Kind::FileChange), beyond);
             }
             self.watched.push((place, folder));
         }
@@ -168,12 +172,14 @@ impl Folders {
     }
 }
 
-/// Publishes what becomes of the files of a folder.
+/// Publishes what becomes of the files of a folder, as fast as it is listened to: what is not taken from inotify
+/// meanwhile waits there, or is found by comparing.
 fn teller(feed: &Feed, place: &Place) -> impl FnMut(&OsStr, FileAction) {
     let (feed, place) = (feed.clone(), place.clone());
     move |name, action| {
         let path = shown(&place.shown, name);
         let real_path = (place.real != place.shown).then(|| shown(&place.real, name));
+        feed.block_for_room(ROOM_PATIENCE);
         feed.publish(Event::now(Data::FileChange { path, action, real_path }));
     }
 }

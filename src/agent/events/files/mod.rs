@@ -5,7 +5,8 @@
 //! inotify -> notify's thread -> queue, when full: "look again" -> Folders: what is news -> Feed
 //!                                      every 2 s: are they still the same folders?
 //! ```
-//! What falls out of a queue, the kernel's or ours, is found by looking at the folders and comparing.
+//! Folders publishes as fast as the feed has room, so a burst waits in the queue, ours and then the kernel's. What falls
+//! out of them is found by looking at the folders and comparing.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -104,9 +104,10 @@ fn open(stdin: &mut Stdin) -> Result<&mut tokio::net::unix::pipe::Sender> {
     match stdin {
         Stdin::Open(sender) => Ok(sender),
         Stdin::Closed => Err(Error::conflict("standard input is closed").code("stdin_closed")),
-        Stdin::None => {
-            Err(Error::conflict("the process was started without standard input").code("stdin_closed"))
-        }
+        Stdin::None => Err(Error::conflict(
+            "the process was started without standard input (stdin: \"pipe\" at its start gives it one)",
+        )
+        .code("stdin_closed")),
     }
 }
 

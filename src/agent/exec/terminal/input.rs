@@ -5,6 +5,7 @@ use bytes::{Buf, BytesMut};
 use tokio::sync::mpsc;
 
 use super::pty::{Master, Ruler};
+use crate::agent::quiet::Quiet;
 use crate::domain::terminal::Size;
 use crate::http::socket::{Heard, MAX_MESSAGE, Receiver, Sender};
 use crate::wire::terminal::{Said, Told};
@@ -15,7 +16,7 @@ const MAX_TYPED_AHEAD: usize = 2 * MAX_MESSAGE;
 const MAX_ANSWERS: usize = 64;
 
 /// Listens until the client is gone.
-pub async fn listen(mut receiver: Receiver, master: &Master, ruler: Ruler, sender: &Sender) {
+pub async fn listen(mut receiver: Receiver, master: &Master, ruler: Ruler, sender: &Sender, quiet: &Quiet) {
     let (answer, mut answers) = mpsc::channel(MAX_ANSWERS);
     let keys = async move {
         let mut typed = BytesMut::new();
@@ -24,7 +25,10 @@ pub async fn listen(mut receiver: Receiver, master: &Master, ruler: Ruler, sende
                 heard = receiver.receive() => {
                     let Some(heard) = heard else { return };
                     let answered = match take(heard, &mut typed, &ruler) {
-                        Ok(None) => continue,
+                        Ok(None) => {
+                            quiet.note();
+                            continue;
+                        }
                         Ok(Some(told)) => encoded(&told),
                         Err(message) => encoded(&Told::Error { message: &message }),
                     };

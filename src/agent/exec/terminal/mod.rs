@@ -3,10 +3,13 @@
 //! A shell runs below a shim like every command, so that its end takes with it all that it started.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 mod input;
+mod job;
 mod output;
 mod pty;
 mod shell;
@@ -14,11 +17,13 @@ mod text;
 
 use super::surroundings::Surroundings;
 use super::{Commands, Prepared, Program, bash};
+use crate::agent::quiet::Quiet;
 use crate::domain::channel::{Channel, Failure};
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::terminal::Size;
 use crate::http::socket::{Closing, Receiver, Sender};
 use crate::wire::terminal::Told;
+use job::Shells;
 use pty::Pty;
 
 /// Terminals at once: a shell with its two helpers is about 8 MB, and what is typed ahead may be a few more.
@@ -31,6 +36,9 @@ const FOLDER: &str = "Desktop";
 pub struct Terminals {
     commands: Commands,
     slots: Arc<Semaphore>,
+    shells: Shells,
+    /// Since when nobody types.
+    quiet: Arc<Quiet>,
 }
 
 /// What a client asks for, as its query has it.
@@ -47,12 +55,29 @@ pub struct Asked<'a> {
 impl Terminals {
     /// None yet.
     pub fn new(commands: Commands) -> Self {
-        Self { commands, slots: Arc::new(Semaphore::new(MAX_TERMINALS)) }
+        let slots = Arc::new(Semaphore::new(MAX_TERMINALS));
+        Self { commands, slots, shells: Shells::default(), quiet: Arc::default() }
     }
 
-    /// Serves a socket with a shell until one of them ends, or the agent stops. What cannot be is told in an `error`,
-    /// then closed with the channel's code for it.
-    pub async fn serve(&self, asked: Asked<'_>, sender: Sender, receiver: Receiver) -> Closing {
+    /// What the open terminals run.
+    pub fn shells(&self) -> Shells {
+        self.shells.clone()
+    }
+
+    /// For how long nobody has typed on any; since this was made where nobody has.
+    pub fn quiet(&self) -> Duration {
+        self.quiet.length()
+    }
+
+    /// Serves a socket with a shell until one of them ends, or `stop` is cancelled. What cannot be is told in an
+    /// `error`, then closed with the channel's code for it.
+    pub async fn serve(
+        &self,
+        asked: Asked<'_>,
+        sender: Sender,
+        receiver: Receiver,
+        stop: CancellationToken,
+    ) -> Closing {
         let Ok(_slot) = self.slots.try_acquire() else {
             let message = format!("{MAX_TERMINALS} terminals are open already");
             return refuse(&sender, &Error::unavailable(message)).await;
@@ -62,7 +87,7 @@ impl Terminals {
             Err(error) => Err(error),
         };
         match opened {
-            Ok(shell) => shell.serve(&sender, receiver, self.commands.tasks.stopping()).await,
+            Ok(shell) => shell.serve(&sender, receiver, &self.shells, &self.quiet, stop).await,
             Err(error) => refuse(&sender, &error).await,
         }
     }

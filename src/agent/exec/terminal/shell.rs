@@ -10,9 +10,11 @@ use super::super::Prepared;
 use super::super::handover::Handed;
 use super::super::launch::{self, Launched};
 use super::super::talk::How;
+use super::job::Shells;
 use super::pty::{Master, Pty, Ruler};
 use super::text::Text;
 use super::{input, output};
+use crate::agent::quiet::Quiet;
 use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use crate::domain::error::{Error, Result};
 use crate::http::socket::{Closing, Receiver, Sender};
@@ -47,15 +49,26 @@ pub fn start((prepared, pty): (Prepared, Pty)) -> Result<Shell> {
 impl Shell {
     /// Joins the shell and a client until one of them ends, or `stop` is cancelled. On return everything that the shell
     /// started has ended.
-    pub async fn serve(self, sender: &Sender, receiver: Receiver, stop: CancellationToken) -> Closing {
+    pub async fn serve(
+        self,
+        sender: &Sender,
+        receiver: Receiver,
+        shells: &Shells,
+        quiet: &Quiet,
+        stop: CancellationToken,
+    ) -> Closing {
         let Self { launched: Launched { shim, socket, streams: _unused }, prepared, master, ruler } = self;
         let mut text = Text::default();
         let mut told = launch::Told::default();
         let (tell, over) = oneshot::channel();
+        let mut open = None;
         let cut = {
             let mut tell = Some(tell);
             let attending = launch::attend(socket, prepared.order, |report| {
                 told.hear(report);
+                if told.running && open.is_none() {
+                    open = told.command.map(|pid| shells.open(pid));
+                }
                 if (told.ended.is_some() || told.failed.is_some())
                     && let Some(tell) = tell.take()
                 {
@@ -73,11 +86,12 @@ impl Shell {
                 () = attending => None,
                 _ = over => None,
                 () = writing => Some(Closing::new(NORMAL, "")),
-                () = input::listen(receiver, &master, ruler, sender) => Some(Closing::new(NORMAL, "")),
+                () = input::listen(receiver, &master, ruler, sender, quiet) => Some(Closing::new(NORMAL, "")),
                 () = stop.cancelled() => Some(Closing::new(GOING_AWAY, "the computer is stopping")),
             }
         };
         let lost = cut.is_none() && told.ended.is_none() && told.failed.is_none();
+        drop(open);
         launch::end(shim, lost.then_some((told.command, prepared.marker))).await;
         if let Some(closing) = cut {
             return closing;

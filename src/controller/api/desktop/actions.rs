@@ -247,7 +247,7 @@ async fn cursor_position(
     Query(screen): Query<ScreenQuery>,
 ) -> Result<Json<CursorPosition>> {
     let computer = app.find_computer(&caller, &id).await?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.fleet.guest_to_read(&computer).await?;
     guest.call(Method::GET, "/cursor_position", screen, None::<&()>, QUICK).await.map(Json)
 }
 

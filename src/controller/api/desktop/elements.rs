@@ -118,7 +118,7 @@ async fn ask<Receive: DeserializeOwned>(
     body: Option<&(impl Serialize + Sync)>,
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(caller, id).await?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.guest_for(&method, &computer).await?;
     let patience = if method == Method::GET { LIST_PATIENCE } else { QUICK };
     guest.call(method, path, query, body, patience).await.map(Json)
 }

@@ -63,7 +63,7 @@ async fn sessions(
     Path(id): Path<String>,
 ) -> Result<Json<SessionList>> {
     let computer = app.find_computer(&caller, &id).await?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.fleet.guest_to_read(&computer).await?;
     guest.call(Method::GET, "/sessions", (), None::<&()>, QUICK).await.map(Json)
 }
 

@@ -52,7 +52,7 @@ async fn start(
     Path(id): Path<String>,
     Read(body): Read<StartProcess>,
 ) -> Result<(StatusCode, Json<Process>)> {
-    let guest = find(&app, &caller, &id).await?;
+    let guest = find(&app, &caller, &id, &Method::POST).await?;
     let process = guest.call(Method::POST, "/processes", (), Some(&body), QUICK).await?;
     Ok((StatusCode::CREATED, Json(process)))
 }
@@ -65,7 +65,7 @@ async fn list(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<ProcessList>> {
-    let guest = find(&app, &caller, &id).await?;
+    let guest = find(&app, &caller, &id, &Method::GET).await?;
     guest.call(Method::GET, "/processes", (), None::<&()>, QUICK).await.map(Json)
 }
 
@@ -105,7 +105,7 @@ async fn output(
     Path(ids): Path<(String, String)>,
     Query(query): Query<OutputQuery>,
 ) -> Result<Response> {
-    let guest = find(&app, &caller, &ids.0).await?;
+    let guest = find(&app, &caller, &ids.0, &Method::GET).await?;
     let wait = if query.follow == Some(true) { 0.0 } else { query.wait_seconds.unwrap_or(0.0) };
     let patience = QUICK + seconds(wait, MAX_WAIT_SECONDS);
     let answer = guest.open(&path(&ids.1, "/output"), &query, patience).await?;
@@ -137,7 +137,7 @@ async fn stdin(
     Query(query): Query<StdinQuery>,
     body: Body,
 ) -> Result<Json<Written>> {
-    let guest = find(&app, &caller, &ids.0).await?;
+    let guest = find(&app, &caller, &ids.0, &Method::POST).await?;
     let body = Body::new(Limited::new(body, MAX_STDIN));
     guest.send_bytes(&path(&ids.1, "/stdin"), &query, body, STDIN_PATIENCE).await.map(Json)
 }
@@ -163,13 +163,13 @@ async fn ask<Receive: DeserializeOwned>(
     rest: &str,
     body: Option<&(impl Serialize + Sync)>,
 ) -> Result<Json<Receive>> {
-    let guest = find(app, caller, id).await?;
+    let guest = find(app, caller, id, &method).await?;
     guest.call(method, &path(process, rest), (), body, QUICK).await.map(Json)
 }
 
-async fn find(app: &Shared, caller: &Caller, id: &str) -> Result<Guest> {
+async fn find(app: &Shared, caller: &Caller, id: &str, method: &Method) -> Result<Guest> {
     let computer = app.find_computer(caller, id).await?;
-    app.fleet.guest(&computer).await
+    app.guest_for(method, &computer).await
 }
 
 fn path(process: &str, rest: &str) -> String {

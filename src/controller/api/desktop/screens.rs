@@ -82,6 +82,6 @@ async fn ask<Receive: DeserializeOwned>(
     patience: Duration,
 ) -> Result<Receive> {
     let computer = app.find_computer(caller, id).await?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.guest_for(&method, &computer).await?;
     guest.call(method, path, (), body, patience).await
 }

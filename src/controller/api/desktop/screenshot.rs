@@ -59,7 +59,7 @@ async fn screenshot(
     if !["url", "base64", "binary"].contains(&wanted.as_str()) {
         return Err(Error::invalid("response_format must be url, base64 or binary"));
     }
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.fleet.guest_to_read(&computer).await?;
     match wanted.as_str() {
         "binary" => Ok(in_bytes(guest.screenshot(&query, &held).await?)),
         form => match guest.screenshot(&query, &IfNoneMatch::default()).await? {

@@ -8,6 +8,7 @@ use utoipa_axum::routes;
 
 use crate::base::ids::ComputerId;
 use crate::controller::Shared;
+use crate::controller::background::idle;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
 use crate::domain::access::Caller;
@@ -54,7 +55,8 @@ async fn create(
         gpu: wanted.gpu.as_deref(),
         auto_stop_minutes: wanted.auto_stop_minutes,
     };
-    let hardware = parse_order(&order, app.config.limits.max_disk_gb)?;
+    let mut hardware = parse_order(&order)?;
+    hardware.bandwidth_mbps = app.config.limits.max_bandwidth_mbps;
     if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
         template::check_ref(reference)?;
     }
@@ -64,7 +66,7 @@ async fn create(
         name,
         hardware,
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
-        account_limit: app.config.limits.max_computers,
+        allowance: app.config.limits.allowance(),
     };
     let made = app.fleet.create(new).await?;
     Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
@@ -118,7 +120,8 @@ async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
     let computer = app.find_computer(&caller, &id).await?;
-    Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
+    let auto_stop = Some(idle::told(&app, &computer));
+    Ok(Json(Computer { auto_stop, ..view::full(&computer, app.fleet.live(computer.id), &origin) }))
 }
 
 /// Renames a computer.

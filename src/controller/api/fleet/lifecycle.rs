@@ -23,21 +23,22 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(ensure_running))
 }
 
-/// Starts a stopped computer. The answer comes when the change is stored; poll the computer for `running`.
+/// Starts a stopped computer, and wakes a suspended one with what was in its memory. The answer
+/// comes when the change is stored; poll the computer for `running`.
 #[utoipa::path(post, path = "/computers/{id}/start", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
 async fn start(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
     hand_over(state, caller, path, Command::Start).await
 }
 
-/// Stops a running computer; its disk is kept.
+/// Stops a running or suspended computer; its disk is kept, what was in its memory is gone.
 #[utoipa::path(post, path = "/computers/{id}/stop", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
 async fn stop(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
     hand_over(state, caller, path, Command::Stop).await
 }
 
-/// Restarts a running computer; its password changes.
+/// Restarts a running or suspended computer from its disk; its password changes.
 #[utoipa::path(post, path = "/computers/{id}/restart", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
 async fn restart(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {

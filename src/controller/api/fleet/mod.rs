@@ -4,11 +4,14 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::controller::Shared;
 
+pub mod clone;
 pub mod computers;
 pub mod connections;
 pub mod files;
 pub mod lifecycle;
+pub mod resize;
 pub mod storage;
+pub mod suspension;
 pub mod workspaces;
 
 /// The fleet's routes.
@@ -17,6 +20,9 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(workspaces::router())
         .merge(computers::router())
         .merge(lifecycle::router())
+        .merge(clone::router())
+        .merge(resize::router())
+        .merge(suspension::router())
         .merge(files::router())
         .merge(connections::router())
 }

@@ -12,7 +12,7 @@ use crate::controller::computers::view;
 use crate::controller::origin::Origin;
 use crate::domain::access::{self, Caller};
 use crate::domain::error::{Error, Kind, Result};
-use crate::domain::lifecycle::Command;
+use crate::domain::lifecycle::{self, Command};
 use crate::domain::name::{self, Name};
 use crate::http::extract::{Json as Body, Path};
 use crate::store::computers::Filter;
@@ -178,6 +178,10 @@ async fn command_all(
     let workspace = app.find_workspace(&caller, &id).await?;
     let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
     for computer in &app.store.computers(workspace.account, &filter).await?.0 {
+        // To stop what sleeps is to throw its memory away: that is asked for each computer.
+        if command != Command::Start && lifecycle::suspension(computer.status).is_ok() {
+            continue;
+        }
         match app.fleet.command(computer, command).await {
             Err(error) if !matches!(error.kind, Kind::Conflict | Kind::NotFound) => return Err(error),
             Ok(_) | Err(_) => {}

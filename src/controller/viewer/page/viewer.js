@@ -28,6 +28,8 @@ const part = (id) => document.getElementById(id);
 const query = new URLSearchParams(location.search);
 const screen = query.get("screen");
 const watching = ["", "1", "true"].includes(query.get("view_only"));
+// How exact pictures are, 0 to 9: less is quicker on a slow line.
+const quality = /^[0-9]$/.test(query.get("quality") ?? "") ? Number(query.get("quality")) : null;
 
 let ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
 let password = null;
@@ -86,6 +88,7 @@ function connect() {
   rfb = new RFB(part("screen"), socket, { shared: true });
   rfb.background = "transparent";
   rfb.scaleViewport = true;
+  if (quality !== null) rfb.qualityLevel = quality;
   rfb.viewOnly = part("view-only").getAttribute("aria-pressed") === "true";
   rfb.addEventListener("connect", () => {
     began = performance.now();

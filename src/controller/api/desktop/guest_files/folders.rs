@@ -123,6 +123,6 @@ async fn ask<Receive: DeserializeOwned>(
     patience: Duration,
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(&caller, &id).await?;
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = app.guest_for(&method, &computer).await?;
     guest.call(method, path, query, body, patience).await.map(Json)
 }

@@ -5,35 +5,40 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When something moved last. Noting costs a clock and a store.
+/// When something moved last: at first, when this was made. Noting costs a clock and a store.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub struct Quiet {
     began: Instant,
     /// Milliseconds after `began`.
     last: AtomicU64,
 }
 
-impl Default for Activity {
+impl Default for Quiet {
     fn default() -> Self {
         Self { began: Instant::now(), last: AtomicU64::new(0) }
     }
 }
 
-impl Activity {
+impl Quiet {
     /// Something moved now.
-    pub(super) fn note(&self) {
+    pub fn note(&self) {
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(elapsed, Ordering::Relaxed);
     }
 
+    /// For how long nothing has moved.
+    pub fn length(&self) -> Duration {
+        self.began.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)))
+    }
+
     /// Waits until nothing has moved for a time.
-    pub(super) async fn lacking_for(&self, patience: Duration) {
+    pub async fn lasts(&self, patience: Duration) {
         loop {
-            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-            if self.began.elapsed().saturating_sub(last) >= patience {
+            let length = self.length();
+            if length >= patience {
                 return;
             }
-            tokio::time::sleep_until(self.began + last + patience).await;
+            tokio::time::sleep(patience - length).await;
         }
     }
 }
@@ -44,16 +49,16 @@ mod tests {
 
     #[tokio::test]
     async fn what_moves_is_not_idle() {
-        let activity = Activity::default();
+        let quiet = Quiet::default();
         let patience = Duration::from_millis(300);
         let moving = async {
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                activity.note();
+                quiet.note();
             }
         };
         let began = Instant::now();
-        tokio::join!(moving, activity.lacking_for(patience));
+        tokio::join!(moving, quiet.lasts(patience));
         assert!(began.elapsed() >= Duration::from_millis(10 * 50) + patience - Duration::from_millis(1));
     }
 }

@@ -1,0 +1,129 @@
+//! How does an SSH server get keys of its own? Each that there is gives way to a new one of its type.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+/// What makes keys.
+const MAKER: &str = "ssh-keygen";
+/// The types that are still made; keys of others are only removed.
+const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
+/// How long one key may take: an RSA key needs half a second of a real processor, and seconds of an emulated one.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Makes new host keys; `None` where there are none. A server that runs has the old ones until it is started again.
+pub(super) async fn renew(root: &Path) -> Option<Result<(), String>> {
+    let folder = root.join("etc/ssh");
+    let types = match types(&folder) {
+        Ok(types) if types.is_empty() => return None,
+        Ok(types) => types,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(Err(format!("{}: {error}", folder.display()))),
+    };
+    let mut failed = Vec::new();
+    for kind in types {
+        if let Err(why) = replace(&folder, &kind).await {
+            failed.push(format!("{kind}: {why}"));
+        }
+    }
+    Some(if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) })
+}
+
+/// The types of the keys in a folder.
+fn types(folder: &Path) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let kind = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("ssh_host_")?.strip_suffix("_key").map(str::to_owned));
+        found.extend(kind);
+    }
+    found.sort();
+    Ok(found)
+}
+
+async fn replace(folder: &Path, kind: &str) -> Result<(), String> {
+    let key = folder.join(format!("ssh_host_{kind}_key"));
+    if !TYPES.contains(&kind) {
+        return remove(&key).map_err(|error| error.to_string());
+    }
+    let new = folder.join(format!("hotdesk-new-{kind}"));
+    let made = make(&new, kind).await.and_then(|()| {
+        let moved = fs::rename(&new, &key).and_then(|()| fs::rename(public(&new), public(&key)));
+        moved.map_err(|error| error.to_string())
+    });
+    if made.is_err()
+        && let Err(error) = remove(&new)
+    {
+        tracing::warn!(%error, "a half-made host key is left");
+    }
+    made
+}
+
+async fn make(path: &Path, kind: &str) -> Result<(), String> {
+    // What a try that was cut short has left would be asked about.
+    remove(path).map_err(|error| error.to_string())?;
+    let mut maker = Command::new(MAKER);
+    maker.args(["-q", "-N", "", "-C", "", "-t", kind, "-f"]).arg(path);
+    maker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let ended = tokio::time::timeout(PATIENCE, maker.status()).await;
+    match ended {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(format!("{MAKER}: {status}")),
+        Ok(Err(error)) => Err(format!("{MAKER}: {error}")),
+        Err(_) => Err(format!("{MAKER} took too long")),
+    }
+}
+
+fn public(key: &Path) -> PathBuf {
+    key.with_extension("pub")
+}
+
+/// Removes a key and its public part.
+fn remove(key: &Path) -> io::Result<()> {
+    for path in [key, &public(key)] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_key_gives_way_to_one_of_its_type() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(renew(root.path()).await.is_none());
+        let at = |name: &str| root.path().join("etc/ssh").join(name);
+        fs::create_dir_all(at("")).unwrap();
+        fs::write(at("sshd_config"), "mine").unwrap();
+        assert!(renew(root.path()).await.is_none());
+        for name in ["ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "ssh_host_dsa_key"] {
+            fs::write(at(name), "old").unwrap();
+        }
+        let renewed = renew(root.path()).await.unwrap();
+        assert!(!at("ssh_host_dsa_key").exists());
+        if std::process::Command::new(MAKER).arg("-?").output().is_err() {
+            assert!(renewed.unwrap_err().starts_with("ed25519: ssh-keygen"));
+            println!("skipped: no ssh-keygen");
+            return;
+        }
+        renewed.unwrap();
+        let key = fs::read_to_string(at("ssh_host_ed25519_key")).unwrap();
+        assert!(key.contains("OPENSSH PRIVATE KEY"));
+        assert!(fs::read_to_string(at("ssh_host_ed25519_key.pub")).unwrap().starts_with("ssh-ed25519 "));
+        let names = fs::read_dir(at("")).unwrap().count();
+        assert_eq!(names, 3, "something is left over");
+        renew(root.path()).await.unwrap().unwrap();
+        assert_ne!(fs::read_to_string(at("ssh_host_ed25519_key")).unwrap(), key);
+    }
+}

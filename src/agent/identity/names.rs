@@ -1,0 +1,106 @@
+//! Under which names is the machine known to its programs? The host name and the machine-id.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::domain::identity::{self, SEED_BYTES};
+
+/// Most of a file that is read: a sensible `/etc/hosts` is a few hundred bytes, a block list some hundred KB.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+
+/// Gives the machine a host name, in the kernel and in the files that tell it; each as far as it can be.
+pub(super) fn hostname(root: &Path, name: &str) -> Result<(), String> {
+    let outcomes = [in_kernel(name), in_files(root, name)];
+    let why: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+    if why.is_empty() { Ok(()) } else { Err(why.join("; ")) }
+}
+
+fn in_kernel(name: &str) -> Result<(), String> {
+    if nix::unistd::gethostname().is_ok_and(|now| now == name) {
+        return Ok(());
+    }
+    nix::unistd::sethostname(name).map_err(|error| format!("sethostname: {error}"))
+}
+
+fn in_files(root: &Path, name: &str) -> Result<(), String> {
+    put(&root.join("etc/hostname"), |_| format!("{name}\n"))?;
+    put(&root.join("etc/hosts"), |old| identity::hosts(old, name))
+}
+
+/// Gives the machine the machine-id that follows from a seed; D-Bus has its own file where that is no link to the first.
+pub(super) fn machine_id(root: &Path, seed: &[u8; SEED_BYTES]) -> Result<(), String> {
+    let id = identity::machine_id(seed) + "\n";
+    put(&root.join("etc/machine-id"), |_| id.clone())?;
+    let bus = root.join("var/lib/dbus/machine-id");
+    if fs::symlink_metadata(&bus).is_ok_and(|facts| facts.is_file()) {
+        put(&bus, |_| id.clone())?;
+    }
+    Ok(())
+}
+
+/// Gives a file another content where it lies: it may be a mount of its own, which nothing can be renamed over. One that
+/// has that content already is left alone.
+fn put(path: &Path, new: impl Fn(&str) -> String) -> Result<(), String> {
+    let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+    // Neither behind a link nor at a FIFO, which would wait.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut old = String::new();
+    match File::options().read(true).custom_flags(flags).open(path) {
+        Ok(file) => {
+            file.take(MAX_FILE + 1).read_to_string(&mut old).map_err(fail)?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    if old.len() as u64 > MAX_FILE {
+        return Err(format!("{}: larger than {MAX_FILE} bytes", path.display()));
+    }
+    let new = new(&old);
+    if new == old {
+        return Ok(());
+    }
+    let mut open = File::options();
+    open.write(true).create(true).truncate(true).mode(0o644).custom_flags(flags);
+    open.open(path).and_then(|mut file| file.write_all(new.as_bytes())).map_err(fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_tell_the_new_names_and_keep_the_rest() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir_all(at("etc")).unwrap();
+        fs::create_dir_all(at("var/lib/dbus")).unwrap();
+        fs::write(at("etc/hosts"), "127.0.0.1 localhost\n127.0.1.1 old\n").unwrap();
+        fs::write(at("var/lib/dbus/machine-id"), "old\n").unwrap();
+        in_files(root.path(), "new").unwrap();
+        machine_id(root.path(), &[7; SEED_BYTES]).unwrap();
+        let read = |path: &str| fs::read_to_string(at(path)).unwrap();
+        assert_eq!(read("etc/hostname"), "new\n");
+        assert_eq!(read("etc/hosts"), "127.0.0.1 localhost\n127.0.1.1 new\n");
+        let id = identity::machine_id(&[7; SEED_BYTES]) + "\n";
+        assert_eq!((read("etc/machine-id"), read("var/lib/dbus/machine-id")), (id.clone(), id));
+    }
+
+    #[test]
+    fn what_is_no_file_is_left_alone_and_named() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir_all(at("etc")).unwrap();
+        fs::write(at("mine"), "mine").unwrap();
+        std::os::unix::fs::symlink(at("mine"), at("etc/hostname")).unwrap();
+        assert!(in_files(root.path(), "new").unwrap_err().contains("/etc/hostname"));
+        assert_eq!(fs::read_to_string(at("mine")).unwrap(), "mine");
+        fs::remove_file(at("etc/hostname")).unwrap();
+        nix::unistd::mkfifo(&at("etc/hosts"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let refused = in_files(root.path(), "new").unwrap_err();
+        assert!(refused.contains("/etc/hosts"), "{refused}");
+    }
+}

@@ -1,0 +1,145 @@
+//! How much may an account have, and one computer of it? (interface.md "Limits")
+
+use super::computer::Hardware;
+use super::error::{Error, Result};
+
+/// What an account's plan allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Computers of the account.
+    pub computers: u32,
+    /// vCPUs of one computer.
+    pub cpu: u32,
+    /// GB of RAM of one computer.
+    pub ram_gb: u32,
+    /// GB of RAM that a resize reaches (interface.md: the host's boot-memory ceiling).
+    pub resize_ram_gb: u32,
+    /// GB of RAM of all the account's computers.
+    pub account_ram_gb: u32,
+    /// GB of disk of one computer.
+    pub disk_gb: u32,
+    /// GB of disk of all the account's computers.
+    pub account_disk_gb: u32,
+    /// Megabits a second of one computer, each way; 0 is without a bound.
+    pub bandwidth_mbps: u32,
+}
+
+/// What an account's computers hold, running or not; a resize under way counts as the larger of both sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// How many there are.
+    pub computers: u32,
+    /// Their RAM in GB.
+    pub ram_gb: u32,
+    /// Their disks in GB.
+    pub disk_gb: u32,
+}
+
+impl Allowance {
+    /// May an account that holds `used` have one more computer of this size?
+    ///
+    /// # Errors
+    /// `Forbidden`: `DESKTOP_LIMIT`, `PER_COMPUTER_CPU_CAP`, `PER_COMPUTER_RAM_CAP`, `RAM_ADDON` or
+    /// `DISK_QUOTA_EXCEEDED` (wire.md 2).
+    pub fn admit(&self, wanted: &Hardware, used: &Used) -> Result<()> {
+        if used.computers >= self.computers {
+            let (limit, held) = (self.computers, used.computers);
+            return Err(Error::forbidden(format!("This account may have {limit} computers and has {held}"))
+                .code("DESKTOP_LIMIT")
+                .number("max_computers", i64::from(limit)));
+        }
+        self.check_cpu(wanted.cpu)?;
+        self.check_ram(wanted.ram_gb, used)?;
+        let (disk, max) = (wanted.disk_gb, self.max_disk_gb(used));
+        if disk > max {
+            return Err(Error::forbidden(format!("disk_size_gb {disk} exceeds the limit of {max}"))
+                .code("DISK_QUOTA_EXCEEDED")
+                .number("max_disk_gb", i64::from(max)));
+        }
+        Ok(())
+    }
+
+    /// May one computer have so many vCPUs?
+    ///
+    /// # Errors
+    /// `Forbidden` (`PER_COMPUTER_CPU_CAP`).
+    pub fn check_cpu(&self, cpu: f64) -> Result<()> {
+        if cpu <= f64::from(self.cpu) {
+            return Ok(());
+        }
+        let max = self.cpu;
+        Err(Error::forbidden(format!("{cpu} vCPUs exceed the {max} that one computer may have"))
+            .code("PER_COMPUTER_CPU_CAP")
+            .number("max_cpu", i64::from(max)))
+    }
+
+    /// May one computer have so much RAM when the others hold `others`?
+    ///
+    /// # Errors
+    /// `Forbidden` (`PER_COMPUTER_RAM_CAP`, `RAM_ADDON`).
+    pub fn check_ram(&self, ram_gb: u32, others: &Used) -> Result<()> {
+        let max = self.ram_gb;
+        if ram_gb > max {
+            return Err(Error::forbidden(format!("{ram_gb} GB of RAM exceed the {max} of one computer"))
+                .code("PER_COMPUTER_RAM_CAP")
+                .number("max_ram_gb", i64::from(max)));
+        }
+        let left = self.ram_left(others);
+        if ram_gb > left {
+            let text = format!("{ram_gb} GB of RAM exceed the {left} that the account has left");
+            return Err(Error::forbidden(text).code("RAM_ADDON").number("ram_left_gb", i64::from(left)));
+        }
+        Ok(())
+    }
+
+    /// GB of RAM that `others` leave.
+    pub fn ram_left(&self, others: &Used) -> u32 {
+        self.account_ram_gb.saturating_sub(others.ram_gb)
+    }
+
+    /// GB of disk that one computer may have when the others hold `others`.
+    pub fn max_disk_gb(&self, others: &Used) -> u32 {
+        self.disk_gb.min(self.account_disk_gb.saturating_sub(others.disk_gb))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::resolution::Resolution;
+
+    #[test]
+    fn each_limit_is_held_up_to_its_last_unit() {
+        let allowed = Allowance {
+            computers: 3,
+            cpu: 4,
+            ram_gb: 16,
+            resize_ram_gb: 16,
+            account_ram_gb: 24,
+            disk_gb: 100,
+            account_disk_gb: 150,
+            bandwidth_mbps: 0,
+        };
+        let used = |computers, ram_gb, disk_gb| Used { computers, ram_gb, disk_gb };
+        let size = |cpu, ram_gb, disk_gb| Hardware {
+            cpu,
+            ram_gb,
+            disk_gb,
+            resolution: Resolution::default(),
+            bandwidth_mbps: 0,
+        };
+        for (wanted, held, code) in [
+            (size(4.0, 16, 100), used(2, 8, 50), None),
+            (size(0.5, 4, 1), used(3, 0, 0), Some("DESKTOP_LIMIT")),
+            (size(8.0, 4, 1), used(0, 0, 0), Some("PER_COMPUTER_CPU_CAP")),
+            (size(1.0, 32, 1), used(0, 0, 0), Some("PER_COMPUTER_RAM_CAP")),
+            (size(1.0, 16, 1), used(1, 9, 0), Some("RAM_ADDON")),
+            (size(1.0, 4, 1), used(1, 99, 0), Some("RAM_ADDON")),
+            (size(1.0, 4, 101), used(0, 0, 0), Some("DISK_QUOTA_EXCEEDED")),
+            (size(1.0, 4, 100), used(1, 4, 51), Some("DISK_QUOTA_EXCEEDED")),
+        ] {
+            let got = allowed.admit(&wanted, &held).err().and_then(|error| error.code);
+            assert_eq!(got, code, "{wanted:?} beside {held:?}");
+        }
+    }
+}

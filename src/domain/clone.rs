@@ -1,0 +1,89 @@
+//! Which computers can be cloned, and what is a clone called? (interface.md "Clone")
+
+use super::error::{Error, Result};
+use super::lifecycle::Status;
+use super::name::{MAX_CHARACTERS, Name};
+
+/// A clone's name when none was given: `<name> (clone)`, else the first `<name> (clone N)` that is free. The source's
+/// name is cut where both would be too long. `taken` is asked with folded names.
+///
+/// # Errors
+/// When the source's name cannot be a name.
+pub fn free_name(source: &str, taken: impl Fn(&str) -> bool) -> Result<Name> {
+    for number in 1..=u32::MAX {
+        let suffix = if number == 1 { " (clone)".to_owned() } else { format!(" (clone {number})") };
+        let base: String = source.chars().take(MAX_CHARACTERS - suffix.chars().count()).collect();
+        let name = Name::parse(&format!("{}{suffix}", base.trim_end()))?;
+        if !taken(&name.folded()) {
+            return Ok(name);
+        }
+    }
+    Err(Error::internal("every clone's name is taken"))
+}
+
+/// May a computer with this status be cloned? One on its way somewhere is copied in its turn, at rest.
+///
+/// # Errors
+/// `Invalid` (`NOT_CLONABLE`) when it runs and the engine copies only what rests, or when there is no sound disk.
+pub fn check_source(status: Status, copy_while_running: bool) -> Result<()> {
+    if status == Status::Running && !copy_while_running {
+        return Err(not_clonable("This computer cannot be cloned while it runs: stop it first"));
+    }
+    // A sleeping one's disk is not all of it: what was written and not yet flushed is in its memory.
+    if matches!(status, Status::Suspending | Status::Suspended | Status::Error | Status::Deleting) {
+        return Err(not_clonable(format!("Computer cannot be cloned (status: {})", status.name())));
+    }
+    Ok(())
+}
+
+/// The refusal of a source that cannot be copied.
+pub fn not_clonable(message: impl Into<String>) -> Error {
+    Error::invalid(message).code("NOT_CLONABLE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_is_called_after_its_source_and_no_name_is_too_long() {
+        let free = |source: &str, taken: &[&str]| {
+            let name = free_name(source, |folded| taken.contains(&folded)).unwrap();
+            assert!(name.as_str().chars().count() <= MAX_CHARACTERS);
+            name.as_str().to_owned()
+        };
+        assert_eq!(free("Desk", &[]), "Desk (clone)");
+        assert_eq!(free("Desk", &["desk"]), "Desk (clone)");
+        assert_eq!(free("Desk", &["desk (clone)"]), "Desk (clone 2)");
+        assert_eq!(free("Desk", &["desk (clone)", "desk (clone 2)", "desk (clone 4)"]), "Desk (clone 3)");
+        assert_eq!(free("Desk (clone)", &[]), "Desk (clone) (clone)");
+        for (length, kept) in [(247, 247), (248, 247), (255, 247)] {
+            let expected = format!("{} (clone)", "語".repeat(kept));
+            assert_eq!(free(&"語".repeat(length), &[]), expected, "{length}");
+        }
+        let full = "a".repeat(255);
+        let first = format!("{} (clone)", "a".repeat(247));
+        assert_eq!(free(&full, &[&first]), format!("{} (clone 2)", "a".repeat(245)));
+        // Where the cut leaves a blank at the end there is one blank still.
+        let blank = format!("{} {}", "a".repeat(246), "b".repeat(8));
+        assert_eq!(free(&blank, &[]), format!("{} (clone)", "a".repeat(246)));
+    }
+
+    /// `.` may be cloned, `!` may not; columns in the order of `Status::ALL`.
+    #[test]
+    fn what_has_no_sound_disk_is_not_cloned() {
+        // columns: creating starting running stopping stopped restarting deleting error suspending suspended
+        for (copy_while_running, row) in [(true, "......!!!!"), (false, "..!...!!!!")] {
+            for (status, expected) in Status::ALL.into_iter().zip(row.chars()) {
+                let got = match check_source(status, copy_while_running) {
+                    Ok(()) => '.',
+                    Err(error) => {
+                        assert_eq!(error.code, Some("NOT_CLONABLE"));
+                        '!'
+                    }
+                };
+                assert_eq!(got, expected, "{}", status.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What may a saved machine be told that it is now, and what follows from it? (threats.md T21, T28)
+
+use sha2::{Digest, Sha256};
+
+use super::error::{Error, Result};
+use crate::base::hex::hex;
+
+/// Bytes of a seed: as many as the kernel's generator has state.
+pub const SEED_BYTES: usize = 32;
+/// Longest host name: `HOST_NAME_MAX` is 64, and a label of DNS holds 63 (RFC 1035 section 2.3.4).
+const LONGEST_NAME: usize = 63;
+/// The times that a host can mean, in milliseconds: from 2020 to 2100.
+const TIMES: std::ops::Range<i64> = 1_577_836_800_000..4_102_444_800_000;
+/// A clock that is off by no more is left alone: setting it is no better than the way that the time took to come here, and
+/// a step back disturbs programs. Half of the 0.5 s within which a clock is to be right.
+const TOLERANCE_MS: i64 = 250;
+/// The address of a Debian host's own name in `/etc/hosts`.
+const OWN_ADDRESS: &str = "127.0.1.1";
+
+/// Checks a host name: letters, digits and hyphens, no hyphen at an end.
+///
+/// # Errors
+/// `Invalid`.
+pub fn check_hostname(name: &str) -> Result<()> {
+    let fits = (1..=LONGEST_NAME).contains(&name.len());
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !fits || !plain || name.starts_with('-') || name.ends_with('-') {
+        let rule = format!(
+            "hostname must be 1 to {LONGEST_NAME} letters, digits and hyphens, with no hyphen at an end"
+        );
+        return Err(Error::invalid(rule));
+    }
+    Ok(())
+}
+
+/// Checks a host's time.
+///
+/// # Errors
+/// `Invalid` for one that no host can mean.
+pub fn check_time(unix_ms: i64) -> Result<()> {
+    if TIMES.contains(&unix_ms) {
+        return Ok(());
+    }
+    Err(Error::invalid("unix_ms must be milliseconds since 1970, of a time from 2020 to 2100"))
+}
+
+/// Reads a seed: its bytes as hex.
+///
+/// # Errors
+/// `Invalid` for anything else; the text is not repeated.
+pub fn parse_seed(text: &str) -> Result<[u8; SEED_BYTES]> {
+    let wrong = || Error::invalid(format!("seed must be {SEED_BYTES} bytes as hex"));
+    if text.len() != 2 * SEED_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let mut seed = [0; SEED_BYTES];
+    for (index, byte) in seed.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(seed)
+}
+
+/// Whether a clock that is off by so much is right.
+pub fn clock_is_right(off_ms: i64) -> bool {
+    off_ms.unsigned_abs() <= TOLERANCE_MS.unsigned_abs()
+}
+
+/// The machine-id that follows from a seed (machine-id(5)): the same for the same renewal, and telling nothing of it.
+pub fn machine_id(seed: &[u8; SEED_BYTES]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(b"hotdesk machine-id ");
+    hasher.update(seed);
+    hex(&hasher.finalize()[..16])
+}
+
+/// `/etc/hosts` with another own name; all else stays.
+pub fn hosts(old: &str, hostname: &str) -> String {
+    let own = format!("{OWN_ADDRESS} {hostname}");
+    let mut told = false;
+    let mut lines: Vec<&str> = Vec::new();
+    for line in old.lines() {
+        if line.split_ascii_whitespace().next() != Some(OWN_ADDRESS) {
+            lines.push(line);
+        } else if !std::mem::replace(&mut told, true) {
+            lines.push(&own);
+        }
+    }
+    if !told {
+        lines.push(&own);
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_label() {
+        for good in ["a", "hotdesk-1a2b3c4d", "A1", &"x".repeat(63)] {
+            assert!(check_hostname(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a-", "a.b", "a b", "a_b", "ä", "a\n", "a\0", "../x", &"x".repeat(64)] {
+            assert!(check_hostname(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_of_this_century() {
+        assert!(check_time(1_800_000_000_000).is_ok());
+        for bad in [0, -1, 1_800_000_000, i64::MAX, i64::MIN, 4_102_444_800_000] {
+            assert!(check_time(bad).is_err(), "{bad}");
+        }
+        for (off, right) in [(0, true), (250, true), (-250, true), (251, false), (i64::MIN, false)] {
+            assert_eq!(clock_is_right(off), right, "{off}");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_its_bytes_and_is_never_repeated() {
+        let text = "00ff".repeat(16);
+        assert_eq!(parse_seed(&text).unwrap()[..4], [0, 255, 0, 255]);
+        for bad in ["", "00", &"0g".repeat(32), &"00".repeat(33), &"é".repeat(32), &"+1".repeat(32)] {
+            let refusal = parse_seed(bad).unwrap_err().message;
+            assert_eq!(refusal, "seed must be 32 bytes as hex");
+        }
+    }
+
+    #[test]
+    fn a_machine_id_follows_from_its_seed_alone() {
+        let one = machine_id(&[1; SEED_BYTES]);
+        assert!(one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert_eq!(one, machine_id(&[1; SEED_BYTES]));
+        assert_ne!(one, machine_id(&[2; SEED_BYTES]));
+    }
+
+    #[test]
+    fn hosts_tells_the_new_name_once() {
+        let old = "127.0.0.1 localhost\n127.0.1.1 old old.example\n# mine\n10.0.0.1 db\n127.0.1.1 older\n";
+        let new = "127.0.0.1 localhost\n127.0.1.1 new\n# mine\n10.0.0.1 db\n";
+        assert_eq!(hosts(old, "new"), new);
+        assert_eq!(hosts(new, "new"), new);
+        assert_eq!(hosts("", "new"), "127.0.1.1 new\n");
+        assert_eq!(hosts("127.0.1.10 x", "new"), "127.0.1.10 x\n127.0.1.1 new\n");
+    }
+}

@@ -1,0 +1,281 @@
+//! What may a computer's hardware become? (interface.md "Resize" and "Resize ceilings", wire.md 5.3)
+
+use super::allowance::{Allowance, Used};
+use super::computer::{CPU_CHOICES, Hardware, RAM_CHOICES, choose};
+use super::error::{Error, Result};
+
+/// Highest bandwidth cap where the plan has none, in Mbps: the fastest network adapters in common use.
+pub const FASTEST_MBPS: u32 = 100_000;
+/// MB in a GB, as `mem_mb` is told.
+const MB_PER_GB: f64 = 1024.0;
+
+/// One of the four things that a resize changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dimension {
+    /// vCPUs.
+    Vcpus,
+    /// RAM.
+    MemMb,
+    /// Disk.
+    DiskGb,
+    /// The bandwidth cap.
+    BandwidthMbps,
+}
+
+impl Dimension {
+    /// Every dimension.
+    pub const ALL: [Self; 4] = [Self::Vcpus, Self::MemMb, Self::DiskGb, Self::BandwidthMbps];
+
+    /// The name in `results`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vcpus => "vcpus",
+            Self::MemMb => "mem_mb",
+            Self::DiskGb => "disk_gb",
+            Self::BandwidthMbps => "bandwidth_mbps",
+        }
+    }
+
+    /// Its value in the unit of its name.
+    pub fn of(self, hardware: &Hardware) -> f64 {
+        match self {
+            Self::Vcpus => hardware.cpu,
+            Self::MemMb => f64::from(hardware.ram_gb) * MB_PER_GB,
+            Self::DiskGb => f64::from(hardware.disk_gb),
+            Self::BandwidthMbps => f64::from(hardware.bandwidth_mbps),
+        }
+    }
+
+    /// Takes this dimension over from another size.
+    pub fn take(self, into: &mut Hardware, from: &Hardware) {
+        match self {
+            Self::Vcpus => into.cpu = from.cpu,
+            Self::MemMb => into.ram_gb = from.ram_gb,
+            Self::DiskGb => into.disk_gb = from.disk_gb,
+            Self::BandwidthMbps => into.bandwidth_mbps = from.bandwidth_mbps,
+        }
+    }
+}
+
+/// What a client asks for; `None` leaves it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wish {
+    /// `vcpus`.
+    pub vcpus: Option<f64>,
+    /// `mem_gb`.
+    pub mem_gb: Option<f64>,
+    /// `disk_size_gb`.
+    pub disk_size_gb: Option<f64>,
+    /// `bandwidth_limit_mbps`; 0 leaves it as well.
+    pub bandwidth_limit_mbps: Option<f64>,
+}
+
+impl Wish {
+    /// Whether it names no dimension.
+    pub fn is_empty(&self) -> bool {
+        [self.vcpus, self.mem_gb, self.disk_size_gb, self.bandwidth_limit_mbps].iter().all(Option::is_none)
+    }
+}
+
+/// How far a computer can be resized now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ceilings {
+    /// vCPUs.
+    pub cpu: f64,
+    /// RAM in GB.
+    pub ram_gb: u32,
+    /// Disk in GB.
+    pub disk_gb: u32,
+    /// Megabits a second.
+    pub bandwidth_mbps: u32,
+}
+
+/// How far a computer can be resized when the account's others hold `others`. What it has it may keep.
+pub fn ceilings(current: &Hardware, allowance: &Allowance, others: &Used) -> Ceilings {
+    let largest = |choices: &[f64], most: f64| {
+        choices.iter().copied().filter(|choice| *choice <= most).fold(0.0, f64::max)
+    };
+    let ram = allowance.resize_ram_gb.min(allowance.ram_gb).min(allowance.ram_left(others));
+    Ceilings {
+        cpu: largest(&CPU_CHOICES, f64::from(allowance.cpu)).max(current.cpu),
+        // Exact: every choice of RAM_CHOICES is a small whole number.
+        ram_gb: (largest(&RAM_CHOICES, f64::from(ram)) as u32).max(current.ram_gb),
+        disk_gb: allowance.max_disk_gb(others).max(current.disk_gb),
+        bandwidth_mbps: if allowance.bandwidth_mbps == 0 { FASTEST_MBPS } else { allowance.bandwidth_mbps },
+    }
+}
+
+/// The size that a computer shall have. A dimension asked at its current value stays, whatever the limits are by now.
+///
+/// # Errors
+/// `Invalid` naming the field when a value is out of range (for a disk with `max_disk_gb`); then `Forbidden` above the
+/// account's ceilings ([`Allowance::check_cpu`], [`Allowance::check_ram`]).
+pub fn plan(current: &Hardware, wish: &Wish, allowance: &Allowance, others: &Used) -> Result<Hardware> {
+    let most = ceilings(current, allowance, others);
+    let mut target = *current;
+    if let Some(vcpus) = wish.vcpus.filter(|vcpus| *vcpus != current.cpu) {
+        target.cpu = choose("vcpus", vcpus, &CPU_CHOICES)?;
+    }
+    if let Some(mem_gb) = wish.mem_gb.filter(|mem_gb| *mem_gb != f64::from(current.ram_gb)) {
+        let reached = f64::from(allowance.resize_ram_gb);
+        let choices: Vec<f64> = RAM_CHOICES.into_iter().filter(|choice| *choice <= reached).collect();
+        target.ram_gb = choose("mem_gb", mem_gb, &choices)? as u32;
+    }
+    if let Some(disk) = wish.disk_size_gb {
+        target.disk_gb = plan_disk(disk, current.disk_gb, most.disk_gb)?;
+    }
+    if let Some(mbps) = wish.bandwidth_limit_mbps {
+        let max = most.bandwidth_mbps;
+        if mbps.fract() != 0.0 || !(0.0..=f64::from(max)).contains(&mbps) {
+            return Err(Error::invalid(format!("bandwidth_limit_mbps must be a whole number, 0 to {max}"))
+                .number("max_bandwidth_mbps", i64::from(max)));
+        }
+        // interface.md: 0 is accepted but leaves the cap unchanged.
+        target.bandwidth_mbps = if mbps == 0.0 { current.bandwidth_mbps } else { mbps as u32 };
+    }
+    if target.cpu != current.cpu {
+        allowance.check_cpu(target.cpu)?;
+    }
+    if target.ram_gb != current.ram_gb {
+        allowance.check_ram(target.ram_gb, others)?;
+    }
+    Ok(target)
+}
+
+fn plan_disk(wanted: f64, current: u32, max: u32) -> Result<u32> {
+    let refused = |text: String| Err(Error::invalid(text).number("max_disk_gb", i64::from(max)));
+    if wanted.fract() != 0.0 || wanted < 1.0 {
+        return refused("disk_size_gb must be a whole number of at least 1".to_owned());
+    }
+    if wanted < f64::from(current) {
+        return refused(format!("disk_size_gb cannot shrink: it is {current}"));
+    }
+    if wanted > f64::from(max) {
+        return refused(format!("disk_size_gb exceeds the limit of {max}"));
+    }
+    Ok(wanted as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::{Field, Kind};
+    use super::*;
+    use crate::domain::resolution::Resolution;
+
+    const ALLOWED: Allowance = Allowance {
+        computers: 9,
+        cpu: 8,
+        ram_gb: 16,
+        resize_ram_gb: 32,
+        account_ram_gb: 40,
+        disk_gb: 100,
+        account_disk_gb: 150,
+        bandwidth_mbps: 500,
+    };
+    const OTHERS: Used = Used { computers: 2, ram_gb: 28, disk_gb: 90 };
+
+    fn current() -> Hardware {
+        Hardware { cpu: 2.0, ram_gb: 4, disk_gb: 20, resolution: Resolution::default(), bandwidth_mbps: 100 }
+    }
+
+    fn wish(name: &str, value: f64) -> Wish {
+        let value = Some(value);
+        match name {
+            "vcpus" => Wish { vcpus: value, ..Wish::default() },
+            "mem_gb" => Wish { mem_gb: value, ..Wish::default() },
+            "disk_size_gb" => Wish { disk_size_gb: value, ..Wish::default() },
+            "bandwidth_limit_mbps" => Wish { bandwidth_limit_mbps: value, ..Wish::default() },
+            other => panic!("no field {other}"),
+        }
+    }
+
+    #[test]
+    fn every_value_in_range_is_taken_and_no_other() {
+        let (bad, far) = (Some(Kind::Invalid), Some(Kind::Forbidden));
+        for (field, value, refused) in [
+            ("vcpus", 0.5, None),
+            ("vcpus", 8.0, None),
+            ("vcpus", 16.0, far),
+            ("vcpus", 0.0, bad),
+            ("vcpus", 3.0, bad),
+            ("vcpus", 32.0, bad),
+            ("vcpus", -1.0, bad),
+            ("vcpus", f64::NAN, bad),
+            ("mem_gb", 8.0, None),
+            ("mem_gb", 16.0, far),
+            ("mem_gb", 32.0, far),
+            ("mem_gb", 64.0, bad),
+            ("mem_gb", 5.0, bad),
+            ("mem_gb", 0.0, bad),
+            ("disk_size_gb", 20.0, None),
+            ("disk_size_gb", 60.0, None),
+            ("disk_size_gb", 61.0, bad),
+            ("disk_size_gb", 19.0, bad),
+            ("disk_size_gb", 20.5, bad),
+            ("disk_size_gb", 0.0, bad),
+            ("disk_size_gb", -1.0, bad),
+            ("disk_size_gb", f64::INFINITY, bad),
+            ("disk_size_gb", f64::NAN, bad),
+            ("bandwidth_limit_mbps", 0.0, None),
+            ("bandwidth_limit_mbps", 500.0, None),
+            ("bandwidth_limit_mbps", 501.0, bad),
+            ("bandwidth_limit_mbps", -1.0, bad),
+            ("bandwidth_limit_mbps", 1.5, bad),
+            ("bandwidth_limit_mbps", f64::NAN, bad),
+        ] {
+            let got = plan(&current(), &wish(field, value), &ALLOWED, &OTHERS);
+            assert_eq!(got.as_ref().err().map(|error| error.kind), refused, "{field} {value}");
+            if let Err(error) = got.as_ref().map_err(|error| error.clone()).map(|_| ())
+                && error.kind == Kind::Invalid
+            {
+                assert!(error.message.contains(field), "{}", error.message);
+                let told = error.fields.contains(&("max_disk_gb", Field::Number(60)));
+                assert_eq!(told, field == "disk_size_gb", "{field} {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_differs_in_what_was_asked_alone() {
+        let all = Wish {
+            vcpus: Some(4.0),
+            mem_gb: Some(8.0),
+            disk_size_gb: Some(30.0),
+            bandwidth_limit_mbps: Some(50.0),
+        };
+        let target = plan(&current(), &all, &ALLOWED, &OTHERS).unwrap();
+        let values = Dimension::ALL.map(|dimension| dimension.of(&target));
+        assert_eq!(values, [4.0, 8192.0, 30.0, 50.0]);
+        assert_eq!(plan(&current(), &Wish::default(), &ALLOWED, &OTHERS).unwrap(), current());
+        let still = plan(&current(), &wish("bandwidth_limit_mbps", 0.0), &ALLOWED, &OTHERS).unwrap();
+        assert_eq!(still, current());
+        let mut partly = current();
+        Dimension::DiskGb.take(&mut partly, &target);
+        assert_eq!(partly, Hardware { disk_gb: 30, ..current() });
+        // A range error goes before a ceiling, whatever the order of the fields.
+        let both = Wish { vcpus: Some(16.0), disk_size_gb: Some(1.0), ..Wish::default() };
+        assert_eq!(plan(&current(), &both, &ALLOWED, &OTHERS).unwrap_err().kind, Kind::Invalid);
+        let code = |wish| plan(&current(), &wish, &ALLOWED, &OTHERS).unwrap_err().code;
+        assert_eq!(code(wish("vcpus", 16.0)), Some("PER_COMPUTER_CPU_CAP"));
+        assert_eq!(code(wish("mem_gb", 32.0)), Some("PER_COMPUTER_RAM_CAP"));
+        assert_eq!(code(wish("mem_gb", 16.0)), Some("RAM_ADDON"));
+    }
+
+    #[test]
+    fn what_a_computer_has_it_may_keep_when_limits_fall() {
+        let large = Hardware { cpu: 16.0, ram_gb: 64, disk_gb: 200, ..current() };
+        let same = Wish {
+            vcpus: Some(16.0),
+            mem_gb: Some(64.0),
+            disk_size_gb: Some(200.0),
+            bandwidth_limit_mbps: None,
+        };
+        assert_eq!(plan(&large, &same, &ALLOWED, &OTHERS).unwrap(), large);
+        let most = ceilings(&large, &ALLOWED, &OTHERS);
+        assert_eq!(most, Ceilings { cpu: 16.0, ram_gb: 64, disk_gb: 200, bandwidth_mbps: 500 });
+        let most = ceilings(&current(), &ALLOWED, &OTHERS);
+        assert_eq!(most, Ceilings { cpu: 8.0, ram_gb: 8, disk_gb: 60, bandwidth_mbps: 500 });
+        let unbound = Allowance { bandwidth_mbps: 0, ..ALLOWED };
+        assert_eq!(ceilings(&current(), &unbound, &OTHERS).bandwidth_mbps, FASTEST_MBPS);
+    }
+}

@@ -1,0 +1,133 @@
+//! How is a disk file copied? At once where the host's file system shares blocks (reflink), else the parts that hold data.
+//! The copy gets its name when it is whole and on the host's disk.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek};
+
+use super::command::host_error;
+use super::layout::{remove_if_there, sync_folder};
+use super::{disk, still};
+use crate::engine::{EngineError, EngineResult};
+
+const STEP: &str = "copy the disk";
+/// What is copied between two looks at the clock and at the host's free space: a fraction of a second.
+const PIECE: u64 = 32 << 20;
+
+/// Copies the disk file `from`, in use or not, as it is at one moment. It is `fresh` until it is whole, then `to`; both in
+/// one folder. A failed copy leaves nothing. Blocks.
+pub(super) fn disk(from: &Path, fresh: &Path, to: &Path) -> EngineResult<()> {
+    let failed = host_error(STEP, fresh);
+    let folder = to.parent().ok_or_else(|| EngineError::failed(STEP, "a path without a folder"))?;
+    remove_if_there(fresh).map_err(&failed)?;
+    let copied = still::during(from, |deadline| contents(from, fresh, folder, deadline)).and_then(|copy| {
+        copy.sync_all().map_err(&failed)?;
+        fs::rename(fresh, to).map_err(host_error(STEP, to))?;
+        sync_folder(folder).map_err(host_error(STEP, folder))
+    });
+    if copied.is_err()
+        && let Err(error) = remove_if_there(fresh)
+    {
+        tracing::warn!(%error, path = %fresh.display(), "a failed copy stays");
+    }
+    copied
+}
+
+/// Bytes that a file takes on the host's disk.
+pub(super) fn spent(file: &File) -> io::Result<u64> {
+    Ok(file.metadata()?.blocks().saturating_mul(512))
+}
+
+fn contents(from: &Path, fresh: &Path, folder: &Path, deadline: Option<Instant>) -> EngineResult<File> {
+    let failed = host_error(STEP, fresh);
+    let source = File::open(from).map_err(host_error(STEP, from))?;
+    let copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(fresh).map_err(&failed)?;
+    // File systems have several words for not being able to share blocks; the long way then tells what is wrong.
+    if ioctl_ficlone(&copy, &source).is_ok() {
+        return Ok(copy);
+    }
+    disk::check_room(folder, spent(&source).map_err(&failed)?)?;
+    let length = source.metadata().and_then(|data| copy.set_len(data.len()).map(|()| data.len()));
+    let (length, mut at) = (length.map_err(&failed)?, 0);
+    while let Some((start, end)) = next_data(&source, at, length).map_err(&failed)? {
+        at = start;
+        while at < end {
+            if deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return Err(EngineError::failed(
+                    STEP,
+                    "it takes too long for a machine that runs: stop it first",
+                ));
+            }
+            disk::check_reserve(folder)?;
+            at += piece(&source, &copy, at, (end - at).min(PIECE)).map_err(&failed)?;
+        }
+    }
+    Ok(copy)
+}
+
+/// Where the next data of a sparse file is, from `at`.
+fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Ok(start) if start < length => start,
+        Ok(_) | Err(rustix::io::Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some((start, seek(file, SeekFrom::Hole(start))?.min(length))))
+}
+
+/// Copies one piece at its own place; how much of it.
+fn piece(source: &File, copy: &File, at: u64, bytes: u64) -> io::Result<u64> {
+    let (mut read_at, mut write_at) = (at, at);
+    let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
+    match copy_file_range(source, Some(&mut read_at), copy, Some(&mut write_at), bytes)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        copied => u64::try_from(copied).map_err(io::Error::other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_copy_has_the_data_and_the_holes() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        let source = File::create_new(path("disk.img")).unwrap();
+        source.set_len(1 << 30).unwrap();
+        source.write_all_at(&[7; 10_000], 4096).unwrap();
+        source.write_all_at(b"the end", (1 << 30) - 7).unwrap();
+        fs::write(path("disk.new"), "left by a crash").unwrap();
+        disk(&path("disk.img"), &path("disk.new"), &path("copy.img")).unwrap();
+
+        let copy = File::open(path("copy.img")).unwrap();
+        assert_eq!(copy.metadata().unwrap().len(), 1 << 30);
+        let mut read = [0; 10_007];
+        copy.read_exact_at(&mut read[..10_000], 4096).unwrap();
+        copy.read_exact_at(&mut read[10_000..], (1 << 30) - 7).unwrap();
+        assert!(read[..10_000].iter().all(|byte| *byte == 7));
+        assert_eq!(&read[10_000..], b"the end");
+        assert!(spent(&copy).unwrap() < 1 << 20, "{}", spent(&copy).unwrap());
+        assert!(!path("disk.new").exists());
+    }
+
+    #[test]
+    fn a_copy_that_is_late_fails_and_leaves_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let (from, fresh) = (temp.path().join("disk.img"), temp.path().join("disk.new"));
+        fs::write(&from, "some data").unwrap();
+        let past = Instant::now().checked_sub(std::time::Duration::from_secs(1));
+        if let Ok(copy) = contents(&from, &fresh, temp.path(), past) {
+            // A host that shares blocks is never late.
+            assert_eq!(spent(&copy).unwrap(), spent(&File::open(&from).unwrap()).unwrap());
+        }
+        let missing = temp.path().join("nothing");
+        disk(&missing, &fresh, &temp.path().join("copy.img")).unwrap_err();
+        assert!(!fresh.exists());
+    }
+}

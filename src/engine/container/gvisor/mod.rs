@@ -1,0 +1,97 @@
+//! What is different where a guest has a kernel of its own in user space (gVisor's `runsc`)? How its agent is reached, how the
+//! runtime is called, and that its memory can be kept.
+//!
+//! No unix socket of the host's may be open in a guest whose memory is saved, so the agent listens in the guest's own
+//! network, on a port below 1024 that nobody but the guest's root can take. Only the host's end of the guest's veth pair
+//! leads there: packets between guests are rejected, the world's are dropped, and of the host's users root alone may send
+//! them (`rules.nft`); the token is asked for as everywhere.
+
+mod memory;
+mod suspend;
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, mount};
+
+pub(super) use self::memory::{Saved, drop_leftovers};
+use super::command::{host_error, judge, run, run_patiently};
+use super::config::NetworkConfig;
+use super::layout::{Folder, remove_if_there};
+use super::runtime::Runtime;
+use super::stage;
+use crate::base::ids::ComputerId;
+use crate::engine::{EngineError, EngineResult};
+
+/// The agent's TCP port in a guest; `rules.nft` names it too.
+pub const AGENT_PORT: u16 = 870;
+
+/// Asked of every call of `runsc`. The disk is the host's overlay, which outlives the guest's kernel, so that gVisor puts
+/// none of its own above it (it would be lost with the kernel); connections that leave the guest end when memory is saved.
+pub(super) const FLAGS: [&str; 4] =
+    ["--platform=systrap", "--network=sandbox", "--overlay2=none", "--net-disconnect-ok"];
+
+/// What `runsc` takes for the mark of the host's own network namespace. Newer kernels show it in all of them.
+const HOST_MARK: &str = "/proc/sys/net";
+const NOTHING: &CStr = c"size=4k,nr_inodes=1,mode=0555";
+
+/// Where the agent of the machine in a slot answers.
+pub(super) fn agent(network: &NetworkConfig, slot: u16) -> SocketAddr {
+    SocketAddrV4::new(network.addresses(slot).guest, AGENT_PORT).into()
+}
+
+/// Keeps the executable that a boot's agent runs: memory that is saved refers to it, whatever the controller becomes.
+pub(super) fn keep_agent(folder: &Folder, agent: &Path) -> EngineResult<PathBuf> {
+    let kept = folder.agent();
+    let failed = host_error("keep the machine's agent", &kept);
+    remove_if_there(&kept).and_then(|()| fs::hard_link(agent, &kept)).map_err(failed)?;
+    Ok(kept)
+}
+
+/// Boots the guest's kernel once, for a program that does nothing.
+pub(super) fn try_out(runtime: &Runtime) -> EngineResult<()> {
+    let mut command = runtime.call();
+    command.args(["--network=none", "--ignore-cgroups", "do", "/bin/true"]);
+    run("boot a kernel in user space", command).map(drop)
+}
+
+/// Runs a verb of `runsc` that gives the guest its network.
+pub(super) fn run_where_networks_are_told_apart(
+    step: &'static str,
+    mut command: Command,
+    patience: Duration,
+) -> EngineResult<()> {
+    stage::apart(move || {
+        mount("tmpfs", HOST_MARK, "tmpfs", MountFlags::RDONLY, NOTHING)
+            .map_err(|error| EngineError::failed(step, format!("hide {HOST_MARK}: {error}")))?;
+        let (status, _, complaint) = run_patiently(step, &mut command, None, patience)?;
+        judge(step, status, &complaint)
+    })
+}
+
+/// Removes `runsc`'s record of a machine and its control socket.
+pub(super) fn remove_record(root: &Path, id: ComputerId) -> io::Result<()> {
+    let id = id.to_string();
+    for entry in fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() || !entry.file_name().to_string_lossy().contains(&id) {
+            continue;
+        }
+        remove_if_there(&entry.path())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_packet_rules_guard_the_agents_port() {
+        let rule = format!("tcp dport {} meta skuid != 0 reject", super::AGENT_PORT);
+        assert!(super::super::network::RULES.contains(&rule));
+    }
+}

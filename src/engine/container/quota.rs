@@ -1,0 +1,195 @@
+//! How do the CPU and memory of a machine that runs change? By the files of its control groups, v1 or v2; what a change
+//! did not reach, it leaves as it was.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::command::host_error;
+use super::{cgroup, oci};
+use crate::base::ids::ComputerId;
+use crate::engine::{EngineError, EngineResult};
+
+/// A file of a control group and what it shall say.
+#[derive(Debug)]
+struct Setting {
+    file: PathBuf,
+    text: String,
+}
+
+/// Gives a machine that runs another share of the CPUs, in cores.
+pub(super) fn set_cpu(id: ComputerId, cpu: f64) -> EngineResult<()> {
+    set_cpu_in(&cgroup::folders(id), cpu)
+}
+
+/// Gives a machine that runs another amount of memory. Less than it uses, after the kernel has dropped what it can, is
+/// an error, and nothing of the guest ends for it.
+pub(super) fn set_memory(id: ComputerId, bytes: u64) -> EngineResult<()> {
+    set_memory_in(&cgroup::folders(id), bytes)
+}
+
+fn set_cpu_in(groups: &[PathBuf], cpu: f64) -> EngineResult<()> {
+    const STEP: &str = "change the CPU quota";
+    let (quota, shares) = oci::cpu_bounds(cpu);
+    let settings = if let Some(file) = find(groups, "cpu.max") {
+        let weight = Setting { file: file.with_file_name("cpu.weight"), text: weight(shares).to_string() };
+        [Setting { file, text: format!("{quota} {}", oci::CPU_PERIOD) }, weight]
+    } else {
+        let file = find(groups, "cpu.cfs_quota_us").ok_or_else(|| lacking(STEP))?;
+        let shares = Setting { file: file.with_file_name("cpu.shares"), text: shares.to_string() };
+        [Setting { file, text: quota.to_string() }, shares]
+    };
+    set(&settings).map_err(|(file, error)| host_error(STEP, &file)(error))
+}
+
+fn set_memory_in(groups: &[PathBuf], bytes: u64) -> EngineResult<()> {
+    const STEP: &str = "change the memory limit";
+    let text = bytes.to_string();
+    if let Some(file) = find(groups, "memory.max") {
+        return make_room(STEP, &file, bytes, || {
+            set(&[Setting { file: file.clone(), text }])
+                .map_err(|(file, error)| host_error(STEP, &file)(error))
+        });
+    }
+    let limit = find(groups, "memory.limit_in_bytes").ok_or_else(|| lacking(STEP))?;
+    let before = number(&limit).map_err(host_error(STEP, &limit))?;
+    // Memory with swap may never be less than memory alone; kernels without that account lack the file.
+    let both = find(groups, "memory.memsw.limit_in_bytes");
+    let mut files = vec![limit];
+    files.extend(both);
+    if bytes > before {
+        files.reverse();
+    }
+    let settings: Vec<_> = files.into_iter().map(|file| Setting { file, text: text.clone() }).collect();
+    set(&settings).map_err(|(file, error)| {
+        // Version 1 reclaims first and refuses then.
+        if error.kind() == io::ErrorKind::ResourceBusy {
+            in_use(STEP, bytes)
+        } else {
+            host_error(STEP, &file)(error)
+        }
+    })
+}
+
+/// Version 2 kills what does not fit below a new `memory.max`; so the guest is first brought below by `memory.high`,
+/// whose writing reclaims, and only then bounded by `then`.
+fn make_room(
+    step: &'static str,
+    max: &Path,
+    bytes: u64,
+    then: impl FnOnce() -> EngineResult<()>,
+) -> EngineResult<()> {
+    let (high, current) = (max.with_file_name("memory.high"), max.with_file_name("memory.current"));
+    let failed = host_error(step, &high);
+    let before = fs::read_to_string(&high).map_err(&failed)?;
+    fs::write(&high, bytes.to_string()).map_err(&failed)?;
+    let outcome = match number(&current) {
+        Ok(used) if used > bytes => Err(in_use(step, bytes)),
+        Ok(_) => then(),
+        Err(error) => Err(host_error(step, &current)(error)),
+    };
+    fs::write(&high, before.trim()).map_err(&failed).and(outcome)
+}
+
+fn in_use(step: &'static str, bytes: u64) -> EngineError {
+    EngineError::failed(step, format!("the machine uses more than {} MiB", bytes >> 20))
+}
+
+fn lacking(step: &'static str) -> EngineError {
+    EngineError::failed(step, "the machine has no such control group")
+}
+
+/// Writes the settings in their order; when one is refused, those before it say again what they said.
+fn set(settings: &[Setting]) -> Result<(), (PathBuf, io::Error)> {
+    let Some((first, rest)) = settings.split_first() else { return Ok(()) };
+    let failed = |error| (first.file.clone(), error);
+    let before = fs::read_to_string(&first.file).map_err(failed)?;
+    fs::write(&first.file, &first.text).map_err(failed)?;
+    set(rest).inspect_err(|_| {
+        if let Err(error) = fs::write(&first.file, before.trim()) {
+            tracing::warn!(%error, file = %first.file.display(), "a control group keeps half a change");
+        }
+    })
+}
+
+/// The file of that name in the group that has it.
+fn find(groups: &[PathBuf], name: &str) -> Option<PathBuf> {
+    groups.iter().map(|group| group.join(name)).find(|file| file.exists())
+}
+
+fn number(file: &Path) -> io::Result<u64> {
+    fs::read_to_string(file)?.trim().parse().map_err(io::Error::other)
+}
+
+/// Shares of v1 (2 to 262144) as a weight of v2 (1 to 10000), as OCI runtimes convert them.
+fn weight(shares: u64) -> u64 {
+    1 + shares.saturating_sub(2) * 9999 / 262_142
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Group(tempfile::TempDir);
+
+    impl Group {
+        fn with(files: &[(&str, &str)]) -> Self {
+            let this = Self(tempfile::tempdir().unwrap());
+            for (name, text) in files {
+                fs::write(this.0.path().join(name), text).unwrap();
+            }
+            this
+        }
+
+        fn says(&self, name: &str) -> String {
+            fs::read_to_string(self.0.path().join(name)).unwrap()
+        }
+
+        fn folders(&self) -> Vec<PathBuf> {
+            vec![self.0.path().join("elsewhere"), self.0.path().to_owned()]
+        }
+    }
+
+    #[test]
+    fn both_versions_are_told_a_share_of_the_cpus() {
+        let group = Group::with(&[("cpu.max", "max 100000\n"), ("cpu.weight", "100\n")]);
+        set_cpu_in(&group.folders(), 2.0).unwrap();
+        assert_eq!((group.says("cpu.max"), group.says("cpu.weight")), ("200000 100000".into(), "79".into()));
+        let group = Group::with(&[("cpu.cfs_quota_us", "-1\n"), ("cpu.shares", "1024\n")]);
+        set_cpu_in(&group.folders(), 0.5).unwrap();
+        assert_eq!(
+            (group.says("cpu.cfs_quota_us"), group.says("cpu.shares")),
+            ("50000".into(), "512".into())
+        );
+        set_cpu_in(&[], 1.0).unwrap_err();
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_takes_back_those_before_it() {
+        let group = Group::with(&[("cpu.max", "max 100000\n")]);
+        set_cpu_in(&group.folders(), 2.0).unwrap_err();
+        assert_eq!(group.says("cpu.max"), "max 100000");
+    }
+
+    #[test]
+    fn v2_is_not_bounded_below_what_is_used() {
+        let files = [("memory.max", "4096\n"), ("memory.high", "max\n"), ("memory.current", "2000\n")];
+        let group = Group::with(&files);
+        let refused = set_memory_in(&group.folders(), 1000).unwrap_err().to_string();
+        assert!(refused.contains("uses more than"), "{refused}");
+        assert_eq!((group.says("memory.max"), group.says("memory.high")), ("4096\n".into(), "max".into()));
+        set_memory_in(&group.folders(), 3000).unwrap();
+        assert_eq!((group.says("memory.max"), group.says("memory.high")), ("3000".into(), "max".into()));
+    }
+
+    #[test]
+    fn v1_is_told_with_and_without_an_account_of_swap() {
+        let group = Group::with(&[("memory.limit_in_bytes", "4096\n")]);
+        set_memory_in(&group.folders(), 8192).unwrap();
+        assert_eq!(group.says("memory.limit_in_bytes"), "8192");
+        let group =
+            Group::with(&[("memory.limit_in_bytes", "4096\n"), ("memory.memsw.limit_in_bytes", "4096\n")]);
+        set_memory_in(&group.folders(), 8192).unwrap();
+        assert_eq!(group.says("memory.memsw.limit_in_bytes"), "8192");
+    }
+}

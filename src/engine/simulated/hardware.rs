@@ -1,0 +1,65 @@
+//! How do simulated machines change their size, and how are their disks copied?
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::SimulatedEngine;
+use crate::base::ids::ComputerId;
+use crate::engine::{Change, Effect, EngineError, EngineResult, MachineSpec};
+
+impl SimulatedEngine {
+    /// A machine that runs has its new size at once where the capability says so; any other with its next start.
+    pub(super) fn change(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
+        if !self.host.machine(id).is_dir() {
+            return Err(EngineError::Absent);
+        }
+        if !self.host.running().contains_key(&id) {
+            return Ok(Effect::AtNextStart);
+        }
+        let mut sizes = self.host.sizes();
+        let Some(size) = sizes.get_mut(&id) else { return Ok(Effect::AtNextStart) };
+        let live = match change {
+            Change::Cpu(_) => self.capabilities.live_cpu,
+            Change::Memory(_) => self.capabilities.live_ram,
+            Change::Disk(_) => self.capabilities.live_disk,
+            Change::Bandwidth(_) => true,
+        };
+        if !live {
+            return Ok(Effect::AtNextStart);
+        }
+        match change {
+            Change::Cpu(cpu) => size.cpu = cpu,
+            Change::Memory(bytes) => size.memory_bytes = bytes,
+            Change::Disk(bytes) => size.disk_bytes = bytes,
+            Change::Bandwidth(mbps) => size.bandwidth_mbps = mbps,
+        }
+        Ok(Effect::Live)
+    }
+
+    pub(super) fn copy(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        let (source, target) = (self.host.machine(from), self.host.machine(to.id));
+        if !source.is_dir() {
+            return Err(EngineError::Absent);
+        }
+        if !self.capabilities.copy_while_running && self.host.running().contains_key(&from) {
+            return Err(EngineError::Unsupported("copy the disk of a machine that runs"));
+        }
+        copy_folder(&source.join("disk"), &target.join("disk"))
+            .map_err(|error| EngineError::failed("copy the disk", error))
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let place = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &place)?;
+        } else {
+            fs::copy(entry.path(), &place)?;
+        }
+    }
+    Ok(())
+}

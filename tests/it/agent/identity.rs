@@ -1,0 +1,200 @@
+//! `POST /identity`: does a saved computer become another one, for good and without a trace of its secrets? In namespaces of
+//! its own, without the right to set the clock: what is renewed here would else be this machine's.
+
+use std::process::Command;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use hotdesk::base::clock::now_ms;
+use hotdesk::base::wait;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::init::{RunningInit, TOKEN};
+use crate::harness::agent::{Answered, answered};
+
+const NEW: &str = "the-new-token-of-this-test-5678";
+const SEED: &str = "5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed";
+/// A host of one's own: its `/etc` is a copy with a host key and a machine-id, its name `before`.
+const HOST: &str = "mount -t tmpfs none /mnt && cp -a /etc /mnt/etc && mount --bind /mnt/etc /etc && \
+    mkdir -p /etc/ssh && echo old >/etc/ssh/ssh_host_ed25519_key && echo old >/etc/machine-id && \
+    hostname before && exec setpriv --bounding-set=-sys_time \"$@\"";
+
+/// A saved computer under process 1's program; `None`, and why, where there are no namespaces.
+fn saved() -> Option<RunningInit> {
+    let mut host = Command::new("unshare");
+    host.args(["--mount", "--uts", "sh", "-c", HOST, "sh"]);
+    let mut trial = Command::new("unshare");
+    trial.args(["--mount", "--uts", "sh", "-c", HOST, "sh", "true"]);
+    if !trial.status().is_ok_and(|status| status.success()) {
+        println!("skipped: no mount and host name namespaces here");
+        return None;
+    }
+    host.arg(env!("CARGO_BIN_EXE_hotdesk"));
+    Some(RunningInit::by(host))
+}
+
+fn renewal() -> Value {
+    json!({"agent_token": NEW, "unix_ms": now_ms(), "seed": SEED, "hostname": "hotdesk-after", "another": true})
+}
+
+impl RunningInit {
+    async fn renew(&self, token: &str, renewal: Value) -> Answered {
+        answered(self.client.post("http://agent/identity").bearer_auth(token).json(&renewal)).await
+    }
+
+    async fn status(&self, token: &str) -> u16 {
+        answered(self.client.get("http://agent/health").bearer_auth(token)).await.status
+    }
+
+    async fn lines(&self, token: &str, command: &str) -> String {
+        let ran = self.bash_with(token, command).await;
+        ran["output"].as_str().unwrap_or_else(|| panic!("{ran}")).trim().to_owned()
+    }
+
+    async fn socket(&self, channel: &str, token: &str) -> tokio_tungstenite::WebSocketStream<UnixStream> {
+        let stream = UnixStream::connect(self.folder.path().join("agent.sock")).await.expect("a connection");
+        let url = format!("ws://agent/ws/{channel}?token={token}");
+        tokio_tungstenite::client_async(url, stream).await.expect("the upgrade is accepted").0
+    }
+}
+
+/// The code that a socket is closed with.
+async fn closed(socket: &mut tokio_tungstenite::WebSocketStream<UnixStream>) -> u16 {
+    let code = async {
+        loop {
+            match socket.next().await {
+                Some(Ok(Message::Close(Some(frame)))) => return frame.code.into(),
+                Some(Ok(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), code).await.expect("it is closed in time")
+}
+
+const NAMES: &str = "hostname; cat /etc/hostname; awk '/^127.0.1.1/{print $2}' /etc/hosts; cat /etc/machine-id; \
+    md5sum < /etc/ssh/ssh_host_ed25519_key";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_agent_knows_the_new_token_alone_also_after_its_end() {
+    let Some(init) = saved() else { return };
+    let before = init.lines(TOKEN, NAMES).await;
+    assert!(before.starts_with("before\n"), "{before}");
+    let answer = init.renew(TOKEN, renewal()).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let parts = json!(["token", "clock", "random", "hostname", "machine_id", "host_keys"]);
+    assert_eq!((&answer.body["renewed"], &answer.body["failed"]), (&parts, &json!([])), "{}", answer.body);
+    assert!(answer.body["clock_was_off_ms"].as_i64().expect("a number").abs() < 5000);
+    assert_eq!((init.status(TOKEN).await, init.status(NEW).await), (401, 200));
+
+    let after = init.lines(NEW, NAMES).await;
+    let (told, was): (Vec<&str>, Vec<&str>) = (after.lines().collect(), before.lines().collect());
+    assert_eq!(told[..3], ["hotdesk-after"; 3], "{after}");
+    assert!(told[3].len() == 32 && told[3].bytes().all(|byte| byte.is_ascii_hexdigit()), "{after}");
+    assert_ne!(told[4], was[was.len() - 1], "the host key is the old one");
+
+    // Once more, as whoever missed the answer would: nothing but the host key changes.
+    assert_eq!(init.renew(TOKEN, renewal()).await.status, 401);
+    let again = init.renew(NEW, renewal()).await;
+    assert_eq!((again.status, &again.body["renewed"]), (200, &parts), "{}", again.body);
+    assert_eq!(init.lines(NEW, NAMES).await.lines().collect::<Vec<_>>()[..4], told[..4]);
+
+    let pid =
+        init.lines(NEW, "awk '/^PPid/{print $2}' /proc/$(awk '/^PPid/{print $2}' /proc/$PPID/status)/status");
+    let pid = nix::unistd::Pid::from_raw(pid.await.parse().expect("a process id"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("killed");
+    let back = wait::until(Duration::from_secs(20), || async {
+        let asked = init.client.get("http://agent/health").bearer_auth(NEW).send().await.ok()?;
+        (asked.status() == 200).then_some(())
+    });
+    back.await.expect("another agent is there");
+    assert!(init.log().contains("init: the agent ended"), "{}", init.log());
+    assert_eq!(init.status(TOKEN).await, 401);
+    for secret in [TOKEN, NEW, SEED] {
+        assert!(!init.log().contains(secret), "a secret is in the log: {}", init.log());
+    }
+    assert!(init.log().contains("the identity was renewed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_opened_with_the_old_token_ends() {
+    let Some(init) = saved() else { return };
+    init.lines(TOKEN, "true").await;
+    let mut sockets = Vec::new();
+    for channel in ["events", "terminal", "events"] {
+        sockets.push(init.socket(channel, TOKEN).await);
+    }
+    let slow = json!({"command": "while :; do echo > tick; sleep 0.05; done", "timeout": 200});
+    let command = answered(init.client.post("http://agent/bash").bearer_auth(TOKEN).json(&slow));
+    let tick = init.folder.path().join("home/tick");
+    let renewing = async {
+        let there = wait::until(Duration::from_secs(20), || async { tick.exists().then_some(()) });
+        there.await.expect("the command began");
+        init.renew(TOKEN, renewal()).await
+    };
+    let (cut, renewed) = tokio::join!(command, renewing);
+    assert_eq!((cut.status, renewed.status), (401, 200), "{} {}", cut.body, renewed.body);
+    for socket in &mut sockets {
+        assert_eq!(closed(socket).await, 1001);
+    }
+    assert_eq!(closed(&mut init.socket("events", TOKEN).await).await, 4401);
+    // What they ran has ended, and what is opened with the new token stays through the same renewal.
+    let mut events = init.socket("events", NEW).await;
+    assert_eq!(init.renew(NEW, renewal()).await.status, 200);
+    let early = tokio::time::timeout(Duration::from_millis(500), events.next()).await;
+    assert!(early.is_err(), "{early:?}");
+    let left = wait::until(Duration::from_secs(10), || async {
+        std::fs::remove_file(&tick).ok();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        (!tick.exists()).then_some(())
+    });
+    left.await.expect("the old command has ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_may_not_be_set_is_told_and_nonsense_changes_nothing() {
+    let Some(init) = saved() else { return };
+    // CAP_SYS_TIME is bit 25: with it, this test would set the clock of this machine.
+    let capabilities = init.lines(TOKEN, "awk '/^CapEff/{print $2}' /proc/self/status").await;
+    let capabilities = u64::from_str_radix(&capabilities, 16).expect("capabilities");
+    assert_eq!(capabilities & 1 << 25, 0, "it may set the clock");
+    for (field, value) in [
+        ("agent_token", json!("short")),
+        ("agent_token", json!("a token with spaces in it")),
+        ("agent_token", json!("x".repeat(1024))),
+        ("agent_token", json!(null)),
+        ("unix_ms", json!(0)),
+        ("unix_ms", json!(-1)),
+        ("unix_ms", json!("now")),
+        ("seed", json!("5eed")),
+        ("seed", json!("z".repeat(64))),
+        ("hostname", json!("")),
+        ("hostname", json!("a.b")),
+        ("hostname", json!("x\n127.0.0.1 evil")),
+        ("hostname", json!("x".repeat(64))),
+        ("another", json!(1)),
+        ("unknown", json!(1)),
+    ] {
+        let mut renewal = renewal();
+        renewal[field] = value.clone();
+        let refused = init.renew(TOKEN, renewal).await;
+        assert_eq!(refused.status, 400, "{field} {value}: {}", refused.body);
+        assert!(!refused.body.to_string().contains(NEW), "{}", refused.body);
+    }
+    assert_eq!((init.status(TOKEN).await, init.lines(TOKEN, "hostname").await.as_str()), (200, "before"));
+
+    let mut renewal = renewal();
+    renewal["unix_ms"] = json!(now_ms() + 3_600_000);
+    renewal["another"] = json!(false);
+    let answer = init.renew(TOKEN, renewal).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(answer.body["renewed"], json!(["token", "random", "hostname"]));
+    let failed = answer.body["failed"].as_array().expect("a list");
+    let why = failed[0].as_str().unwrap_or_default();
+    assert!(failed.len() == 1 && why.starts_with("clock: EPERM"), "{failed:?}");
+    let off = answer.body["clock_was_off_ms"].as_i64().expect("a number");
+    assert!((-3_600_500..-3_590_000).contains(&off), "{off}");
+    assert_eq!(init.lines(NEW, "cat /etc/machine-id").await, "old");
+}
