@@ -227,7 +227,7 @@ mod tests {
     /// Where the kernel lets us in, what does not fit is told as lost, and the next is heard.
     #[tokio::test]
     async fn what_was_lost_is_known() {
-        let small = match Connector::with_queue(1).await {
+        let small = match Connector::with_queue(16 * 1024).await {
             Ok(connector) => connector,
             Err(error) => return println!("skipped: the kernel's process connector: {error}"),
         };
