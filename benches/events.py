@@ -177,7 +177,7 @@ def files_of_a_computer(topic, what, ear, api, computer):
     row(topic, what, taken)
 
 
-def on_a_screen(topic, display, ear, resize):
+def on_a_screen(topic, display, ear):
     windows, owner = Windows(display), Owner(display)
     spans(topic, "focus: _NET_ACTIVE_WINDOW asked of openbox", ear("window_focus"), windows.focus,
           lambda number, data: int(data["window_id"], 16) == windows.both[number % 2].id)
@@ -185,6 +185,9 @@ def on_a_screen(topic, display, ear, resize):
           lambda number, data: data["title"] == f"title {number}")
     spans(topic, "clipboard: its text, asked of its owner", ear("clipboard"), lambda number: owner.own(f"text {number}"),
           lambda number, data: data["content"] == f"text {number}")
+
+
+def sizes_of_a_screen(topic, ear, resize):
     sizes = ((1280, 720), (1024, 768))
     spans(topic, "screen changed, from the request to change it", ear("screen_change"),
           lambda number: resize(dict(zip(("width", "height"), sizes[1 - number % 2]))),
@@ -222,7 +225,8 @@ def on_an_agent(binary):
             url = f"ws://agent/ws/events?token={agent.token}"
             return Ear(stack.enter_context(unix_connect(agent.socket, url, compression=None)), *kinds)
 
-        on_a_screen(topic, agent.display, ear, lambda size: agent.api("PATCH", "/screens/default", size))
+        on_a_screen(topic, agent.display, ear)
+        sizes_of_a_screen(topic, ear, lambda size: agent.api("PATCH", "/screens/default", size))
         spans(topic, "file created on the desktop", ear("file_change"),
               lambda number: open(os.path.join(desktop, f"file-{number}"), "w").close(),
               lambda number, data: data["action"] == "created" and data["path"].endswith(f"/file-{number}"))
@@ -255,7 +259,10 @@ def through_the_controller(server, api, host, port):
         def resize(size):
             api("PATCH", f"/computers/{computer}/screens/default", size)
 
-        on_a_screen(topic, stack.enter_context(display_of(api, computer)), ear, resize)
+        on_a_screen(topic, stack.enter_context(display_of(api, computer)), ear)
+        # The server has closed it meanwhile: nothing was asked for ten seconds.
+        api.connection.close()
+        sizes_of_a_screen(topic, ear, resize)
         files_of_a_computer(topic, "file created on the desktop of a computer", ear("file_change"), api, computer)
     topic.keep()
 
