@@ -41,8 +41,8 @@ async fn processes_are_told_by_their_names_and_only_new_ones() {
 }
 
 /// A program that ends at once, by a name that no other test uses; its parent does not reap it.
-fn unreaped(home: &Path) -> Child {
-    let program = home.join("short-lived");
+fn unreaped(home: &Path, name: &str) -> Child {
+    let program = home.join(name);
     std::os::unix::fs::symlink("/bin/true", &program).expect("a link");
     let line = format!("{} & exec sleep 1000", program.display());
     Command::new("sh").args(["-c", &line]).spawn().expect("a shell")
@@ -63,8 +63,8 @@ fn the_kernel_tells() -> bool {
         && text("/proc/2/comm").trim() == "kthreadd"
 }
 
-fn short_lived(wanted: &'static str) -> impl Fn(&str, &Value) -> bool {
-    move |kind, data| kind == wanted && data["name"] == "short-lived"
+fn of(name: &'static str, wanted: &'static str) -> impl Fn(&str, &Value) -> bool {
+    move |kind, data| kind == wanted && data["name"] == name
 }
 
 /// Comparing would see an end only when the process is reaped, which it is not.
@@ -76,14 +76,14 @@ async fn what_ends_between_two_looks_is_told_at_once_where_the_kernel_tells() {
     }
     let home = tempfile::tempdir().expect("a folder");
     let hearing = Hearing::begin(None, home.path(), &[Kind::ProcessStart, Kind::ProcessStop]).await;
-    let mut shell = unreaped(home.path());
-    let (_, started) = hearing.find(short_lived("process_start")).await;
-    let (_, stopped) = hearing.find(short_lived("process_stop")).await;
+    let mut shell = unreaped(home.path(), "told-at-once");
+    let (_, started) = hearing.find(of("told-at-once", "process_start")).await;
+    let (_, stopped) = hearing.find(of("told-at-once", "process_stop")).await;
     assert_eq!(started, stopped);
     // The shell was told as one, and again when it became another program.
     shell.kill().expect("killed");
-    let of = |data: &Value| data["pid"] == shell.id();
-    let (_, stopped) = hearing.find(|kind, data| kind == "process_stop" && of(data)).await;
+    let its = |data: &Value| data["pid"] == shell.id();
+    let (_, stopped) = hearing.find(|kind, data| kind == "process_stop" && its(data)).await;
     assert_eq!(stopped["name"], "sleep");
     shell.wait().expect("an end");
     hearing.end().await;
@@ -96,12 +96,12 @@ async fn where_the_kernel_tells_nothing_processes_are_compared() {
     let _alone = unshare(CloneFlags::CLONE_NEWNET);
     let home = tempfile::tempdir().expect("a folder");
     let hearing = Hearing::begin(None, home.path(), &[Kind::ProcessStart, Kind::ProcessStop]).await;
-    let mut shell = unreaped(home.path());
-    let (_, started) = hearing.find(short_lived("process_start")).await;
-    hearing.quiet_of(short_lived("process_stop")).await;
+    let mut shell = unreaped(home.path(), "compared");
+    let (_, started) = hearing.find(of("compared", "process_start")).await;
+    hearing.quiet_of(of("compared", "process_stop")).await;
     shell.kill().expect("killed");
     shell.wait().expect("an end");
-    let (_, stopped) = hearing.find(short_lived("process_stop")).await;
+    let (_, stopped) = hearing.find(of("compared", "process_stop")).await;
     assert_eq!(started, stopped);
     hearing.end().await;
 }
