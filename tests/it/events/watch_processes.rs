@@ -40,12 +40,38 @@ async fn processes_are_told_by_their_names_and_only_new_ones() {
     hearing.end().await;
 }
 
-/// A program that ends at once, by a name that no other test uses; its parent does not reap it.
-fn unreaped(home: &Path, name: &str) -> Child {
-    let program = home.join(name);
-    std::os::unix::fs::symlink("/bin/true", &program).expect("a link");
-    let line = format!("{} & exec sleep 1000", program.display());
-    Command::new("sh").args(["-c", &line]).spawn().expect("a shell")
+/// A shell that has become another program, and whose child ended at once and is not reaped. It ends with the test.
+struct Shell {
+    child: Child,
+    /// What the child is called: like no other, whatever else runs on this machine.
+    name: String,
+}
+
+impl Shell {
+    fn start(home: &Path, name: &str) -> Self {
+        let name = format!("{name}{}", std::process::id());
+        let program = home.join(&name);
+        std::os::unix::fs::symlink("/bin/true", &program).expect("a link");
+        let line = format!("{} & exec sleep 1000", program.display());
+        Self { child: Command::new("sh").args(["-c", &line]).spawn().expect("a shell"), name }
+    }
+
+    /// The child's event of this type.
+    fn its(&self, wanted: &'static str) -> impl Fn(&str, &Value) -> bool {
+        move |kind, data| kind == wanted && data["name"] == self.name
+    }
+
+    fn end(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("an end");
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = (self.child.kill(), self.child.wait());
+    }
 }
 
 /// Whether the kernel lets this process hear of processes: root in the first namespaces. Its socket of the process connector
@@ -63,10 +89,6 @@ fn the_kernel_tells() -> bool {
         && text("/proc/2/comm").trim() == "kthreadd"
 }
 
-fn of(name: &'static str, wanted: &'static str) -> impl Fn(&str, &Value) -> bool {
-    move |kind, data| kind == wanted && data["name"] == name
-}
-
 /// Comparing would see an end only when the process is reaped, which it is not.
 #[tokio::test]
 async fn what_ends_between_two_looks_is_told_at_once_where_the_kernel_tells() {
@@ -76,16 +98,15 @@ async fn what_ends_between_two_looks_is_told_at_once_where_the_kernel_tells() {
     }
     let home = tempfile::tempdir().expect("a folder");
     let hearing = Hearing::begin(None, home.path(), &[Kind::ProcessStart, Kind::ProcessStop]).await;
-    let mut shell = unreaped(home.path(), "told-at-once");
-    let (_, started) = hearing.find(of("told-at-once", "process_start")).await;
-    let (_, stopped) = hearing.find(of("told-at-once", "process_stop")).await;
+    let mut shell = Shell::start(home.path(), "told");
+    let (_, started) = hearing.find(shell.its("process_start")).await;
+    let (_, stopped) = hearing.find(shell.its("process_stop")).await;
     assert_eq!(started, stopped);
     // The shell was told as one, and again when it became another program.
-    shell.kill().expect("killed");
-    let its = |data: &Value| data["pid"] == shell.id();
-    let (_, stopped) = hearing.find(|kind, data| kind == "process_stop" && its(data)).await;
+    shell.end();
+    let pid = shell.child.id();
+    let (_, stopped) = hearing.find(|kind, data| kind == "process_stop" && data["pid"] == pid).await;
     assert_eq!(stopped["name"], "sleep");
-    shell.wait().expect("an end");
     hearing.end().await;
 }
 
@@ -96,12 +117,11 @@ async fn where_the_kernel_tells_nothing_processes_are_compared() {
     let _alone = unshare(CloneFlags::CLONE_NEWNET);
     let home = tempfile::tempdir().expect("a folder");
     let hearing = Hearing::begin(None, home.path(), &[Kind::ProcessStart, Kind::ProcessStop]).await;
-    let mut shell = unreaped(home.path(), "compared");
-    let (_, started) = hearing.find(of("compared", "process_start")).await;
-    hearing.quiet_of(of("compared", "process_stop")).await;
-    shell.kill().expect("killed");
-    shell.wait().expect("an end");
-    let (_, stopped) = hearing.find(of("compared", "process_stop")).await;
+    let mut shell = Shell::start(home.path(), "seen");
+    let (_, started) = hearing.find(shell.its("process_start")).await;
+    hearing.quiet_of(shell.its("process_stop")).await;
+    shell.end();
+    let (_, stopped) = hearing.find(shell.its("process_stop")).await;
     assert_eq!(started, stopped);
     hearing.end().await;
 }

@@ -184,7 +184,8 @@ fn read(message: &[u8]) -> Option<Message> {
     // A process is the thread that has its number.
     let process = |thread: u32, process: u32| (thread == process).then_some(process);
     let notice = match word(event, 0)? {
-        0 => return Some(Message::Answer(word(message, NETLINK_HEADER + 8)?, fact(0)?)),
+        // The kernel's own count stands where the question had its number a first time; the second one comes back raised.
+        0 => return Some(Message::Answer(word(message, NETLINK_HEADER + 12)?.wrapping_sub(1), fact(0)?)),
         0x0000_0001 => Notice::Forked(process(fact(2)?, fact(3)?)?),
         0x0000_0002 => Notice::Became(fact(1)?),
         0x8000_0000 => Notice::Ended(process(fact(0)?, fact(1)?)?),
@@ -199,7 +200,7 @@ mod tests {
 
     /// A message as the kernel sends it.
     fn message(number: u32, what: u32, facts: &[u32]) -> Vec<u8> {
-        let words = [76, 3, number, 0, 1, 1, number, number + 1, 40, what, 0, 7, 7];
+        let words = [76, 3, 5, 0, 1, 1, 5, number + 1, 40, what, 0, 7, 7];
         words.iter().chain(facts).flat_map(|word: &u32| word.to_ne_bytes()).collect()
     }
 
