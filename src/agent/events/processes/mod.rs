@@ -86,7 +86,7 @@ impl Processes {
         if stat.is_kernel() {
             return Some(Seen::Kernel);
         }
-        if self.is_own(pid, &stat) {
+        if self.is_own(pid, &stat, false) {
             return Some(Seen::Own);
         }
         let parent = stat.parent;
@@ -104,10 +104,12 @@ impl Processes {
     /// Takes in what the kernel told.
     fn hear(&mut self, notice: Notice) {
         match notice {
-            // The number is another process's now. The next look tells of this one, unless it is a program before.
+            // The number is another process's now; the next look tells of it, unless it is a program before. What was told
+            // stays: then a look was ahead of what the kernel had said already.
             Notice::Forked(pid) => {
-                let gone = self.known.remove(&pid);
-                self.tell_end(pid, gone);
+                if !matches!(self.known.get(&pid), Some(Seen::Told(_))) {
+                    self.known.remove(&pid);
+                }
             }
             Notice::Became(pid) => self.become_program(pid),
             Notice::Ended(pid) => {
@@ -121,7 +123,7 @@ impl Processes {
     fn become_program(&mut self, pid: u32) {
         let stat = Stat::of(pid);
         let told = matches!(self.known.get(&pid), Some(Seen::Told(_)));
-        if stat.as_ref().is_some_and(|stat| self.is_own(pid, stat)) {
+        if stat.as_ref().is_some_and(|stat| self.is_own(pid, stat, true)) {
             if !told {
                 self.known.insert(pid, Seen::Own);
             }
@@ -149,12 +151,12 @@ impl Processes {
         }
     }
 
-    /// Whether a process runs this program. One that has ended has nothing left but its name. The forks of a process
-    /// without core dumps cannot be asked; those of this one are about to become something else.
-    fn is_own(&self, pid: u32, stat: &Stat) -> bool {
+    /// Whether a process runs this program. One that ends has nothing left but its name. The forks of a process without core
+    /// dumps cannot be asked; those of this one are about to become something else, unless that is what they just did.
+    fn is_own(&self, pid: u32, stat: &Stat, has_become: bool) -> bool {
         match stat::program(pid) {
             Ok(program) => Some(program) == self.own,
-            Err(_) if stat.has_ended() => Some(&stat.name) == self.own_name.as_ref(),
+            Err(_) if has_become || stat.has_ended() => Some(&stat.name) == self.own_name.as_ref(),
             Err(_) => stat.parent == std::process::id(),
         }
     }
@@ -253,8 +255,8 @@ mod tests {
             (false, vec![Forked(pid), Ended(pid)], vec![]),
             (false, vec![Ended(pid), Forked(pid), Became(pid)], vec!["process_start"]),
             (true, vec![Became(pid), Ended(pid)], vec!["process_stop"]),
-            // Its end was lost, and the number is another's.
-            (true, vec![Forked(pid), Became(pid)], vec!["process_stop", "process_start"]),
+            // A look was ahead of the notices.
+            (true, vec![Forked(pid), Became(pid), Ended(pid)], vec!["process_stop"]),
         ] {
             let feed = Feed::new();
             let listener = feed.listen();
