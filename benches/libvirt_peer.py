@@ -32,14 +32,16 @@ exec switch_root /root /bin/sh /usr/share/hotdesk-bench
 """
 DESKTOP = r"""#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
-mount -t tmpfs run /run; mkdir -p /dev/pts /dev/shm /run/hotdesk; mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm
+mount -t tmpfs run /run; mkdir -p /dev/pts /dev/shm /run/hotdesk
+mount -t devpts devpts /dev/pts; mount -t tmpfs shm /dev/shm
 (umask 077; echo the-token-of-a-benchmark-1234 >/run/hotdesk/token)
 hotdesk init -- --listen unix:/run/agent.sock --token-file /run/hotdesk/token --resolution 1280x720x24 >/run/log 2>&1 &
 python3 - >/dev/ttyS0 2>&1 <<'END'
 import http.client, json, socket, time
 def usable():
     try:
-        agent = http.client.HTTPConnection("agent"); agent.sock = socket.socket(socket.AF_UNIX); agent.sock.connect("/run/agent.sock")
+        agent = http.client.HTTPConnection("agent")
+        agent.sock = socket.socket(socket.AF_UNIX); agent.sock.connect("/run/agent.sock")
         agent.request("GET", "/health", headers={"Authorization": "Bearer the-token-of-a-benchmark-1234"})
         return json.load(agent.getresponse())["status"] == "ok"
     except (OSError, http.client.HTTPException):
@@ -147,7 +149,8 @@ class Libvirt:
                 <features><acpi/></features>
                 <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
                 <disk type="file" device="disk"><driver name="qemu" type="qcow2"/><source file="{self.folder}/{name}.qcow2"/>
-                <target dev="vda" bus="virtio"/></disk><rng model="virtio"><backend model="random">/dev/urandom</backend></rng>
+                <target dev="vda" bus="virtio"/></disk>
+                <rng model="virtio"><backend model="random">/dev/urandom</backend></rng>
                 <serial type="file"><source path="{self.folder}/{name}.serial" append="on"/></serial></devices></domain>""")
         os.chmod(f"{self.folder}/{name}.xml", 0o644)
         self.virsh("define", f"{self.folder}/{name}.xml")

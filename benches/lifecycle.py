@@ -117,7 +117,8 @@ def remove(binary, folder):
 
 def groups(computer):
     """The computer's folders among the host's control groups, of any version."""
-    listed = subprocess.run(["find", "/sys/fs/cgroup", "-type", "d", "-name", computer], stdout=subprocess.PIPE, text=True)
+    find = ["find", "/sys/fs/cgroup", "-type", "d", "-name", computer]
+    listed = subprocess.run(find, stdout=subprocess.PIPE, text=True)
     return listed.stdout.split()
 
 
@@ -250,26 +251,25 @@ def measure(house, steps):
     house.api("POST", f"/computers/{computer}/bash", {"command": "head -c 200000000 /dev/urandom >/root/data; sync"})
     attempt("clone of a running computer with 200 MB of its own", copies("clone", {}))
     attempt("fork, with memory", copies("fork", {}))
-    snapshots = []
+    for kind, memory_too in (("of the disk", False), ("with memory", True)):
+        snapshots = []
 
-    def keep():
-        spans = [span(lambda: snapshots.append(house.api("POST", f"/computers/{computer}/snapshots", {}))) for _ in range(ROUNDS)]
-        return spans, megabytes(house.bytes(computer, "snapshots"))
+        def keep():
+            def one():
+                snapshots.append(house.api("POST", f"/computers/{computer}/snapshots", {"memory": memory_too})["id"])
+            spans = [span(one) for _ in range(ROUNDS)]
+            return spans, megabytes(house.bytes(computer, "snapshots"))
 
-    attempt("snapshot (the bytes are of all)", keep)
-
-    def roll_back():
-        spans = []
-        for _ in range(ROUNDS):
+        def launch():
             def back():
-                house.api("POST", f"/computers/{computer}/rollback", {"snapshot_id": snapshots[-1]["id"]})
+                house.api("POST", f"/computers/{computer}/rollback", {"snapshot_id": snapshots[-1]})
                 house.api("POST", f"/computers/{computer}/ensure-running", {})
                 house.uses(computer)
-            spans.append(span(back))
-        return (spans,)
+            return ([span(back) for _ in range(ROUNDS)],)
 
-    if snapshots:
-        attempt("launch from a snapshot (rollback), until a command has run", roll_back)
+        attempt(f"snapshot {kind} (bytes: of all of them)", keep)
+        if snapshots:
+            attempt(f"launch from a snapshot {kind}, until a command has run", launch)
     house.remove(computer)
 
 

@@ -178,11 +178,11 @@ pub fn enter(folder: impl AsFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
 /// Holds a folder by its name in another one, for which that need not be readable.
 fn hold(folder: impl AsFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
     let held = rustix::fs::openat(folder, name, HELD, Mode::empty())?;
-    match FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode) {
-        FileType::Directory => Ok(held),
-        FileType::Symlink => Err(Errno::LOOP),
-        _ => Err(Errno::NOTDIR),
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode);
+    if kind == FileType::Directory {
+        return Ok(held);
     }
+    Err(if kind == FileType::Symlink { Errno::LOOP } else { Errno::NOTDIR })
 }
 
 /// The folder that is held, to be read and brought to the disk: what leads there has no name that could change.
