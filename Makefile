@@ -45,6 +45,7 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
+	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/goals.py
 	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd

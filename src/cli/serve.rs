@@ -15,7 +15,7 @@ use crate::base::telemetry;
 use crate::controller::config::{Config, Flags};
 use crate::controller::{self, lock};
 use crate::engine::Engine;
-use crate::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
+use crate::engine::container::{ContainerConfig, ContainerEngine, DiskSpeed, NetworkConfig};
 use crate::http::serve::{Bound, Listen, bind, serve};
 
 /// How long everything may take to end after a signal; then it is named and left.
@@ -172,6 +172,10 @@ pub fn container_config(config: &Config) -> Result<ContainerConfig, String> {
             subnet: settings.subnet.parse()?,
             allow_private_egress: settings.allow_private_egress,
             ..NetworkConfig::default()
+        },
+        disk_speed: DiskSpeed {
+            mb_per_second: config.limits.disk_mb_per_second,
+            ops_per_second: config.limits.disk_ops_per_second,
         },
         uid_base: UID_BASE,
         init_args: None,

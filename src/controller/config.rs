@@ -61,6 +61,10 @@ pub struct Limits {
     pub max_account_disk_gb: u32,
     /// Mbps each way that a computer gets and may at most be set to; 0 is without a bound.
     pub max_bandwidth_mbps: u32,
+    /// Megabytes a second that each computer may read from its disk, and as many that it may write; 0 is without a bound.
+    pub disk_mb_per_second: u32,
+    /// Operations a second on its disk, of each kind; 0 is without a bound.
+    pub disk_ops_per_second: u32,
     /// API requests per second and key, on average.
     pub requests_per_second: u32,
     /// API requests per key at once.
@@ -138,7 +142,8 @@ impl Default for Config {
 impl Default for Limits {
     /// Generous for a self-hoster: 50 computers; each may be as large as can be ordered, all of them together too;
     /// 300 GB of disk and 32 GB by resize are the specification's ceilings ("Resize ceilings", "Limits"); 100 requests
-    /// a second serve dozens of agents on one key.
+    /// a second serve dozens of agents on one key. The bound on disks is most of what a SATA disk gives in bytes, and a
+    /// small part in operations: one computer is quick by itself and cannot starve a host with NVMe.
     fn default() -> Self {
         Self {
             max_computers: 50,
@@ -149,6 +154,8 @@ impl Default for Limits {
             max_disk_gb: 300,
             max_account_disk_gb: 15_000,
             max_bandwidth_mbps: 0,
+            disk_mb_per_second: 400,
+            disk_ops_per_second: 20_000,
             requests_per_second: 100,
             request_burst: 400,
         }

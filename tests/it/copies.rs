@@ -1,6 +1,8 @@
 //! Are clones whole, separate and paid for, and do moves keep what moves? (interface.md "Clone", wire.md 5.2; threats.md
 //! T18, T23, T28)
 
+mod identity;
+
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;

@@ -4,6 +4,7 @@ mod agent;
 mod failures;
 mod races;
 mod recovery;
+mod rounds;
 
 use futures_util::SinkExt;
 use futures_util::future::join_all;

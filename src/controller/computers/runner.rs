@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(super) use self::memory::suspend_unsupported;
+use self::memory::{renewal, tell_what_failed};
 use super::fleet::{Presence, Shared};
 use super::resize::Job;
 use crate::base::ids::{ComputerId, ComputerRef};
@@ -22,6 +23,7 @@ use crate::domain::lifecycle::{self, Command, Decision, Operation, Status};
 use crate::engine::{Boot, EngineError, EngineResult, MachineSpec, Observation};
 use crate::guest::Guest;
 use crate::store::computers::Computer;
+use crate::wire::agent::Renewal;
 
 /// How long a computer may take from its start to a usable desktop.
 const BOOT_PATIENCE: Duration = Duration::from_secs(90);
@@ -311,7 +313,7 @@ impl Runner {
             }
         };
         let made = match disk {
-            Ok(()) => self.bring_up(row).await,
+            Ok(()) => self.bring_up(row, source.is_some()).await,
             Err(error) => Err(error),
         };
         let ran = match made {
@@ -337,7 +339,7 @@ impl Runner {
     /// Boots the row as it is now stored and tells the outcome.
     async fn boot(&mut self) -> Result<()> {
         let row = self.row().await?;
-        match self.bring_up(&row).await {
+        match self.bring_up(&row, false).await {
             Ok(()) => {
                 self.shared.store.set_status(self.id, Status::Running).await?;
                 self.presence.send_modify(|now| now.status = Some(Status::Running));
@@ -353,8 +355,9 @@ impl Runner {
         }
     }
 
-    /// Starts the machine and waits for a usable desktop; the guest is live afterwards.
-    async fn bring_up(&mut self, row: &Computer) -> Result<()> {
+    /// Starts the machine and waits for a usable desktop; the guest is live afterwards. On a disk that is another
+    /// computer's, what tells the two apart is made anew before anybody reaches it (threats.md T28).
+    async fn bring_up(&mut self, row: &Computer, copied: bool) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let started = shared.engine.start(&machine(row), &boot(row)).await;
@@ -371,6 +374,9 @@ impl Runner {
                 }
             }
             _ = ended => return Err(Error::internal("the machine ended while it booted")),
+        }
+        if copied {
+            tell_what_failed(row, &guest.renew(&Renewal { another: true, ..renewal(row) }).await?);
         }
         // The costly part is over; a guest that is slow to take its files holds up itself alone.
         drop(turn);

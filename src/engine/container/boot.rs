@@ -18,7 +18,7 @@ use super::lock::MachineLock;
 use super::oci::{self, BootPlan, HostLimits};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts, StagedFile};
-use super::{bandwidth, disk, gvisor, network, process, slots};
+use super::{bandwidth, disk, gvisor, network, process, slots, throttle};
 use crate::base::hex::hex;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 
@@ -72,6 +72,7 @@ impl Starter<'_> {
         let Some(pid) = made.filter(|state| state.pid != 0).map(|state| state.pid) else {
             return Err(EngineError::failed("create the container", "the runtime does not know it"));
         };
+        throttle::limit(folder, self.config.disk_speed)?;
         if self.runtime.kind() == Kind::Shared {
             bound_namespace(pid)?;
         }

@@ -39,13 +39,14 @@ mod slots;
 mod stage;
 mod still;
 mod sweep;
+mod throttle;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use self::config::{Addresses, ContainerConfig, NetworkConfig, Subnet};
+pub use self::config::{Addresses, ContainerConfig, DiskSpeed, NetworkConfig, Subnet};
 pub use self::gvisor::AGENT_PORT;
 use self::layout::{Folder, Record, StateDir, private_folder};
 use self::runtime::{Kind, Runtime, State};
@@ -208,8 +209,8 @@ impl Engine for ContainerEngine {
             live_cpu: true,
             live_ram: !kernel_of_its_own,
             live_disk: !kernel_of_its_own && disk::grows_live(),
-            // What such a kernel has not written yet, the host cannot flush.
-            copy_while_running: !kernel_of_its_own,
+            // A kernel in user space holds none of a file's content back: it writes through the host's descriptors.
+            copy_while_running: true,
             ..Capabilities::default()
         }
     }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hotdesk::base::wait;
 use serde_json::json;
 
-use super::host::runsc;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::picture;
 
 /// By when a program must have started and read what was typed: system calls are slow.
@@ -48,19 +47,16 @@ async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_over_gvisor_is_a_desktop_that_goes_on_after_a_suspend() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let runtime = runsc();
-    if !std::path::Path::new(&runtime).exists() {
-        return println!("skipped: {runtime} is not there (packaging/dev/deps test)");
-    }
-    let mut house = RunningController::boot_with(&format!("[container]\nruntime = {runtime:?}\n")).await;
+    let Some(configuration) = gvisor() else { return };
+    let mut house = RunningController::boot_with(&configuration).await;
     let workspace = house.workspace("demo").await;
     let record = house.computer(&workspace, "one").await;
     let id = record["id"].as_str().expect("an id");
     assert!(house.bash(id, "uname -r").await.starts_with("4.4.0"), "gVisor's kernel says so of itself");
     shows_a_screen(&house, id).await;
+    let elements = house.get(&format!("/computers/{id}/elements")).await;
+    let told = elements.body["error"].as_str().expect("an error");
+    assert!(elements.status == 503 && told.contains("does not tell which program"), "{}", elements.body);
     house.bash(id, PROGRAMS).await;
     let window = wait::until(PATIENCE, || async {
         let windows = house.get(&format!("/computers/{id}/windows")).await.body;

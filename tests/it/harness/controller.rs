@@ -51,6 +51,24 @@ pub fn no_computers_here() -> Option<String> {
     None
 }
 
+/// Where `packaging/dev/deps` puts gVisor's runtime.
+pub fn runsc() -> String {
+    let cache = std::env::var("HOTDESK_CACHE").unwrap_or_else(|_| "/var/cache/hotdesk".to_owned());
+    format!("{cache}/runsc/usr/bin/runsc")
+}
+
+/// The configuration of a controller whose computers run over gVisor; `None`, with the reason printed, where they cannot.
+pub fn gvisor() -> Option<String> {
+    let runtime = runsc();
+    let missing = (!Path::new(&runtime).exists())
+        .then(|| format!("skipped: {runtime} is not there (packaging/dev/deps test)"));
+    if let Some(reason) = no_computers_here().or(missing) {
+        println!("{reason}");
+        return None;
+    }
+    Some(format!("[container]\nruntime = {runtime:?}\n"))
+}
+
 /// The guest image that tests use: `HOTDESK_IMAGE`, else where `make image-small` puts it.
 pub fn image() -> PathBuf {
     let chosen = std::env::var_os("HOTDESK_IMAGE").map(PathBuf::from);

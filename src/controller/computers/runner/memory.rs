@@ -12,7 +12,7 @@ use crate::domain::lifecycle::Status;
 use crate::engine::{Endpoint, EngineError, Observation};
 use crate::guest::Guest;
 use crate::store::computers::Computer;
-use crate::wire::agent::Renewal;
+use crate::wire::agent::{Renewal, Renewed};
 
 /// How long an agent may take to answer after its machine goes on: seconds when memory is read back page by page; "about
 /// a minute" is what interface.md gives the whole wake.
@@ -126,10 +126,7 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
     }
     match saved.renew(&renewal(row)).await {
         Ok(renewed) => {
-            if let Some(first) = renewed.failed.first() {
-                let first: String = first.chars().take(MAX_REASON).collect();
-                tracing::warn!(computer = %row.id, first, "not all of an identity was renewed");
-            }
+            tell_what_failed(row, &renewed);
             if !renewed.renewed.iter().any(|part| part == "token") {
                 return Err(Error::internal("the agent keeps the token that was saved"));
             }
@@ -140,7 +137,7 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
     answers.await.map(|_| new).ok_or_else(|| Error::internal("the agent does not take its new token"))
 }
 
-fn renewal(row: &Computer) -> Renewal {
+pub(super) fn renewal(row: &Computer) -> Renewal {
     let seed: [u8; 32] = rand::random();
     Renewal {
         agent_token: row.agent_token.reveal().to_owned(),
@@ -148,6 +145,14 @@ fn renewal(row: &Computer) -> Renewal {
         seed: seed.iter().map(|byte| format!("{byte:02x}")).collect(),
         hostname: row.id.hostname(),
         another: false,
+    }
+}
+
+/// Logs what of an identity is not new: an agent's words, so bounded.
+pub(super) fn tell_what_failed(row: &Computer, renewed: &Renewed) {
+    if let Some(first) = renewed.failed.first() {
+        let first: String = first.chars().take(MAX_REASON).collect();
+        tracing::warn!(computer = %row.id, first, "not all of an identity was renewed");
     }
 }
 
