@@ -61,6 +61,8 @@ pub struct Limits {
     pub max_account_disk_gb: u32,
     /// Mbps each way that a computer gets and may at most be set to; 0 is without a bound.
     pub max_bandwidth_mbps: u32,
+    /// Snapshots that one computer may have; what they take counts as disk of the account.
+    pub max_snapshots: u32,
     /// API requests per second and key, on average.
     pub requests_per_second: u32,
     /// API requests per key at once.
@@ -149,6 +151,7 @@ impl Default for Limits {
             max_disk_gb: 300,
             max_account_disk_gb: 15_000,
             max_bandwidth_mbps: 0,
+            max_snapshots: 10,
             requests_per_second: 100,
             request_burst: 400,
         }
@@ -167,6 +170,7 @@ impl Limits {
             disk_gb: self.max_disk_gb,
             account_disk_gb: self.max_account_disk_gb,
             bandwidth_mbps: self.max_bandwidth_mbps,
+            snapshots: self.max_snapshots,
         }
     }
 }

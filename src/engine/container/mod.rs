@@ -210,6 +210,7 @@ impl Engine for ContainerEngine {
             live_disk: !kernel_of_its_own && disk::grows_live(),
             // What such a kernel has not written yet, the host cannot flush.
             copy_while_running: !kernel_of_its_own,
+            memory_snapshot: kernel_of_its_own,
             ..Capabilities::default()
         }
     }
@@ -311,11 +312,21 @@ impl Engine for ContainerEngine {
         self.copy(from, to).await
     }
 
+    async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.keeps_memory()?;
+        self.copy_memory(from, to).await
+    }
+
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        if memory { Err(EngineError::Unsupported("keep memory")) } else { self.keep(id, snapshot).await }
+        if !memory {
+            return self.keep(id, snapshot).await;
+        }
+        self.keeps_memory()?;
+        self.keep_moment(id, snapshot).await
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.check_kept(id, snapshot).await?;
         // Memory of another disk must not go on with this one.
         self.discard_memory(id).await?;
         self.roll_back(id, snapshot).await

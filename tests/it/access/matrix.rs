@@ -74,7 +74,7 @@ impl Scene {
                 "{name}" => "home",
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" | "{recording_id}" => "any",
-                "{upload_id}" => "00000000-0000-4000-8000-000000000000",
+                "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",
                 "{window_id}" => "0x1400003",
                 "{element_id}" => "e-000000000000",
                 plain => plain,

@@ -7,6 +7,7 @@
 //! them (`rules.nft`); the token is asked for as everywhere.
 
 mod memory;
+mod moment;
 mod suspend;
 
 use std::ffi::CStr;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, mount};
 
 pub(super) use self::memory::{Saved, drop_leftovers};
+pub(super) use self::moment::Kept;
 use super::command::{host_error, judge, run, run_patiently};
 use super::config::NetworkConfig;
 use super::layout::{Folder, remove_if_there};
