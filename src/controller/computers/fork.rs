@@ -40,7 +40,7 @@ impl Runner {
             return Err(Error::conflict("The computer was resized meanwhile; fork it again").retry_after(1));
         }
         store.intend_fork(fork, row).await?;
-        let forked = engine.fork(row.id, &machine(&stored)).await;
+        let forked = self.unreached(engine.fork(row.id, &machine(&stored))).await;
         forked.map_err(|error| match error {
             EngineError::Unsupported(_) => {
                 not_forkable("This computer cannot be forked: its engine copies no memory").context(error)
@@ -50,6 +50,16 @@ impl Runner {
             | EngineError::Damaged(_)
             | EngineError::Failed { .. } => refused(FAILED, &error),
         })
+    }
+
+    /// Has nobody reach the guest while its memory is copied: a connection that is open then would be broken off. What
+    /// comes meanwhile waits for the guest to be there again.
+    pub(super) async fn unreached<T>(&self, copy: impl Future<Output = T>) -> T {
+        let guest = self.presence.borrow().guest.clone();
+        self.presence.send_modify(|now| now.guest = None);
+        let copied = copy.await;
+        self.presence.send_modify(|now| now.guest = guest);
+        copied
     }
 
     /// In the fork's runner: goes on from the copied memory; the guest is live afterwards, and knows who it is.

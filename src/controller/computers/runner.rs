@@ -1,6 +1,7 @@
 //! Who changes a computer? Its runner: the only writer of its status. It stores the intent, acts, stores the outcome;
 //! after a crash the same steps finish or undo what was stored.
 
+mod making;
 mod memory;
 
 use std::future::Future;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::making::Beginning;
 pub(super) use self::memory::suspend_unsupported;
 use super::fleet::{Presence, Shared};
 use super::resize::Job;
@@ -81,17 +83,6 @@ pub(super) enum WithoutMemory {
     Refuse,
     /// It boots from its disk: its memory was used already when the controller ended.
     Boot,
-}
-
-/// What a new computer begins with.
-#[derive(Clone, Copy, Debug)]
-enum Beginning {
-    /// An empty disk.
-    Nothing,
-    /// A copy of another computer's disk.
-    DiskOf(ComputerId),
-    /// A copy of another computer's disk and memory.
-    MemoryOf(ComputerId),
 }
 
 /// Whether the runner goes on after a piece of work.
@@ -331,42 +322,6 @@ impl Runner {
         self.show(Status::Running, Some(guest.clone()), address);
         self.deliver(row, &guest).await;
         Ok(())
-    }
-
-    /// Makes the machine of a new row.
-    async fn create(&mut self, row: &Computer, from: Beginning) -> (Result<()>, Next) {
-        self.show(Status::Creating, None, None);
-        let disk = match from {
-            Beginning::DiskOf(source) => self.copied_from(source, Work::CopyTo(self.id)).await,
-            Beginning::MemoryOf(source) => self.copied_from(source, Work::ForkTo(self.id)).await,
-            Beginning::Nothing => {
-                let made = self.shared.engine.create(&machine(row)).await;
-                made.map_err(|error| refused("Computer could not be created", &error))
-            }
-        };
-        let made = match (disk, from) {
-            (Ok(()), Beginning::MemoryOf(_)) => self.go_on_as_another().await,
-            (Ok(()), Beginning::Nothing | Beginning::DiskOf(_)) => self.bring_up(row).await,
-            (Err(error), _) => Err(error),
-        };
-        let ran = match made {
-            Ok(()) => self.shared.store.set_status(self.id, Status::Running).await,
-            Err(error) => Err(error),
-        };
-        match ran {
-            Ok(()) => {
-                self.presence.send_modify(|now| now.status = Some(Status::Running));
-                (Ok(()), Next::Stay)
-            }
-            Err(error) => {
-                tracing::warn!(computer = %self.id, %error, "create failed; undoing it");
-                let (removed, next) = self.remove().await;
-                if let Err(again) = removed {
-                    tracing::error!(computer = %self.id, error = %again, "the undo of a create failed");
-                }
-                (Err(error), next)
-            }
-        }
     }
 
     /// Boots the row as it is now stored and tells the outcome.

@@ -64,7 +64,8 @@ impl Runner {
             return Err(error);
         }
         let _ = accepted.send(Ok(row.status));
-        let made = match engine.snapshot(self.id, new.id.0, new.memory).await {
+        let act = engine.snapshot(self.id, new.id.0, new.memory);
+        let made = match if new.memory { self.unreached(act).await } else { act.await } {
             Ok(made) => store.snapshot_is_ready(new.id, made.bytes).await,
             Err(error @ EngineError::Unsupported(_)) => {
                 Err(unsupported("This computer's engine keeps no such snapshots").context(error))

@@ -71,9 +71,19 @@ async fn a_desktop_is_forked_while_it_goes_on() {
     types(&house, &one, "before", "before").await;
     let (since, before) = (house.bash(&one, SINCE).await, counts_on(&house, &one).await);
 
-    let began = Instant::now();
-    let forked = house.act(&one, "fork", json!({})).await;
-    println!("a desktop: forked in {:?}", began.elapsed());
+    // With a request under way, which is broken off.
+    let fork = async {
+        let begun = wait::until(SOON, || async {
+            (!house.bash(&one, "pgrep -f 'sleep [6]0' || true").await.is_empty()).then_some(())
+        });
+        begun.await.expect("it is under way");
+        let began = Instant::now();
+        let forked = house.act(&one, "fork", json!({})).await;
+        println!("a desktop: forked in {:?}", began.elapsed());
+        forked
+    };
+    let (broken, forked) = tokio::join!(house.act(&one, "bash", json!({"command": "sleep 60"})), fork);
+    assert!(broken.status >= 500, "{broken:?}");
     assert_eq!((forked.status, &forked.body["name"]), (201, &json!("one (fork)")), "{}", forked.body);
     let two = id_of(&forked.body);
 

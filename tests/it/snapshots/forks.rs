@@ -87,7 +87,7 @@ async fn a_fork_is_named_and_charged_like_any_computer() {
     let won = answers.iter().filter(|answer| answer.status == 201).count();
     let full = answers.iter().filter(|it| (it.status, &it.body["code"]) == (403, &json!("DESKTOP_LIMIT")));
     assert_eq!((won, full.count()), (2, 3), "{answers:?}");
-    assert_eq!(scene.names().await, ["desk", "desk (fork)", "desk (fork 2)"]);
+    assert_eq!(scene.names().await, ["desk", "desk (fork 2)", "desk (fork)"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

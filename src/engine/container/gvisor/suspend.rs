@@ -146,13 +146,16 @@ impl Inner {
         memory::seal(&fresh, generation, |parts| Manifest { parts, ..manifest })
     }
 
-    /// Has a guest stand still.
+    /// Has a guest stand still, with nobody connected to its agent.
     pub(super) fn hold(&self, folder: &Folder) -> EngineResult<State> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
         if state.status != "paused" {
             let mut pause = self.runtime.call();
             pause.arg("pause").arg(folder.id.to_string());
             run("hold the guest", pause)?;
+        }
+        if let Some(slot) = slots::held(folder)? {
+            super::cut_connections(super::agent(&self.config.network, slot))?;
         }
         Ok(state)
     }
