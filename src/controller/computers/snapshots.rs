@@ -65,7 +65,8 @@ impl Runner {
         }
         let _ = accepted.send(Ok(row.status));
         let act = engine.snapshot(self.id, new.id.0, new.memory);
-        let made = match if new.memory { self.unreached(act).await } else { act.await } {
+        let kept = if new.memory { self.unreached(act).await } else { act.await };
+        let made = match kept {
             Ok(made) => store.snapshot_is_ready(new.id, made.bytes).await,
             Err(error @ EngineError::Unsupported(_)) => {
                 Err(unsupported("This computer's engine keeps no such snapshots").context(error))
