@@ -1,7 +1,10 @@
 //! Does a fork go on with what its source had in memory, as a computer of its own, and does the source go on?
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use hotdesk::base::ids::{ComputerId, ComputerRef};
+use hotdesk::base::wait;
 use hotdesk::controller::config::Limits;
 use hotdesk::engine::simulated::{Failure, Verb};
 use hotdesk::engine::{Capabilities, Engine, EngineError};
@@ -163,4 +166,21 @@ async fn t18_half_a_fork_is_undone_at_the_next_start() {
         assert_eq!(scene.names().await, ["desk"], "forked: {forked}");
     }
     assert_eq!(scene.count().await, 2, "the source went on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_acts_while_memory_is_copied_is_served_afterwards() {
+    let scene = Scene::set().await;
+    fail_next(&scene, Verb::Fork, Failure::Delay(Duration::from_millis(300)));
+    let acting = async {
+        let begun = wait::until(Duration::from_secs(5), || async {
+            (scene.house.engine.calls(Verb::Fork) == 1).then_some(())
+        });
+        begun.await.expect("it began");
+        scene.is("running").await;
+        scene.count().await
+    };
+    let (fork, counted) = tokio::join!(scene.fork(), acting);
+    assert_eq!(counted, 1);
+    assert_eq!(scene.count_of(&id_of(&fork)).await, "1", "the fork knows nothing of it");
 }
