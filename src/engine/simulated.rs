@@ -10,6 +10,7 @@ mod snapshots;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -162,6 +163,23 @@ fn absent_is_fine(outcome: io::Result<()>, step: &'static str, path: &Path) -> E
     }
 }
 
+/// The ids that name what is in a folder, in order; none where it is not there.
+fn ids_in<T: FromStr + Ord>(folder: &Path, step: &'static str) -> EngineResult<Vec<T>> {
+    let failed = |error: io::Error| EngineError::failed(step, error);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        found.extend(name.to_str().and_then(|name| name.parse::<T>().ok()));
+    }
+    found.sort();
+    Ok(found)
+}
+
 #[async_trait]
 impl Engine for SimulatedEngine {
     fn name(&self) -> &'static str {
@@ -228,22 +246,7 @@ impl Engine for SimulatedEngine {
     }
 
     async fn list(&self) -> EngineResult<Vec<ComputerId>> {
-        self.act(Verb::List, async {
-            let failed = |error: io::Error| EngineError::failed("list the machines", error);
-            let entries = match fs::read_dir(&self.host.folder) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-                Err(error) => return Err(failed(error)),
-            };
-            let mut found = Vec::new();
-            for entry in entries {
-                let name = entry.map_err(failed)?.file_name();
-                found.extend(name.to_str().and_then(|name| name.parse::<ComputerId>().ok()));
-            }
-            found.sort();
-            Ok(found)
-        })
-        .await
+        self.act(Verb::List, async { ids_in(&self.host.folder, "list the machines") }).await
     }
 
     async fn stopped(&self, id: ComputerId) -> EngineResult<()> {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::hardware::copy_folder;
 use super::host::{Birth, Saved};
-use super::{SimulatedEngine, absent_is_fine};
+use super::{SimulatedEngine, absent_is_fine, ids_in};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult, MachineSpec, Snapshot};
 
@@ -104,19 +104,7 @@ impl SimulatedEngine {
     }
 
     pub(super) fn kept(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
-        let failed = |error: io::Error| EngineError::failed("list the snapshots", error);
-        let entries = match fs::read_dir(self.host.machine(id).join("snapshots")) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut found = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
-            found.extend(name.to_str().and_then(|name| name.parse::<Uuid>().ok()));
-        }
-        found.sort();
-        Ok(found)
+        ids_in(&self.host.machine(id).join("snapshots"), "list the snapshots")
     }
 }
 

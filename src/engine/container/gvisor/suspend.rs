@@ -222,13 +222,13 @@ impl Inner {
         let mut restore = self.runtime.call();
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
         super::run_where_networks_are_told_apart(STEP, restore, PATIENCE)?;
-        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
-        if another && let Err(error) = self.name_guest(folder.id) {
-            tracing::warn!(computer = %folder.id, %error, "a fork has its source's host name");
-        }
         // From here on the guest runs: what cannot be removed is no reason to take it back.
         if let Err(error) = sweep::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "used memory was not removed");
+        }
+        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
+        if another && let Err(error) = self.name_guest(folder.id) {
+            tracing::warn!(computer = %folder.id, %error, "a fork has its source's host name");
         }
         Ok(endpoint)
     }
