@@ -94,8 +94,14 @@ impl ContainerEngine {
                 let detail = format!("it runs since boot {generation}");
                 return Err(EngineError::failed("roll the disk back", detail));
             }
-            Observation::Stopped | Observation::Suspended { .. } => self.sweep(&folder).await?,
+            Observation::Stopped | Observation::Suspended { .. } => {}
         }
+        let kept = folder.snapshot(snapshot, WHOLE);
+        if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
+            return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+        }
+        // Only now: saved memory goes with it.
+        self.sweep(&folder).await?;
         self.blocking(move |_| {
             let _held = held;
             disk::check_reserve(&folder.path)?;
