@@ -47,6 +47,8 @@ uuid_ids! {
     ComputerId,
     /// A stored file.
     FileId,
+    /// A computer as it was at one moment.
+    SnapshotId,
 }
 
 impl ComputerId {

@@ -25,6 +25,7 @@ mod screenshot;
 mod selftest;
 mod serve;
 mod settings;
+mod snapshots;
 mod workspaces;
 
 use crate::base::secret::Secret;
@@ -83,6 +84,9 @@ enum Command {
     /// Make, list, start, stop and remove computers.
     #[command(subcommand, visible_alias = "computer")]
     Computers(computers::Command),
+    /// Keep a computer as it is, and bring it back to that.
+    #[command(subcommand, visible_alias = "snapshot")]
+    Snapshots(snapshots::Command),
     /// Take a picture of a computer's screen.
     Screenshot(screenshot::Options),
     /// Click on a computer's screen.
@@ -123,6 +127,12 @@ enum Command {
     /// Supervise one command of the agent.
     #[command(hide = true)]
     ExecShim,
+    /// Give this computer a host name: the engine's matter, of a computer that goes on as another.
+    #[command(hide = true)]
+    SetHostname {
+        /// The name.
+        name: String,
+    },
 }
 
 /// Runs the program.
@@ -138,6 +148,7 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Agent(options) => agent::run(options)?,
         Command::Init { log, agent } => crate::agent::init::run(&agent, &log)?,
         Command::ExecShim => crate::agent::exec::shim::run().map_err(|error| error.to_string())?,
+        Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
         Command::Config(options) => settings::config(&options, shared.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
@@ -146,6 +157,7 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Bash(options) => return shared.ask(async |session| bash::run(options, session).await),
         Command::Workspaces(it) => shared.ask(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => return shared.ask(async |session| computers::run(it, session).await),
+        Command::Snapshots(it) => shared.ask(async |session| snapshots::run(it, session).await)?,
         Command::Screenshot(it) => shared.ask(async |session| screenshot::run(it, session).await)?,
         Command::Click(it) => shared.ask(async |session| desktop::click(it, session).await)?,
         Command::Type(it) => shared.ask(async |session| desktop::type_text(it, session).await)?,

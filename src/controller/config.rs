@@ -65,6 +65,8 @@ pub struct Limits {
     pub disk_mb_per_second: u32,
     /// Operations a second on its disk, of each kind; 0 is without a bound.
     pub disk_ops_per_second: u32,
+    /// Snapshots that one computer may have; what they take counts as disk of the account.
+    pub max_snapshots: u32,
     /// API requests per second and key, on average.
     pub requests_per_second: u32,
     /// API requests per key at once.
@@ -156,6 +158,7 @@ impl Default for Limits {
             max_bandwidth_mbps: 0,
             disk_mb_per_second: 400,
             disk_ops_per_second: 20_000,
+            max_snapshots: 10,
             requests_per_second: 100,
             request_burst: 400,
         }
@@ -174,6 +177,7 @@ impl Limits {
             disk_gb: self.max_disk_gb,
             account_disk_gb: self.max_account_disk_gb,
             bandwidth_mbps: self.max_bandwidth_mbps,
+            snapshots: self.max_snapshots,
         }
     }
 }

@@ -5,23 +5,27 @@ mod faults;
 mod hardware;
 mod host;
 mod memory;
+mod snapshots;
 
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use self::faults::Faults;
 pub use self::faults::{Failure, Fault, Verb};
 use self::host::Running;
-pub use self::host::{AgentFactory, Birth, SimulatedHost};
+pub use self::host::{AgentFactory, Birth, Remembered, SimulatedHost};
 use super::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation,
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec,
+    Observation, Snapshot,
 };
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
@@ -47,6 +51,7 @@ impl SimulatedEngine {
             live_ram: true,
             live_disk: true,
             copy_while_running: true,
+            memory_snapshot: true,
             ..Capabilities::default()
         };
         Self::limited(host, all)
@@ -100,8 +105,9 @@ impl SimulatedEngine {
         if self.host.memory(spec.id).exists() {
             return Err(EngineError::failed("start the machine", "its memory is saved"));
         }
-        let birth = Birth { spec: spec.clone(), boot: boot.clone(), disk: machine.join("disk") };
-        self.run(spec.id, boot.generation, (self.host.agent)(&birth)).await
+        let (spec, boot, disk) = (spec.clone(), boot.clone(), machine.join("disk"));
+        let birth = Birth { spec, boot, disk, memory: Remembered::default() };
+        self.run(birth.boot.generation, (self.host.agent)(&birth), birth).await
     }
 
     /// Where the agent of a machine answers that runs since this very boot.
@@ -118,7 +124,8 @@ impl SimulatedEngine {
         }
     }
 
-    async fn run(&self, id: ComputerId, generation: u64, agent: Router) -> EngineResult<Endpoint> {
+    async fn run(&self, generation: u64, agent: Router, birth: Birth) -> EngineResult<Endpoint> {
+        let id = birth.spec.id;
         let socket = self.host.socket(id);
         let bound = bind(&Listen::Unix(socket.clone()))
             .await
@@ -126,7 +133,7 @@ impl SimulatedEngine {
         let (tasks, ended) = (Tasks::new(), CancellationToken::new());
         let (router, group) = (agent.clone(), tasks.clone());
         let _agent = tasks.spawn("simulated agent", async move { serve(bound, router, &group).await });
-        self.host.running().insert(id, Running { generation, agent, tasks, ended });
+        self.host.running().insert(id, Running { generation, agent, birth, tasks, ended });
         Ok(Endpoint::Unix(socket))
     }
 
@@ -154,6 +161,23 @@ fn absent_is_fine(outcome: io::Result<()>, step: &'static str, path: &Path) -> E
         }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// The ids that name what is in a folder, in order; none where it is not there.
+fn ids_in<T: FromStr + Ord>(folder: &Path, step: &'static str) -> EngineResult<Vec<T>> {
+    let failed = |error: io::Error| EngineError::failed(step, error);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        found.extend(name.to_str().and_then(|name| name.parse::<T>().ok()));
+    }
+    found.sort();
+    Ok(found)
 }
 
 #[async_trait]
@@ -196,6 +220,7 @@ impl Engine for SimulatedEngine {
         self.act(Verb::Destroy, async move {
             self.halt(id).await?;
             self.host.saved().remove(&id);
+            self.host.kept().retain(|(of, _), _| *of != id);
             absent_is_fine(fs::remove_dir_all(&machine), "remove the machine", &machine)
         })
         .await
@@ -221,22 +246,7 @@ impl Engine for SimulatedEngine {
     }
 
     async fn list(&self) -> EngineResult<Vec<ComputerId>> {
-        self.act(Verb::List, async {
-            let failed = |error: io::Error| EngineError::failed("list the machines", error);
-            let entries = match fs::read_dir(&self.host.folder) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-                Err(error) => return Err(failed(error)),
-            };
-            let mut found = Vec::new();
-            for entry in entries {
-                let name = entry.map_err(failed)?.file_name();
-                found.extend(name.to_str().and_then(|name| name.parse::<ComputerId>().ok()));
-            }
-            found.sort();
-            Ok(found)
-        })
-        .await
+        self.act(Verb::List, async { ids_in(&self.host.folder, "list the machines") }).await
     }
 
     async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
@@ -253,6 +263,26 @@ impl Engine for SimulatedEngine {
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
         self.act(Verb::CopyDisk, async { self.copy(from, to) }).await
+    }
+
+    async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.act(Verb::Fork, async { self.fork_machine(from, to) }).await
+    }
+
+    async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
+        self.act(Verb::Snapshot, async { self.keep(id, snapshot, memory) }).await
+    }
+
+    async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.act(Verb::Rollback, async { self.roll_back(id, snapshot) }).await
+    }
+
+    async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.act(Verb::RemoveSnapshot, async { self.forget(id, snapshot) }).await
+    }
+
+    async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
+        self.act(Verb::Snapshots, async { self.kept(id) }).await
     }
 
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {

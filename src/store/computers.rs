@@ -2,7 +2,7 @@
 
 use super::{Store, Write, failed, id, is_duplicate};
 use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, WorkspaceId};
+use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
 use crate::base::secret::Secret;
 use crate::domain::allowance::Allowance;
 use crate::domain::computer::Hardware;
@@ -39,6 +39,8 @@ pub struct Computer {
     pub agent_token: Secret,
     /// The token that its saved memory knows, while a resume is under way or has failed and `agent_token` is the next one.
     pub saved_token: Option<Secret>,
+    /// The snapshot that a rollback under way leads to.
+    pub rollback_to: Option<SnapshotId>,
     /// Password of its screens and sockets.
     pub vnc_password: Secret,
     /// When it was made.
@@ -125,6 +127,7 @@ struct Row {
     generation: i64,
     agent_token: String,
     saved_token: Option<String>,
+    rollback_to: Option<String>,
     vnc_password: String,
     created_at: i64,
     updated_at: i64,
@@ -171,6 +174,7 @@ impl TryFrom<Row> for Computer {
             auto_stop_minutes: row.auto_stop_minutes,
             agent_token: Secret::new(row.agent_token),
             saved_token: row.saved_token.map(Secret::new),
+            rollback_to: row.rollback_to.as_deref().map(id).transpose()?,
             vnc_password: Secret::new(row.vnc_password),
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -272,7 +276,7 @@ impl Store {
     pub async fn set_status(&self, computer: ComputerId, status: Status) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query(
-            "UPDATE computers SET status = $2, updated_at = $3, \
+            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
              saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
         )
         .bind(computer.to_string())
@@ -301,9 +305,8 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub async fn begin_resume(&self, computer: ComputerId) -> Result<()> {
-        // The right-hand side is of the row before; a resume that is tried again keeps the first one's.
         let mut write = self.write().await?;
-        write.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await?;
+        write.next_wake(computer).await?;
         write.commit().await
     }
 
@@ -434,10 +437,16 @@ impl Write {
         self.begin(computer, status, "NULL").await
     }
 
+    /// The next generation with fresh secrets, on its way up from saved memory.
+    pub(super) async fn next_wake(&mut self, computer: ComputerId) -> Result<()> {
+        // The right-hand side is of the row before; a resume that is tried again keeps the first one's.
+        self.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await
+    }
+
     async fn begin(&mut self, computer: ComputerId, status: Status, saved_token: &'static str) -> Result<()> {
         let secrets = BootSecrets::random();
         sqlx::query(sqlx::AssertSqlSafe(format!(
-            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = {saved_token}, \
+            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = {saved_token}, rollback_to = NULL, \
              agent_token = $3, vnc_password = $4, updated_at = $5 WHERE id = $1"
         )))
         .bind(computer.to_string())

@@ -21,6 +21,7 @@ pub mod recording;
 pub mod resize;
 pub mod screenshot;
 pub mod selftest;
+pub mod snapshot;
 pub mod stream;
 pub mod suspension;
 pub mod terminal;

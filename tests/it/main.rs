@@ -28,6 +28,7 @@ mod proxy;
 mod resize;
 mod schemathesis;
 mod screens;
+mod snapshots;
 mod streaming;
 mod suspension;
 mod terminal;

@@ -28,7 +28,7 @@ const STARTS_AT_ONCE: usize = 4;
 const ACT_PATIENCE: Duration = Duration::from_secs(45);
 /// How long suspend and resume wait for the end before they answer that it is under way: clients give a request 60 s
 /// (wire.md 4.2).
-const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
 /// When a client may ask again for a computer that is waking, in seconds.
 const WAKE_RETRY_SECONDS: u32 = 5;
 /// How long ensure-running waits for a boot that another request started.
@@ -294,7 +294,7 @@ impl Fleet {
     }
 
     /// A computer as it is now stored.
-    async fn row(&self, id: ComputerId) -> Result<Computer> {
+    pub(super) async fn row(&self, id: ComputerId) -> Result<Computer> {
         self.shared.store.computer(&ComputerRef::Id(id)).await?.ok_or_else(gone)
     }
 
@@ -336,7 +336,7 @@ impl Fleet {
         desks.get(&id).map(|desk| desk.acted)
     }
 
-    fn note_action(&self, id: ComputerId) {
+    pub(super) fn note_action(&self, id: ComputerId) {
         let mut desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(desk) = desks.get_mut(&id) {
             desk.acted = Instant::now();

@@ -3,7 +3,7 @@
 //! ```text
 //! <state>/machines/<id>/machine.json   what it is; written before anything else of it
 //!                      /disk.img       its disk: ext4 in a sparse file, holding the overlay's upper/ and work/
-//!                      /snapshots/     <snapshot>.img: its disk as it was
+//!                      /snapshots/     <snapshot>.img: its disk as it was; .memory, .agent: what ran then (gVisor)
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    what the OCI runtime complained of at the current boot
 //!                      /agent.sock     where its agent answers

@@ -211,6 +211,7 @@ impl Engine for ContainerEngine {
             live_disk: !kernel_of_its_own && disk::grows_live(),
             // A kernel in user space holds none of a file's content back: it writes through the host's descriptors.
             copy_while_running: true,
+            memory_snapshot: kernel_of_its_own,
             ..Capabilities::default()
         }
     }
@@ -312,11 +313,21 @@ impl Engine for ContainerEngine {
         self.copy(from, to).await
     }
 
+    async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.keeps_memory()?;
+        self.copy_memory(from, to).await
+    }
+
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        if memory { Err(EngineError::Unsupported("keep memory")) } else { self.keep(id, snapshot).await }
+        if !memory {
+            return self.keep(id, snapshot).await;
+        }
+        self.keeps_memory()?;
+        self.keep_moment(id, snapshot).await
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.check_kept(id, snapshot).await?;
         // Memory of another disk must not go on with this one.
         self.discard_memory(id).await?;
         self.roll_back(id, snapshot).await

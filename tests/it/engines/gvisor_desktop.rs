@@ -12,14 +12,14 @@ use crate::harness::picture;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A terminal window whose program writes down what it reads, and a counter without a window.
-const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
+pub const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
     while read line; do echo $line >>/root/typed; done\n\
     END\n\
     DISPLAY=:99 setsid xterm -geometry 80x20+100+80 -e bash /root/read.sh >/dev/null 2>&1 &\n\
     setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' >/dev/null 2>&1 &";
 
 /// Types a line into the terminal window, and waits until all of these have been read there.
-async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
+pub async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
     let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
     assert_eq!(clicked.status, 200, "{}", clicked.body);
     let typed = house.act(id, "type", json!({"text": format!("{line}\n")})).await;
@@ -30,7 +30,7 @@ async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
     assert!(read.await.is_some(), "what was typed arrived");
 }
 
-async fn shows_a_screen(house: &RunningController, id: &str) {
+pub async fn shows_a_screen(house: &RunningController, id: &str) {
     let path = format!("/computers/{id}/screenshot?response_format=binary");
     let shot = house.request(reqwest::Method::GET, &path).send().await.expect("an answer");
     assert_eq!(shot.status(), 200);
@@ -38,7 +38,7 @@ async fn shows_a_screen(house: &RunningController, id: &str) {
 }
 
 /// By how many seconds the computer's clock differs from this machine's, as far as asking for it tells.
-async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
+pub async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     let before = now();
     let there: f64 = house.bash(id, "date +%s.%N").await.trim().parse().expect("a time");

@@ -55,7 +55,7 @@ impl Runner {
     }
 
     /// Goes on from saved memory, for the boot that is stored.
-    pub(super) async fn wake(&mut self, without_memory: WithoutMemory) -> Result<()> {
+    pub(in super::super) async fn wake(&mut self, without_memory: WithoutMemory) -> Result<()> {
         let row = self.row().await?;
         let shared = Arc::clone(&self.shared);
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
@@ -92,11 +92,7 @@ impl Runner {
     /// Has the agent of a computer that goes on take the row's token. One that does not is stopped: nothing may be reached
     /// by a token that was saved.
     pub(super) async fn identify(&mut self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
-        let renewed = tokio::select! {
-            renewed = renew(row, endpoint) => renewed,
-            _ = self.shared.engine.stopped(self.id) => Err(Error::internal("the machine ended while it woke")),
-        };
-        let error = match renewed {
+        let error = match self.renewed(row, endpoint).await {
             Ok(guest) => return Ok(guest),
             Err(error) => error,
         };
@@ -106,6 +102,13 @@ impl Runner {
         self.rest(Status::Error).await?;
         let text = "Computer woke and could not be given a new identity";
         Err(Error::unavailable(text).code("wake_failed").context(error))
+    }
+
+    pub(in super::super) async fn renewed(&self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
+        tokio::select! {
+            renewed = renew(row, endpoint) => renewed,
+            _ = self.shared.engine.stopped(self.id) => Err(Error::internal("the machine ended while it woke")),
+        }
     }
 }
 
@@ -144,7 +147,8 @@ pub(super) fn renewal(row: &Computer) -> Renewal {
         unix_ms: now_ms(),
         seed: seed.iter().map(|byte| format!("{byte:02x}")).collect(),
         hostname: row.id.hostname(),
-        another: false,
+        // One that is being made has another's memory.
+        another: row.status == Status::Creating,
     }
 }
 

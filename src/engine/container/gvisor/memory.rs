@@ -31,6 +31,9 @@ pub(super) struct Manifest {
     pub(super) runtime: String,
     /// The image's folder.
     pub(super) image: PathBuf,
+    /// The host name that the guest's kernel remembers; memory of earlier versions lacks it.
+    #[serde(default)]
+    pub(super) hostname: Option<String>,
     /// The slot, by which programs know their address.
     pub(super) slot: Option<u16>,
     /// Every file that was written.
@@ -202,6 +205,7 @@ mod tests {
             host_boot: host_boot.to_owned(),
             runtime: "runsc 1".to_owned(),
             image: PathBuf::from("/image"),
+            hostname: None,
             slot: Some(3),
             parts,
         };

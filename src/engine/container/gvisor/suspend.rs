@@ -7,6 +7,7 @@
 //! ```
 //! The guest stands still from before its memory is read until it is killed, so that memory and disk are of one moment.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::super::command::{self, host_error, run, run_patiently};
 use super::super::config::ContainerConfig;
 use super::super::layout::Folder;
 use super::super::lock::{self, MachineLock};
+use super::super::runtime::State;
 use super::super::{ContainerEngine, Inner, disk, oci, process, slots, sweep};
 use super::memory::{self, Manifest, Saved};
 use crate::base::ids::ComputerId;
@@ -138,12 +140,28 @@ impl Inner {
 
     fn save_standing(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         let fresh = memory::fresh(folder)?;
+        let state = self.hold(folder)?;
+        self.checkpoint(folder, &fresh)?;
+        let manifest = self.manifest(folder, &state)?;
+        memory::seal(&fresh, generation, |parts| Manifest { parts, ..manifest })
+    }
+
+    /// Has a guest stand still, with nobody connected to its agent.
+    pub(super) fn hold(&self, folder: &Folder) -> EngineResult<State> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
         if state.status != "paused" {
             let mut pause = self.runtime.call();
             pause.arg("pause").arg(folder.id.to_string());
             run("hold the guest", pause)?;
         }
+        if let Some(slot) = slots::held(folder)? {
+            super::cut_connections(super::agent(&self.config.network, slot))?;
+        }
+        Ok(state)
+    }
+
+    /// Saves the memory of a guest that stands still, and goes on standing.
+    pub(super) fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
         let mut save = self.runtime.call();
         save.args([
             "checkpoint",
@@ -152,17 +170,22 @@ impl Inner {
             "none",
             "--exclude-committed-zero-pages",
         ]);
-        save.arg("--image-path").arg(&fresh).arg(folder.id.to_string());
+        save.arg("--image-path").arg(to).arg(folder.id.to_string());
         let (status, _, complaint) = run_patiently("save the guest's memory", &mut save, None, PATIENCE)?;
-        command::judge("save the guest's memory", status, &complaint)?;
-        let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &fresh))?;
-        let (runtime, slot) = (self.runtime.version()?, slots::held(folder)?);
+        command::judge("save the guest's memory", status, &complaint)
+    }
+
+    /// What saved memory of this guest needs again, but for its parts.
+    pub(super) fn manifest(&self, folder: &Folder, state: &State) -> EngineResult<Manifest> {
+        let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
+        let (runtime, slot, hostname) =
+            (self.runtime.version()?, slots::held(folder)?, Some(folder.id.hostname()));
         let image = state.annotations.get(oci::IMAGE).map_or_else(|| self.config.image.clone(), Into::into);
-        memory::seal(&fresh, generation, |parts| Manifest { host_boot, runtime, image, slot, parts })
+        Ok(Manifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
     }
 
     /// Lets a guest go on; what was saved of it counts no more before it does.
-    fn thaw(&self, folder: &Folder) -> EngineResult<()> {
+    pub(super) fn thaw(&self, folder: &Folder) -> EngineResult<()> {
         sweep::remove_tree(&folder.fresh_memory())?;
         let mut thaw = self.runtime.call();
         thaw.arg("resume").arg(folder.id.to_string());
@@ -184,7 +207,7 @@ impl Inner {
             let detail = format!("it was saved by {}, this is {runtime}", manifest.runtime);
             return Err(EngineError::failed(STEP, detail));
         }
-        let config = ContainerConfig { image: manifest.image, ..self.config.clone() };
+        let config = ContainerConfig { image: manifest.image.clone(), ..self.config.clone() };
         let starter = Starter {
             config: &config,
             agent: &folder.agent(),
@@ -202,6 +225,10 @@ impl Inner {
         // From here on the guest runs: what cannot be removed is no reason to take it back.
         if let Err(error) = sweep::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "used memory was not removed");
+        }
+        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
+        if another && let Err(error) = self.name_guest(folder.id) {
+            tracing::warn!(computer = %folder.id, %error, "a fork has its source's host name");
         }
         Ok(endpoint)
     }
