@@ -4,3 +4,7 @@ mod adopt;
 mod full;
 mod points;
 mod remains;
+mod repair;
+mod rounds;
+mod sweep;
+mod truth;

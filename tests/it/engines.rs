@@ -15,11 +15,11 @@ mod gvisor;
 #[path = "engines/gvisor_desktop.rs"]
 mod gvisor_desktop;
 #[path = "engines/host.rs"]
-mod host;
+pub mod host;
 #[path = "engines/hostile.rs"]
 mod hostile;
 #[path = "engines/limits.rs"]
-mod limits;
+pub mod limits;
 #[path = "engines/network.rs"]
 mod network;
 #[path = "engines/resize.rs"]
