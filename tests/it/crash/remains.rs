@@ -21,8 +21,8 @@ pub struct Remains {
     known: std::sync::Mutex<BTreeSet<String>>,
     /// Network interfaces that machines were seen with: where their number is read, and the number.
     interfaces: std::sync::Mutex<BTreeSet<(PathBuf, String)>>,
-    /// Slots that machines were seen with.
-    slots: std::sync::Mutex<BTreeSet<u16>>,
+    /// How the guests' addresses begin, where no other controller of this host has such.
+    subnet: Option<String>,
 }
 
 /// A computer with its status at rest, as its row says.
@@ -31,22 +31,20 @@ pub type Row = (String, String);
 impl Remains {
     pub fn of(house: &RunningController) -> Self {
         let data = fs::canonicalize(house.data_dir()).expect("a data folder");
-        let this = Self {
-            data,
-            known: Default::default(),
-            interfaces: Default::default(),
-            slots: Default::default(),
-        };
+        let this = Self { data, known: Default::default(), interfaces: Default::default(), subnet: None };
         this.look();
         this
+    }
+
+    /// As [`Self::of`], for a house whose guests alone have addresses that begin so.
+    pub fn within(house: &RunningController, subnet: &str) -> Self {
+        Self { subnet: Some(subnet.to_owned()), ..Self::of(house) }
     }
 
     /// Remembers what there is now.
     pub fn look(&self) {
         self.known.lock().expect("no panic").extend(self.machines());
-        let slots = self.slots();
-        self.slots.lock().expect("no panic").extend(&slots);
-        for slot in slots {
+        for slot in self.slots() {
             let index = PathBuf::from(format!("/sys/class/net/hotdesk{slot:04x}/ifindex"));
             if let Ok(number) = fs::read_to_string(&index) {
                 self.interfaces.lock().expect("no panic").insert((index, number));
@@ -120,7 +118,7 @@ impl Remains {
         if left.len() > running.len() {
             return Some(format!("network interfaces {left:?} for {} computers", running.len()));
         }
-        self.listed_without_a_claim()
+        self.unlisted(running.len())
     }
 
     /// What a computer's folder holds that its status does not ask for.
@@ -137,29 +135,17 @@ impl Remains {
         })
     }
 
-    /// A guest that the packet rules know in a slot that was ours and is nobody's now.
-    fn listed_without_a_claim(&self) -> Option<String> {
-        let claimed = host::slots("");
-        let free: Vec<u16> = self
-            .slots
-            .lock()
-            .expect("no panic")
-            .iter()
-            .copied()
-            .filter(|slot| !claimed.contains(slot))
+    /// Where the guests' network is the house's own: that the packet rules know a guest for each computer that runs, and no more.
+    fn unlisted(&self, running: usize) -> Option<String> {
+        let subnet = self.subnet.as_ref()?;
+        let listed =
+            Command::new("nft").args(["list", "set", "inet", "hotdesk", "guests"]).output().expect("nft");
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let known: Vec<&str> = listed
+            .split(|c: char| c.is_whitespace() || c == ',')
+            .filter(|word| word.starts_with(subnet.as_str()))
             .collect();
-        let listed = ["guests", "trusted"].map(|set| {
-            let listed = Command::new("nft").args(["list", "set", "inet", "hotdesk", set]).output();
-            String::from_utf8_lossy(&listed.expect("nft").stdout).into_owned()
-        });
-        let listed = listed.concat();
-        let words: BTreeSet<&str> = listed.split(|c: char| c.is_whitespace() || c == ',').collect();
-        let known = |slot: &&u16| {
-            let first = 4 * u32::from(**slot);
-            let address = format!("10.213.{}.{}", first >> 8, (first & 255) + 2);
-            words.contains(&*address) || words.contains(&*format!("\"hotdesk{slot:04x}\""))
-        };
-        free.iter().find(known).map(|slot| format!("the packet rules know slot {slot}, which is free"))
+        (known.len() != running).then(|| format!("the packet rules know {known:?} for {running} computers"))
     }
 
     /// Waits until the host holds exactly what these computers, all running, need.

@@ -71,12 +71,12 @@ async fn orphans(house: &RunningController) -> (ComputerId, ComputerId) {
     (runs, half)
 }
 
-/// A slot that nobody has, claimed for a machine of this house that is not there, known to the packet rules.
-fn slot(house: &RunningController) -> (PathBuf, u16) {
+/// A slot that nobody has, claimed for a machine of this house of which there is only a control group, and known to the
+/// packet rules.
+fn slot(house: &RunningController, id: ComputerId) -> (PathBuf, u16) {
     let data = fs::canonicalize(house.data_dir()).expect("a folder");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
-    let text =
-        format!("{} {}", boot.trim(), data.join("machines").join(ComputerId::random().to_string()).display());
+    let text = format!("{} {}", boot.trim(), data.join("machines").join(id.to_string()).display());
     // The last ones are the last to be claimed by others.
     let claim = (16000..16384_u16).rev().find_map(|slot| {
         let claim = Path::new("/run/hotdesk-engine/slots").join(format!("{slot:05}"));
@@ -118,7 +118,7 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
     let remains = Remains::of(&house);
     let lost = ComputerId::random();
     let groups = group(lost);
-    let (claim, slot) = slot(&house);
+    let (claim, slot) = slot(&house, lost);
     // A disk on a loop device of the host's, mounted; its machine is gone.
     let gone = data.join("trash").join(format!("{}.0123", ComputerId::random()));
     fs::create_dir(&gone).expect("a folder");

@@ -45,12 +45,20 @@ impl SmallDisk {
 
     /// Gives it its power back, once nobody uses it any more; whether that is so.
     pub fn comes_back(&self) -> bool {
-        let gone = Command::new("umount").arg(&self.mounted).stderr(Stdio::null()).status();
-        let gone = gone.expect("umount").success();
-        if gone {
-            self.attach();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        if mounts.contains(&format!(" {} ", self.mounted.display())) {
+            let gone = Command::new("umount").arg(&self.mounted).stderr(Stdio::null()).status();
+            if !gone.expect("umount").success() {
+                return false;
+            }
         }
-        gone
+        // Who was about to start a machine anywhere on this host may have it in a mount namespace for a moment still.
+        let image = self.image.to_string_lossy().into_owned();
+        if super::host::loop_files().iter().any(|file| file.starts_with(&image)) {
+            return false;
+        }
+        self.attach();
+        true
     }
 }
 

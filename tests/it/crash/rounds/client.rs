@@ -22,6 +22,8 @@ const PAUSE_MS: u64 = 120;
 pub struct Able {
     pub suspend: bool,
     pub clone_running: bool,
+    /// How long a controller lives at most: the time of a boot or two.
+    pub longest_ms: u64,
     /// Whether what is written is brought to the host's disk before it counts.
     pub sync: bool,
 }
@@ -76,6 +78,15 @@ impl Client {
         while self.step(&caller).await.is_some() {
             let pause = self.rng.random_range(0..PAUSE_MS);
             tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+        self
+    }
+
+    /// Sees to it that there is a computer to begin with: a boot takes longer than many a controller lives.
+    pub async fn prepare(mut self, house: (String, String)) -> Self {
+        let caller = Caller::new(house.0, "/api", house.1);
+        if self.known.is_empty() {
+            self.make(&caller, "create", None).await.expect("nobody is killed yet");
         }
         self
     }

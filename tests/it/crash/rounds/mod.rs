@@ -28,8 +28,6 @@ const ROUNDS: u32 = 30;
 const POWER_CUTS: u32 = 5;
 /// Clients at work at the same time.
 const CLIENTS: usize = 3;
-/// By when a controller is killed after it came up: the time of a boot or two.
-const LONGEST_MS: u64 = 2500;
 /// Within this everything is as the rows say; what a machine at rest keeps to (`make soak`), and a busy one.
 const SOON: Duration = Duration::from_secs(10);
 const SOON_WHERE_OTHERS_WORK: Duration = Duration::from_secs(90);
@@ -46,27 +44,33 @@ struct Rounds {
     remains: Remains,
     clients: Vec<Client>,
     rng: StdRng,
+    longest_ms: u64,
     worst: Duration,
 }
 
 impl Rounds {
-    async fn begin(house: RunningController, able: Able) -> Self {
+    async fn begin(house: RunningController, able: Able, subnet: Option<&str>) -> Self {
         let given = std::env::var("HOTDESK_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(rand::random::<u64>);
         println!("HOTDESK_SEED={seed}");
         let workspaces = [house.workspace("one").await, house.workspace("two").await];
         let clients = (0..CLIENTS).map(|number| Client::new(number, seed, &workspaces, able)).collect();
-        let remains = Remains::of(&house);
-        Self { house, remains, clients, rng: StdRng::seed_from_u64(seed), worst: Duration::ZERO }
+        let remains = match subnet {
+            Some(subnet) => Remains::within(&house, subnet),
+            None => Remains::of(&house),
+        };
+        let (rng, longest_ms) = (StdRng::seed_from_u64(seed), able.longest_ms);
+        Self { house, remains, clients, rng, longest_ms, worst: Duration::ZERO }
     }
 
     /// Lets the clients work for a while, ends their controller's life and looks at what the next one makes of it.
     async fn round(&mut self, end: impl AsyncFnOnce(&mut RunningController), lost_power: bool) {
         let door = (self.house.base().to_owned(), self.house.key().to_owned());
-        let clients = std::mem::take(&mut self.clients);
+        let clients = std::mem::take(&mut self.clients).into_iter();
+        let clients = join_all(clients.map(|client| client.prepare(door.clone()))).await;
         let at_work: Vec<_> =
             clients.into_iter().map(|client| tokio::spawn(client.drive(door.clone()))).collect();
-        tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..LONGEST_MS))).await;
+        tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..self.longest_ms))).await;
         self.remains.look();
         end(&mut self.house).await;
         let clients = join_all(at_work).await;
@@ -128,12 +132,16 @@ impl Rounds {
     }
 }
 
-async fn killed(rounds: u32, house: RunningController, able: Able, what: &str) {
-    let mut scene = Rounds::begin(house, able).await;
+async fn killed(rounds: u32, runtime: &str, able: Able) {
+    // Addresses that no other controller of this host gives to its guests.
+    let subnet = format!("10.{}.", rand::rng().random_range(214..254_u8));
+    let house = format!("[container]\nruntime = {runtime:?}\nsubnet = \"{subnet}0.0/16\"\n");
+    let house = RunningController::boot_with(&house).await;
+    let mut scene = Rounds::begin(house, able, Some(&subnet)).await;
     for _ in 0..rounds {
         scene.round(async |house: &mut RunningController| house.kill(), false).await;
     }
-    scene.end(what).await;
+    scene.end(&format!("{rounds} kills over {runtime}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,8 +150,8 @@ async fn t18_what_was_acknowledged_survives_a_kill_and_nothing_else_does() {
         return println!("{reason}");
     }
     let all = rounds().unwrap_or(ROUNDS);
-    let able = Able { suspend: false, clone_running: true, sync: false };
-    killed(all - all / 5, RunningController::boot().await, able, "kills over runc").await;
+    let able = Able { suspend: false, clone_running: true, longest_ms: 2000, sync: false };
+    killed(all - all / 5, "runc", able).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,9 +163,8 @@ async fn t18_what_was_acknowledged_survives_a_kill_over_gvisor_memory_too() {
     if !std::path::Path::new(&runtime).exists() {
         return println!("skipped: {runtime} is not there (packaging/dev/deps test)");
     }
-    let house = RunningController::boot_with(&format!("[container]\nruntime = {runtime:?}\n")).await;
-    let able = Able { suspend: true, clone_running: false, sync: false };
-    killed(rounds().unwrap_or(ROUNDS) / 5, house, able, "kills over gVisor").await;
+    let able = Able { suspend: true, clone_running: false, longest_ms: 4000, sync: false };
+    killed(rounds().unwrap_or(ROUNDS) / 5, &runtime, able).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,8 +173,8 @@ async fn t18_what_was_acknowledged_survives_a_power_cut() {
         return println!("{reason}");
     }
     let house = RunningController::boot_on_disk(DISK_MIB).await;
-    let able = Able { suspend: false, clone_running: true, sync: true };
-    let mut scene = Rounds::begin(house, able).await;
+    let able = Able { suspend: false, clone_running: true, longest_ms: 2000, sync: true };
+    let mut scene = Rounds::begin(house, able, None).await;
     for round in 0..POWER_CUTS {
         let mut refused = None;
         scene
