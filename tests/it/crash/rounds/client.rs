@@ -153,6 +153,11 @@ impl Client {
         unreachable!("the weights add up")
     }
 
+    /// What counts of an answer: a controller whose disk has no power any more says so until it is gone itself.
+    fn heard(&self, answer: Answer) -> Answer {
+        answer.filter(|(status, _)| !self.able.sync || *status < 500)
+    }
+
     /// Notes what came of a request.
     fn count(&mut self, verb: &'static str, answer: &Answer) {
         let tally = self.tally.entry(verb).or_default();
@@ -187,7 +192,7 @@ impl Client {
                 (caller.request(Method::POST, &path).json(&json!({"name": name})), likely)
             }
         };
-        let answer = ask(request).await;
+        let answer = self.heard(ask(request).await);
         self.count(verb, &answer);
         let likely = likely.into_iter().map(Some);
         match answer {
@@ -233,7 +238,7 @@ impl Client {
             }
             Order::Delete => ("delete", caller.request(Method::DELETE, &format!("/computers/{id}"))),
         };
-        let answer = ask(request).await;
+        let answer = self.heard(ask(request).await);
         self.count(verb, &answer);
         let known = &mut self.known[turn];
         let was = std::mem::take(&mut known.perhaps).into_iter().flatten();
@@ -265,7 +270,7 @@ impl Client {
             "file",
             reqwest::multipart::Part::text(content.clone()).file_name(format!("{content}.txt")),
         );
-        let answer = ask(caller.request(Method::POST, "/files/upload").multipart(form)).await;
+        let answer = self.heard(ask(caller.request(Method::POST, "/files/upload").multipart(form)).await);
         self.count("upload", &answer);
         let (status, body) = answer?;
         assert_eq!(status, 200, "{body}");
