@@ -2,7 +2,6 @@
 
 mod adopt;
 mod full;
-mod points;
 mod remains;
 mod repair;
 mod rounds;
