@@ -68,13 +68,15 @@ impl Rounds {
         let door = (self.house.base().to_owned(), self.house.key().to_owned());
         let clients = std::mem::take(&mut self.clients).into_iter();
         let clients = join_all(clients.map(|client| client.prepare(door.clone()))).await;
-        let at_work: Vec<_> =
-            clients.into_iter().map(|client| tokio::spawn(client.drive(door.clone()))).collect();
-        tokio::time::sleep(Duration::from_millis(self.rng.random_range(0..self.longest_ms))).await;
-        self.remains.look();
-        end(&mut self.house).await;
-        let clients = join_all(at_work).await;
-        self.clients = clients.into_iter().map(|client| client.expect("no panic")).collect();
+        let at_work = join_all(clients.into_iter().map(|client| client.drive(door.clone())));
+        let life = Duration::from_millis(self.rng.random_range(0..self.longest_ms));
+        let ends = async {
+            tokio::time::sleep(life).await;
+            self.remains.look();
+            end(&mut self.house).await;
+        };
+        let (clients, ()) = tokio::join!(at_work, ends);
+        self.clients = clients;
         self.house.start_again().await;
         let begun = Instant::now();
         let mut listed = look::around(&self.house).await;
