@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use hotdesk::base::wait;
+use hotdesk::store::Store;
+use hotdesk::store::computers::Computer;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
@@ -79,6 +82,7 @@ impl Rounds {
         self.clients = clients;
         self.house.start_again().await;
         let begun = Instant::now();
+        self.at_rest().await;
         let mut listed = look::around(&self.house).await;
         for client in &mut self.clients {
             if lost_power {
@@ -93,7 +97,6 @@ impl Rounds {
         let took = begun.elapsed();
         assert!(took < soon, "as the rows say only after {took:?}");
         self.worst = self.worst.max(took);
-        self.nothing_is_under_way().await;
     }
 
     async fn rows(&self) -> Vec<Row> {
@@ -102,18 +105,22 @@ impl Rounds {
         listed["computers"].as_array().expect("a list").iter().map(row).collect()
     }
 
-    /// No row waits for something that nobody does.
-    async fn nothing_is_under_way(&self) {
-        let store = hotdesk::store::Store::open(&self.house.data_dir().join("hotdesk.db")).await;
-        let store = store.expect("the store opens twice");
-        let rows = store.all_computers().await.expect("rows");
+    /// Waits until every row is at rest and none waits for something, which is seen in the store alone.
+    async fn at_rest(&self) {
+        let store = Store::open(&self.house.data_dir().join("hotdesk.db")).await.expect("it opens twice");
+        // A wake that failed is tried again with the token that the memory knows.
+        let rests = |row: &Computer| {
+            let status = row.status.name();
+            let renewed = row.saved_token.is_none() || status == "suspended";
+            look::AT_REST.contains(&status) && row.wanted.is_none() && renewed
+        };
+        let rested = wait::until(look::PATIENCE, || async {
+            store.all_computers().await.expect("rows").iter().all(rests).then_some(())
+        });
+        let rested = rested.await.is_some();
         // What is open would keep a disk that lost its power in use.
         store.close().await;
-        for row in rows {
-            // A wake that failed is tried again with the token that the memory knows.
-            let renewed = row.saved_token.is_none() || row.status.name() == "suspended";
-            assert!(row.wanted.is_none() && renewed, "{} is {:?}", row.id, row.status);
-        }
+        assert!(rested, "not at rest: {:?}", self.rows().await);
     }
 
     /// Removes everything and tells what was done.
