@@ -19,6 +19,7 @@ pub mod computers;
 pub mod copies;
 pub mod files;
 pub mod hardware;
+mod passwords;
 mod room;
 pub mod streams;
 pub mod workspaces;

@@ -14,6 +14,7 @@ pub mod event;
 pub mod exec;
 pub mod file;
 pub mod guest_file;
+mod object;
 pub mod process;
 pub mod program;
 pub mod recording;

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::command::host_error;
 use super::layout::{StateDir, sync_folder};
+use crate::base::hex::hex;
 use crate::engine::EngineResult;
 
 /// Keeps `binary` and removes earlier ones; guests that run have theirs open and need no name for it.
@@ -19,7 +20,7 @@ pub(super) fn keep(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
     let mut source = File::open(binary).map_err(&failed)?;
     let mut hasher = Sha256::new();
     io::copy(&mut source, &mut HashWriter(&mut hasher)).map_err(&failed)?;
-    let name: String = hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let name = hex(&hasher.finalize()[..16]);
     let kept = state.agents().join(&name);
     remove_others(state, &name)?;
     if kept.exists() {

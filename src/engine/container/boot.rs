@@ -19,6 +19,7 @@ use super::oci::{self, BootPlan, HostLimits};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts, StagedFile};
 use super::{bandwidth, disk, gvisor, network, process, slots};
+use crate::base::hex::hex;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 
 /// Bounds of a guest's own user namespace: its share of inotify, of which the host otherwise has one pot for all
@@ -144,8 +145,7 @@ fn staged_files(spec: &MachineSpec, boot: &Boot, resolv_conf: &str) -> Vec<Stage
 /// A machine's own id for its programs: lasting, different for a clone, and telling nothing (machine-id(5)).
 fn machine_id(spec: &MachineSpec) -> String {
     let digest = Sha256::digest(format!("hotdesk machine-id {}", spec.id));
-    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    hex + "\n"
+    hex(&digest[..16]) + "\n"
 }
 
 /// Bounds what the guest's user namespace may take of the kernel's shared pots.

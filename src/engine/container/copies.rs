@@ -86,14 +86,16 @@ impl ContainerEngine {
                 let detail = format!("it runs since boot {generation}");
                 return Err(EngineError::failed("roll the disk back", detail));
             }
-            Observation::Stopped | Observation::Suspended { .. } => self.sweep(&folder).await?,
+            Observation::Stopped | Observation::Suspended { .. } => {}
         }
+        let kept = folder.snapshot(snapshot, WHOLE);
+        if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
+            return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+        }
+        // Only now: saved memory goes with it.
+        self.sweep(&folder).await?;
         self.blocking(move |_| {
             let _held = held;
-            let kept = folder.snapshot(snapshot, WHOLE);
-            if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
-                return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
-            }
             disk::check_reserve(&folder.path)?;
             copy::disk(&kept, &folder.fresh_disk(), &folder.disk())
         })

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use super::super::command::host_error;
 use super::super::layout::{Folder, StateDir, private_folder, sync_folder, write_durably};
 use super::super::{process, sweep};
+use crate::base::hex::hex;
 use crate::engine::{EngineError, EngineResult};
 
 /// Reads per piece while summing: the disk's own read-ahead does the rest.
@@ -103,8 +104,7 @@ impl Part {
             sum.update(read);
             bytes += length as u64;
         }
-        let sha256 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { name: name.to_owned(), bytes, sha256 })
+        Ok(Self { name: name.to_owned(), bytes, sha256: hex(&sum.finalize()) })
     }
 }
 
