@@ -21,6 +21,7 @@ mod output;
 mod power;
 mod profile;
 mod progress;
+mod repair;
 mod screenshot;
 mod selftest;
 mod serve;
@@ -103,7 +104,16 @@ enum Command {
     #[command(subcommand)]
     Profile(profile::Command),
     /// Tell what this host can and cannot do, why, and how to mend it.
-    Doctor(serve::Options),
+    Doctor {
+        #[command(flatten)]
+        options: serve::Options,
+        /// Instead tell what is left on this host that no computer owns, and what would be done about it.
+        #[arg(long)]
+        repair: bool,
+        /// Do it: what is left is taken away.
+        #[arg(long, requires = "repair")]
+        yes: bool,
+    },
     /// Print the configuration in force, as a configuration file.
     Config(serve::Options),
     /// Print the API's description.
@@ -153,7 +163,8 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
         Command::Profile(command) => profile::run(command, shared.url(), shared.json)?,
-        Command::Doctor(options) => return doctor::run(&options, shared.json),
+        Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, shared.json),
+        Command::Doctor { options, .. } => return doctor::run(&options, shared.json),
         Command::Bash(options) => return shared.ask(async |session| bash::run(options, session).await),
         Command::Workspaces(it) => shared.ask(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => return shared.ask(async |session| computers::run(it, session).await),

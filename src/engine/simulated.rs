@@ -72,6 +72,11 @@ impl SimulatedEngine {
         self.faults().calls.get(&verb).copied().unwrap_or_default()
     }
 
+    /// How many calls wait for an answer that will never come.
+    pub fn stuck(&self) -> u32 {
+        self.faults().stuck
+    }
+
     fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,6 +95,13 @@ impl SimulatedEngine {
             Some(Failure::Delay(pause)) => {
                 tokio::time::sleep(pause).await;
                 work.await
+            }
+            Some(Failure::Never { done }) => {
+                if done {
+                    work.await?;
+                }
+                self.faults().stuck += 1;
+                std::future::pending().await
             }
         }
     }

@@ -17,11 +17,11 @@ mod gvisor_desktop;
 #[path = "engines/gvisor_fork.rs"]
 mod gvisor_fork;
 #[path = "engines/host.rs"]
-mod host;
+pub mod host;
 #[path = "engines/hostile.rs"]
 mod hostile;
 #[path = "engines/limits.rs"]
-mod limits;
+pub mod limits;
 #[path = "engines/moments.rs"]
 mod moments;
 #[path = "engines/network.rs"]

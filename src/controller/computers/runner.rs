@@ -298,6 +298,12 @@ impl Runner {
                 Ok(Status::Running)
             }
             Ok(Observation::Suspended { .. }) => {
+                // Its memory is whole, and what is left of a suspend that was cut short is done again.
+                if row.status == Status::Suspending
+                    && let Err(error) = self.shared.engine.suspend(self.id).await
+                {
+                    tracing::warn!(computer = %self.id, %error, "a suspended computer holds what it ran with");
+                }
                 if self.shown() != Some(Status::Suspended) {
                     self.rest(Status::Suspended).await?;
                 }

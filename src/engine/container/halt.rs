@@ -48,7 +48,7 @@ impl ContainerEngine {
         cgroup::clear(id).await?;
         loopdev::released(&folder.disk()).await?;
         let folder = folder.clone();
-        self.blocking(move |_| sweep::boot(&folder)).await
+        self.blocking(move |inner| sweep::boot(inner, &folder)).await
     }
 
     /// Waits until a machine's first process has ended; at once when it does not run.

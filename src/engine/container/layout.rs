@@ -98,7 +98,7 @@ impl StateDir {
         self.root.join("trash")
     }
 
-    fn machines(&self) -> PathBuf {
+    pub(super) fn machines(&self) -> PathBuf {
         self.root.join("machines")
     }
 

@@ -24,6 +24,7 @@ mod halt;
 mod idmap;
 mod kernel;
 mod layout;
+mod leftovers;
 mod lock;
 mod loopdev;
 mod mounted;
@@ -40,6 +41,7 @@ mod stage;
 mod still;
 mod sweep;
 mod throttle;
+mod unfinished;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -49,6 +51,7 @@ use std::time::{Duration, Instant};
 pub use self::config::{Addresses, ContainerConfig, DiskSpeed, NetworkConfig, Subnet};
 pub use self::gvisor::AGENT_PORT;
 use self::layout::{Folder, Record, StateDir, private_folder};
+pub use self::leftovers::Leftover;
 use self::runtime::{Kind, Runtime, State};
 use super::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec,
@@ -75,8 +78,8 @@ struct Inner {
 }
 
 impl ContainerEngine {
-    /// Opens a state folder, making it when missing, and finishes what a destroy left there. Machines that run are
-    /// found by [`Engine::list`] and [`Engine::observe`].
+    /// Opens a state folder, making it when missing, finishes what a destroy left there and puts right what a controller
+    /// that was killed left in the middle. Machines that run are found by [`Engine::list`] and [`Engine::observe`].
     ///
     /// # Errors
     /// When the state folder, the image or the agent is not there or cannot be used.
@@ -94,7 +97,9 @@ impl ContainerEngine {
         }
         let state = Self::swept_state(&config)?;
         let agent = agent::keep(&config.agent_binary, &state)?;
-        Ok(Self::over(config, state, agent))
+        let this = Self::over(config, state, agent);
+        unfinished::put_right(&this.inner)?;
+        Ok(this)
     }
 
     /// As [`Self::open`], to take machines away: that needs neither the image nor the agent, which may be gone, nor room

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::command::host_error;
 use super::layout::{Folder, StateDir, remove_if_there, sync_folder};
-use super::{gvisor, network, slots};
+use super::runtime::Kind;
+use super::{Inner, gvisor, network, slots};
 use crate::base::ids::ComputerId;
 use crate::engine::EngineResult;
 
@@ -16,9 +17,16 @@ use crate::engine::EngineResult;
 pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Takes back a boot whose processes and container are gone, and brings its disk to the host's.
-pub(super) fn boot(folder: &Folder) -> EngineResult<()> {
+pub(super) fn boot(inner: &Inner, folder: &Folder) -> EngineResult<()> {
     if let Some(slot) = slots::held(folder)? {
         network::detach(slot)?;
+        let network = &inner.config.network;
+        // An address that nobody has harms nobody; a stop that fails would.
+        if (network.enabled || inner.runtime.kind() == Kind::Gvisor)
+            && let Err(error) = network::unlist(network, slot)
+        {
+            tracing::warn!(computer = %folder.id, %error, "the packet rules know a guest that is gone");
+        }
     }
     slots::release(folder)?;
     let disk = folder.disk();

@@ -113,6 +113,12 @@ impl Simulation {
         self.tasks.drain(END_PATIENCE).await;
     }
 
+    /// The controller is gone from one moment to the next: what it was doing is never finished, and another one starts.
+    pub async fn kill(&mut self) {
+        self.tasks.stopping().cancel();
+        self.begin(&[]).await;
+    }
+
     /// Another controller starts, with failures planned for its engine.
     pub async fn begin(&mut self, faults: &[Fault]) {
         (self.engine, self.tasks, self.caller.base, _) =

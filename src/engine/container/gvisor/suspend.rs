@@ -64,7 +64,9 @@ impl ContainerEngine {
         let (id, folder) = (spec.id, self.inner.state.folder(spec.id));
         let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
         let held = Arc::new(held);
-        match self.blocking(move |inner| inner.observe(id)).await? {
+        let plan = folder.clone();
+        let seen = self.blocking(move |inner| inner.take_up(&plan).and_then(|()| inner.observe(id)));
+        match seen.await? {
             Observation::Absent => return Err(EngineError::Absent),
             Observation::Running { generation, endpoint, .. } if generation == boot.generation => {
                 return Ok(endpoint);
@@ -192,6 +194,19 @@ impl Inner {
         run("let the guest go on", thaw).map(drop)
     }
 
+    /// Takes up a resume whose controller was killed. Memory is as good as before where its guest was made and never ran.
+    fn take_up(&self, folder: &Folder) -> EngineResult<()> {
+        let used = folder.used_memory();
+        if !used.exists() {
+            return Ok(());
+        }
+        match self.state_of(folder.id)?.as_ref().map(|state| state.status.as_str()) {
+            Some("created") => memory::becomes(&used, &folder.memory()),
+            Some("running") => sweep::remove_tree(&used),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn restore(
         &self,
         folder: &Folder,
@@ -221,6 +236,8 @@ impl Inner {
         memory::becomes(&saved.path, &used)?;
         let mut restore = self.runtime.call();
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
+        // Should this controller die, the next one waits for the end of what may still come to its own.
+        restore.stdin(held.share().map_err(host_error(STEP, &used))?);
         super::run_where_networks_are_told_apart(STEP, restore, PATIENCE)?;
         // From here on the guest runs: what cannot be removed is no reason to take it back.
         if let Err(error) = sweep::remove_tree(&used) {
