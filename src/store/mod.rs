@@ -20,6 +20,7 @@ pub mod copies;
 pub mod files;
 pub mod hardware;
 mod room;
+pub mod saved;
 pub mod streams;
 pub mod workspaces;
 

@@ -15,7 +15,7 @@ mod gvisor;
 #[path = "engines/gvisor_desktop.rs"]
 mod gvisor_desktop;
 #[path = "engines/host.rs"]
-mod host;
+pub mod host;
 #[path = "engines/hostile.rs"]
 mod hostile;
 #[path = "engines/limits.rs"]
@@ -24,6 +24,8 @@ mod limits;
 mod network;
 #[path = "engines/resize.rs"]
 mod resize;
+#[path = "engines/saved.rs"]
+mod saved;
 #[path = "engines/simulated.rs"]
 mod simulated;
 #[path = "engines/snapshots.rs"]

@@ -20,6 +20,12 @@ pub enum Verb {
     Suspend,
     Resume,
     DiscardMemory,
+    Saved,
+    ReadSaved,
+    Evict,
+    WriteSaved,
+    Arrived,
+    Converge,
 }
 
 /// What goes wrong.

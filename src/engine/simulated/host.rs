@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
@@ -35,6 +36,9 @@ pub struct SimulatedHost {
     sizes: Mutex<BTreeMap<ComputerId, MachineSpec>>,
     /// The agents of suspended machines, as they were.
     saved: Mutex<BTreeMap<ComputerId, Router>>,
+    /// The agents of machines whose files are away.
+    aside: Mutex<BTreeMap<ComputerId, Router>>,
+    boots: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -61,6 +65,8 @@ impl SimulatedHost {
             running: Mutex::default(),
             sizes: Mutex::default(),
             saved: Mutex::default(),
+            aside: Mutex::default(),
+            boots: AtomicU64::new(1),
         })
     }
 
@@ -74,6 +80,7 @@ impl SimulatedHost {
 
     /// The host loses its power: every machine ends, disks and saved memory stay.
     pub fn reboot(&self) {
+        self.boots.fetch_add(1, Ordering::SeqCst);
         let ids: Vec<ComputerId> = self.running().keys().copied().collect();
         ids.into_iter().for_each(|id| self.crash(id));
     }
@@ -93,6 +100,15 @@ impl SimulatedHost {
 
     pub(super) fn saved(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Router>> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn aside(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Router>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which boot of the host this is.
+    pub(super) fn boots(&self) -> u64 {
+        self.boots.load(Ordering::SeqCst)
     }
 
     pub(super) fn machine(&self, id: ComputerId) -> PathBuf {
