@@ -8,6 +8,7 @@ use config::{Environment, File, FileFormat};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::allowance::Allowance;
+use crate::objects::Objects;
 
 /// Everything that can be set; `hotdesk config` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub struct Config {
     pub streaming: Streaming,
     /// Computers that sleep.
     pub suspension: Suspension,
+    /// Where the states of suspended computers are copied to.
+    pub storage: StorageSettings,
     /// How time passes for auto-stop; not to be set, but by tests, which have none.
     #[serde(skip)]
     pub auto_stop: Pace,
@@ -107,6 +110,41 @@ pub struct Suspension {
     pub reads_wake: bool,
 }
 
+/// Where the states of suspended computers are copied to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageSettings {
+    /// A folder, or `s3://BUCKET/PREFIX`; empty: nowhere.
+    pub url: String,
+    /// Origin of an S3 server other than Amazon's, for example `https://s3.example.org`.
+    pub endpoint: String,
+    /// The store's region, as S3 and clients are told; empty: none.
+    pub region: String,
+    /// File (mode 0600, TOML) with `access_key_id` and `secret_access_key`, and perhaps `session_token`; empty: the
+    /// environment's `AWS_ACCESS_KEY_ID` and so on.
+    pub credentials_file: PathBuf,
+    /// When a suspend is done.
+    pub when: When,
+    /// MiB of saved states that stay on the host beside their copies; what was suspended first goes first. Not set: all.
+    pub local_quota_mb: Option<u64>,
+    /// Mbps that copies may take together; 0 is without a bound.
+    pub bandwidth_mbps: u32,
+    /// A store of one's own; not to be set, but by tests.
+    #[serde(skip)]
+    pub objects: Option<Objects>,
+}
+
+/// When a suspend is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// Once the state is on the host; the copy follows.
+    #[default]
+    Background,
+    /// Once the copy is whole.
+    BeforeRelease,
+}
+
 /// How time passes for auto-stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -136,6 +174,7 @@ impl Default for Config {
             container: Container::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
+            storage: StorageSettings::default(),
             auto_stop: Pace::default(),
         }
     }
@@ -178,6 +217,22 @@ impl Limits {
             account_disk_gb: self.max_account_disk_gb,
             bandwidth_mbps: self.max_bandwidth_mbps,
             snapshots: self.max_snapshots,
+        }
+    }
+}
+
+impl Default for StorageSettings {
+    /// 400 Mbps: a state of 300 MB is away in seconds, and most of a line and a disk is left to others.
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            endpoint: String::new(),
+            region: String::new(),
+            credentials_file: PathBuf::new(),
+            when: When::Background,
+            local_quota_mb: None,
+            bandwidth_mbps: 400,
+            objects: None,
         }
     }
 }

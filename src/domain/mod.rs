@@ -26,6 +26,7 @@ pub mod resize;
 pub mod resolution;
 pub mod rfb;
 pub mod snapshot;
+pub mod stored;
 pub mod stream;
 pub mod template;
 pub mod terminal;

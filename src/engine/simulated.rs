@@ -6,6 +6,7 @@ mod hardware;
 mod host;
 mod memory;
 mod snapshots;
+mod stored;
 
 use std::fs;
 use std::io;
@@ -24,8 +25,8 @@ pub use self::faults::{Failure, Fault, Verb};
 use self::host::Running;
 pub use self::host::{AgentFactory, Birth, Remembered, SimulatedHost};
 use super::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec,
-    Observation, Snapshot,
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
+    Observation, Place, SavedFile, SavedState, Snapshot,
 };
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
@@ -52,6 +53,7 @@ impl SimulatedEngine {
             live_disk: true,
             copy_while_running: true,
             memory_snapshot: true,
+            evict: true,
             ..Capabilities::default()
         };
         Self::limited(host, all)
@@ -233,6 +235,7 @@ impl Engine for SimulatedEngine {
             self.halt(id).await?;
             self.host.saved().remove(&id);
             self.host.kept().retain(|(of, _), _| *of != id);
+            self.host.aside().remove(&id);
             absent_is_fine(fs::remove_dir_all(&machine), "remove the machine", &machine)
         })
         .await
@@ -248,9 +251,11 @@ impl Engine for SimulatedEngine {
                     address: None,
                 },
                 None if !self.host.machine(id).is_dir() => Observation::Absent,
-                None => match self.saved_since(id)? {
-                    Some(generation) => Observation::Suspended { generation },
-                    None => Observation::Stopped,
+                None => match (self.away(id)?, self.saved_since(id)?) {
+                    (Some((generation, Place::Away)), _) | (_, Some(generation)) => {
+                        Observation::Suspended { generation }
+                    }
+                    (Some(_) | None, None) => Observation::Stopped,
                 },
             })
         })
@@ -306,6 +311,30 @@ impl Engine for SimulatedEngine {
     }
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
-        self.act(Verb::DiscardMemory, async { self.discard(id) }).await
+        self.act(Verb::DiscardMemory, async { self.drop_memory(id) }).await
+    }
+
+    async fn saved(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
+        self.act(Verb::Saved, async { self.state_saved(id) }).await
+    }
+
+    async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
+        self.act(Verb::ReadSaved, async { self.read_file(id, file, from, most) }).await
+    }
+
+    async fn evict(&self, id: ComputerId) -> EngineResult<()> {
+        self.act(Verb::Evict, async { self.send_away(id) }).await
+    }
+
+    async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
+        self.act(Verb::WriteSaved, async { self.put_back(id, file, &data) }).await
+    }
+
+    async fn arrived(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
+        self.act(Verb::Arrived, async { self.take_back(id, with_memory) }).await
+    }
+
+    async fn converge(&self, id: ComputerId) -> EngineResult<()> {
+        self.act(Verb::Converge, async { self.settle(id) }).await
     }
 }

@@ -41,6 +41,8 @@ pub struct Computer {
     pub saved_token: Option<Secret>,
     /// The snapshot that a rollback under way leads to.
     pub rollback_to: Option<SnapshotId>,
+    /// Whether it woke from storage and what it fetched may not be on the host's disk yet.
+    pub converging: bool,
     /// Password of its screens and sockets.
     pub vnc_password: Secret,
     /// When it was made.
@@ -128,6 +130,7 @@ struct Row {
     agent_token: String,
     saved_token: Option<String>,
     rollback_to: Option<String>,
+    converging: i64,
     vnc_password: String,
     created_at: i64,
     updated_at: i64,
@@ -135,6 +138,10 @@ struct Row {
 
 const SELECT: &str = "SELECT c.*, w.name AS workspace_name, w.account_id FROM computers c \
                       JOIN workspaces w ON w.id = c.workspace_id ";
+
+/// Handles are random: one that is somebody's present one and was another's before is the former's.
+const BY_INSTANCE: &str = "c.id = COALESCE((SELECT id FROM computers WHERE instance_id = $1), \
+                           (SELECT computer_id FROM earlier_instances WHERE instance_id = $1))";
 
 impl TryFrom<Row> for Computer {
     type Error = Error;
@@ -175,6 +182,7 @@ impl TryFrom<Row> for Computer {
             agent_token: Secret::new(row.agent_token),
             saved_token: row.saved_token.map(Secret::new),
             rollback_to: row.rollback_to.as_deref().map(id).transpose()?,
+            converging: row.converging != 0,
             vnc_password: Secret::new(row.vnc_password),
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -202,14 +210,14 @@ impl Store {
             .ok_or_else(|| Error::internal("the new computer is not there"))
     }
 
-    /// One computer by UUID or instance handle.
+    /// One computer by UUID or instance handle, its present one or one of before.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn computer(&self, reference: &ComputerRef) -> Result<Option<Computer>> {
         let (clause, value) = match reference {
             ComputerRef::Id(id) => ("c.id = $1", id.to_string()),
-            ComputerRef::Instance(instance) => ("c.instance_id = $1", instance.to_string()),
+            ComputerRef::Instance(instance) => (BY_INSTANCE, instance.to_string()),
         };
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE {clause}")))
             .bind(value)
@@ -275,16 +283,7 @@ impl Store {
     /// When the store fails.
     pub async fn set_status(&self, computer: ComputerId, status: Status) -> Result<()> {
         let mut write = self.write().await?;
-        sqlx::query(
-            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
-             saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
-        )
-        .bind(computer.to_string())
-        .bind(status.name())
-        .bind(now_ms())
-        .execute(&mut *write.tx)
-        .await
-        .map_err(failed("set a status"))?;
+        write.status(computer, status).await?;
         write.commit().await
     }
 
@@ -349,8 +348,8 @@ impl Store {
         renamed.ok_or_else(|| Error::not_found("Desktop not found"))
     }
 
-    /// Removes a computer's row and what was meant for it alone. Files that were exported from it stay in its
-    /// workspace. Returns the ids of the files whose records went.
+    /// Removes a computer's row and what was meant for it alone; copies of its saved state are to be removed. Files that
+    /// were exported from it stay in its workspace. Returns the ids of the files whose records went.
     ///
     /// # Errors
     /// When the store fails.
@@ -367,6 +366,7 @@ impl Store {
             .fetch_all(&mut *write.tx)
             .await
             .map_err(failed("list a computer's files"))?;
+        write.give_up_copies(computer).await?;
         sqlx::query("DELETE FROM computers WHERE id = $1")
             .bind(&text)
             .execute(&mut *write.tx)
@@ -457,6 +457,21 @@ impl Write {
         .execute(&mut *self.tx)
         .await
         .map_err(failed("store the intent to boot"))?;
+        Ok(())
+    }
+
+    /// See [`Store::set_status`].
+    pub(super) async fn status(&mut self, computer: ComputerId, status: Status) -> Result<()> {
+        sqlx::query(
+            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
+             saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
+        )
+        .bind(computer.to_string())
+        .bind(status.name())
+        .bind(now_ms())
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("set a status"))?;
         Ok(())
     }
 }

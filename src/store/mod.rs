@@ -21,6 +21,7 @@ pub mod files;
 pub mod hardware;
 mod passwords;
 mod room;
+pub mod saved;
 pub mod snapshots;
 pub mod streams;
 pub mod workspaces;

@@ -28,6 +28,8 @@ mod moments;
 mod network;
 #[path = "engines/resize.rs"]
 mod resize;
+#[path = "engines/saved.rs"]
+mod saved;
 #[path = "engines/simulated.rs"]
 mod simulated;
 #[path = "engines/snapshots.rs"]

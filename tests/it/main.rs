@@ -26,6 +26,7 @@ mod lifecycle;
 mod openapi;
 mod proxy;
 mod resize;
+mod saved;
 mod schemathesis;
 mod screens;
 mod snapshots;

@@ -3,6 +3,7 @@
 
 mod making;
 mod memory;
+mod stored;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::making::Beginning;
 pub(super) use self::memory::suspend_unsupported;
 use self::memory::{renewal, tell_what_failed};
+use self::stored::Errand;
 use super::fleet::{Presence, Shared};
 use super::resize::Job;
 use crate::base::ids::{ComputerId, ComputerRef, SnapshotId};
@@ -22,6 +24,7 @@ use crate::base::wait;
 use crate::controller::files;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Operation, Status};
+use crate::domain::stored::check_converged;
 use crate::engine::{Boot, EngineError, EngineResult, MachineSpec, Observation};
 use crate::guest::Guest;
 use crate::store::computers::Computer;
@@ -61,6 +64,8 @@ pub(super) enum Work {
     Command(Command),
     /// Find out where things stand after the controller started.
     Recover,
+    /// See to the copy of its saved state; with `evict` make room on the host.
+    Tend { evict: bool },
 }
 
 /// One piece of work with its two answers: the computer's status once the intent is stored, and the end.
@@ -75,6 +80,8 @@ pub(super) struct Runner {
     pub(super) shared: Arc<Shared>,
     inbox: mpsc::Receiver<Message>,
     pub(super) presence: watch::Sender<Presence>,
+    /// What goes on about the copy of its saved state.
+    errand: Option<Errand>,
 }
 
 /// What becomes of a computer that shall wake and whose memory is not there any more.
@@ -100,7 +107,7 @@ impl Runner {
         inbox: mpsc::Receiver<Message>,
         presence: watch::Sender<Presence>,
     ) -> Self {
-        Self { id, shared, inbox, presence }
+        Self { id, shared, inbox, presence, errand: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -114,13 +121,19 @@ impl Runner {
                     self.machine_ended().await;
                     continue;
                 }
+                outcome = Errand::ended(&mut self.errand) => {
+                    self.errand_ended(outcome).await;
+                    continue;
+                }
             };
             let Some(message) = message else { break };
+            let evict = matches!(message.work, Work::Tend { evict: true });
             if self.handle(message).await == Next::Gone {
                 self.shared.forget(self.id);
                 self.refuse_the_rest();
                 break;
             }
+            self.take_up(evict).await;
         }
     }
 
@@ -185,6 +198,8 @@ impl Runner {
             Work::Rollback(snapshot) => (self.roll_back(&row, *snapshot, accepted).await, Next::Stay),
             Work::Resize(job) => (self.resize(&row, job).await, Next::Stay),
             Work::Recover => self.recover(&row).await,
+            // Done after every piece of work.
+            Work::Tend { .. } => (Ok(()), Next::Stay),
             Work::Command(command) => self.command(&row, *command, accepted).await,
         };
         if let Err(error) = &outcome {
@@ -201,7 +216,11 @@ impl Runner {
         command: Command,
         accepted: oneshot::Sender<Result<Status>>,
     ) -> (Result<()>, Next) {
-        let operation = match lifecycle::decide(row.status, command) {
+        let decided = lifecycle::decide(row.status, command).and_then(|decision| match decision {
+            Decision::Do(Operation::Suspend) => check_converged(row.converging).map(|()| decision),
+            Decision::Do(_) | Decision::AlreadySo => Ok(decision),
+        });
+        let operation = match decided {
             Err(error) => {
                 let _ = accepted.send(Err(error.clone()));
                 return (Err(error), Next::Stay);
@@ -212,6 +231,7 @@ impl Runner {
             }
             Ok(Decision::Do(operation)) => operation,
         };
+        self.call_off().await;
         if let Err(error) = self.intend(operation).await {
             let _ = accepted.send(Err(error.clone()));
             return (Err(error), Next::Stay);
@@ -225,6 +245,9 @@ impl Runner {
         let status = operation.status();
         match operation {
             Operation::Start | Operation::Restart => self.shared.store.begin_boot(self.id, status).await?,
+            Operation::Resume if self.is_in_storage().await? => {
+                self.shared.store.begin_wake_from_storage(self.id).await?;
+            }
             Operation::Resume => self.shared.store.begin_resume(self.id).await?,
             Operation::Stop | Operation::Suspend | Operation::Delete => {
                 self.shared.store.set_status(self.id, status).await?;
@@ -273,6 +296,7 @@ impl Runner {
     }
 
     pub(super) async fn restart_boot(&mut self, what: &str) -> Result<()> {
+        self.disk_home().await?;
         match self.clear().await {
             Ok(()) => self.boot().await,
             Err(error) => self.fail(what, &error).await,
@@ -304,10 +328,7 @@ impl Runner {
                 {
                     tracing::warn!(computer = %self.id, %error, "a suspended computer holds what it ran with");
                 }
-                if self.shown() != Some(Status::Suspended) {
-                    self.rest(Status::Suspended).await?;
-                }
-                Ok(Status::Suspended)
+                self.fall_asleep(row).await
             }
             Ok(Observation::Running { .. } | Observation::Stopped) => {
                 self.halt().await.map(|()| Status::Stopped)
@@ -411,6 +432,7 @@ impl Runner {
     }
 
     pub(super) async fn halt(&mut self) -> Result<()> {
+        self.disk_home().await?;
         match self.clear().await {
             Ok(()) => self.rest(Status::Stopped).await,
             Err(error) => self.fail("Computer could not be stopped", &error).await,
@@ -437,6 +459,9 @@ impl Runner {
         match self.shared.store.remove_computer(self.id).await {
             Ok(files) => {
                 self.shared.storage.forget(&files).await;
+                if let Some(keeper) = &self.shared.keeper {
+                    keeper.look_again();
+                }
                 (Ok(()), Next::Gone)
             }
             Err(error) => (Err(error), Next::Stay),

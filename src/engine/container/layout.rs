@@ -9,6 +9,8 @@
 //!                      /agent.sock     where its agent answers
 //!                      /agent          its agent's executable, where saved memory may refer to it (gVisor)
 //!                      /memory*        its saved memory (`gvisor/memory.rs`)
+//!                      /away.json      that its disk and memory are in storage (`away.rs`)
+//!                      /arriving/      what of them was fetched so far
 //! <state>/runtime/                     the OCI runtime's own records
 //! <state>/agent/<hash>                 the guests' executable, by content
 //! <state>/trash/                       machines being destroyed
@@ -164,6 +166,15 @@ impl Folder {
 
     pub(super) fn used_memory(&self) -> PathBuf {
         self.path.join("memory.used")
+    }
+
+    /// Says that disk and memory are in storage, or have come back and may not be on the host's disk yet.
+    pub(super) fn away(&self) -> PathBuf {
+        self.path.join("away.json")
+    }
+
+    pub(super) fn arriving(&self) -> PathBuf {
+        self.path.join("arriving")
     }
 
     pub(super) fn socket(&self) -> PathBuf {

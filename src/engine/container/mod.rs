@@ -11,6 +11,7 @@
 //! state folder finds it. Verbs run on threads of their own: a caller that goes away cuts no step in half.
 
 mod agent;
+mod away;
 mod bandwidth;
 mod boot;
 mod cgroup;
@@ -54,8 +55,8 @@ use self::layout::{Folder, Record, StateDir, private_folder};
 pub use self::leftovers::Leftover;
 use self::runtime::{Kind, Runtime, State};
 use super::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec,
-    Observation, Snapshot,
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
+    Observation, SavedFile, SavedState, Snapshot,
 };
 use crate::base::ids::ComputerId;
 use async_trait::async_trait;
@@ -178,6 +179,9 @@ impl Inner {
 
     fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
         let folder = self.state.folder(id);
+        if let Some(generation) = away::generation(&folder)? {
+            return Ok(Observation::Suspended { generation });
+        }
         if !folder.is_whole()? {
             return Ok(Observation::Absent);
         }
@@ -217,6 +221,7 @@ impl Engine for ContainerEngine {
             // A kernel in user space holds none of a file's content back: it writes through the host's descriptors.
             copy_while_running: true,
             memory_snapshot: kernel_of_its_own,
+            evict: kernel_of_its_own,
             ..Capabilities::default()
         }
     }
@@ -358,5 +363,31 @@ impl Engine for ContainerEngine {
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
         self.drop_memory(id).await
+    }
+
+    async fn saved(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
+        self.blocking(move |inner| away::saved(&inner.state.folder(id))).await
+    }
+
+    async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
+        let file = file.to_owned();
+        self.blocking(move |inner| away::read(&inner.state.folder(id), &file, from, most)).await
+    }
+
+    async fn evict(&self, id: ComputerId) -> EngineResult<()> {
+        self.send_away(id).await
+    }
+
+    async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
+        let file = file.clone();
+        self.blocking(move |inner| away::write(&inner.state.folder(id), &file, &data)).await
+    }
+
+    async fn arrived(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
+        self.take_back(id, with_memory).await
+    }
+
+    async fn converge(&self, id: ComputerId) -> EngineResult<()> {
+        self.make_durable(id).await
     }
 }

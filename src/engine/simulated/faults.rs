@@ -25,6 +25,12 @@ pub enum Verb {
     Suspend,
     Resume,
     DiscardMemory,
+    Saved,
+    ReadSaved,
+    Evict,
+    WriteSaved,
+    Arrived,
+    Converge,
 }
 
 /// What goes wrong.

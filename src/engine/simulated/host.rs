@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
@@ -70,6 +71,9 @@ pub struct SimulatedHost {
     saved: Mutex<BTreeMap<ComputerId, Saved>>,
     /// The memory in snapshots.
     kept: Mutex<BTreeMap<(ComputerId, Uuid), Birth>>,
+    /// The agents of machines whose files are away.
+    aside: Mutex<BTreeMap<ComputerId, Saved>>,
+    boots: AtomicU64,
 }
 
 /// The memory of a suspended machine.
@@ -105,6 +109,8 @@ impl SimulatedHost {
             sizes: Mutex::default(),
             saved: Mutex::default(),
             kept: Mutex::default(),
+            aside: Mutex::default(),
+            boots: AtomicU64::new(1),
         })
     }
 
@@ -118,6 +124,7 @@ impl SimulatedHost {
 
     /// The host loses its power: every machine ends, disks and saved memory stay.
     pub fn reboot(&self) {
+        self.boots.fetch_add(1, Ordering::SeqCst);
         let ids: Vec<ComputerId> = self.running().keys().copied().collect();
         ids.into_iter().for_each(|id| self.crash(id));
     }
@@ -141,6 +148,15 @@ impl SimulatedHost {
 
     pub(super) fn kept(&self) -> MutexGuard<'_, BTreeMap<(ComputerId, Uuid), Birth>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn aside(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Saved>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which boot of the host this is.
+    pub(super) fn boots(&self) -> u64 {
+        self.boots.load(Ordering::SeqCst)
     }
 
     pub(super) fn machine(&self, id: ComputerId) -> PathBuf {

@@ -6,7 +6,7 @@ use std::io;
 use super::host::Saved;
 use super::{SimulatedEngine, absent_is_fine};
 use crate::base::ids::ComputerId;
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult};
+use crate::engine::{Boot, Endpoint, EngineError, EngineResult, Place};
 
 /// How the file ends that is whole.
 const WHOLE: &str = " whole";
@@ -49,6 +49,9 @@ impl SimulatedEngine {
         if let Some(endpoint) = self.runs_already(id, boot)? {
             return Ok(endpoint);
         }
+        if let Some((_, Place::Away)) = self.away(id)? {
+            return Err(EngineError::failed("read saved memory", "it is away"));
+        }
         let text = match fs::read_to_string(self.host.memory(id)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -62,6 +65,13 @@ impl SimulatedEngine {
         };
         self.discard(id)?;
         self.run(boot.generation, agent, birth).await
+    }
+
+    pub(super) fn drop_memory(&self, id: ComputerId) -> EngineResult<()> {
+        match self.away(id)? {
+            Some((_, Place::Away)) => Err(EngineError::failed("drop the memory", "the disk is away")),
+            Some(_) | None => self.discard(id),
+        }
     }
 
     pub(super) fn discard(&self, id: ComputerId) -> EngineResult<()> {

@@ -12,6 +12,7 @@ pub use super::copies::{a_copy_goes_its_own_way, what_is_not_there_is_not_copied
 use super::guest::Guest;
 pub use super::moments::{a_fork_goes_on_beside_its_source, a_snapshot_of_memory_is_gone_back_to};
 pub use super::resize::hardware_changes_when_the_engine_says;
+pub use super::saved::a_saved_state_leaves_its_host_and_comes_back;
 pub use super::snapshots::a_rollback_brings_back_what_a_snapshot_kept;
 
 /// How long the tests' guests may take to end when asked.
@@ -246,6 +247,7 @@ macro_rules! keeps_its_promises {
             a_machine_goes_on_where_it_was_suspended,
             a_fork_goes_on_beside_its_source,
             a_snapshot_of_memory_is_gone_back_to,
+            a_saved_state_leaves_its_host_and_comes_back,
         );
     };
     // For engines that copy disks.

@@ -35,10 +35,10 @@ impl Runner {
     /// Saves memory and ends the machine. When that fails the computer is what the engine sees: it runs on, as a rule.
     pub(super) async fn suspend(&mut self, row: &Computer) -> Result<()> {
         let Err(error) = self.shared.engine.suspend(self.id).await else {
-            return self.rest(Status::Suspended).await;
+            return self.fall_asleep(row).await.map(drop);
         };
         let status = self.adopt(row).await?;
-        if status == Status::Suspended {
+        if matches!(status, Status::Suspended | Status::Suspending) {
             // Only the answer was lost.
             return Ok(());
         }
@@ -57,6 +57,10 @@ impl Runner {
     /// Goes on from saved memory, for the boot that is stored.
     pub(in super::super) async fn wake(&mut self, without_memory: WithoutMemory) -> Result<()> {
         let row = self.row().await?;
+        if let Err(error) = self.bring_home(true).await {
+            self.sleep_on().await?;
+            return Err(not_woken(&error));
+        }
         let shared = Arc::clone(&self.shared);
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let endpoint = match shared.engine.resume(&machine(&row), &boot(&row)).await {
@@ -68,7 +72,11 @@ impl Runner {
                 }
                 // Nothing else is: it can be tried again.
                 Ok(Observation::Suspended { .. }) | Err(_) => {
-                    self.rest(Status::Suspended).await?;
+                    if row.converging {
+                        self.sleep_on().await?
+                    } else {
+                        self.rest(Status::Suspended).await?
+                    }
                     return Err(not_woken(&error));
                 }
                 Ok(Observation::Running { .. } | Observation::Stopped | Observation::Absent) => {
@@ -87,6 +95,17 @@ impl Runner {
         drop(turn);
         let address = self.address().await;
         self.go_live(&row, guest, address).await
+    }
+
+    /// Has its disk on the host before it gives up its memory. Where that cannot be fetched it sleeps on.
+    pub(super) async fn disk_home(&mut self) -> Result<()> {
+        // Where the engine cannot tell, its verbs refuse what is away.
+        if !self.is_in_storage().await.unwrap_or(false) {
+            return Ok(());
+        }
+        let Err(error) = self.bring_home(false).await else { return Ok(()) };
+        self.sleep_on().await?;
+        Err(not_woken(&error))
     }
 
     /// Has the agent of a computer that goes on take the row's token. One that does not is stopped: nothing may be reached

@@ -56,7 +56,7 @@ pub(in super::super) struct Saved {
     /// The boot that it ran since; 0 where nothing tells any more, which no boot has.
     pub(in super::super) generation: u64,
     /// Whether nothing of its machine runs any more and its disk is at rest.
-    pub(super) settled: bool,
+    pub(in super::super) settled: bool,
 }
 
 impl Saved {

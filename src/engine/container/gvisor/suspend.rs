@@ -17,7 +17,7 @@ use super::super::config::ContainerConfig;
 use super::super::layout::Folder;
 use super::super::lock::{self, MachineLock};
 use super::super::runtime::State;
-use super::super::{ContainerEngine, Inner, disk, oci, process, slots, sweep};
+use super::super::{ContainerEngine, Inner, away, disk, oci, process, slots, sweep};
 use super::memory::{self, Manifest, Saved};
 use crate::base::ids::ComputerId;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
@@ -110,6 +110,9 @@ impl ContainerEngine {
         let seen = self.blocking(move |inner| inner.observe(id)).await?;
         if !matches!(seen, Observation::Suspended { .. }) {
             return Ok(());
+        }
+        if away::generation(&folder)?.is_some() {
+            return Err(EngineError::failed("drop the memory", "its disk is in storage: fetch that first"));
         }
         self.settle(&folder).await?;
         self.blocking(move |inner| memory::discard(&inner.state, &folder)).await
