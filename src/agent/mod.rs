@@ -34,6 +34,7 @@ pub mod selftest;
 pub mod state;
 pub mod stream;
 pub mod token;
+pub mod vm;
 pub mod vnc;
 
 use audio::Audio;

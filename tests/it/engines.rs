@@ -22,6 +22,10 @@ mod hostile;
 mod limits;
 #[path = "engines/network.rs"]
 mod network;
+#[path = "engines/qemu.rs"]
+mod qemu;
+#[path = "engines/qemu_desktop.rs"]
+mod qemu_desktop;
 #[path = "engines/resize.rs"]
 mod resize;
 #[path = "engines/simulated.rs"]

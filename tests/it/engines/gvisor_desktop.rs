@@ -31,7 +31,7 @@ async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
     assert!(read.await.is_some(), "what was typed arrived");
 }
 
-async fn shows_a_screen(house: &RunningController, id: &str) {
+pub async fn shows_a_screen(house: &RunningController, id: &str) {
     let path = format!("/computers/{id}/screenshot?response_format=binary");
     let shot = house.request(reqwest::Method::GET, &path).send().await.expect("an answer");
     assert_eq!(shot.status(), 200);
@@ -39,7 +39,7 @@ async fn shows_a_screen(house: &RunningController, id: &str) {
 }
 
 /// By how many seconds the computer's clock differs from this machine's, as far as asking for it tells.
-async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
+pub async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     let before = now();
     let there: f64 = house.bash(id, "date +%s.%N").await.trim().parse().expect("a time");

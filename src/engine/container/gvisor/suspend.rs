@@ -15,8 +15,8 @@ use super::super::command::{self, host_error, run, run_patiently};
 use super::super::config::ContainerConfig;
 use super::super::layout::Folder;
 use super::super::lock::{self, MachineLock};
-use super::super::{ContainerEngine, Inner, disk, oci, process, slots, sweep};
-use super::memory::{self, Manifest, Saved};
+use super::super::memory::{self, Manifest, Saved};
+use super::super::{ContainerEngine, Inner, disk, oci, process, slots, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 
@@ -163,7 +163,7 @@ impl Inner {
 
     /// Lets a guest go on; what was saved of it counts no more before it does.
     fn thaw(&self, folder: &Folder) -> EngineResult<()> {
-        sweep::remove_tree(&folder.fresh_memory())?;
+        trash::remove_tree(&folder.fresh_memory())?;
         let mut thaw = self.runtime.call();
         thaw.arg("resume").arg(folder.id.to_string());
         run("let the guest go on", thaw).map(drop)
@@ -194,13 +194,13 @@ impl Inner {
         };
         let endpoint = starter.prepare(folder, spec, boot)?;
         let used = folder.used_memory();
-        sweep::remove_tree(&used)?;
+        trash::remove_tree(&used)?;
         memory::becomes(&saved.path, &used)?;
         let mut restore = self.runtime.call();
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
         super::run_where_networks_are_told_apart(STEP, restore, PATIENCE)?;
         // From here on the guest runs: what cannot be removed is no reason to take it back.
-        if let Err(error) = sweep::remove_tree(&used) {
+        if let Err(error) = trash::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "used memory was not removed");
         }
         Ok(endpoint)

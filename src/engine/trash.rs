@@ -1,38 +1,14 @@
-//! What is taken back when a machine stops or goes? Each step is content to find nothing, so that whatever a crash left
-//! half made is swept by the same code.
+//! How does a machine's folder go? It leaves the machines' folder at once and whole; what a crash leaves half removed is trash
+//! that the next one removes.
 
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
+use super::EngineResult;
 use super::command::host_error;
-use super::layout::{Folder, StateDir, remove_if_there, sync_folder};
-use super::{gvisor, network, slots};
+use super::layout::{Folder, StateDir, sync_folder};
 use crate::base::ids::ComputerId;
-use crate::engine::EngineResult;
-
-/// How long a killed first process may take with all of its namespace: as long as one read of a slow disk takes.
-pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Takes back a boot whose processes and container are gone, and brings its disk to the host's.
-pub(super) fn boot(folder: &Folder) -> EngineResult<()> {
-    if let Some(slot) = slots::held(folder)? {
-        network::detach(slot)?;
-    }
-    slots::release(folder)?;
-    let disk = folder.disk();
-    match fs::File::open(&disk).and_then(|file| file.sync_all()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(host_error("flush the disk", &disk)(error));
-        }
-        Ok(()) | Err(_) => {}
-    }
-    for path in [folder.socket(), folder.runtime_log(), folder.boot_config()] {
-        remove_if_there(&path).map_err(host_error("remove what a boot left", &path))?;
-    }
-    gvisor::drop_leftovers(folder)
-}
 
 /// Removes a machine's folder. It leaves the machines' folder at once and whole; the rest is trash with its name.
 pub(super) fn folder(state: &StateDir, folder: &Folder) -> EngineResult<()> {
@@ -46,7 +22,7 @@ pub(super) fn folder(state: &StateDir, folder: &Folder) -> EngineResult<()> {
 }
 
 /// Finishes a destroy of the machine that a crash cut short.
-pub(super) fn trash_of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
+pub(super) fn of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
     let trash = state.trash();
     let failed = host_error("empty the trash", &trash);
     for entry in fs::read_dir(&trash).map_err(&failed)? {
@@ -59,7 +35,7 @@ pub(super) fn trash_of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
 }
 
 /// Finishes the destroys that a crash cut short.
-pub(super) fn empty_trash(state: &StateDir) -> EngineResult<()> {
+pub(super) fn empty(state: &StateDir) -> EngineResult<()> {
     let trash = state.trash();
     let failed = host_error("empty the trash", &trash);
     for entry in fs::read_dir(&trash).map_err(&failed)? {
