@@ -175,8 +175,9 @@ pub(super) fn arguments(start: &Start<'_>) -> Vec<String> {
     add("-serial", "chardev:console".to_owned());
     add("-qmp", format!("unix:{},server=on,wait=off", text(start.monitor).replace(',', ",,")));
     add("-rtc", "base=utc".to_owned());
-    // `elevateprivileges=deny` would forbid `-runas`. After that nothing is left to gain: no ability, and nothing to start.
-    add("-sandbox", "on,obsolete=deny,spawn=deny,resourcecontrol=deny".to_owned());
+    // Denying `elevateprivileges` would forbid `-runas`, and `spawn` `-daemonize`. After these nothing is left to gain: no
+    // ability, no new privilege, and no program in the empty folder.
+    add("-sandbox", "on,obsolete=deny,resourcecontrol=deny".to_owned());
     add("-runas", format!("{0}:{0}", start.user));
     add("-chroot", text(start.empty));
     add("-display", "none".to_owned());

@@ -8,6 +8,7 @@
 //! the slot's address, and of what comes in only the agent's port reaches the guest. Nobody else on the link can be taken for it.
 
 use std::net::Ipv4Addr;
+use std::sync::mpsc;
 
 use nix::sched::{CloneFlags, unshare};
 
@@ -33,27 +34,43 @@ pub(super) fn with<T: Send>(
     mbps: u32,
     act: impl FnOnce() -> EngineResult<T> + Send,
 ) -> EngineResult<T> {
-    let outcome = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("link".to_owned()).spawn_scoped(scope, || {
+    let failed = |error: std::io::Error| EngineError::failed(STEP, error);
+    let (tell, told) = mpsc::channel();
+    let (allow, allowed) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("link".to_owned()).spawn_scoped(scope, move || {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|error| EngineError::failed(STEP, error))?;
-            make(config, slot, mbps)?;
-            act()
+            let here = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            // It fails only when nobody waits any more.
+            let attached = tell.send(here).is_ok() && allowed.recv().is_ok();
+            if !attached {
+                return Ok(None);
+            }
+            translate()?;
+            act().map(Some)
         });
-        thread.map(std::thread::ScopedJoinHandle::join)
-    });
-    match outcome {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(EngineError::failed(STEP, "the thread panicked")),
-        Err(error) => Err(EngineError::failed(STEP, error)),
-    }
+        let thread = thread.map_err(failed)?;
+        // Nothing is told when the namespace could not be made, which the thread then returns.
+        let attached = told.recv().map_or(Ok(()), |there| attach(config, slot, mbps, there));
+        if attached.is_ok() {
+            // A thread that is gone returns why.
+            drop(allow.send(()));
+        }
+        drop(allow);
+        let acted = thread.join().map_err(|_| EngineError::failed(STEP, "the thread panicked"))?;
+        attached?;
+        acted?.ok_or_else(|| EngineError::failed(STEP, "nothing was done"))
+    })
 }
 
-fn make(config: &NetworkConfig, slot: u16, mbps: u32) -> EngineResult<()> {
-    let here = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    network::attach(config, slot, &network::resolvers(config)?, here)?;
-    if mbps > 0 {
-        bandwidth::limit(slot, here, mbps)?;
-    }
+/// Gives the namespace of a thread the slot's veth pair, from the host's.
+fn attach(config: &NetworkConfig, slot: u16, mbps: u32, thread: u32) -> EngineResult<()> {
+    network::attach(config, slot, &network::resolvers(config)?, thread)?;
+    if mbps > 0 { bandwidth::limit(slot, thread, mbps) } else { Ok(()) }
+}
+
+/// The guest's side, in the namespace of this thread.
+fn translate() -> EngineResult<()> {
     let mut tap = tool("ip");
     tap.args(["-batch", "-"]);
     let commands = format!(
