@@ -15,6 +15,8 @@ const PIECE: usize = 4096;
 pub(super) enum Request {
     /// End the command.
     Stop,
+    /// Write the disk back.
+    Flush,
     /// Write the disk back and let it hold still.
     Freeze,
     /// Let the disk go on; an error when it did so already.
@@ -76,6 +78,7 @@ fn parse(line: &[u8]) -> Option<(u64, Request)> {
         std::str::from_utf8(line).ok().filter(|line| line.len() <= LONGEST)?.split_once(' ')?;
     let request = match word {
         "stop" => Request::Stop,
+        "flush" => Request::Flush,
         "freeze" => Request::Freeze,
         "thaw" => Request::Thaw,
         "grow" => Request::Grow,
@@ -91,7 +94,7 @@ mod tests {
     #[test]
     fn lines_are_put_together_and_what_is_none_is_passed_over() {
         let mut begun = Vec::new();
-        assert_eq!(take_lines(&mut begun, b"1 sto"), []);
+        assert_eq!(take_lines(&mut begun, b"0 flush\n1 sto"), [(0, Request::Flush)]);
         assert_eq!(
             take_lines(&mut begun, b"p\n2 freeze\n\n3 dance\nx thaw\n"),
             [(1, Request::Stop), (2, Request::Freeze)]

@@ -143,6 +143,7 @@ impl Machine {
     fn act(&mut self, request: Request) -> io::Result<()> {
         match request {
             Request::Stop => kill(self.pid, Signal::SIGTERM).map_err(io::Error::from),
+            Request::Flush => rustix::fs::syncfs(&self.disk).map_err(io::Error::from),
             Request::Freeze => {
                 match filesystem::freeze(self.disk.as_fd()) {
                     Err(error) if error.kind() != io::ErrorKind::ResourceBusy => return Err(error),

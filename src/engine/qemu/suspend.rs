@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::boot::Record;
 use super::monitor::Monitor;
-use super::{Inner, QemuEngine};
+use super::{Inner, QemuEngine, line};
 use crate::base::ids::ComputerId;
 use crate::engine::command::{self, host_error, judge, run, spawn, tool};
 use crate::engine::layout::{self, Folder, write_durably};
@@ -31,6 +31,8 @@ use crate::engine::{
 
 /// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a guest may take to write back what it holds before it sleeps without: a gigabyte on a slow disk.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(20);
 /// As fast as it goes, in bytes a second; QEMU's own choice spares a network.
 const UNBOUNDED: u64 = 1 << 40;
 /// What saved memory consists of, beside its manifest: the record of the boot, and the memory, compressed where that can be done.
@@ -130,6 +132,10 @@ impl Inner {
     fn save(&self, folder: &Folder) -> EngineResult<()> {
         disk::check_reserve(&folder.path)?;
         let Some((record, _)) = self.running(folder)? else { return Err(EngineError::Absent) };
+        // Its memory has what is not written yet, but memory may be given up for the disk alone.
+        if let Err(error) = line::ask(folder, "flush", FLUSH_PATIENCE) {
+            tracing::info!(computer = %folder.id, %error, "a guest sleeps with writes that only its memory has");
+        }
         let mut monitor = Monitor::open(&folder.monitor())?;
         let saved = self.save_standing(folder, &mut monitor, record);
         if saved.is_err()
