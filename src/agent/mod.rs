@@ -35,6 +35,7 @@ pub mod selftest;
 pub mod state;
 pub mod stream;
 pub mod token;
+pub mod vm;
 pub mod vnc;
 
 use audio::Audio;

@@ -1,7 +1,9 @@
-//! Floor 0: what everything stands on. Ids, secrets, the clock, tasks, waiting, pauses, log set-up.
+//! Floor 0: what everything stands on. Ids, secrets, the clock, tasks, waiting, pauses, log set-up, file systems that
+//! hold still.
 
 pub mod backoff;
 pub mod clock;
+pub mod filesystem;
 pub mod hex;
 pub mod ids;
 pub mod secret;

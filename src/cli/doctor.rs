@@ -5,15 +5,19 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::failure::Outcome;
+use super::serve::Known;
 use super::{output, serve};
-use crate::engine::container::probe::{Finding, probe};
+use crate::engine::{Finding, container, qemu};
 
 /// Looks at this host as `hotdesk serve` with the same options would use it. Ends with 1 when something is missing.
 ///
 /// # Errors
 /// When the configuration is wrong.
 pub fn run(options: &serve::Options, json: bool) -> Outcome {
-    let findings = probe(&serve::container_config(&options.load()?)?);
+    let findings = match serve::known_engine(&options.load()?)? {
+        Known::Container(config) => container::probe::probe(&config),
+        Known::Qemu(config) => qemu::probe::probe(&config),
+    };
     let missing = findings.iter().filter(|finding| !finding.ok).count();
     if json {
         output::line(&as_json(&findings).to_string())?;

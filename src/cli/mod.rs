@@ -134,6 +134,13 @@ enum Command {
         #[arg(last = true, value_name = "AGENT OPTIONS")]
         agent: Vec<OsString>,
     },
+    /// Be process 1 of a virtual machine: run a command, and power the machine off when it ends.
+    #[command(hide = true)]
+    VmInit {
+        /// The command and its arguments.
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
     /// Supervise one command of the agent.
     #[command(hide = true)]
     ExecShim,
@@ -157,6 +164,7 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Purge { options, yes: _ } => serve::purge(&options)?,
         Command::Agent(options) => agent::run(options)?,
         Command::Init { log, agent } => crate::agent::init::run(&agent, &log)?,
+        Command::VmInit { command } => crate::agent::vm::run(&command)?,
         Command::ExecShim => crate::agent::exec::shim::run().map_err(|error| error.to_string())?,
         Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
         Command::Config(options) => settings::config(&options, shared.json)?,

@@ -14,8 +14,9 @@ use crate::base::tasks::Tasks;
 use crate::base::telemetry;
 use crate::controller::config::{Config, Flags};
 use crate::controller::{self, lock};
-use crate::engine::Engine;
-use crate::engine::container::{ContainerConfig, ContainerEngine, DiskSpeed, NetworkConfig};
+use crate::engine::container::{ContainerConfig, ContainerEngine, DiskSpeed};
+use crate::engine::qemu::{QemuConfig, QemuEngine};
+use crate::engine::{Engine, EngineResult, NetworkConfig};
 use crate::http::serve::{Bound, Listen, bind, serve};
 
 /// How long everything may take to end after a signal; then it is named and left.
@@ -37,7 +38,7 @@ pub struct Options {
     /// Address of the API; port 0 takes a free one.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
-    /// What makes the computers: `container`.
+    /// What makes the computers: `container`, or `qemu` for virtual machines.
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<String>,
     /// Guest image folder.
@@ -130,8 +131,7 @@ pub fn purge(options: &Options) -> Result<(), String> {
         .build()
         .map_err(|error| format!("tokio: {error}"))?;
     runtime.block_on(async {
-        let engine = ContainerEngine::open_to_remove(known_engine(&config)?);
-        let engine = engine.map_err(|error| error.to_string())?;
+        let engine = engine_of(&config, ContainerEngine::open_to_remove, QemuEngine::open_to_remove)?;
         let machines = engine.list().await.map_err(|error| error.to_string())?;
         let mut failures = Vec::new();
         for machine in machines {
@@ -144,23 +144,55 @@ pub fn purge(options: &Options) -> Result<(), String> {
 }
 
 fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
-    let engine = ContainerEngine::open(known_engine(config)?).map_err(|error| error.to_string())?;
-    Ok(Arc::new(engine))
+    engine_of(config, ContainerEngine::open, QemuEngine::open)
 }
 
-/// What the one engine that there is reads, if that is the one asked for.
-fn known_engine(config: &Config) -> Result<ContainerConfig, String> {
-    if config.engine != "container" {
-        return Err(format!("engine {:?} is not known: use container", config.engine));
-    }
-    container_config(config)
+/// The engine that a configuration asks for, opened one way or another.
+fn engine_of(
+    config: &Config,
+    container: impl FnOnce(ContainerConfig) -> EngineResult<ContainerEngine>,
+    qemu: impl FnOnce(QemuConfig) -> EngineResult<QemuEngine>,
+) -> Result<Arc<dyn Engine>, String> {
+    let opened = match known_engine(config)? {
+        Known::Container(config) => container(config).map(|engine| Arc::new(engine) as Arc<dyn Engine>),
+        Known::Qemu(config) => qemu(config).map(|engine| Arc::new(engine) as Arc<dyn Engine>),
+    };
+    opened.map_err(|error| error.to_string())
 }
 
-/// What a configuration says to the container engine.
+/// An engine's own settings.
+#[derive(Debug)]
+pub enum Known {
+    /// Containers.
+    Container(ContainerConfig),
+    /// Virtual machines.
+    Qemu(QemuConfig),
+}
+
+/// What a configuration says to the engine that it asks for.
 ///
 /// # Errors
-/// When the subnet is none, or this program's own path is not known.
-pub fn container_config(config: &Config) -> Result<ContainerConfig, String> {
+/// When there is no such engine, the subnet is none, or this program's own path is not known.
+pub fn known_engine(config: &Config) -> Result<Known, String> {
+    match config.engine.as_str() {
+        "container" => container_config(config).map(Known::Container),
+        "qemu" => container_config(config).map(|shared| {
+            Known::Qemu(QemuConfig {
+                state_dir: shared.state_dir,
+                program: config.qemu.program.clone(),
+                kernel: config.qemu.kernel.clone(),
+                image: shared.image,
+                agent_binary: shared.agent_binary,
+                network: shared.network,
+                uid_base: shared.uid_base,
+                init_args: None,
+            })
+        }),
+        unknown => Err(format!("engine {unknown:?} is not known: use container or qemu")),
+    }
+}
+
+pub(super) fn container_config(config: &Config) -> Result<ContainerConfig, String> {
     let settings = &config.container;
     Ok(ContainerConfig {
         state_dir: config.data_dir.clone(),

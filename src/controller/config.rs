@@ -23,7 +23,7 @@ pub struct Config {
     pub public_url: String,
     /// Addresses and networks of the proxies in front, separated by commas, whose `X-Forwarded-For` tells the clients apart.
     pub trusted_proxies: String,
-    /// What makes the computers: `container`.
+    /// What makes the computers: `container`, or `qemu` for virtual machines.
     pub engine: String,
     /// Log filter, for example `info,hotdesk=debug`.
     pub log: String,
@@ -31,8 +31,10 @@ pub struct Config {
     pub log_json: bool,
     /// Limits of every account.
     pub limits: Limits,
-    /// The container engine.
+    /// The container engine; its image and its network are those of virtual machines too.
     pub container: Container,
+    /// The engine of virtual machines.
+    pub qemu: Qemu,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
     /// Computers that sleep.
@@ -90,6 +92,16 @@ pub struct Container {
     pub subnet: String,
     /// Whether computers may reach private ranges outside the host.
     pub allow_private_egress: bool,
+}
+
+/// What virtual machines need beside an image and a network.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Qemu {
+    /// QEMU: a name on the path or a file.
+    pub program: String,
+    /// Folder of the guests' kernel and initial RAM disk.
+    pub kernel: PathBuf,
 }
 
 /// What streaming may do.
@@ -172,6 +184,7 @@ impl Default for Config {
             log_json: false,
             limits: Limits::default(),
             container: Container::default(),
+            qemu: Qemu::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
             storage: StorageSettings::default(),
@@ -253,6 +266,12 @@ impl Default for Container {
             subnet: "10.213.0.0/16".to_owned(),
             allow_private_egress: false,
         }
+    }
+}
+
+impl Default for Qemu {
+    fn default() -> Self {
+        Self { program: "qemu-system-x86_64".to_owned(), kernel: PathBuf::from("/var/cache/hotdesk/vm") }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Blocks that are not the public Internet, as address and prefix length: the special ones of RFC 6890 that lead
-/// somewhere, the same that the packet rules of computers refuse (`engine/container/rules.nft`).
+/// somewhere, the same that the packet rules of computers refuse (`engine/rules.nft`).
 const SPECIAL_V4: [([u8; 4], u32); 12] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),

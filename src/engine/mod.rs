@@ -4,6 +4,9 @@
 //! idempotent: asking for what is already so succeeds. Ability is data, read before calling. Everything a machine
 //! leaves on its host is labelled with the computer's id and generation before it is used, so that a controller that
 //! crashed can find it again (threats.md T18).
+//!
+//! `container` and `qemu` are made of the same parts of a host, which lie beside them: folders and locks, disks and their
+//! copies, slots, networks, control groups, saved memory.
 
 use std::time::Duration;
 
@@ -14,9 +17,33 @@ use crate::base::secret::Secret;
 pub use crate::domain::endpoint::Endpoint;
 use crate::domain::resolution::Resolution;
 
+mod addresses;
+mod agent;
+mod bandwidth;
+mod cgroup;
+mod command;
 pub mod container;
+mod copy;
+mod disk;
+mod kernel;
+mod layout;
+mod lock;
+mod loopdev;
+mod memory;
+mod mounted;
+mod network;
+mod process;
+pub mod qemu;
+mod quota;
 pub mod saved;
 pub mod simulated;
+mod slots;
+mod staged;
+mod still;
+mod sweep;
+mod trash;
+
+pub use self::addresses::{Addresses, NetworkConfig, Subnet};
 
 pub use self::saved::{Extents, Place, SavedFile, SavedState};
 
@@ -166,6 +193,19 @@ impl std::fmt::Display for EngineError {
 }
 
 impl std::error::Error for EngineError {}
+
+/// One thing of a host that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub what: &'static str,
+    /// Whether it serves.
+    pub ok: bool,
+    /// What was found.
+    pub detail: String,
+    /// What to do when it does not serve; empty otherwise.
+    pub mend: &'static str,
+}
 
 /// What every engine's verb returns.
 pub type EngineResult<T> = Result<T, EngineError>;

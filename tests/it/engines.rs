@@ -26,6 +26,10 @@ pub mod limits;
 mod moments;
 #[path = "engines/network.rs"]
 mod network;
+#[path = "engines/qemu.rs"]
+mod qemu;
+#[path = "engines/qemu_desktop.rs"]
+mod qemu_desktop;
 #[path = "engines/resize.rs"]
 mod resize;
 #[path = "engines/saved.rs"]

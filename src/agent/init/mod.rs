@@ -9,7 +9,7 @@
 //! ```
 
 mod log;
-mod prepare;
+pub(super) mod prepare;
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::command::host_error;
-use super::gvisor::Saved;
 use super::layout::{Folder, private_folder, remove_if_there, sync_folder, write_durably};
-use super::{ContainerEngine, disk, lock, process, sweep};
+use super::memory::Saved;
+use super::{ContainerEngine, disk, lock, process, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::saved::saved_file;
 use crate::engine::{EngineError, EngineResult, Extents, Observation, Place, SavedFile, SavedState};
@@ -132,7 +132,7 @@ pub(super) fn write(folder: &Folder, file: &SavedFile, data: &Extents) -> Engine
 fn clear(folder: &Folder) -> EngineResult<()> {
     remove_if_there(&folder.disk()).map_err(host_error("evict the disk", &folder.disk()))?;
     for path in [folder.memory(), folder.fresh_memory(), folder.used_memory(), folder.arriving()] {
-        sweep::remove_tree(&path)?;
+        trash::remove_tree(&path)?;
     }
     sync_folder(&folder.path).map_err(host_error("evict the machine", &folder.path))
 }
@@ -157,7 +157,7 @@ fn take(folder: &Folder, with_memory: bool) -> EngineResult<()> {
     for (from, to) in moves {
         fs::rename(from, to).map_err(&failed)?;
     }
-    sweep::remove_tree(&arriving)?;
+    trash::remove_tree(&arriving)?;
     let boot = process::boot_id().map_err(&failed)?;
     Away { generation: away.generation, arrived_in: Some(boot) }.keep(folder)
 }

@@ -7,20 +7,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use nix::sys::resource::{Resource, getrlimit};
-use serde_json::json;
-use sha2::{Digest, Sha256};
-
 use super::command::{host_error, run_with, tool};
 use super::config::ContainerConfig;
 use super::layout::{Folder, private_folder, remove_if_there, write_durably};
 use super::lock::MachineLock;
 use super::oci::{self, BootPlan, HostLimits};
 use super::runtime::{Kind, Runtime};
-use super::stage::{self, Parts, StagedFile};
-use super::{bandwidth, disk, gvisor, network, process, slots, throttle};
-use crate::base::hex::hex;
+use super::stage::{self, Parts};
+use super::{bandwidth, disk, network, process, slots, staged, throttle};
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use nix::sys::resource::{Resource, getrlimit};
 
 /// Bounds of a guest's own user namespace: its share of inotify, of which the host otherwise has one pot for all
 /// guests and its own root; and no further user namespaces, should a filter ever let one be asked for.
@@ -58,14 +54,14 @@ impl Starter<'_> {
         self.write_bundle(folder, spec, boot, slot)?;
         let (listener, endpoint) = match self.runtime.kind() {
             Kind::Shared => (Some(listen(&folder.socket())?), Endpoint::Unix(folder.socket())),
-            Kind::Gvisor => (None, Endpoint::Tcp(gvisor::agent(network, slot))),
+            Kind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
         };
         let parts = Parts {
             image: self.config.image.join("rootfs"),
             agent: self.agent.to_owned(),
             disk: folder.disk(),
             first_id: self.config.host_ids(slot),
-            files: staged_files(spec, boot, &network::resolv_conf(&resolvers)),
+            files: staged::files(spec, boot, &network::resolv_conf(&resolvers)),
         };
         stage::with(&parts, || self.runtime.create(folder, listener))?;
         let made = self.runtime.state(folder.id)?;
@@ -90,7 +86,7 @@ impl Starter<'_> {
         let host = |error: io::Error| EngineError::failed(STEP, error);
         let network = &self.config.network;
         let init_args = self.config.init_args.clone();
-        let agent = (self.runtime.kind() == Kind::Gvisor).then(|| gvisor::agent(network, slot));
+        let agent = (self.runtime.kind() == Kind::Gvisor).then(|| network::agent(network, slot));
         let plan = BootPlan {
             spec,
             generation: boot.generation,
@@ -124,29 +120,6 @@ fn listen(path: &Path) -> EngineResult<OwnedFd> {
     let listener = UnixListener::bind(path).map_err(&failed)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(&failed)?;
     Ok(listener.into())
-}
-
-fn staged_files(spec: &MachineSpec, boot: &Boot, resolv_conf: &str) -> Vec<StagedFile> {
-    let name = spec.id.hostname();
-    let limits = json!({
-        "cpu": spec.cpu, "memory_bytes": spec.memory_bytes, "disk_bytes": spec.disk_bytes,
-    });
-    let hosts = format!("127.0.0.1 localhost\n127.0.1.1 {name}\n::1 localhost ip6-localhost ip6-loopback\n");
-    let file = |name, text, mode| StagedFile { name, text, mode };
-    vec![
-        file("token", boot.token.reveal().to_owned(), 0o400),
-        file("limits.json", limits.to_string(), 0o444),
-        file("machine-id", machine_id(spec), 0o444),
-        file("resolv.conf", resolv_conf.to_owned(), 0o644),
-        file("hosts", hosts, 0o644),
-        file("hostname", format!("{name}\n"), 0o644),
-    ]
-}
-
-/// A machine's own id for its programs: lasting, different for a clone, and telling nothing (machine-id(5)).
-fn machine_id(spec: &MachineSpec) -> String {
-    let digest = Sha256::digest(format!("hotdesk machine-id {}", spec.id));
-    hex(&digest[..16]) + "\n"
 }
 
 /// Bounds what the guest's user namespace may take of the kernel's shared pots.

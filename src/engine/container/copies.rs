@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::command::host_error;
 use super::gvisor::Kept;
 use super::layout::{Folder, Record, private_folder, remove_if_there, sync_folder};
-use super::{ContainerEngine, copy, disk, lock, sweep};
+use super::{ContainerEngine, copy, disk, lock, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
 
@@ -176,7 +176,7 @@ fn remove_unfinished(folder: &Folder) -> EngineResult<()> {
             continue;
         }
         if path.is_dir() {
-            sweep::remove_tree(&path)?;
+            trash::remove_tree(&path)?;
         } else {
             remove_if_there(&path).map_err(host_error("remove an unfinished snapshot", &path))?;
         }

@@ -10,8 +10,8 @@ use std::process::Stdio;
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
+use super::addresses::IDS_PER_MACHINE;
 use super::command::{spawn, tool};
-use super::config::IDS_PER_MACHINE;
 use super::kernel;
 use crate::engine::{EngineError, EngineResult};
 

@@ -10,37 +10,20 @@
 //! is known about it is in its folder, in the runtime's record and in the kernel, so any later controller on the same
 //! state folder finds it. Verbs run on threads of their own: a caller that goes away cuts no step in half.
 
-mod agent;
 mod away;
-mod bandwidth;
 mod boot;
-mod cgroup;
-mod command;
 mod config;
 mod copies;
-mod copy;
-mod disk;
 mod gvisor;
 mod halt;
 mod idmap;
-mod kernel;
-mod layout;
 mod leftovers;
-mod lock;
-mod loopdev;
-mod mounted;
-mod network;
 mod oci;
 pub mod probe;
-mod process;
-mod quota;
 mod resize;
 mod runtime;
 mod seccomp;
-mod slots;
 mod stage;
-mod still;
-mod sweep;
 mod throttle;
 mod unfinished;
 
@@ -49,14 +32,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use self::config::{Addresses, ContainerConfig, DiskSpeed, NetworkConfig, Subnet};
-pub use self::gvisor::AGENT_PORT;
+pub use self::config::{ContainerConfig, DiskSpeed};
 use self::layout::{Folder, Record, StateDir, private_folder};
 pub use self::leftovers::Leftover;
+pub(super) use self::oci::init_args;
 use self::runtime::{Kind, Runtime, State};
+pub use super::addresses::{Addresses, NetworkConfig, Subnet};
+pub use super::network::AGENT_PORT;
 use super::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
     Observation, SavedFile, SavedState, Snapshot,
+};
+use super::{
+    addresses, agent, bandwidth, cgroup, command, copy, disk, kernel, layout, lock, loopdev, memory, network,
+    process, quota, slots, staged, still, sweep, trash,
 };
 use crate::base::ids::ComputerId;
 use async_trait::async_trait;
@@ -116,7 +105,7 @@ impl ContainerEngine {
 
     fn swept_state(config: &ContainerConfig) -> EngineResult<StateDir> {
         let state = StateDir::open(&config.state_dir)?;
-        sweep::empty_trash(&state)?;
+        trash::empty(&state)?;
         Ok(state)
     }
 
@@ -185,7 +174,7 @@ impl Inner {
         if !folder.is_whole()? {
             return Ok(Observation::Absent);
         }
-        if let Some(saved) = gvisor::Saved::find(&folder)? {
+        if let Some(saved) = memory::Saved::find(&folder)? {
             return Ok(Observation::Suspended { generation: saved.generation });
         }
         // A guest stands still while its memory is saved, and goes on if that fails.
@@ -298,9 +287,9 @@ impl Engine for ContainerEngine {
         let folder = self.inner.state.folder(id);
         if let Some(_held) = lock::machine(&folder).await? {
             self.halt(&folder, Duration::ZERO).await?;
-            self.blocking(move |inner| sweep::folder(&inner.state, &folder)).await?;
+            self.blocking(move |inner| trash::folder(&inner.state, &folder)).await?;
         }
-        self.blocking(move |inner| sweep::trash_of(&inner.state, id)).await
+        self.blocking(move |inner| trash::of(&inner.state, id)).await
     }
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::config::{Addresses, IDS_PER_MACHINE};
+use super::addresses::{Addresses, IDS_PER_MACHINE};
 use super::kernel::HANDED_FD;
-use super::{cgroup, gvisor, seccomp};
+use super::quota::{CPU_PERIOD, cpu_bounds};
+use super::{cgroup, network, seccomp};
 use crate::engine::MachineSpec;
 
 /// Labels on everything that the runtime knows of a machine; the engine reads them back from its state.
@@ -28,8 +29,6 @@ const TERMINALS: u32 = 512;
 /// The kernel's out-of-memory killer takes guests before the controller (0), and inside a guest commands (to which the
 /// agent gives 500, and nobody there can lower a score) before the agent and process 1, with which all would end.
 const OOM_SCORE: i32 = 200;
-/// The period of the CPU quota, in microseconds: the kernel's default.
-pub(super) const CPU_PERIOD: u64 = 100_000;
 
 /// What root in the guest may do at most: what package managers, sshd and desktops need of their own namespaces.
 const CAPABILITIES: [&str; 11] = [
@@ -98,9 +97,9 @@ pub(super) struct HostLimits {
 
 /// The first process of a guest whose image is hotdesk's own (wire of `hotdesk init`). Its agent takes the socket that it is
 /// handed, or, in a guest with a kernel of its own, listens on whatever address it has at this boot or a later resume.
-pub(super) fn init_args(resolution: &str, by_address: bool) -> Vec<String> {
+pub(in crate::engine) fn init_args(resolution: &str, by_address: bool) -> Vec<String> {
     let listen =
-        if by_address { format!("0.0.0.0:{}", gvisor::AGENT_PORT) } else { format!("fd:{HANDED_FD}") };
+        if by_address { format!("0.0.0.0:{}", network::AGENT_PORT) } else { format!("fd:{HANDED_FD}") };
     let args = [
         "/usr/bin/hotdesk",
         "init",
@@ -209,13 +208,6 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
         mounts.push(kernel("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777", &temporary]));
     }
     Value::Array(mounts)
-}
-
-/// The quota in microseconds of every [`CPU_PERIOD`], and the shares (2 to 262144), of a number of cores.
-pub(super) fn cpu_bounds(cpu: f64) -> (u64, u64) {
-    // A share of a hundredth of a core is the least that the kernel takes; both bounds keep the cast exact.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    ((cpu * 100_000.0).round().clamp(1000.0, 1e9) as u64, (cpu * 1024.0).round().clamp(2.0, 262_144.0) as u64)
 }
 
 fn resources(spec: &MachineSpec) -> Value {

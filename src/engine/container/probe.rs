@@ -8,32 +8,19 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 
-use super::command::{host_error, run, run_with, tool};
+use super::command::{run, run_with, tool};
 use super::config::{ContainerConfig, DiskSpeed};
 use super::layout::{Folder, StateDir, private_folder};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts};
-use super::{bandwidth, cgroup, disk, gvisor, idmap, network, sweep, throttle};
+use super::{bandwidth, cgroup, disk, gvisor, idmap, network, throttle, trash};
 use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult};
+use crate::engine::{EngineError, EngineResult, Finding};
 
 /// Free space below which a host soon stops making computers.
 const COMFORTABLE_SPACE: u64 = 10 << 30;
 /// inotify instances of the whole host below which a few desktops use them up (a desktop has about 20).
 const COMFORTABLE_INOTIFY: u64 = 1024;
-
-/// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// What was looked at.
-    pub what: &'static str,
-    /// Whether it serves.
-    pub ok: bool,
-    /// What was found.
-    pub detail: String,
-    /// What to do when it does not serve; empty otherwise.
-    pub mend: &'static str,
-}
 
 /// Looks at everything that the engine needs. Blocks for about a second.
 pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
@@ -58,7 +45,7 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     ));
     findings.push(finding(
         "guest image",
-        image(config),
+        image(&config.image),
         "build the guest image, or set the engine's image to its folder",
     ));
     findings.push(finding(
@@ -81,7 +68,11 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
              disk_mb_per_second = 0 and disk_ops_per_second = 0 under [limits]",
         ));
     }
-    findings.push(finding("free space", free_space(config), "free some space under the state folder"));
+    findings.push(finding(
+        "free space",
+        free_space(&config.state_dir),
+        "free some space under the state folder",
+    ));
     findings.push(finding(
         "inotify instances",
         inotify(),
@@ -90,14 +81,18 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     findings
 }
 
-fn finding(what: &'static str, outcome: EngineResult<String>, mend: &'static str) -> Finding {
+pub(in crate::engine) fn finding(
+    what: &'static str,
+    outcome: EngineResult<String>,
+    mend: &'static str,
+) -> Finding {
     match outcome {
         Ok(detail) => Finding { what, ok: true, detail, mend: "" },
         Err(error) => Finding { what, ok: false, detail: error.to_string(), mend },
     }
 }
 
-fn root() -> EngineResult<String> {
+pub(in crate::engine) fn root() -> EngineResult<String> {
     let user = nix::unistd::geteuid();
     if user.is_root() {
         Ok("yes".into())
@@ -117,7 +112,7 @@ fn runtime(config: &ContainerConfig) -> EngineResult<String> {
         Kind::Gvisor => {
             let records = StateDir::open(&config.state_dir)?.trash().join(uuid::Uuid::new_v4().to_string());
             let tried = gvisor::try_out(&Runtime::new(&config.runtime, records.clone()));
-            let removed = sweep::remove_tree(&records);
+            let removed = trash::remove_tree(&records);
             tried?;
             removed?;
             format!(
@@ -127,7 +122,7 @@ fn runtime(config: &ContainerConfig) -> EngineResult<String> {
     })
 }
 
-fn disk_tools() -> EngineResult<String> {
+pub(in crate::engine) fn disk_tools() -> EngineResult<String> {
     for program in ["e2fsck", "resize2fs", "mkfs.ext4", "fsfreeze"] {
         let mut command = tool(program);
         // Without arguments these explain themselves and fail; being there is what counts.
@@ -143,32 +138,13 @@ fn disk_tools() -> EngineResult<String> {
 }
 
 fn control_groups() -> EngineResult<String> {
-    const STEP: &str = "find the control groups";
-    let found = if cgroup::is_unified() {
-        let path = Path::new("/sys/fs/cgroup/cgroup.controllers");
-        let listed = fs::read_to_string(path).map_err(host_error(STEP, path))?;
-        bounds("v2", &["cpu", "memory", "pids"], |name| listed.split_whitespace().any(|it| it == name))
-    } else {
-        // Devices are a controller of v1 only; under v2 the runtime loads a program for them.
-        bounds("v1", &["cpu", "memory", "pids", "devices"], |name| {
-            Path::new("/sys/fs/cgroup").join(name).join("cgroup.procs").exists()
-        })
-    };
-    found.map_err(|lack| EngineError::failed(STEP, lack))
+    // Devices are a controller of v1 only; under v2 the runtime loads a program for them.
+    let v1 = ["cpu", "memory", "pids", "devices"];
+    cgroup::bounding(if cgroup::is_unified() { &v1[..3] } else { &v1 })
 }
 
-/// What control groups of a version bound, or what they lack.
-fn bounds(version: &str, needed: &[&str], has: impl Fn(&str) -> bool) -> Result<String, String> {
-    let missing: Vec<&str> = needed.iter().copied().filter(|name| !has(name)).collect();
-    if missing.is_empty() {
-        Ok(format!("{version} with {}", needed.join(", ")))
-    } else {
-        Err(format!("{version} without {}", missing.join(", ")))
-    }
-}
-
-fn image(config: &ContainerConfig) -> EngineResult<String> {
-    let rootfs = config.image.join("rootfs");
+pub(in crate::engine) fn image(image: &Path) -> EngineResult<String> {
+    let rootfs = image.join("rootfs");
     if rootfs.join("usr/bin").is_dir() {
         Ok(rootfs.display().to_string())
     } else {
@@ -197,7 +173,7 @@ fn whole_file_system(config: &ContainerConfig) -> EngineResult<String> {
     };
     let tried =
         disk::make(&folder, disk::SMALLEST).and_then(|()| stage::with(&parts, || owner_of_root(STEP)));
-    let removed = sweep::remove_tree(&folder.path);
+    let removed = trash::remove_tree(&folder.path);
     let owner = tried?;
     removed?;
     if owner == config.uid_base {
@@ -213,7 +189,7 @@ fn owner_of_root(step: &'static str) -> EngineResult<u32> {
 }
 
 /// Loads the rules and makes a pair in a network namespace of its own.
-fn packets() -> EngineResult<String> {
+pub(in crate::engine) fn packets() -> EngineResult<String> {
     const STEP: &str = "try a guest's network";
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| EngineError::failed(STEP, error))?;
@@ -231,9 +207,9 @@ fn packets() -> EngineResult<String> {
     outcome.map(|_| format!("veth and nftables; net.ipv4.ip_forward is {}", network::forwarding()))
 }
 
-fn free_space(config: &ContainerConfig) -> EngineResult<String> {
-    let free = disk::free_bytes(&config.state_dir)?;
-    let text = format!("{} GiB under {}", free >> 30, config.state_dir.display());
+pub(in crate::engine) fn free_space(state: &Path) -> EngineResult<String> {
+    let free = disk::free_bytes(state)?;
+    let text = format!("{} GiB under {}", free >> 30, state.display());
     if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(text)) }
 }
 
@@ -245,24 +221,5 @@ fn inotify() -> EngineResult<String> {
         Ok(instances.to_string())
     } else {
         Err(EngineError::NoCapacity(format!("{instances} for the whole host")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_groups_serve_when_they_bound_everything() {
-        for (there, told) in [
-            ("cpuset cpu io memory hugetlb pids rdma misc", Ok("v2 with cpu, memory, pids")),
-            ("cpuset cpu io pids", Err("v2 without memory")),
-            ("cpuset cpuacct memory_recursiveprot", Err("v2 without cpu, memory, pids")),
-            ("", Err("v2 without cpu, memory, pids")),
-        ] {
-            let has = |name: &str| there.split_whitespace().any(|it| it == name);
-            let found = bounds("v2", &["cpu", "memory", "pids"], has);
-            assert_eq!(found.as_deref().map_err(String::as_str), told, "{there:?}");
-        }
     }
 }

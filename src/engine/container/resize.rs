@@ -20,7 +20,7 @@ impl ContainerEngine {
                 Observation::Stopped | Observation::Suspended { .. } => false,
             };
             let before = folder.read_record()?;
-            let after = changed(&before, change)?;
+            let after = before.changed(change)?;
             if let Change::Disk(_) = change {
                 disk::check_reserve(&folder.path)?;
             }
@@ -61,48 +61,6 @@ impl Inner {
                 })?;
                 Ok(Effect::Live)
             }
-        }
-    }
-}
-
-/// The record after a change. Disks never shrink.
-fn changed(before: &Record, change: Change) -> EngineResult<Record> {
-    let mut after = before.clone();
-    match change {
-        Change::Cpu(cpu) => after.cpu = cpu,
-        Change::Memory(bytes) => after.memory_bytes = bytes,
-        Change::Disk(bytes) if bytes < before.disk_bytes => {
-            let detail = format!("{bytes} bytes is less than {}, and disks never shrink", before.disk_bytes);
-            return Err(EngineError::failed("grow the disk", detail));
-        }
-        Change::Disk(bytes) => after.disk_bytes = bytes,
-        Change::Bandwidth(mbps) => after.bandwidth_mbps = mbps,
-    }
-    Ok(after)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_dimension_changes_and_a_disk_never_shrinks() {
-        let before = Record {
-            computer: uuid::Uuid::nil(),
-            cpu: 1.0,
-            memory_bytes: 4,
-            disk_bytes: 8,
-            bandwidth_mbps: 0,
-        };
-        for (change, after) in [
-            (Change::Cpu(2.0), Some(Record { cpu: 2.0, ..before.clone() })),
-            (Change::Memory(3), Some(Record { memory_bytes: 3, ..before.clone() })),
-            (Change::Disk(9), Some(Record { disk_bytes: 9, ..before.clone() })),
-            (Change::Disk(8), Some(before.clone())),
-            (Change::Disk(7), None),
-            (Change::Bandwidth(5), Some(Record { bandwidth_mbps: 5, ..before.clone() })),
-        ] {
-            assert_eq!(changed(&before, change).ok(), after, "{change:?}");
         }
     }
 }

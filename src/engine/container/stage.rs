@@ -22,6 +22,7 @@ use rustix::thread::{CapabilitiesSecureBits, capabilities_secure_bits, set_capab
 use super::idmap;
 use super::loopdev;
 use super::slots;
+use super::staged::StagedFile;
 use crate::engine::{EngineError, EngineResult};
 
 /// Bounds the staging area: a few text files; guests may write some of them.
@@ -40,17 +41,6 @@ pub(super) struct Parts {
     pub(super) first_id: u32,
     /// Small files that the guest sees.
     pub(super) files: Vec<StagedFile>,
-}
-
-/// A small file of one boot, kept in memory.
-#[derive(Debug)]
-pub(super) struct StagedFile {
-    /// Its name in the staging area.
-    pub(super) name: &'static str,
-    /// What it holds.
-    pub(super) text: String,
-    /// Its mode; guest root owns it.
-    pub(super) mode: u32,
 }
 
 /// Where a staged file or folder is, inside the thread's namespace.

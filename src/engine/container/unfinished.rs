@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::command::host_error;
 use super::layout::{Folder, remove_if_there};
-use super::{Inner, gvisor, lock, still};
+use super::{Inner, lock, memory, still};
 use crate::engine::EngineResult;
 
 /// How a file is called that is renamed when it is whole.
@@ -39,7 +39,7 @@ fn tidy(inner: &Inner, folder: &Folder) -> EngineResult<()> {
     }
     // A guest that stands still is let go on by its waiter; one that was not let go yet is taken up by its resume.
     let runs = inner.state_of(folder.id)?.is_some_and(|state| state.status == "running");
-    if runs { gvisor::drop_leftovers(folder) } else { Ok(()) }
+    if runs { memory::drop_leftovers(folder) } else { Ok(()) }
 }
 
 /// The files of a machine that are not whole. Only for who holds its lock: else they may be in the making.
@@ -61,7 +61,7 @@ fn collect(place: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in entries {
         let entry = entry?;
         let path = entry.path();
-        // Saved memory is a folder, and may be whole under that name (`gvisor/memory.rs`).
+        // Saved memory is a folder, and may be whole under that name (`engine/memory.rs`).
         if path.extension() == Some(OsStr::new(UNFINISHED)) && entry.file_type()?.is_file() {
             found.push(path);
         }

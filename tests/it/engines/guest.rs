@@ -7,8 +7,8 @@ use hotdesk::engine::Endpoint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-/// How long an agent may take to answer its first request: a Python start on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an agent may take to answer its first request: an emulated machine's boot beside other work.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}

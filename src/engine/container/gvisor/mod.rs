@@ -6,32 +6,26 @@
 //! leads there: packets between guests are rejected, the world's are dropped, and of the host's users root alone may send
 //! them (`rules.nft`); the token is asked for as everywhere.
 
-mod memory;
 mod moment;
 mod suspend;
 
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
 
-pub(super) use self::memory::{Saved, drop_leftovers};
 pub(super) use self::moment::Kept;
 use super::command::{host_error, judge, run, run_patiently, tool};
-use super::config::NetworkConfig;
 use super::layout::{Folder, remove_if_there};
 use super::runtime::Runtime;
 use super::stage;
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult};
-
-/// The agent's TCP port in a guest; `rules.nft` names it too.
-pub const AGENT_PORT: u16 = 870;
 
 /// Asked of every call of `runsc`. The disk is the host's overlay, which outlives the guest's kernel, so that gVisor puts
 /// none of its own above it (it would be lost with the kernel); connections that leave the guest end when memory is saved.
@@ -45,11 +39,6 @@ const CUT_PAUSE: Duration = Duration::from_millis(20);
 /// What `runsc` takes for the mark of the host's own network namespace. Newer kernels show it in all of them.
 const HOST_MARK: &str = "/proc/sys/net";
 const NOTHING: &CStr = c"size=4k,nr_inodes=1,mode=0555";
-
-/// Where the agent of the machine in a slot answers.
-pub(super) fn agent(network: &NetworkConfig, slot: u16) -> SocketAddr {
-    SocketAddrV4::new(network.addresses(slot).guest, AGENT_PORT).into()
-}
 
 /// Keeps the executable that a boot's agent runs: memory that is saved refers to it, whatever the controller becomes.
 pub(super) fn keep_agent(folder: &Folder, agent: &Path) -> EngineResult<PathBuf> {
@@ -113,13 +102,4 @@ pub(super) fn remove_record(root: &Path, id: ComputerId) -> io::Result<()> {
         remove_if_there(&entry.path())?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_packet_rules_guard_the_agents_port() {
-        let rule = format!("tcp dport {} meta skuid != 0 reject", super::AGENT_PORT);
-        assert!(super::super::network::RULES.contains(&rule));
-    }
 }

@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use super::super::command::{host_error, run};
 use super::super::layout::{Folder, Record, private_folder, remove_if_there, sync_folder};
-use super::super::{ContainerEngine, Inner, copies, copy, disk, lock, sweep};
-use super::memory::{self, Manifest, Saved};
+use super::super::memory::{self, Manifest, Saved};
+use super::super::{ContainerEngine, Inner, copies, copy, disk, lock, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
 
@@ -177,7 +177,7 @@ impl Kept {
     pub(in super::super) fn give_back(&self, folder: &Folder) -> EngineResult<()> {
         let back = folder.path.join("memory.back");
         let failed = host_error("give the memory back", &back);
-        sweep::remove_tree(&back)?;
+        trash::remove_tree(&back)?;
         private_folder(&back).map_err(&failed)?;
         for entry in fs::read_dir(&self.memory).map_err(&failed)? {
             let entry = entry.map_err(&failed)?;

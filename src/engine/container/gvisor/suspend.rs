@@ -16,9 +16,9 @@ use super::super::command::{self, host_error, run, run_patiently};
 use super::super::config::ContainerConfig;
 use super::super::layout::Folder;
 use super::super::lock::{self, MachineLock};
+use super::super::memory::{self, Manifest, Saved};
 use super::super::runtime::State;
-use super::super::{ContainerEngine, Inner, away, disk, oci, process, slots, sweep};
-use super::memory::{self, Manifest, Saved};
+use super::super::{ContainerEngine, Inner, away, disk, network, oci, process, slots, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 
@@ -160,7 +160,7 @@ impl Inner {
             run("hold the guest", pause)?;
         }
         if let Some(slot) = slots::held(folder)? {
-            super::cut_connections(super::agent(&self.config.network, slot))?;
+            super::cut_connections(network::agent(&self.config.network, slot))?;
         }
         Ok(state)
     }
@@ -191,7 +191,7 @@ impl Inner {
 
     /// Lets a guest go on; what was saved of it counts no more before it does.
     pub(super) fn thaw(&self, folder: &Folder) -> EngineResult<()> {
-        sweep::remove_tree(&folder.fresh_memory())?;
+        trash::remove_tree(&folder.fresh_memory())?;
         let mut thaw = self.runtime.call();
         thaw.arg("resume").arg(folder.id.to_string());
         run("let the guest go on", thaw).map(drop)
@@ -205,7 +205,7 @@ impl Inner {
         }
         match self.state_of(folder.id)?.as_ref().map(|state| state.status.as_str()) {
             Some("created") => memory::becomes(&used, &folder.memory()),
-            Some("running") => sweep::remove_tree(&used),
+            Some("running") => trash::remove_tree(&used),
             Some(_) | None => Ok(()),
         }
     }
@@ -235,7 +235,7 @@ impl Inner {
         };
         let endpoint = starter.prepare(folder, spec, boot)?;
         let used = folder.used_memory();
-        sweep::remove_tree(&used)?;
+        trash::remove_tree(&used)?;
         memory::becomes(&saved.path, &used)?;
         let mut restore = self.runtime.call();
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
@@ -243,7 +243,7 @@ impl Inner {
         restore.stdin(held.share().map_err(host_error(STEP, &used))?);
         super::run_where_networks_are_told_apart(STEP, restore, PATIENCE)?;
         // From here on the guest runs: what cannot be removed is no reason to take it back.
-        if let Err(error) = sweep::remove_tree(&used) {
+        if let Err(error) = trash::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "used memory was not removed");
         }
         let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());

@@ -13,8 +13,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::command::{self, host_error, spawn, tool};
-use super::kernel;
 use super::mounted::Mounted;
+use crate::base::filesystem;
 use crate::engine::{EngineError, EngineResult};
 
 const STEP: &str = "hold the disk still";
@@ -50,7 +50,7 @@ pub(super) fn during<T>(
 /// killed. Only for who holds the machine's lock.
 pub(super) fn thaw_abandoned(disk: &Path) {
     let thawed =
-        Mounted::of(disk).and_then(|mounted| match mounted.map(|it| kernel::thaw(it.root.as_fd())) {
+        Mounted::of(disk).and_then(|mounted| match mounted.map(|it| filesystem::thaw(it.root.as_fd())) {
             Some(Err(error)) if error.kind() != io::ErrorKind::InvalidInput => {
                 Err(host_error(STEP, disk)(error))
             }
@@ -74,7 +74,7 @@ impl<'a> Still<'a> {
         guard.stdin(Stdio::piped()).stdout(root).stderr(Stdio::null());
         let guard = spawn(STEP, &mut guard)?;
         let still = Self { mounted, guard };
-        match kernel::freeze(mounted.root.as_fd()) {
+        match filesystem::freeze(mounted.root.as_fd()) {
             Ok(()) => Ok(still),
             Err(error) => {
                 still.dismiss();
@@ -85,7 +85,7 @@ impl<'a> Still<'a> {
 
     /// Lets writes go on. It fails when they went on before: what was copied since is not of one moment.
     fn end(self, disk: &Path) -> EngineResult<()> {
-        let thawed = kernel::thaw(self.mounted.root.as_fd());
+        let thawed = filesystem::thaw(self.mounted.root.as_fd());
         self.dismiss();
         match thawed {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {

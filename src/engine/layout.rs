@@ -7,12 +7,14 @@
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    what the OCI runtime complained of at the current boot
 //!                      /agent.sock     where its agent answers
-//!                      /agent          its agent's executable, where saved memory may refer to it (gVisor)
-//!                      /memory*        its saved memory (`gvisor/memory.rs`)
-//!                      /away.json      that its disk and memory are in storage (`away.rs`)
+//!                      /agent          its agent's executable, or a file system with it, where saved memory may refer to it
+//!                      /seed           what a virtual machine is told at its boot
+//!                      /qmp.sock, /line.in, /line.out    where QEMU and the guest's process 1 take requests
+//!                      /memory*        its saved memory (`memory.rs`)
+//!                      /away.json      that its disk and memory are in storage (`container/away.rs`)
 //!                      /arriving/      what of them was fetched so far
 //! <state>/runtime/                     the OCI runtime's own records
-//! <state>/agent/<hash>                 the guests' executable, by content
+//! <state>/agent/<hash>                 the guests' executable, or a file system with it, by content
 //! <state>/trash/                       machines being destroyed
 //! ```
 //! Nothing that a guest can write is opened by path: its files are mounted nowhere in the controller's own view.
@@ -26,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::host_error;
 use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult, MachineSpec};
+use crate::engine::{Change, EngineError, EngineResult, MachineSpec};
 
 /// A unix socket's path is at most 107 bytes; this is what `/machines/<id>/agent.sock` leaves of it.
 const LONGEST_STATE_DIR: usize = 107 - "/machines/".len() - 36 - "/agent.sock".len();
@@ -67,6 +69,23 @@ impl Record {
     pub(super) fn of(spec: &MachineSpec) -> Self {
         let MachineSpec { id, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
         Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps }
+    }
+
+    /// The record after a change. Disks never shrink.
+    pub(super) fn changed(&self, change: Change) -> EngineResult<Self> {
+        let mut after = self.clone();
+        match change {
+            Change::Cpu(cpu) => after.cpu = cpu,
+            Change::Memory(bytes) => after.memory_bytes = bytes,
+            Change::Disk(bytes) if bytes < self.disk_bytes => {
+                let detail =
+                    format!("{bytes} bytes is less than {}, and disks never shrink", self.disk_bytes);
+                return Err(EngineError::failed("grow the disk", detail));
+            }
+            Change::Disk(bytes) => after.disk_bytes = bytes,
+            Change::Bandwidth(mbps) => after.bandwidth_mbps = mbps,
+        }
+        Ok(after)
     }
 }
 
@@ -154,6 +173,29 @@ impl Folder {
 
     pub(super) fn agent(&self) -> PathBuf {
         self.path.join("agent")
+    }
+
+    /// What a virtual machine is told at its boot: a disk's worth of small files.
+    pub(super) fn seed(&self) -> PathBuf {
+        self.path.join("seed")
+    }
+
+    /// QEMU's monitor.
+    pub(super) fn monitor(&self) -> PathBuf {
+        self.path.join("qmp.sock")
+    }
+
+    /// The line to a virtual machine's process 1. QEMU adds `.in` and `.out` for its two ways.
+    pub(super) fn line(&self) -> PathBuf {
+        self.path.join("line")
+    }
+
+    pub(super) fn line_in(&self) -> PathBuf {
+        self.path.join("line.in")
+    }
+
+    pub(super) fn line_out(&self) -> PathBuf {
+        self.path.join("line.out")
     }
 
     pub(super) fn memory(&self) -> PathBuf {
@@ -262,5 +304,26 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let error = StateDir::open(&temp.path().join("x".repeat(80))).unwrap_err().to_string();
         assert!(error.contains("too long for sockets"), "{error}");
+    }
+
+    #[test]
+    fn one_dimension_changes_and_a_disk_never_shrinks() {
+        let before = Record {
+            computer: uuid::Uuid::nil(),
+            cpu: 1.0,
+            memory_bytes: 4,
+            disk_bytes: 8,
+            bandwidth_mbps: 0,
+        };
+        for (change, after) in [
+            (Change::Cpu(2.0), Some(Record { cpu: 2.0, ..before.clone() })),
+            (Change::Memory(3), Some(Record { memory_bytes: 3, ..before.clone() })),
+            (Change::Disk(9), Some(Record { disk_bytes: 9, ..before.clone() })),
+            (Change::Disk(8), Some(before.clone())),
+            (Change::Disk(7), None),
+            (Change::Bandwidth(5), Some(Record { bandwidth_mbps: 5, ..before.clone() })),
+        ] {
+            assert_eq!(before.changed(change).ok(), after, "{change:?}");
+        }
     }
 }

@@ -3,16 +3,18 @@
 
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 
+use super::addresses::{Addresses, NetworkConfig};
 use super::command::{PATIENCE, host_error, judge, run, run_patiently, run_with, tool};
-use super::config::{Addresses, NetworkConfig};
 use super::{lock, slots};
 use crate::engine::{EngineError, EngineResult};
 
 /// The shared table. Loading it again replaces its rules in one transaction and keeps its sets.
 pub(super) const RULES: &str = include_str!("rules.nft");
+/// The agent's TCP port in a guest that no unix socket leads to; `rules.nft` names it too. Nobody but a guest's root can take it.
+pub const AGENT_PORT: u16 = 870;
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 /// More name servers than this no resolver asks.
 const MOST_RESOLVERS: usize = 3;
@@ -20,6 +22,11 @@ const MOST_RESOLVERS: usize = 3;
 /// The host's end of a slot's pair. The rules know guests by the prefix.
 pub(super) fn veth(slot: u16) -> String {
     format!("hotdesk{slot:04x}")
+}
+
+/// Where the agent of the machine in a slot answers, when it is reached by its network.
+pub(super) fn agent(config: &NetworkConfig, slot: u16) -> SocketAddr {
+    SocketAddrV4::new(config.addresses(slot).guest, AGENT_PORT).into()
 }
 
 /// Gives the container whose first process is `pid` its network; where guests have none, the link to its host alone, over
@@ -181,5 +188,10 @@ mod tests {
     fn interface_names_fit_and_differ() {
         assert_eq!(veth(0), "hotdesk0000");
         assert_eq!(veth(u16::MAX), "hotdeskffff");
+    }
+
+    #[test]
+    fn the_packet_rules_guard_the_agents_port() {
+        assert!(RULES.contains(&format!("tcp dport {AGENT_PORT} meta skuid != 0 reject")));
     }
 }

@@ -1,5 +1,5 @@
-//! Which system calls does the engine make that no crate wraps? Mapping a mount's owners, loop devices, growing and
-//! freezing a file system, and the clean start and the end of a child. All of the engine's unsafe code is here.
+//! Which system calls does the engine make that no crate wraps? Mapping a mount's owners, loop devices, and the clean start
+//! and the end of a child. All of the engine's unsafe code is here.
 
 use std::fs::File;
 use std::io;
@@ -160,11 +160,6 @@ pub(super) fn configure_loop(device: &File, file: &File) -> io::Result<()> {
 }
 
 const LOOP_SET_CAPACITY: libc::Ioctl = 0x4C07;
-/// `_IOW('f', 16, __u64)` of fs/ext4/ext4.h.
-const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610;
-/// `_IOWR('X', 119, int)` and the next, of linux/fs.h.
-const FIFREEZE: libc::Ioctl = 0xC004_5877;
-const FITHAW: libc::Ioctl = 0xC004_5878;
 
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 
@@ -181,30 +176,6 @@ pub(super) fn refresh_loop(device: &File) -> io::Result<()> {
     // SAFETY: LOOP_SET_CAPACITY takes no argument.
     #[allow(unsafe_code)]
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Grows a mounted ext4 to `blocks` of its own blocks. The kernel asks for `CAP_SYS_RESOURCE` of the host.
-pub(super) fn grow_ext4(folder: BorrowedFd<'_>, blocks: u64) -> io::Result<()> {
-    // SAFETY: EXT4_IOC_RESIZE_FS reads one 64-bit number, which lives through the call.
-    #[allow(unsafe_code)]
-    let done = unsafe { libc::ioctl(folder.as_raw_fd(), EXT4_IOC_RESIZE_FS, &raw const blocks) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Writes a file system back and lets every later write wait until [`thaw`].
-pub(super) fn freeze(folder: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: FIFREEZE ignores its argument.
-    #[allow(unsafe_code)]
-    let done = unsafe { libc::ioctl(folder.as_raw_fd(), FIFREEZE, 0) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Lets the writes of a frozen file system go on; `InvalidInput` when it is not frozen.
-pub(super) fn thaw(folder: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: FITHAW ignores its argument.
-    #[allow(unsafe_code)]
-    let done = unsafe { libc::ioctl(folder.as_raw_fd(), FITHAW, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

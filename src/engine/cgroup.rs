@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::host_error;
+use super::quota;
 use crate::base::ids::ComputerId;
 use crate::base::wait;
 use crate::engine::{EngineError, EngineResult};
@@ -42,6 +43,57 @@ pub(super) fn roots() -> Vec<PathBuf> {
 /// Whether the host speaks v2 alone.
 pub(super) fn is_unified() -> bool {
     Path::new(MOUNTS).join("cgroup.controllers").exists()
+}
+
+/// What a machine may take of its host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Cores.
+    pub(super) cpu: f64,
+    /// Bytes of memory.
+    pub(super) memory_bytes: u64,
+    /// Processes and threads.
+    pub(super) processes: u64,
+}
+
+/// Makes a machine's groups with their bounds, for machines that no OCI runtime makes; the files that a process writes its
+/// number to, to be in them.
+pub(super) fn make(id: ComputerId, bounds: Bounds) -> EngineResult<Vec<PathBuf>> {
+    const STEP: &str = "make the control groups";
+    let roots: Vec<PathBuf> = roots().into_iter().filter(|root| is_unified() || controls(root)).collect();
+    for root in &roots {
+        let parent = root.join(PARENT);
+        let own = parent.join(id.to_string());
+        let made = fs::create_dir_all(&parent)
+            .and_then(|()| if is_unified() { pass_on(root).and_then(|()| pass_on(&parent)) } else { Ok(()) })
+            .and_then(|()| fs::create_dir_all(&own));
+        made.map_err(host_error(STEP, &own))?;
+        let most = own.join("pids.max");
+        if most.exists() {
+            fs::write(&most, bounds.processes.to_string()).map_err(host_error(STEP, &most))?;
+        }
+    }
+    quota::set_cpu(id, bounds.cpu)?;
+    quota::set_memory(id, bounds.memory_bytes)?;
+    Ok(folders(id).into_iter().map(|folder| folder.join("cgroup.procs")).collect())
+}
+
+/// Whether a hierarchy of version 1 is one of those that bound machines; others may ask for more before they take a process.
+fn controls(root: &Path) -> bool {
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    name.split(',').any(|controller| ["cpu", "memory", "pids"].contains(&controller))
+}
+
+/// Lets the groups below one of version 2 have bounds.
+fn pass_on(folder: &Path) -> io::Result<()> {
+    fs::write(folder.join("cgroup.subtree_control"), "+cpu +memory +pids")
+}
+
+/// The processes of a machine.
+pub(super) fn processes(id: ComputerId) -> EngineResult<Vec<u32>> {
+    let Some(folder) = folders(id).into_iter().next() else { return Ok(Vec::new()) };
+    let found = members(&folder).map_err(host_error("list the machine's processes", &folder))?;
+    Ok(found.into_iter().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()).collect())
 }
 
 /// The machine's folders that exist.
@@ -132,5 +184,47 @@ fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What the host's control groups bound, when that is all of `needed`.
+pub(super) fn bounding(needed: &[&str]) -> EngineResult<String> {
+    const STEP: &str = "find the control groups";
+    let found = if is_unified() {
+        let path = Path::new(MOUNTS).join("cgroup.controllers");
+        let listed = fs::read_to_string(&path).map_err(host_error(STEP, &path))?;
+        bounds("v2", needed, |name| listed.split_whitespace().any(|it| it == name))
+    } else {
+        bounds("v1", needed, |name| Path::new(MOUNTS).join(name).join("cgroup.procs").exists())
+    };
+    found.map_err(|lack| EngineError::failed(STEP, lack))
+}
+
+/// What control groups of a version bound, or what they lack.
+fn bounds(version: &str, needed: &[&str], has: impl Fn(&str) -> bool) -> Result<String, String> {
+    let missing: Vec<&str> = needed.iter().copied().filter(|name| !has(name)).collect();
+    if missing.is_empty() {
+        Ok(format!("{version} with {}", needed.join(", ")))
+    } else {
+        Err(format!("{version} without {}", missing.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_serve_when_they_bound_everything() {
+        for (there, told) in [
+            ("cpuset cpu io memory hugetlb pids rdma misc", Ok("v2 with cpu, memory, pids")),
+            ("cpuset cpu io pids", Err("v2 without memory")),
+            ("cpuset cpuacct memory_recursiveprot", Err("v2 without cpu, memory, pids")),
+            ("", Err("v2 without cpu, memory, pids")),
+        ] {
+            let has = |name: &str| there.split_whitespace().any(|it| it == name);
+            let found = bounds("v2", &["cpu", "memory", "pids"], has);
+            assert_eq!(found.as_deref().map_err(String::as_str), told, "{there:?}");
+        }
     }
 }

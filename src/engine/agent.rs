@@ -15,21 +15,35 @@ use crate::engine::EngineResult;
 
 /// Keeps `binary` and removes earlier ones; guests that run have theirs open and need no name for it.
 pub(super) fn keep(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
+    keep_as(binary, state, "", |fresh| {
+        fs::copy(binary, fresh)
+            .and_then(|_| fs::set_permissions(fresh, fs::Permissions::from_mode(0o755)))
+            .map_err(host_error("keep the agent's executable", fresh))
+    })
+}
+
+/// As [`keep`], in another form: `make` makes a file of it, whose name ends with `suffix`.
+pub(super) fn keep_as(
+    binary: &Path,
+    state: &StateDir,
+    suffix: &str,
+    make: impl FnOnce(&Path) -> EngineResult<()>,
+) -> EngineResult<PathBuf> {
     const STEP: &str = "keep the agent's executable";
     let failed = host_error(STEP, binary);
     let mut source = File::open(binary).map_err(&failed)?;
     let mut hasher = Sha256::new();
     io::copy(&mut source, &mut HashWriter(&mut hasher)).map_err(&failed)?;
-    let name = hex(&hasher.finalize()[..16]);
+    let name = hex(hasher.finalize().get(..16).unwrap_or_default()) + suffix;
     let kept = state.agents().join(&name);
     remove_others(state, &name)?;
     if kept.exists() {
         return Ok(kept);
     }
     let fresh = state.agents().join("new");
-    fs::copy(binary, &fresh)
-        .and_then(|_| fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)))
-        .and_then(|()| File::open(&fresh)?.sync_all())
+    make(&fresh)?;
+    File::open(&fresh)
+        .and_then(|file| file.sync_all())
         .and_then(|()| fs::rename(&fresh, &kept))
         .and_then(|()| sync_folder(&state.agents()))
         .map_err(host_error(STEP, &fresh))?;

@@ -15,6 +15,7 @@ use super::kernel;
 use super::layout::{Folder, remove_if_there, sync_folder};
 use super::lock::MachineLock;
 use super::mounted::Mounted;
+use crate::base::filesystem;
 use crate::engine::{Effect, EngineError, EngineResult};
 
 /// Smallest disk: below this ext4 with its journal leaves a guest nothing.
@@ -104,7 +105,7 @@ pub(super) fn grow_live(disk: &Path, bytes: u64) -> EngineResult<Effect> {
     lengthened(disk, bytes).map_err(&failed)?;
     kernel::refresh_loop(&mounted.device).map_err(&failed)?;
     let stat = rustix::fs::fstatvfs(&mounted.root).map_err(|error| failed(error.into()))?;
-    let refused = match kernel::grow_ext4(mounted.root.as_fd(), bytes / stat.f_bsize.max(1)) {
+    let refused = match filesystem::grow_ext4(mounted.root.as_fd(), bytes / stat.f_bsize.max(1)) {
         Ok(()) => return Ok(Effect::Live),
         Err(refused) => refused,
     };

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::super::command::host_error;
-use super::super::layout::{Folder, StateDir, private_folder, sync_folder, write_durably};
-use super::super::{process, sweep};
+use super::command::host_error;
+use super::layout::{Folder, StateDir, private_folder, sync_folder, write_durably};
+use super::{process, trash};
 use crate::base::hex::hex;
 use crate::engine::{EngineError, EngineResult};
 
@@ -50,11 +50,11 @@ pub(super) struct Part {
 
 /// Memory that waits to be continued.
 #[derive(Debug)]
-pub(in super::super) struct Saved {
+pub(super) struct Saved {
     /// Where it is.
     pub(super) path: PathBuf,
     /// The boot that it ran since; 0 where nothing tells any more, which no boot has.
-    pub(in super::super) generation: u64,
+    pub(super) generation: u64,
     /// Whether nothing of its machine runs any more and its disk is at rest.
     pub(in super::super) settled: bool,
 }
@@ -62,7 +62,7 @@ pub(in super::super) struct Saved {
 impl Saved {
     /// What of a machine waits to be continued. A suspend that was cut short after its memory was whole counts, while the
     /// host has not booted since: the guest stood still from then on.
-    pub(in super::super) fn find(folder: &Folder) -> EngineResult<Option<Self>> {
+    pub(super) fn find(folder: &Folder) -> EngineResult<Option<Self>> {
         let failed = host_error("look for saved memory", &folder.path);
         let path = folder.memory();
         if path.try_exists().map_err(&failed)? {
@@ -136,7 +136,7 @@ fn read(manifest: &Path) -> io::Result<Manifest> {
 /// An empty folder for memory that is about to be saved.
 pub(super) fn fresh(folder: &Folder) -> EngineResult<PathBuf> {
     let path = folder.fresh_memory();
-    sweep::remove_tree(&path)?;
+    trash::remove_tree(&path)?;
     private_folder(&path).map_err(host_error("make room for memory", &path))?;
     Ok(path)
 }
@@ -167,11 +167,11 @@ pub(super) fn becomes(from: &Path, to: &Path) -> EngineResult<()> {
 }
 
 /// Removes what nobody can continue: memory that was used, and what a cut suspend had not made whole.
-pub(in super::super) fn drop_leftovers(folder: &Folder) -> EngineResult<()> {
-    sweep::remove_tree(&folder.used_memory())?;
+pub(super) fn drop_leftovers(folder: &Folder) -> EngineResult<()> {
+    trash::remove_tree(&folder.used_memory())?;
     match Saved::find(folder)? {
         Some(saved) if !saved.settled => Ok(()),
-        Some(_) | None => sweep::remove_tree(&folder.fresh_memory()),
+        Some(_) | None => trash::remove_tree(&folder.fresh_memory()),
     }
 }
 
@@ -182,7 +182,7 @@ pub(super) fn discard(state: &StateDir, folder: &Folder) -> EngineResult<()> {
             let trash = state.trash().join(format!("{}.{}", folder.id, uuid::Uuid::new_v4().simple()));
             becomes(&path, &trash)?;
             sync_folder(&folder.path).map_err(host_error("drop the saved memory", &folder.path))?;
-            sweep::remove_tree(&trash)?;
+            trash::remove_tree(&trash)?;
         }
     }
     Ok(())

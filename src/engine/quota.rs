@@ -5,10 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::cgroup;
 use super::command::host_error;
-use super::{cgroup, oci};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult};
+
+/// The period of the CPU quota, in microseconds: the kernel's default.
+pub(super) const CPU_PERIOD: u64 = 100_000;
 
 /// A file of a control group and what it shall say.
 #[derive(Debug)]
@@ -28,12 +31,19 @@ pub(super) fn set_memory(id: ComputerId, bytes: u64) -> EngineResult<()> {
     set_memory_in(&cgroup::folders(id), bytes)
 }
 
+/// The quota in microseconds of every [`CPU_PERIOD`], and the shares (2 to 262144), of a number of cores.
+pub(super) fn cpu_bounds(cpu: f64) -> (u64, u64) {
+    // A share of a hundredth of a core is the least that the kernel takes; both bounds keep the cast exact.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    ((cpu * 100_000.0).round().clamp(1000.0, 1e9) as u64, (cpu * 1024.0).round().clamp(2.0, 262_144.0) as u64)
+}
+
 fn set_cpu_in(groups: &[PathBuf], cpu: f64) -> EngineResult<()> {
     const STEP: &str = "change the CPU quota";
-    let (quota, shares) = oci::cpu_bounds(cpu);
+    let (quota, shares) = cpu_bounds(cpu);
     let settings = if let Some(file) = find(groups, "cpu.max") {
         let weight = Setting { file: file.with_file_name("cpu.weight"), text: weight(shares).to_string() };
-        [Setting { file, text: format!("{quota} {}", oci::CPU_PERIOD) }, weight]
+        [Setting { file, text: format!("{quota} {}", CPU_PERIOD) }, weight]
     } else {
         let file = find(groups, "cpu.cfs_quota_us").ok_or_else(|| lacking(STEP))?;
         let shares = Setting { file: file.with_file_name("cpu.shares"), text: shares.to_string() };

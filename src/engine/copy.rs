@@ -21,10 +21,20 @@ const PIECE: u64 = 32 << 20;
 /// Copies the disk file `from`, in use or not, as it is at one moment. It is `fresh` until it is whole, then `to`; both in
 /// one folder. A failed copy leaves nothing. Blocks.
 pub(super) fn disk(from: &Path, fresh: &Path, to: &Path) -> EngineResult<()> {
+    disk_during(from, fresh, to, |copy| still::during(from, copy))
+}
+
+/// As [`disk`], for a disk that `still` makes hold still while it calls back, with the time by which the copy must be done.
+pub(super) fn disk_during(
+    from: &Path,
+    fresh: &Path,
+    to: &Path,
+    still: impl FnOnce(&mut dyn FnMut(Option<Instant>) -> EngineResult<File>) -> EngineResult<File>,
+) -> EngineResult<()> {
     let failed = host_error(STEP, fresh);
     let folder = to.parent().ok_or_else(|| EngineError::failed(STEP, "a path without a folder"))?;
     remove_if_there(fresh).map_err(&failed)?;
-    let copied = still::during(from, |deadline| contents(from, fresh, folder, deadline)).and_then(|copy| {
+    let copied = still(&mut |deadline| contents(from, fresh, folder, deadline)).and_then(|copy| {
         copy.sync_all().map_err(&failed)?;
         fs::rename(fresh, to).map_err(host_error(STEP, to))?;
         sync_folder(folder).map_err(host_error(STEP, folder))

@@ -30,6 +30,8 @@ fn package(program: &OsStr) -> &'static str {
         "mkfs.ext4" | "e2fsck" | "resize2fs" => "e2fsprogs",
         "nsenter" | "fsfreeze" => "util-linux",
         "tee" | "cat" => "coreutils",
+        "qemu-system-x86_64" => "qemu-system-x86",
+        "zstd" => "zstd",
         _ => "the OCI runtime, for example runc",
     }
 }
@@ -127,7 +129,7 @@ pub(super) fn judge(step: &'static str, status: ExitStatus, complaint: &str) -> 
 }
 
 /// An error of the host's files as the engine's: a full disk is a lack of capacity.
-pub(super) fn host_error(step: &'static str, path: &Path) -> impl Fn(io::Error) -> EngineError {
+pub(super) fn host_error(step: &'static str, path: &Path) -> impl Fn(io::Error) -> EngineError + use<> {
     let path = path.to_owned();
     move |error| {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind());

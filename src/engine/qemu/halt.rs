@@ -1,0 +1,79 @@
+//! How does a virtual machine end? Asked first, killed then, and everything that its boot took is taken back.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::{Inner, QemuEngine, line};
+use crate::base::ids::ComputerId;
+use crate::engine::layout::Folder;
+use crate::engine::{EngineError, EngineResult, cgroup, process, sweep};
+
+/// How long the guest's first process may take to say that it has heard; its end is waited for apart.
+const HEARING: Duration = Duration::from_secs(10);
+
+impl QemuEngine {
+    /// Ends a machine's processes and takes back what its boot took.
+    pub(super) async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
+        let plan = folder.clone();
+        self.blocking(move |inner| inner.end(&plan, grace)).await?;
+        self.sweep(folder).await
+    }
+
+    /// Takes back what a boot took, in whatever state it is.
+    pub(super) async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
+        cgroup::clear(folder.id).await?;
+        let folder = folder.clone();
+        self.blocking(move |inner| sweep::boot(&folder, Some(&inner.config.network))).await
+    }
+
+    /// Waits until a machine's QEMU has ended; at once when it does not run.
+    pub(super) async fn ended(&self, id: ComputerId) -> EngineResult<()> {
+        self.go_on_abandoned(id).await?;
+        match self.blocking(move |inner| inner.process(&inner.state.folder(id))).await? {
+            Some(pidfd) => process::ended(pidfd)
+                .await
+                .map_err(|error| EngineError::failed("wait for the machine's end", error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Inner {
+    /// A machine's QEMU, when it runs. Held first and checked then: a number used again belongs elsewhere.
+    pub(super) fn process(&self, folder: &Folder) -> EngineResult<Option<OwnedFd>> {
+        let Some((_, pid)) = self.running(folder)? else { return Ok(None) };
+        let held = process::open(pid)
+            .map_err(|error| EngineError::failed("look at the machine's process", error))?;
+        Ok(held.filter(|_| cgroup::holds(folder.id, pid)))
+    }
+
+    /// Ends a machine's QEMU; the guest first, as far as `grace` goes.
+    fn end(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
+        let Some(pidfd) = self.process(folder)? else { return Ok(()) };
+        let failed = |error: io::Error| EngineError::failed("end the machine", error);
+        let deadline = Instant::now() + grace;
+        if !grace.is_zero() {
+            match line::ask(folder, "stop", grace.min(HEARING)) {
+                Ok(()) => {
+                    if process::wait_exit(&pidfd, deadline).map_err(failed)? {
+                        return Ok(());
+                    }
+                }
+                // It may be a guest that has not come up, or whose root has taken the line.
+                Err(error) => tracing::info!(computer = %folder.id, %error, "a guest is ended unasked"),
+            }
+        }
+        match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+        if process::wait_exit(&pidfd, Instant::now() + sweep::KILL_PATIENCE).map_err(failed)? {
+            Ok(())
+        } else {
+            Err(EngineError::failed("end the machine", "its process does not die"))
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Which read-only disks do virtual machines share? The guest image and the agent, each as a file system that is made once.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::engine::command::{host_error, judge, run_patiently, tool};
+use crate::engine::layout::{StateDir, private_folder, remove_if_there, sync_folder};
+use crate::engine::{EngineError, EngineResult, agent, disk, trash};
+
+/// A large image takes half a minute at rest; this is a host with other work.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Beside the files: their folders, inodes and the file system's own tables, by measure below an eighth.
+const SPARE: u64 = 64 << 20;
+
+/// The image's root folder as a disk, beside it: an image is never changed in place, and goes with its disk. Made when it is
+/// missing; whoever makes it holds the image's lock. Blocks.
+pub(super) fn of_image(image: &Path) -> EngineResult<PathBuf> {
+    const STEP: &str = "make the image's disk";
+    let (made, fresh) = (image.join("rootfs.ext4"), image.join("rootfs.ext4.new"));
+    let failed = host_error(STEP, &made);
+    if made.try_exists().map_err(&failed)? {
+        return Ok(made);
+    }
+    let held = File::open(image).map_err(&failed)?;
+    flock(&held, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+    if made.try_exists().map_err(&failed)? {
+        return Ok(made);
+    }
+    let rootfs = image.join("rootfs");
+    make(STEP, &rootfs, &fresh)?;
+    File::open(&fresh)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&fresh, &made))
+        .and_then(|()| sync_folder(image))
+        .map_err(&failed)?;
+    Ok(made)
+}
+
+/// The agent's executable on a disk, kept by its content.
+pub(super) fn of_agent(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
+    const STEP: &str = "make the agent's disk";
+    agent::keep_as(binary, state, ".ext4", |fresh| {
+        let folder = state.trash().join(uuid::Uuid::new_v4().to_string());
+        let failed = host_error(STEP, &folder);
+        private_folder(&folder).map_err(&failed)?;
+        let program = folder.join("hotdesk");
+        let copied = fs::copy(binary, &program).map_err(&failed).and_then(|_| {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(&failed)
+        });
+        let made = copied.and_then(|()| make(STEP, &folder, fresh));
+        made.and(trash::remove_tree(&folder))
+    })
+}
+
+/// Makes a file system of a folder. Nobody writes to it, so that it needs no journal.
+fn make(step: &'static str, folder: &Path, disk: &Path) -> EngineResult<()> {
+    let (bytes, files) = size(folder).map_err(host_error(step, folder))?;
+    let parent = disk.parent().ok_or_else(|| EngineError::failed(step, "a path without a folder"))?;
+    disk::check_room(parent, bytes)?;
+    remove_if_there(disk).map_err(host_error(step, disk))?;
+    let mut mkfs = tool("mke2fs");
+    mkfs.args([
+        "-q",
+        "-F",
+        "-t",
+        "ext4",
+        "-O",
+        "^has_journal,^resize_inode",
+        "-m",
+        "0",
+        "-I",
+        "256",
+        "-b",
+        "4096",
+    ])
+    .args([
+        "-N",
+        &(files + files / 8 + 64).to_string(),
+        "-L",
+        "hotdesk",
+        "-E",
+        "nodiscard,root_owner=0:0",
+        "-d",
+    ])
+    .arg(folder)
+    .arg(disk)
+    .arg(format!("{}K", (bytes + bytes / 8 + SPARE) >> 10));
+    let (status, _, complaint) = run_patiently(step, &mut mkfs, None, PATIENCE)?;
+    judge(step, status, &complaint)
+}
+
+/// Bytes, in whole blocks, and number of what is in a folder.
+fn size(folder: &Path) -> io::Result<(u64, u64)> {
+    let (mut bytes, mut files, mut open) = (0, 0, vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let data = entry.metadata()?;
+            (bytes, files) = (bytes + data.size().next_multiple_of(4096), files + 1);
+            if data.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok((bytes, files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_s_disk_is_made_once() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir_all(temp.path().join("rootfs/etc")).unwrap();
+        fs::write(temp.path().join("rootfs/etc/name"), "first").unwrap();
+        assert_eq!(size(&temp.path().join("rootfs")).unwrap().1, 2);
+        let made = of_image(temp.path()).unwrap();
+        let inode = fs::metadata(&made).unwrap().ino();
+        assert_eq!(of_image(temp.path()).unwrap(), made);
+        assert_eq!(fs::metadata(&made).unwrap().ino(), inode);
+        assert!(!temp.path().join("rootfs.ext4.new").exists());
+    }
+}

@@ -1,0 +1,194 @@
+//! Does the engine of virtual machines keep the contract? Real guests boot here, emulated where the host has no KVM that works.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hotdesk::base::ids::ComputerId;
+use hotdesk::engine::qemu::{QemuConfig, QemuEngine};
+use hotdesk::engine::{Engine, EngineError, NetworkConfig, Observation};
+
+use super::conformance::{Bench, GRACE, a_machine, boot, keeps_its_promises, runs};
+use super::guest::Guest;
+use crate::harness::controller::{image, no_computers_here};
+use crate::harness::host::left_of;
+
+const FAKE_AGENT: &str = include_str!("fake_agent.py");
+
+/// Where `packaging/vm/build` puts the guests' kernel.
+pub fn kernel() -> PathBuf {
+    let cache = std::env::var("HOTDESK_CACHE").unwrap_or_else(|_| "/var/cache/hotdesk".to_owned());
+    PathBuf::from(cache).join("vm")
+}
+
+/// Why no virtual machine can run here, if none can.
+pub fn no_machines_here() -> Option<String> {
+    if let Some(reason) = no_computers_here() {
+        return Some(reason);
+    }
+    if !PathBuf::from("/usr/bin/qemu-system-x86_64").exists() {
+        return Some("skipped: qemu-system-x86_64 is not installed (packaging/dev/deps test)".to_owned());
+    }
+    let kernel = kernel();
+    if !kernel.join("kernel").exists() {
+        return Some(format!("skipped: no kernel for guests at {} (packaging/vm/build)", kernel.display()));
+    }
+    None
+}
+
+/// An engine on a state folder of its own. Whatever a failed test leaves in it is destroyed at its end.
+pub struct Machines {
+    config: QemuConfig,
+    engine: QemuEngine,
+    _folder: tempfile::TempDir,
+}
+
+impl Machines {
+    pub fn with(network: NetworkConfig) -> Option<Self> {
+        if let Some(reason) = no_machines_here() {
+            eprintln!("{reason}");
+            return None;
+        }
+        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+        let hotdesk = env!("CARGO_BIN_EXE_hotdesk");
+        let mut config = QemuConfig::new(folder.path().join("state"), kernel(), image(), hotdesk);
+        config.network = network;
+        config.init_args =
+            Some(["/usr/bin/python3", "-I", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
+        let engine = QemuEngine::open(config.clone()).expect("an engine");
+        Some(Self { config, engine, _folder: folder })
+    }
+
+    fn root(&self) -> PathBuf {
+        fs::canonicalize(&self.config.state_dir).expect("the state folder")
+    }
+}
+
+/// A program as a literal of one line: arguments of a virtual machine's first command have no more.
+fn one_line(program: &str) -> String {
+    format!("exec({})", serde_json::Value::from(program))
+}
+
+impl Bench for Machines {
+    fn engine(&self) -> Arc<dyn Engine> {
+        Arc::new(self.engine.clone())
+    }
+
+    fn reopened(&self) -> Arc<dyn Engine> {
+        Arc::new(QemuEngine::open(self.config.clone()).expect("an engine"))
+    }
+
+    fn nothing_is_left_of(&self, id: ComputerId) {
+        let text = id.to_string();
+        assert_eq!(left_of(&text), None);
+        assert!(!self.root().join("machines").join(&text).exists(), "its folder");
+        assert_eq!(fs::read_dir(self.root().join("trash")).expect("trash").count(), 0, "trash");
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        let engine = self.engine.clone();
+        let cleaned = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(async {
+                for id in engine.list().await.expect("a list") {
+                    engine.destroy(id).await.expect("destroyed");
+                }
+            });
+        });
+        assert!(cleaned.join().is_ok() || std::thread::panicking(), "the clean-up failed");
+    }
+}
+
+keeps_its_promises!(Machines::with(NetworkConfig::disabled()));
+keeps_its_promises!(Machines::with(NetworkConfig::disabled()), copies);
+
+/// What QEMU's own process may do on its host.
+fn process_of(id: ComputerId) -> String {
+    let pids = crate::harness::host::processes(&id.to_string());
+    assert_eq!(pids.len(), 1, "one process: {pids:?}");
+    format!("/proc/{}", pids[0])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_has_a_kernel_of_its_own_and_its_qemu_little_of_the_host() {
+    let Some(bench) = Machines::with(NetworkConfig::default()) else { return };
+    let (engine, spec) = (bench.engine(), a_machine());
+    engine.create(&spec).await.expect("created");
+    let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
+    guest.answers().await;
+    assert!(guest.says("uname -r").await.ends_with("cloud-amd64"));
+    assert_eq!(
+        guest.says("id -u; cat /proc/1/comm; hostname").await,
+        format!("0\nhotdesk\n{}", spec.id.hostname())
+    );
+    assert_eq!(guest.says("stat -c '%a %u' /run/hotdesk/token").await, "400 0");
+    let kilobytes: u64 =
+        guest.says("sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo").await.parse().expect("kB");
+    assert!((380_000..=512 << 10).contains(&kilobytes), "{kilobytes}");
+    // The agent's address is the slot's; the guest knows another, and reaches neither its host nor other guests.
+    let Observation::Running { address: Some(address), .. } = engine.observe(spec.id).await.expect("seen")
+    else {
+        panic!("an address expected");
+    };
+    assert!(!guest.says("ip -4 address show dev eth0").await.contains(&address.to_string()));
+    guest.refuses("timeout 3 bash -c ': </dev/tcp/192.0.0.1/22'").await;
+    guest.refuses("timeout 3 bash -c ': </dev/tcp/10.213.0.1/22'").await;
+
+    let process = process_of(spec.id);
+    let status = fs::read_to_string(format!("{process}/status")).expect("a process");
+    let says = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).expect("a line");
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert!(
+        says("Uid:").split(' ').all(|uid| uid.parse::<u32>().is_ok_and(|uid| uid >= 1_000_000)),
+        "{status}"
+    );
+    assert_eq!((says("CapEff:").as_str(), says("NoNewPrivs:").as_str()), ("0000000000000000", "1"));
+    assert_eq!(says("Seccomp:"), "2");
+    assert_eq!(fs::read_dir(format!("{process}/root")).expect("its root").count(), 0, "an empty folder");
+    let own = fs::read_link("/proc/self/ns/net").expect("a namespace");
+    assert_ne!(fs::read_link(format!("{process}/ns/net")).expect("a namespace"), own);
+    let arguments = fs::read_to_string(format!("{process}/cmdline")).expect("its arguments");
+    assert!(!arguments.contains("token"), "{arguments}");
+    engine.destroy(spec.id).await.expect("destroyed");
+    bench.nothing_is_left_of(spec.id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
+    let Some(bench) = Machines::with(NetworkConfig::disabled()) else { return };
+    let (engine, spec) = (bench.engine(), a_machine());
+    engine.create(&spec).await.expect("created");
+    let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
+    guest.answers().await;
+    assert_eq!(guest.count().await, 1);
+    // As a controller leaves it that died while it saved: the guest stands, and nothing whole is there.
+    let folder = bench.root().join("machines").join(spec.id.to_string());
+    fs::create_dir(folder.join("memory.new")).expect("a folder");
+    let early = tokio::time::timeout(std::time::Duration::from_millis(500), engine.stopped(spec.id)).await;
+    assert!(early.is_err(), "it runs still");
+    assert!(!folder.join("memory.new").exists());
+    assert_eq!(guest.count().await, 2);
+
+    engine.suspend(spec.id).await.expect("suspended");
+    let memory = folder.join("memory");
+    let part = ["memory.zst", "memory"].map(|name| memory.join(name)).into_iter().find(|part| part.exists());
+    let part = part.expect("the memory");
+    let mut text = fs::read(&part).expect("memory");
+    let middle = text.len() / 2;
+    text[middle] ^= 1;
+    fs::write(&part, &text).expect("damaged");
+    let refused = engine.resume(&spec, &boot(2)).await.expect_err("damaged");
+    assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
+    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Suspended { generation: 1 });
+    text[middle] ^= 1;
+    fs::write(&part, &text).expect("mended");
+    Guest::at(&engine.resume(&spec, &boot(2)).await.expect("resumed")).answers().await;
+    assert_eq!(runs(&*engine, spec.id, 2).await.count().await, 3, "memory is kept");
+    engine.stop(spec.id, GRACE).await.expect("stopped");
+    engine.destroy(spec.id).await.expect("destroyed");
+    bench.nothing_is_left_of(spec.id);
+}
