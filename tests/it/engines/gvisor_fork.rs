@@ -6,9 +6,8 @@ use hotdesk::base::wait;
 use serde_json::json;
 
 use super::gvisor_desktop::{PROGRAMS, clock_is_off, shows_a_screen, types};
-use super::host::runsc;
 use crate::harness::caller::id_of;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::{RunningController, no_computers_here, runsc};
 
 /// By when a program that counts has counted on, on a busy machine.
 const SOON: Duration = Duration::from_secs(30);

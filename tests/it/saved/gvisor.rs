@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use crate::engines::host::runsc;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::{RunningController, no_computers_here, runsc};
 
 /// For tens of megabytes to go there and be read back, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
