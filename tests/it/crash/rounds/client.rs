@@ -155,7 +155,9 @@ impl Client {
 
     /// What counts of an answer: a controller whose disk has no power any more says so until it is gone itself.
     fn heard(&self, answer: Answer) -> Answer {
-        answer.filter(|(status, _)| !self.able.sync || *status < 500)
+        // So does a computer on that disk, whose command fails.
+        let fails = |body: &Value| body["exit_code"].as_i64().is_some_and(|code| code != 0);
+        answer.filter(|(status, body)| !self.able.sync || *status < 500 && !fails(body))
     }
 
     /// Notes what came of a request.
