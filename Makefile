@@ -15,7 +15,7 @@ PEERS := $(HOTDESK_CACHE)/bench-peers
 # Where `deps` installs Rust when there is none: the same command finds it there.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help run test check bench image image-small deps deps-test deps-bench package
+.PHONY: help run test soak check bench image image-small deps deps-test deps-bench package
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -27,6 +27,10 @@ run: deps image ## build, start hotdesk and show a computer working
 test: deps-test image image-small check ## prove everything
 	cargo build
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test
+
+soak: deps-test image-small ## kill the controller at random moments of random work (ROUNDS=200)
+	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
+		cargo test --test it -- --nocapture --test-threads 1 crash::rounds
 
 check: deps ## format, lints
 	cargo fmt --check
@@ -45,6 +49,7 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
+	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/goals.py
 	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd

@@ -4,7 +4,8 @@
 usage: events.py HOTDESK_BINARY IMAGE_FOLDER
 
 Causes are plain X requests and file writes, beside hotdesk; the clock runs from just before the cause until the
-message has come. A controller and an agent of its own; everything is removed at the end.
+message has come. In a computer too they come from outside, by the X server's socket: a program in it would be timed along.
+A controller and an agent of its own; everything is removed at the end.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 
 from websockets.sync.client import connect, unix_connect
 from Xlib import X, Xatom, display as xdisplay
@@ -33,6 +35,8 @@ ROUNDS = 200
 LISTENERS = 1000
 # Far from each other, so that no cause is taken for part of the one before.
 PAUSE = 0.02
+# What the issue asks for: megabytes that a thousand idle sockets take.
+IDLE_GOAL = 25
 
 
 class Ear:
@@ -173,6 +177,41 @@ def files_of_a_computer(topic, what, ear, api, computer):
     row(topic, what, taken)
 
 
+def on_a_screen(topic, display, ear):
+    windows, owner = Windows(display), Owner(display)
+    spans(topic, "focus: _NET_ACTIVE_WINDOW asked of openbox", ear("window_focus"), windows.focus,
+          lambda number, data: int(data["window_id"], 16) == windows.both[number % 2].id)
+    spans(topic, "title of a window", ear("title_change"), windows.rename,
+          lambda number, data: data["title"] == f"title {number}")
+    spans(topic, "clipboard: its text, asked of its owner", ear("clipboard"), lambda number: owner.own(f"text {number}"),
+          lambda number, data: data["content"] == f"text {number}")
+
+
+def sizes_of_a_screen(topic, ear, resize):
+    sizes = ((1280, 720), (1024, 768))
+    spans(topic, "screen changed, from the request to change it", ear("screen_change"),
+          lambda number: resize(dict(zip(("width", "height"), sizes[1 - number % 2]))),
+          lambda number, data: (data["width"], data["height"]) == sizes[1 - number % 2], rounds=50)
+
+
+@contextlib.contextmanager
+def display_of(api, computer):
+    """A display name by which this machine's programs reach the screen of a computer (runc's, whose files root sees)."""
+    mark = f"/tmp/{uuid.uuid4()}"
+    api("POST", f"/computers/{computer}/bash", {"command": f"touch {mark}"})
+    own = api("GET", f"/computers/{computer}/screens")["screens"][0]["display"]
+    socket = f"tmp/.X11-unix/X{own.lstrip(':')}"
+    roots = (f"/proc/{pid}/root" for pid in os.listdir("/proc") if pid.isdigit())
+    root = next(root for root in roots if os.path.exists(root + mark))
+    os.makedirs("/tmp/.X11-unix", mode=0o1777, exist_ok=True)
+    number = next(number for number in range(200, 1000) if not os.path.lexists(f"/tmp/.X11-unix/X{number}"))
+    os.symlink(f"{root}/{socket}", f"/tmp/.X11-unix/X{number}")
+    try:
+        yield f":{number}"
+    finally:
+        os.unlink(f"/tmp/.X11-unix/X{number}")
+
+
 def on_an_agent(binary):
     topic = Topic("from cause to event, on an agent (ms)", "p50", "p99", "worst")
     with Agent(binary, 1280, 720) as agent:
@@ -186,20 +225,11 @@ def on_an_agent(binary):
             url = f"ws://agent/ws/events?token={agent.token}"
             return Ear(stack.enter_context(unix_connect(agent.socket, url, compression=None)), *kinds)
 
-        windows, owner = Windows(agent.display), Owner(agent.display)
-        spans(topic, "focus: _NET_ACTIVE_WINDOW asked of openbox", ear("window_focus"), windows.focus,
-              lambda number, data: int(data["window_id"], 16) == windows.both[number % 2].id)
-        spans(topic, "title of a window", ear("title_change"), windows.rename,
-              lambda number, data: data["title"] == f"title {number}")
-        spans(topic, "clipboard: its text, asked of its owner", ear("clipboard"), lambda number: owner.own(f"text {number}"),
-              lambda number, data: data["content"] == f"text {number}")
+        on_a_screen(topic, agent.display, ear)
+        sizes_of_a_screen(topic, ear, lambda size: agent.api("PATCH", "/screens/default", size))
         spans(topic, "file created on the desktop", ear("file_change"),
               lambda number: open(os.path.join(desktop, f"file-{number}"), "w").close(),
               lambda number, data: data["action"] == "created" and data["path"].endswith(f"/file-{number}"))
-        sizes = ((1280, 720), (1024, 768))
-        spans(topic, "screen changed, from the request to change it", ear("screen_change"),
-              lambda number: agent.api("PATCH", "/screens/default", dict(zip(("width", "height"), sizes[1 - number % 2]))),
-              lambda number, data: (data["width"], data["height"]) == sizes[1 - number % 2], rounds=50)
         stack.close()
     topic.keep()
 
@@ -222,9 +252,18 @@ def through_the_controller(server, api, host, port):
             pass
 
     topic = Topic("from cause to event, through the controller (ms)", "p50", "p99", "worst")
-    with connect(url, compression=None) as socket:
-        ear = Ear(socket, "file_change")
-        files_of_a_computer(topic, "file created on the desktop of a computer", ear, api, computer)
+    with contextlib.ExitStack() as stack:
+        def ear(*kinds):
+            return Ear(stack.enter_context(connect(url, compression=None)), *kinds)
+
+        def resize(size):
+            api("PATCH", f"/computers/{computer}/screens/default", size)
+
+        on_a_screen(topic, stack.enter_context(display_of(api, computer)), ear)
+        # The server has closed it meanwhile: nothing was asked for ten seconds.
+        api.connection.close()
+        sizes_of_a_screen(topic, ear, resize)
+        files_of_a_computer(topic, "file created on the desktop of a computer", ear("file_change"), api, computer)
     topic.keep()
 
     memory = Topic("memory of the controller (MB, RSS)", "before", "with them", "growth")
@@ -238,7 +277,9 @@ def through_the_controller(server, api, host, port):
             listen(stack)
         time.sleep(2)
         after = resident(server.pid)
-        memory.row(f"{LISTENERS} subscribed sockets on which nothing happens", before, after, after - before)
+        what = f"{LISTENERS} subscribed sockets on which nothing happens"
+        memory.row(what, before, after, after - before)
+        memory.goal(what, after - before, most=IDLE_GOAL, unit="MB")
     memory.keep()
 
 

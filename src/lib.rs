@@ -7,7 +7,7 @@
 //!    `agent/display` knows X.
 //!
 //! A module imports only lower floors (`tests/it/floors.rs` holds it): 7 `cli` and the binary; 6 `controller`;
-//! 5 `agent`; 4 `engine`, `store`, `guest`; 3 `http`; 2 `wire`; 1 `domain`; 0 `base`. Floors 5 and 6 never import each
+//! 5 `agent`; 4 `engine`, `store`, `guest`, `objects`; 3 `http`; 2 `wire`; 1 `domain`; 0 `base`. Floors 5 and 6 never import each
 //! other, nor do the adapters of floor 4.
 
 pub mod agent;
@@ -18,5 +18,6 @@ pub mod domain;
 pub mod engine;
 pub mod guest;
 pub mod http;
+pub mod objects;
 pub mod store;
 pub mod wire;

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::base::hex::hex;
 use crate::domain::error::{Error, Result};
 
 /// Keys remembered; a client that acts ten times a second finds its last minutes, which is when retries come.
@@ -231,7 +232,7 @@ fn hash(parts: &[&[u8]]) -> String {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hasher.finalize())
 }
 
 #[cfg(test)]

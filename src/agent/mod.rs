@@ -26,6 +26,7 @@ pub mod identity;
 mod inherited;
 pub mod init;
 pub mod journal;
+mod memory;
 pub mod programs;
 mod quiet;
 pub mod recording;

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
+use super::hex::hex;
+
 macro_rules! uuid_ids {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
@@ -45,6 +47,8 @@ uuid_ids! {
     ComputerId,
     /// A stored file.
     FileId,
+    /// A computer as it was at one moment.
+    SnapshotId,
 }
 
 impl ComputerId {
@@ -62,8 +66,7 @@ pub struct InstanceId(String);
 impl InstanceId {
     /// A fresh random handle.
     pub fn random() -> Self {
-        let bytes: [u8; 4] = rand::random();
-        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(hex(&rand::random::<[u8; 4]>()))
     }
 
     /// The handle's text.

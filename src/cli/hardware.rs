@@ -1,10 +1,11 @@
-//! How are computers copied, resized and moved from the command line?
+//! How are computers copied, forked, resized and moved from the command line?
 
 use clap::Args;
 use reqwest::Method;
 
 use super::client::api::{CREATE, QUICK};
 use super::client::{Session, resolve};
+use super::computers::Which;
 use super::failure::Outcome;
 use super::output;
 use super::progress::Progress;
@@ -69,6 +70,19 @@ pub async fn clone(session: &Session, copy: Copy) -> Outcome<()> {
     let waiting = Progress::waiting(format!("cloning {}", copy.computer));
     let body = CloneComputer { name: copy.name, target_project_id };
     let answer = session.api.call(Method::POST, &["computers", &id, "clone"], Some(&body), CREATE).await?;
+    drop(waiting);
+    let made: Computer = answer.decode()?;
+    session.show(&answer, || output::line(&format!("{} is {} ({}).", made.name, made.status, made.id)))
+}
+
+/// `hotdesk computers fork`.
+///
+/// # Errors
+/// When the server refuses or is not reached.
+pub async fn fork(session: &Session, which: &Which) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &which.computer).await?;
+    let waiting = Progress::waiting(format!("forking {}", which.computer));
+    let answer = session.api.call(Method::POST, &["computers", &id, "fork"], None::<&()>, CREATE).await?;
     drop(waiting);
     let made: Computer = answer.decode()?;
     session.show(&answer, || output::line(&format!("{} is {} ({}).", made.name, made.status, made.id)))

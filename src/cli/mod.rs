@@ -21,10 +21,12 @@ mod output;
 mod power;
 mod profile;
 mod progress;
+mod repair;
 mod screenshot;
 mod selftest;
 mod serve;
 mod settings;
+mod snapshots;
 mod workspaces;
 
 use crate::base::secret::Secret;
@@ -83,6 +85,9 @@ enum Command {
     /// Make, list, start, stop and remove computers.
     #[command(subcommand, visible_alias = "computer")]
     Computers(computers::Command),
+    /// Keep a computer as it is, and bring it back to that.
+    #[command(subcommand, visible_alias = "snapshot")]
+    Snapshots(snapshots::Command),
     /// Take a picture of a computer's screen.
     Screenshot(screenshot::Options),
     /// Click on a computer's screen.
@@ -99,7 +104,16 @@ enum Command {
     #[command(subcommand)]
     Profile(profile::Command),
     /// Tell what this host can and cannot do, why, and how to mend it.
-    Doctor(serve::Options),
+    Doctor {
+        #[command(flatten)]
+        options: serve::Options,
+        /// Instead tell what is left on this host that no computer owns, and what would be done about it.
+        #[arg(long)]
+        repair: bool,
+        /// Do it: what is left is taken away.
+        #[arg(long, requires = "repair")]
+        yes: bool,
+    },
     /// Print the configuration in force, as a configuration file.
     Config(serve::Options),
     /// Print the API's description.
@@ -130,6 +144,12 @@ enum Command {
     /// Supervise one command of the agent.
     #[command(hide = true)]
     ExecShim,
+    /// Give this computer a host name: the engine's matter, of a computer that goes on as another.
+    #[command(hide = true)]
+    SetHostname {
+        /// The name.
+        name: String,
+    },
 }
 
 /// Runs the program.
@@ -146,14 +166,17 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Init { log, agent } => crate::agent::init::run(&agent, &log)?,
         Command::VmInit { command } => crate::agent::vm::run(&command)?,
         Command::ExecShim => crate::agent::exec::shim::run().map_err(|error| error.to_string())?,
+        Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
         Command::Config(options) => settings::config(&options, shared.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
         Command::Profile(command) => profile::run(command, shared.url(), shared.json)?,
-        Command::Doctor(options) => return doctor::run(&options, shared.json),
+        Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, shared.json),
+        Command::Doctor { options, .. } => return doctor::run(&options, shared.json),
         Command::Bash(options) => return shared.ask(async |session| bash::run(options, session).await),
         Command::Workspaces(it) => shared.ask(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => return shared.ask(async |session| computers::run(it, session).await),
+        Command::Snapshots(it) => shared.ask(async |session| snapshots::run(it, session).await)?,
         Command::Screenshot(it) => shared.ask(async |session| screenshot::run(it, session).await)?,
         Command::Click(it) => shared.ask(async |session| desktop::click(it, session).await)?,
         Command::Type(it) => shared.ask(async |session| desktop::type_text(it, session).await)?,

@@ -14,7 +14,7 @@ use crate::base::tasks::Tasks;
 use crate::base::telemetry;
 use crate::controller::config::{Config, Flags};
 use crate::controller::{self, lock};
-use crate::engine::container::{ContainerConfig, ContainerEngine};
+use crate::engine::container::{ContainerConfig, ContainerEngine, DiskSpeed};
 use crate::engine::qemu::{QemuConfig, QemuEngine};
 use crate::engine::{Engine, EngineResult, NetworkConfig};
 use crate::http::serve::{Bound, Listen, bind, serve};
@@ -192,7 +192,7 @@ pub fn known_engine(config: &Config) -> Result<Known, String> {
     }
 }
 
-fn container_config(config: &Config) -> Result<ContainerConfig, String> {
+pub(super) fn container_config(config: &Config) -> Result<ContainerConfig, String> {
     let settings = &config.container;
     Ok(ContainerConfig {
         state_dir: config.data_dir.clone(),
@@ -204,6 +204,10 @@ fn container_config(config: &Config) -> Result<ContainerConfig, String> {
             subnet: settings.subnet.parse()?,
             allow_private_egress: settings.allow_private_egress,
             ..NetworkConfig::default()
+        },
+        disk_speed: DiskSpeed {
+            mb_per_second: config.limits.disk_mb_per_second,
+            ops_per_second: config.limits.disk_ops_per_second,
         },
         uid_base: UID_BASE,
         init_args: None,

@@ -8,6 +8,7 @@ use config::{Environment, File, FileFormat};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::allowance::Allowance;
+use crate::objects::Objects;
 
 /// Everything that can be set; `hotdesk config` prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +39,8 @@ pub struct Config {
     pub streaming: Streaming,
     /// Computers that sleep.
     pub suspension: Suspension,
+    /// Where the states of suspended computers are copied to.
+    pub storage: StorageSettings,
     /// How time passes for auto-stop; not to be set, but by tests, which have none.
     #[serde(skip)]
     pub auto_stop: Pace,
@@ -63,6 +66,12 @@ pub struct Limits {
     pub max_account_disk_gb: u32,
     /// Mbps each way that a computer gets and may at most be set to; 0 is without a bound.
     pub max_bandwidth_mbps: u32,
+    /// Megabytes a second that each computer may read from its disk, and as many that it may write; 0 is without a bound.
+    pub disk_mb_per_second: u32,
+    /// Operations a second on its disk, of each kind; 0 is without a bound.
+    pub disk_ops_per_second: u32,
+    /// Snapshots that one computer may have; what they take counts as disk of the account.
+    pub max_snapshots: u32,
     /// API requests per second and key, on average.
     pub requests_per_second: u32,
     /// API requests per key at once.
@@ -113,6 +122,41 @@ pub struct Suspension {
     pub reads_wake: bool,
 }
 
+/// Where the states of suspended computers are copied to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageSettings {
+    /// A folder, or `s3://BUCKET/PREFIX`; empty: nowhere.
+    pub url: String,
+    /// Origin of an S3 server other than Amazon's, for example `https://s3.example.org`.
+    pub endpoint: String,
+    /// The store's region, as S3 and clients are told; empty: none.
+    pub region: String,
+    /// File (mode 0600, TOML) with `access_key_id` and `secret_access_key`, and perhaps `session_token`; empty: the
+    /// environment's `AWS_ACCESS_KEY_ID` and so on.
+    pub credentials_file: PathBuf,
+    /// When a suspend is done.
+    pub when: When,
+    /// MiB of saved states that stay on the host beside their copies; what was suspended first goes first. Not set: all.
+    pub local_quota_mb: Option<u64>,
+    /// Mbps that copies may take together; 0 is without a bound.
+    pub bandwidth_mbps: u32,
+    /// A store of one's own; not to be set, but by tests.
+    #[serde(skip)]
+    pub objects: Option<Objects>,
+}
+
+/// When a suspend is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// Once the state is on the host; the copy follows.
+    #[default]
+    Background,
+    /// Once the copy is whole.
+    BeforeRelease,
+}
+
 /// How time passes for auto-stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -143,6 +187,7 @@ impl Default for Config {
             qemu: Qemu::default(),
             streaming: Streaming::default(),
             suspension: Suspension::default(),
+            storage: StorageSettings::default(),
             auto_stop: Pace::default(),
         }
     }
@@ -151,7 +196,8 @@ impl Default for Config {
 impl Default for Limits {
     /// Generous for a self-hoster: 50 computers; each may be as large as can be ordered, all of them together too;
     /// 300 GB of disk and 32 GB by resize are the specification's ceilings ("Resize ceilings", "Limits"); 100 requests
-    /// a second serve dozens of agents on one key.
+    /// a second serve dozens of agents on one key. The bound on disks is most of what a SATA disk gives in bytes, and a
+    /// small part in operations: one computer is quick by itself and cannot starve a host with NVMe.
     fn default() -> Self {
         Self {
             max_computers: 50,
@@ -162,6 +208,9 @@ impl Default for Limits {
             max_disk_gb: 300,
             max_account_disk_gb: 15_000,
             max_bandwidth_mbps: 0,
+            disk_mb_per_second: 400,
+            disk_ops_per_second: 20_000,
+            max_snapshots: 10,
             requests_per_second: 100,
             request_burst: 400,
         }
@@ -180,6 +229,23 @@ impl Limits {
             disk_gb: self.max_disk_gb,
             account_disk_gb: self.max_account_disk_gb,
             bandwidth_mbps: self.max_bandwidth_mbps,
+            snapshots: self.max_snapshots,
+        }
+    }
+}
+
+impl Default for StorageSettings {
+    /// 400 Mbps: a state of 300 MB is away in seconds, and most of a line and a disk is left to others.
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            endpoint: String::new(),
+            region: String::new(),
+            credentials_file: PathBuf::new(),
+            when: When::Background,
+            local_quota_mb: None,
+            bandwidth_mbps: 400,
+            objects: None,
         }
     }
 }

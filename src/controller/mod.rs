@@ -27,6 +27,7 @@ pub mod lock;
 pub mod metrics;
 pub mod origin;
 pub mod relay;
+pub mod saved;
 pub mod storage;
 pub mod viewer;
 
@@ -101,7 +102,8 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
         store.keep("link_signing_secret", || crate::base::secret::Secret::random(43).reveal().to_owned());
     let storage = storage::Storage::open(&config.data_dir, &signing.await?)?;
     let limiter = auth::limiter(&config.limits);
-    let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone(), &config.suspension);
+    let keeper = saved::Keeper::open(&config.storage, &engine, &store).await?.map(Arc::new);
+    let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone(), &config.suspension, keeper);
     let metrics = metrics::Metrics::install()?;
     let events = events::Events::new(fleet.clone(), tasks.clone());
     let app = Arc::new(App {

@@ -11,7 +11,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 
 use crate::base::clock::now_ms;
-use crate::base::hex::hex;
+use crate::base::hex::{hex, unhex};
 use crate::base::ids::FileId;
 use crate::domain::error::{Error, Result};
 
@@ -122,7 +122,7 @@ impl Storage {
 
     /// Whether a link was made here and has not expired.
     pub fn verify(&self, kind: Kind, id: Uuid, expires: i64, signature: &str) -> bool {
-        let Some(bytes) = unhex(signature) else { return false };
+        let Some(bytes) = unhex(signature.as_bytes()) else { return false };
         expires > now_ms() / 1000 && self.sign(kind, id, expires).verify_slice(&bytes).is_ok()
     }
 
@@ -205,13 +205,6 @@ pub fn failed(step: &str, path: &Path, error: &io::Error) -> Error {
             .context(context);
     }
     Error::internal(context)
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub struct Allowance {
     pub account_disk_gb: u32,
     /// Megabits a second of one computer, each way; 0 is without a bound.
     pub bandwidth_mbps: u32,
+    /// Snapshots of one computer.
+    pub snapshots: u32,
 }
 
 /// What an account's computers hold, running or not; a resize under way counts as the larger of both sizes.
@@ -31,7 +33,7 @@ pub struct Used {
     pub computers: u32,
     /// Their RAM in GB.
     pub ram_gb: u32,
-    /// Their disks in GB.
+    /// Their disks and their snapshots in GB.
     pub disk_gb: u32,
 }
 
@@ -119,6 +121,7 @@ mod tests {
             disk_gb: 100,
             account_disk_gb: 150,
             bandwidth_mbps: 0,
+            snapshots: 10,
         };
         let used = |computers, ram_gb, disk_gb| Used { computers, ram_gb, disk_gb };
         let size = |cpu, ram_gb, disk_gb| Hardware {

@@ -29,7 +29,7 @@ pub enum Channel {
 pub enum Failure {
     /// No token, or a wrong one.
     Unauthenticated,
-    /// A credential of something else.
+    /// The credential of a computer of another workspace.
     ElsewhereOnly,
     /// No such computer.
     Unknown,

@@ -1,24 +1,24 @@
-//! Which computers can be cloned, and what is a clone called? (interface.md "Clone")
+//! Which computers can be cloned or forked, and what is the copy called? (interface.md "Clone", wire.md 5.2)
 
 use super::error::{Error, Result};
 use super::lifecycle::Status;
 use super::name::{MAX_CHARACTERS, Name};
 
-/// A clone's name when none was given: `<name> (clone)`, else the first `<name> (clone N)` that is free. The source's
-/// name is cut where both would be too long. `taken` is asked with folded names.
+/// A copy's name when none was given: `<name> (clone)`, else the first `<name> (clone N)` that is free, where `kind` is
+/// `clone`. The source's name is cut where both would be too long. `taken` is asked with folded names.
 ///
 /// # Errors
 /// When the source's name cannot be a name.
-pub fn free_name(source: &str, taken: impl Fn(&str) -> bool) -> Result<Name> {
+pub fn free_name(source: &str, kind: &str, taken: impl Fn(&str) -> bool) -> Result<Name> {
     for number in 1..=u32::MAX {
-        let suffix = if number == 1 { " (clone)".to_owned() } else { format!(" (clone {number})") };
+        let suffix = if number == 1 { format!(" ({kind})") } else { format!(" ({kind} {number})") };
         let base: String = source.chars().take(MAX_CHARACTERS - suffix.chars().count()).collect();
         let name = Name::parse(&format!("{}{suffix}", base.trim_end()))?;
         if !taken(&name.folded()) {
             return Ok(name);
         }
     }
-    Err(Error::internal("every clone's name is taken"))
+    Err(Error::internal("every copy's name is taken"))
 }
 
 /// May a computer with this status be cloned? One on its way somewhere is copied in its turn, at rest.
@@ -41,6 +41,25 @@ pub fn not_clonable(message: impl Into<String>) -> Error {
     Error::invalid(message).code("NOT_CLONABLE")
 }
 
+/// May a computer with this status be forked?
+///
+/// # Errors
+/// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or when it does not run.
+pub fn check_fork(status: Status, copies_memory: bool) -> Result<()> {
+    if !copies_memory {
+        return Err(not_forkable("This computer cannot be forked: its engine copies no memory"));
+    }
+    if status != Status::Running {
+        return Err(not_forkable(format!("Computer cannot be forked (status: {})", status.name())));
+    }
+    Ok(())
+}
+
+/// The refusal of a source whose memory cannot be copied.
+pub fn not_forkable(message: impl Into<String>) -> Error {
+    Error::invalid(message).code("NOT_FORKABLE")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +67,7 @@ mod tests {
     #[test]
     fn a_clone_is_called_after_its_source_and_no_name_is_too_long() {
         let free = |source: &str, taken: &[&str]| {
-            let name = free_name(source, |folded| taken.contains(&folded)).unwrap();
+            let name = free_name(source, "clone", |folded| taken.contains(&folded)).unwrap();
             assert!(name.as_str().chars().count() <= MAX_CHARACTERS);
             name.as_str().to_owned()
         };
@@ -67,6 +86,17 @@ mod tests {
         // Where the cut leaves a blank at the end there is one blank still.
         let blank = format!("{} {}", "a".repeat(246), "b".repeat(8));
         assert_eq!(free(&blank, &[]), format!("{} (clone)", "a".repeat(246)));
+    }
+
+    #[test]
+    fn what_runs_is_forked_where_memory_can_be_copied() {
+        let fork = |name: &str| free_name(name, "fork", |folded| folded == "desk (fork)").unwrap();
+        assert_eq!((fork("Desk").as_str(), fork("other").as_str()), ("Desk (fork 2)", "other (fork)"));
+        for status in Status::ALL {
+            let codes = [true, false].map(|able| check_fork(status, able).err().and_then(|error| error.code));
+            let running = if status == Status::Running { None } else { Some("NOT_FORKABLE") };
+            assert_eq!(codes, [running, Some("NOT_FORKABLE")], "{}", status.name());
+        }
     }
 
     /// `.` may be cloned, `!` may not; columns in the order of `Status::ALL`.

@@ -58,6 +58,9 @@ pub struct Error {
     pub retry_after: Option<u32>,
 }
 
+/// Most characters of a refusal: it may quote what was sent, which may be long.
+const MAX_REFUSAL: usize = 500;
+
 /// What every fallible operation of the house returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -73,8 +76,13 @@ impl Error {
         }
     }
 
-    /// The request is malformed or a value is out of range.
+    /// The request is malformed or a value is out of range. A long message is cut.
     pub fn invalid(message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MAX_REFUSAL) {
+            message.truncate(end);
+            message.push('…');
+        }
         Self::new(Kind::Invalid, message)
     }
 
@@ -180,3 +188,16 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_quotes_no_more_than_fits() {
+        assert_eq!(Error::invalid("short").message, "short");
+        let whole = "é".repeat(MAX_REFUSAL);
+        assert_eq!(Error::invalid(&whole).message, whole);
+        assert_eq!(Error::invalid(format!("{whole}x")).message, format!("{whole}…"));
+    }
+}

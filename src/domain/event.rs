@@ -73,7 +73,12 @@ const WINDOW: Field = field("window_id", "string", "The window's X id, as in the
 const TITLE: Field = field("title", "string", "What its title bar says");
 const SCREEN: Field = field("screen", "string", "Id of the screen");
 const PID: Field = field("pid", "integer", "Its process id");
-const NAME: Field = field("name", "string", "Name of its program");
+const NAME: Field =
+    field("name", "string", "Name of its program; empty where it ended too soon to be asked for it");
+
+/// How processes are watched: the kernel lets in nobody from a container.
+const PROCESSES: &str = "The kernel's process connector, at once, for an agent that root runs outside of containers; else the processes of /proc \
+    are compared every 250 ms, and shorter lives may be missed";
 
 const CATALOGUE: [Entry; Kind::COUNT] = [
     Entry {
@@ -147,15 +152,15 @@ const CATALOGUE: [Entry; Kind::COUNT] = [
     Entry {
         kind: Kind::ProcessStart,
         name: "process_start",
-        description: "A new process started",
-        detection: "The processes of /proc are compared every 250 ms; shorter lives may be missed",
+        description: "A new process started; again when it becomes another program, where the kernel tells",
+        detection: PROCESSES,
         data: &[PID, NAME],
     },
     Entry {
         kind: Kind::ProcessStop,
         name: "process_stop",
         description: "A process ended",
-        detection: "The processes of /proc are compared every 250 ms; shorter lives may be missed",
+        detection: PROCESSES,
         data: &[PID, NAME],
     },
     Entry {

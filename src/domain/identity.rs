@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
-use crate::base::hex::hex;
+use crate::base::hex::{hex, unhex};
 
 /// Bytes of a seed: as many as the kernel's generator has state.
 pub const SEED_BYTES: usize = 32;
@@ -49,15 +49,9 @@ pub fn check_time(unix_ms: i64) -> Result<()> {
 /// # Errors
 /// `Invalid` for anything else; the text is not repeated.
 pub fn parse_seed(text: &str) -> Result<[u8; SEED_BYTES]> {
+    let bytes = if text.len() == 2 * SEED_BYTES { unhex(text.as_bytes()) } else { None };
     let wrong = || Error::invalid(format!("seed must be {SEED_BYTES} bytes as hex"));
-    if text.len() != 2 * SEED_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(wrong());
-    }
-    let mut seed = [0; SEED_BYTES];
-    for (index, byte) in seed.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| wrong())?;
-    }
-    Ok(seed)
+    bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)
 }
 
 /// Whether a clock that is off by so much is right.

@@ -25,6 +25,8 @@ pub mod region;
 pub mod resize;
 pub mod resolution;
 pub mod rfb;
+pub mod snapshot;
+pub mod stored;
 pub mod stream;
 pub mod template;
 pub mod terminal;

@@ -146,8 +146,15 @@ impl Point {
             // In range: a side is at most 7680.
             return Ok(Self { x: x as i16, y: y as i16 });
         }
-        Err(Error::invalid(format!("({x}, {y}) is outside the screen of {}x{}", size.width, size.height)))
+        let place = shown_place(x, y);
+        Err(Error::invalid(format!("{place} is outside the screen of {}x{}", size.width, size.height)))
     }
+}
+
+/// A place as it is quoted: numbers that no screen has without their three hundred digits.
+pub fn shown_place(x: f64, y: f64) -> String {
+    let shown = |value: f64| if value.abs() < 1e9 { value.to_string() } else { format!("{value:e}") };
+    format!("({}, {})", shown(x), shown(y))
 }
 
 #[cfg(test)]
@@ -180,5 +187,7 @@ mod tests {
         {
             assert!(Point::parse(x, y, size).is_err(), "{x},{y}");
         }
+        let far = Point::parse(1e300, -1.5, size).unwrap_err().message;
+        assert_eq!(far, "(1e300, -1.5) is outside the screen of 1280x720");
     }
 }

@@ -171,6 +171,7 @@ mod tests {
         disk_gb: 100,
         account_disk_gb: 150,
         bandwidth_mbps: 500,
+        snapshots: 10,
     };
     const OTHERS: Used = Used { computers: 2, ram_gb: 28, disk_gb: 90 };
 

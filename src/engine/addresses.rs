@@ -67,6 +67,13 @@ impl NetworkConfig {
         u16::try_from(networks).map_or(MAX_SLOTS, |networks| networks.min(MAX_SLOTS))
     }
 
+    /// The slot whose guest has an address, if one has.
+    pub fn slot_of(&self, guest: Ipv4Addr) -> Option<u16> {
+        let at = guest.to_bits().checked_sub(self.subnet.base.to_bits())?;
+        let slot = u16::try_from(at / 4).ok()?;
+        (slot < self.slots() && self.addresses(slot).guest == guest).then_some(slot)
+    }
+
     /// The /30 of a slot.
     pub fn addresses(&self, slot: u16) -> Addresses {
         let first = self.subnet.base.to_bits() + 4 * u32::from(slot);
@@ -110,6 +117,8 @@ mod tests {
         assert_eq!(network.slots(), MAX_SLOTS);
         assert_eq!(network.addresses(0).guest, Ipv4Addr::new(10, 213, 0, 2));
         assert_eq!(network.addresses(1).host, Ipv4Addr::new(10, 213, 0, 5));
+        assert_eq!(network.slot_of(network.addresses(7).guest), Some(7));
+        assert_eq!(network.slot_of(network.addresses(7).host), None);
         assert_eq!(network.addresses(MAX_SLOTS - 1).guest, Ipv4Addr::new(10, 213, 255, 254));
         assert_eq!(host_ids(1_000_000, 1) - host_ids(1_000_000, 0), IDS_PER_MACHINE);
         assert!(host_ids(1_000_000, MAX_SLOTS - 1) < 1 << 31);

@@ -1,5 +1,6 @@
 //! What of a machine is in the host's control groups, and how does all of it end? Speaks v1, hybrid and v2.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,6 +100,17 @@ pub(super) fn processes(id: ComputerId) -> EngineResult<Vec<u32>> {
 pub(super) fn folders(id: ComputerId) -> Vec<PathBuf> {
     let own = format!("{PARENT}/{id}");
     roots().into_iter().map(|root| root.join(&own)).filter(|folder| folder.is_dir()).collect()
+}
+
+/// Every machine that has a group on this host, whichever controller made it.
+pub(super) fn machines() -> io::Result<BTreeSet<ComputerId>> {
+    let mut found = BTreeSet::new();
+    for root in roots() {
+        for folder in children(&root.join(PARENT))? {
+            found.extend(folder.file_name().and_then(|name| name.to_str()?.parse::<ComputerId>().ok()));
+        }
+    }
+    Ok(found)
 }
 
 /// Whether a process is the machine's. A guest cannot leave its group: it has no cgroup file system.

@@ -26,7 +26,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 fn package(program: &OsStr) -> &'static str {
     match program.to_str().unwrap_or_default() {
         "nft" => "nftables",
-        "ip" | "tc" => "iproute2",
+        "ip" | "tc" | "ss" => "iproute2",
         "mkfs.ext4" | "e2fsck" | "resize2fs" => "e2fsprogs",
         "nsenter" | "fsfreeze" => "util-linux",
         "tee" | "cat" => "coreutils",

@@ -161,6 +161,16 @@ pub(super) fn configure_loop(device: &File, file: &File) -> io::Result<()> {
 
 const LOOP_SET_CAPACITY: libc::Ioctl = 0x4C07;
 
+const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
+
+/// Takes the file from a loop device: at once, or when its last user is gone.
+pub(super) fn release_loop(device: &File) -> io::Result<()> {
+    // SAFETY: LOOP_CLR_FD takes no argument.
+    #[allow(unsafe_code)]
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Lets a loop device see that its file has grown.
 pub(super) fn refresh_loop(device: &File) -> io::Result<()> {
     // SAFETY: LOOP_SET_CAPACITY takes no argument.

@@ -3,7 +3,7 @@
 //! ```text
 //! <state>/machines/<id>/machine.json   what it is; written before anything else of it
 //!                      /disk.img       its disk: ext4 in a sparse file, holding the overlay's upper/ and work/
-//!                      /snapshots/     <snapshot>.img: its disk as it was
+//!                      /snapshots/     <snapshot>.img: its disk as it was; .memory, .agent: what ran then (gVisor)
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    what the OCI runtime complained of at the current boot
 //!                      /agent.sock     where its agent answers
@@ -11,6 +11,8 @@
 //!                      /seed           what a virtual machine is told at its boot
 //!                      /qmp.sock, /line.in, /line.out    where QEMU and the guest's process 1 take requests
 //!                      /memory*        its saved memory (`memory.rs`)
+//!                      /away.json      that its disk and memory are in storage (`away.rs`)
+//!                      /arriving/      what of them was fetched so far
 //! <state>/runtime/                     the OCI runtime's own records
 //! <state>/agent/<hash>                 the guests' executable, or a file system with it, by content
 //! <state>/trash/                       machines being destroyed
@@ -117,7 +119,7 @@ impl StateDir {
         self.root.join("trash")
     }
 
-    fn machines(&self) -> PathBuf {
+    pub(super) fn machines(&self) -> PathBuf {
         self.root.join("machines")
     }
 
@@ -206,6 +208,15 @@ impl Folder {
 
     pub(super) fn used_memory(&self) -> PathBuf {
         self.path.join("memory.used")
+    }
+
+    /// Says that disk and memory are in storage, or have come back and may not be on the host's disk yet.
+    pub(super) fn away(&self) -> PathBuf {
+        self.path.join("away.json")
+    }
+
+    pub(super) fn arriving(&self) -> PathBuf {
+        self.path.join("arriving")
     }
 
     pub(super) fn socket(&self) -> PathBuf {

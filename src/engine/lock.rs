@@ -49,6 +49,15 @@ pub(super) async fn machine(folder: &Folder) -> EngineResult<Option<MachineLock>
     })
 }
 
+/// As [`machine`], without waiting: `None` also while somebody works on the machine.
+pub(super) fn free(folder: &Folder) -> EngineResult<Option<MachineLock>> {
+    let path = folder.path.join("lock");
+    match try_lock(&path).map_err(host_error("lock the machine", &path))? {
+        Tried::Taken(file) => Ok(Some(MachineLock { file })),
+        Tried::Busy | Tried::Absent => Ok(None),
+    }
+}
+
 enum Tried {
     Taken(File),
     Busy,

@@ -27,6 +27,12 @@ pub(super) struct LoopDevice {
 
 /// The device that shows a machine's disk now.
 pub(super) fn showing(file: &Path) -> io::Result<Option<PathBuf>> {
+    Ok(all()?.into_iter().find(|(_, backing)| names(backing, file)).map(|(device, _)| device))
+}
+
+/// Every device of the host that shows a file, and what the kernel calls that file.
+pub(super) fn all() -> io::Result<Vec<(PathBuf, String)>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block")? {
         let entry = entry?;
         let name = entry.file_name();
@@ -35,11 +41,9 @@ pub(super) fn showing(file: &Path) -> io::Result<Option<PathBuf>> {
         }
         // A device without a file has no such entry, and it may go away while being read.
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
-        if names(backing.trim_end_matches('\n'), file) {
-            return Ok(Some(Path::new("/dev").join(name)));
-        }
+        found.push((Path::new("/dev").join(name), backing.trim_end_matches('\n').to_owned()));
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// Whether what the kernel calls a device's file is this one. The staging thread opened it in a mount namespace that is

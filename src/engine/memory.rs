@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use super::command::host_error;
 use super::layout::{Folder, StateDir, private_folder, sync_folder, write_durably};
 use super::{process, trash};
+use crate::base::hex::hex;
 use crate::engine::{EngineError, EngineResult};
 
 /// Reads per piece while summing: the disk's own read-ahead does the rest.
@@ -30,6 +31,9 @@ pub(super) struct Manifest {
     pub(super) runtime: String,
     /// The image's folder.
     pub(super) image: PathBuf,
+    /// The host name that the guest's kernel remembers; memory of earlier versions lacks it.
+    #[serde(default)]
+    pub(super) hostname: Option<String>,
     /// The slot, by which programs know their address.
     pub(super) slot: Option<u16>,
     /// Every file that was written.
@@ -103,8 +107,7 @@ impl Part {
             sum.update(read);
             bytes += length as u64;
         }
-        let sha256 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { name: name.to_owned(), bytes, sha256 })
+        Ok(Self { name: name.to_owned(), bytes, sha256: hex(&sum.finalize()) })
     }
 }
 
@@ -202,6 +205,7 @@ mod tests {
             host_boot: host_boot.to_owned(),
             runtime: "runsc 1".to_owned(),
             image: PathBuf::from("/image"),
+            hostname: None,
             slot: Some(3),
             parts,
         };

@@ -35,6 +35,7 @@ mod network;
 mod process;
 pub mod qemu;
 mod quota;
+pub mod saved;
 pub mod simulated;
 mod slots;
 mod staged;
@@ -43,6 +44,8 @@ mod sweep;
 mod trash;
 
 pub use self::addresses::{Addresses, NetworkConfig, Subnet};
+
+pub use self::saved::{Extents, Place, SavedFile, SavedState};
 
 /// What an engine can do beyond the verbs that every engine has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub struct Capabilities {
     pub move_hosts: bool,
     /// Machines can have a GPU.
     pub gpu: bool,
+    /// What is saved of a machine can be read, evicted and put back.
+    pub evict: bool,
 }
 
 /// What a machine is made of; fixed from create until resize.
@@ -131,7 +136,8 @@ pub enum Observation {
     Absent,
     /// Its disk is there; it does not run.
     Stopped,
-    /// It does not run; its disk and its memory are saved, and [`Engine::resume`] continues it.
+    /// It does not run; its disk and its memory are saved, and [`Engine::resume`] continues it. Whether they are on this
+    /// host is told by [`Engine::saved`].
     Suspended {
         /// The generation of the boot that it ran since.
         generation: u64,
@@ -262,6 +268,50 @@ pub trait Engine: Send + Sync + 'static {
     /// Called by stop and restart of a suspended computer. On return saved memory is gone and `observe` says `Stopped`.
     /// A machine without saved memory is left alone.
     async fn discard_memory(&self, _id: ComputerId) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// What is saved of a suspended machine; `None` for any other. Reads only.
+    async fn saved(&self, _id: ComputerId) -> EngineResult<Option<SavedState>> {
+        Ok(None)
+    }
+
+    /// The data of a saved file from an offset on, at most `most` bytes; none is left when there are no places. Called
+    /// where [`Capabilities::evict`], for a machine whose saved state is here and which nobody resumes meanwhile.
+    async fn read_saved(
+        &self,
+        _id: ComputerId,
+        _file: &str,
+        _from: u64,
+        _most: usize,
+    ) -> EngineResult<Extents> {
+        Err(EngineError::Unsupported("read what is saved"))
+    }
+
+    /// Called for a suspended machine once a copy of its saved state is whole elsewhere. On return that takes no room on
+    /// the host, `observe` still says `Suspended`, and [`Engine::saved`] says `Away`. A call that was cut short, and what
+    /// was fetched of a state that did not arrive, are finished by the next.
+    async fn evict(&self, _id: ComputerId) -> EngineResult<()> {
+        Err(EngineError::Unsupported("evict what is saved"))
+    }
+
+    /// Puts data of a file of an evicted state back, with the file's length; pieces may come in any order.
+    async fn write_saved(&self, _id: ComputerId, _file: &SavedFile, _data: Extents) -> EngineResult<()> {
+        Err(EngineError::Unsupported("put back what was saved"))
+    }
+
+    /// Every piece was put back. On return the machine is `Suspended` with its state `Arrived`; `Stopped` when its memory
+    /// was left out.
+    ///
+    /// # Errors
+    /// `Damaged` when a file is missing; the state is away still.
+    async fn arrived(&self, _id: ComputerId, _with_memory: bool) -> EngineResult<()> {
+        Err(EngineError::Unsupported("put back what was saved"))
+    }
+
+    /// On return what was fetched of a machine, which may run by now, is on the host's disk: a power cut leaves it there. A
+    /// machine that fetched nothing is left alone.
+    async fn converge(&self, _id: ComputerId) -> EngineResult<()> {
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 
 use super::addresses::{Addresses, NetworkConfig};
-use super::command::{host_error, run, run_with, tool};
+use super::command::{PATIENCE, host_error, judge, run, run_patiently, run_with, tool};
 use super::{lock, slots};
 use crate::engine::{EngineError, EngineResult};
 
@@ -82,6 +82,22 @@ pub(super) fn detach(slot: u16) -> EngineResult<()> {
         Err(_) if !there() => Ok(()),
         outcome => outcome.map(drop),
     }
+}
+
+/// Takes a slot's machine out of the rules' sets. Where there are no rules it is in none. Only while the machine holds the
+/// slot, or under the host's lock.
+pub(super) fn unlist(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
+    const STEP: &str = "take the guest out of the packet rules";
+    let (guest, veth) = (config.addresses(slot).guest, veth(slot));
+    // Adding first lets the deletion always find something.
+    let script: String = [format!("guests {{ {guest} }}"), format!("trusted {{ \"{veth}\" }}")]
+        .iter()
+        .map(|element| format!("add element inet hotdesk {element}\ndelete element inet hotdesk {element}\n"))
+        .collect();
+    let mut nft = tool("nft");
+    nft.args(["-f", "-"]);
+    let (status, _, complaint) = run_patiently(STEP, &mut nft, Some(&script), PATIENCE)?;
+    if complaint.contains("No such file or directory") { Ok(()) } else { judge(STEP, status, &complaint) }
 }
 
 fn load_rules(

@@ -123,7 +123,7 @@ fn set(settings: &[Setting]) -> Result<(), (PathBuf, io::Error)> {
 }
 
 /// The file of that name in the group that has it.
-fn find(groups: &[PathBuf], name: &str) -> Option<PathBuf> {
+pub(super) fn find(groups: &[PathBuf], name: &str) -> Option<PathBuf> {
     groups.iter().map(|group| group.join(name)).find(|file| file.exists())
 }
 

@@ -5,23 +5,28 @@ mod faults;
 mod hardware;
 mod host;
 mod memory;
+mod snapshots;
+mod stored;
 
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Router;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use self::faults::Faults;
 pub use self::faults::{Failure, Fault, Verb};
 use self::host::Running;
-pub use self::host::{AgentFactory, Birth, SimulatedHost};
+pub use self::host::{AgentFactory, Birth, Remembered, SimulatedHost};
 use super::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec, Observation,
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
+    Observation, Place, SavedFile, SavedState, Snapshot,
 };
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
@@ -47,6 +52,8 @@ impl SimulatedEngine {
             live_ram: true,
             live_disk: true,
             copy_while_running: true,
+            memory_snapshot: true,
+            evict: true,
             ..Capabilities::default()
         };
         Self::limited(host, all)
@@ -65,6 +72,11 @@ impl SimulatedEngine {
     /// How often a verb was called.
     pub fn calls(&self, verb: Verb) -> u32 {
         self.faults().calls.get(&verb).copied().unwrap_or_default()
+    }
+
+    /// How many calls wait for an answer that will never come.
+    pub fn stuck(&self) -> u32 {
+        self.faults().stuck
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
@@ -86,6 +98,13 @@ impl SimulatedEngine {
                 tokio::time::sleep(pause).await;
                 work.await
             }
+            Some(Failure::Never { done }) => {
+                if done {
+                    work.await?;
+                }
+                self.faults().stuck += 1;
+                std::future::pending().await
+            }
         }
     }
 
@@ -100,8 +119,9 @@ impl SimulatedEngine {
         if self.host.memory(spec.id).exists() {
             return Err(EngineError::failed("start the machine", "its memory is saved"));
         }
-        let birth = Birth { spec: spec.clone(), boot: boot.clone(), disk: machine.join("disk") };
-        self.run(spec.id, boot.generation, (self.host.agent)(&birth)).await
+        let (spec, boot, disk) = (spec.clone(), boot.clone(), machine.join("disk"));
+        let birth = Birth { spec, boot, disk, memory: Remembered::default() };
+        self.run(birth.boot.generation, (self.host.agent)(&birth), birth).await
     }
 
     /// Where the agent of a machine answers that runs since this very boot.
@@ -118,7 +138,8 @@ impl SimulatedEngine {
         }
     }
 
-    async fn run(&self, id: ComputerId, generation: u64, agent: Router) -> EngineResult<Endpoint> {
+    async fn run(&self, generation: u64, agent: Router, birth: Birth) -> EngineResult<Endpoint> {
+        let id = birth.spec.id;
         let socket = self.host.socket(id);
         let bound = bind(&Listen::Unix(socket.clone()))
             .await
@@ -126,7 +147,7 @@ impl SimulatedEngine {
         let (tasks, ended) = (Tasks::new(), CancellationToken::new());
         let (router, group) = (agent.clone(), tasks.clone());
         let _agent = tasks.spawn("simulated agent", async move { serve(bound, router, &group).await });
-        self.host.running().insert(id, Running { generation, agent, tasks, ended });
+        self.host.running().insert(id, Running { generation, agent, birth, tasks, ended });
         Ok(Endpoint::Unix(socket))
     }
 
@@ -154,6 +175,23 @@ fn absent_is_fine(outcome: io::Result<()>, step: &'static str, path: &Path) -> E
         }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// The ids that name what is in a folder, in order; none where it is not there.
+fn ids_in<T: FromStr + Ord>(folder: &Path, step: &'static str) -> EngineResult<Vec<T>> {
+    let failed = |error: io::Error| EngineError::failed(step, error);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        found.extend(name.to_str().and_then(|name| name.parse::<T>().ok()));
+    }
+    found.sort();
+    Ok(found)
 }
 
 #[async_trait]
@@ -196,6 +234,8 @@ impl Engine for SimulatedEngine {
         self.act(Verb::Destroy, async move {
             self.halt(id).await?;
             self.host.saved().remove(&id);
+            self.host.kept().retain(|(of, _), _| *of != id);
+            self.host.aside().remove(&id);
             absent_is_fine(fs::remove_dir_all(&machine), "remove the machine", &machine)
         })
         .await
@@ -211,9 +251,11 @@ impl Engine for SimulatedEngine {
                     address: None,
                 },
                 None if !self.host.machine(id).is_dir() => Observation::Absent,
-                None => match self.saved_since(id)? {
-                    Some(generation) => Observation::Suspended { generation },
-                    None => Observation::Stopped,
+                None => match (self.away(id)?, self.saved_since(id)?) {
+                    (Some((generation, Place::Away)), _) | (_, Some(generation)) => {
+                        Observation::Suspended { generation }
+                    }
+                    (Some(_) | None, None) => Observation::Stopped,
                 },
             })
         })
@@ -221,22 +263,7 @@ impl Engine for SimulatedEngine {
     }
 
     async fn list(&self) -> EngineResult<Vec<ComputerId>> {
-        self.act(Verb::List, async {
-            let failed = |error: io::Error| EngineError::failed("list the machines", error);
-            let entries = match fs::read_dir(&self.host.folder) {
-                Ok(entries) => entries,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-                Err(error) => return Err(failed(error)),
-            };
-            let mut found = Vec::new();
-            for entry in entries {
-                let name = entry.map_err(failed)?.file_name();
-                found.extend(name.to_str().and_then(|name| name.parse::<ComputerId>().ok()));
-            }
-            found.sort();
-            Ok(found)
-        })
-        .await
+        self.act(Verb::List, async { ids_in(&self.host.folder, "list the machines") }).await
     }
 
     async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
@@ -255,6 +282,26 @@ impl Engine for SimulatedEngine {
         self.act(Verb::CopyDisk, async { self.copy(from, to) }).await
     }
 
+    async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.act(Verb::Fork, async { self.fork_machine(from, to) }).await
+    }
+
+    async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
+        self.act(Verb::Snapshot, async { self.keep(id, snapshot, memory) }).await
+    }
+
+    async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.act(Verb::Rollback, async { self.roll_back(id, snapshot) }).await
+    }
+
+    async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.act(Verb::RemoveSnapshot, async { self.forget(id, snapshot) }).await
+    }
+
+    async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
+        self.act(Verb::Snapshots, async { self.kept(id) }).await
+    }
+
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
         self.act(Verb::Suspend, self.save(id)).await
     }
@@ -264,6 +311,30 @@ impl Engine for SimulatedEngine {
     }
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
-        self.act(Verb::DiscardMemory, async { self.discard(id) }).await
+        self.act(Verb::DiscardMemory, async { self.drop_memory(id) }).await
+    }
+
+    async fn saved(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
+        self.act(Verb::Saved, async { self.state_saved(id) }).await
+    }
+
+    async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
+        self.act(Verb::ReadSaved, async { self.read_file(id, file, from, most) }).await
+    }
+
+    async fn evict(&self, id: ComputerId) -> EngineResult<()> {
+        self.act(Verb::Evict, async { self.send_away(id) }).await
+    }
+
+    async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
+        self.act(Verb::WriteSaved, async { self.put_back(id, file, &data) }).await
+    }
+
+    async fn arrived(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
+        self.act(Verb::Arrived, async { self.take_back(id, with_memory) }).await
+    }
+
+    async fn converge(&self, id: ComputerId) -> EngineResult<()> {
+        self.act(Verb::Converge, async { self.settle(id) }).await
     }
 }

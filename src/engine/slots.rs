@@ -38,7 +38,7 @@ pub(super) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineR
         if claim.boot == boot && claim.machine == folder.path && claim.slot < limit {
             return Ok(claim.slot);
         }
-        if claim.boot != boot || claim.machine == folder.path || abandoned(&claim.machine) {
+        if claim.machine == folder.path || claim.is_abandoned(&boot) {
             remove_if_there(&link(&host, claim.slot)).map_err(failed)?;
         } else if let Some(entry) = taken.get_mut(usize::from(claim.slot)) {
             *entry = true;
@@ -73,10 +73,37 @@ pub(super) fn release(folder: &Folder) -> EngineResult<()> {
     Ok(())
 }
 
-struct Claim {
-    slot: u16,
-    boot: String,
-    machine: PathBuf,
+/// Who holds a slot.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) slot: u16,
+    /// The boot of the host in which it was claimed.
+    pub(super) boot: String,
+    /// The machine's folder.
+    pub(super) machine: PathBuf,
+}
+
+impl Claim {
+    /// The machine that holds it.
+    pub(super) fn id(&self) -> Option<ComputerId> {
+        self.machine.file_name()?.to_str()?.parse().ok()
+    }
+
+    /// Whether nobody will ever release it: its boot is over, or its machine's folder is gone and nothing of it runs.
+    pub(super) fn is_abandoned(&self, boot: &str) -> bool {
+        self.boot != boot || abandoned(&self.machine)
+    }
+}
+
+/// Every claim on this host, whichever controller made it.
+pub(super) fn all() -> EngineResult<Vec<Claim>> {
+    let failed = |error: io::Error| EngineError::failed("read the slots", format!("{HOST_DIR}: {error}"));
+    claims(&host_dir().map_err(failed)?).map_err(failed)
+}
+
+/// Removes a claim that nobody will release. Only under the host's lock.
+pub(super) fn remove(slot: u16) -> io::Result<()> {
+    remove_if_there(&link(&host_dir()?, slot))
 }
 
 fn link(host: &Path, slot: u16) -> PathBuf {

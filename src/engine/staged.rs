@@ -4,6 +4,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Boot, MachineSpec};
+use crate::base::hex::hex;
 
 /// A small file of one boot, kept in memory.
 #[derive(Debug)]
@@ -37,6 +38,5 @@ pub(super) fn files(spec: &MachineSpec, boot: &Boot, resolv_conf: &str) -> Vec<S
 /// A machine's own id for its programs: lasting, different for a clone, and telling nothing (machine-id(5)).
 fn machine_id(spec: &MachineSpec) -> String {
     let digest = Sha256::digest(format!("hotdesk machine-id {}", spec.id));
-    let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    hex + "\n"
+    hex(&digest[..16]) + "\n"
 }

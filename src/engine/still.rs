@@ -3,7 +3,7 @@
 //!
 //! A small process of its own, the guard, waits for the end of a pipe whose other end the controller holds, or for the
 //! longest time that a guest may be kept waiting, and thaws then. So a controller that is killed leaves no frozen guest; a
-//! guard that was killed with it leaves one, which the next stop thaws.
+//! guard that was killed with it leaves one, which the next controller's start thaws, or a stop before.
 
 use std::fs::File;
 use std::io;

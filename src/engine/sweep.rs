@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use super::addresses::NetworkConfig;
 use super::command::host_error;
 use super::layout::{Folder, remove_if_there};
 use super::{memory, network, slots};
@@ -13,10 +14,17 @@ use crate::engine::EngineResult;
 /// How long a killed first process may take with all of its namespace: as long as one read of a slow disk takes.
 pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Takes back a boot whose processes and container are gone, and brings its disk to the host's.
-pub(super) fn boot(folder: &Folder) -> EngineResult<()> {
+/// Takes back a boot whose processes are gone, and brings its disk to the host's. `listed` is the network in which the packet
+/// rules know its guest, if they do.
+pub(super) fn boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
     if let Some(slot) = slots::held(folder)? {
         network::detach(slot)?;
+        // An address that nobody has harms nobody; a stop that fails would.
+        if let Some(network) = listed
+            && let Err(error) = network::unlist(network, slot)
+        {
+            tracing::warn!(computer = %folder.id, %error, "the packet rules know a guest that is gone");
+        }
     }
     slots::release(folder)?;
     let disk = folder.disk();

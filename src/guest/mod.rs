@@ -35,6 +35,8 @@ pub use socket::Socket;
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
 /// How long an agent may take for what should be immediate.
 pub const QUICK: Duration = Duration::from_secs(15);
+/// How long a renewal may take that makes host keys too: the agent gives each of three up to 20 s.
+const KEYS_PATIENCE: Duration = Duration::from_secs(75);
 /// How long an agent may take to say what is at work: it asks its screens and its sound server for that.
 const ACTIVITY_PATIENCE: Duration = Duration::from_secs(3);
 /// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
@@ -83,7 +85,8 @@ impl Guest {
     /// # Errors
     /// As [`Guest::call`]; whether the agent has taken the new token is open then.
     pub async fn renew(&self, renewal: &Renewal) -> Result<Renewed> {
-        self.call(Method::POST, "/identity", (), Some(renewal), QUICK).await
+        let patience = if renewal.another { KEYS_PATIENCE } else { QUICK };
+        self.call(Method::POST, "/identity", (), Some(renewal), patience).await
     }
 
     /// Whether anybody or anything is at work in it.

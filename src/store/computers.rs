@@ -2,7 +2,7 @@
 
 use super::{Store, Write, failed, id, is_duplicate};
 use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, WorkspaceId};
+use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
 use crate::base::secret::Secret;
 use crate::domain::allowance::Allowance;
 use crate::domain::computer::Hardware;
@@ -39,6 +39,10 @@ pub struct Computer {
     pub agent_token: Secret,
     /// The token that its saved memory knows, while a resume is under way or has failed and `agent_token` is the next one.
     pub saved_token: Option<Secret>,
+    /// The snapshot that a rollback under way leads to.
+    pub rollback_to: Option<SnapshotId>,
+    /// Whether it woke from storage and what it fetched may not be on the host's disk yet.
+    pub converging: bool,
     /// Password of its screens and sockets.
     pub vnc_password: Secret,
     /// When it was made.
@@ -125,6 +129,8 @@ struct Row {
     generation: i64,
     agent_token: String,
     saved_token: Option<String>,
+    rollback_to: Option<String>,
+    converging: i64,
     vnc_password: String,
     created_at: i64,
     updated_at: i64,
@@ -132,6 +138,10 @@ struct Row {
 
 const SELECT: &str = "SELECT c.*, w.name AS workspace_name, w.account_id FROM computers c \
                       JOIN workspaces w ON w.id = c.workspace_id ";
+
+/// Handles are random: one that is somebody's present one and was another's before is the former's.
+const BY_INSTANCE: &str = "c.id = COALESCE((SELECT id FROM computers WHERE instance_id = $1), \
+                           (SELECT computer_id FROM earlier_instances WHERE instance_id = $1))";
 
 impl TryFrom<Row> for Computer {
     type Error = Error;
@@ -171,6 +181,8 @@ impl TryFrom<Row> for Computer {
             auto_stop_minutes: row.auto_stop_minutes,
             agent_token: Secret::new(row.agent_token),
             saved_token: row.saved_token.map(Secret::new),
+            rollback_to: row.rollback_to.as_deref().map(id).transpose()?,
+            converging: row.converging != 0,
             vnc_password: Secret::new(row.vnc_password),
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -198,14 +210,14 @@ impl Store {
             .ok_or_else(|| Error::internal("the new computer is not there"))
     }
 
-    /// One computer by UUID or instance handle.
+    /// One computer by UUID or instance handle, its present one or one of before.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn computer(&self, reference: &ComputerRef) -> Result<Option<Computer>> {
         let (clause, value) = match reference {
             ComputerRef::Id(id) => ("c.id = $1", id.to_string()),
-            ComputerRef::Instance(instance) => ("c.instance_id = $1", instance.to_string()),
+            ComputerRef::Instance(instance) => (BY_INSTANCE, instance.to_string()),
         };
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE {clause}")))
             .bind(value)
@@ -271,16 +283,7 @@ impl Store {
     /// When the store fails.
     pub async fn set_status(&self, computer: ComputerId, status: Status) -> Result<()> {
         let mut write = self.write().await?;
-        sqlx::query(
-            "UPDATE computers SET status = $2, updated_at = $3, \
-             saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
-        )
-        .bind(computer.to_string())
-        .bind(status.name())
-        .bind(now_ms())
-        .execute(&mut *write.tx)
-        .await
-        .map_err(failed("set a status"))?;
+        write.status(computer, status).await?;
         write.commit().await
     }
 
@@ -301,9 +304,8 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub async fn begin_resume(&self, computer: ComputerId) -> Result<()> {
-        // The right-hand side is of the row before; a resume that is tried again keeps the first one's.
         let mut write = self.write().await?;
-        write.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await?;
+        write.next_wake(computer).await?;
         write.commit().await
     }
 
@@ -346,8 +348,8 @@ impl Store {
         renamed.ok_or_else(|| Error::not_found("Desktop not found"))
     }
 
-    /// Removes a computer's row and what was meant for it alone. Files that were exported from it stay in its
-    /// workspace. Returns the ids of the files whose records went.
+    /// Removes a computer's row and what was meant for it alone; copies of its saved state are to be removed. Files that
+    /// were exported from it stay in its workspace. Returns the ids of the files whose records went.
     ///
     /// # Errors
     /// When the store fails.
@@ -364,6 +366,7 @@ impl Store {
             .fetch_all(&mut *write.tx)
             .await
             .map_err(failed("list a computer's files"))?;
+        write.give_up_copies(computer).await?;
         sqlx::query("DELETE FROM computers WHERE id = $1")
             .bind(&text)
             .execute(&mut *write.tx)
@@ -434,10 +437,16 @@ impl Write {
         self.begin(computer, status, "NULL").await
     }
 
+    /// The next generation with fresh secrets, on its way up from saved memory.
+    pub(super) async fn next_wake(&mut self, computer: ComputerId) -> Result<()> {
+        // The right-hand side is of the row before; a resume that is tried again keeps the first one's.
+        self.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await
+    }
+
     async fn begin(&mut self, computer: ComputerId, status: Status, saved_token: &'static str) -> Result<()> {
         let secrets = BootSecrets::random();
         sqlx::query(sqlx::AssertSqlSafe(format!(
-            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = {saved_token}, \
+            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = {saved_token}, rollback_to = NULL, \
              agent_token = $3, vnc_password = $4, updated_at = $5 WHERE id = $1"
         )))
         .bind(computer.to_string())
@@ -448,6 +457,21 @@ impl Write {
         .execute(&mut *self.tx)
         .await
         .map_err(failed("store the intent to boot"))?;
+        Ok(())
+    }
+
+    /// See [`Store::set_status`].
+    pub(super) async fn status(&mut self, computer: ComputerId, status: Status) -> Result<()> {
+        sqlx::query(
+            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
+             saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
+        )
+        .bind(computer.to_string())
+        .bind(status.name())
+        .bind(now_ms())
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("set a status"))?;
         Ok(())
     }
 }

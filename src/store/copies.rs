@@ -12,13 +12,24 @@ use crate::domain::clone::free_name;
 use crate::domain::error::{Error, Result};
 use crate::domain::name::Name;
 
-/// What a clone stores.
+/// What is copied of a computer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Its disk.
+    Clone,
+    /// Its disk and its memory.
+    Fork,
+}
+
+/// What a clone or a fork stores.
 #[derive(Clone, Debug)]
 pub struct NewCopy {
     /// Its id.
     pub id: ComputerId,
     /// The computer that it is a copy of.
     pub source: ComputerId,
+    /// What is copied.
+    pub extent: Extent,
     /// The workspace that will hold it; `None` is the source's.
     pub workspace: Option<WorkspaceId>,
     /// Its name; `None` makes one of the source's.
@@ -28,7 +39,7 @@ pub struct NewCopy {
 }
 
 impl Store {
-    /// Stores a clone with the intent to make it (status `creating`): the source's size and resolution, always-on, with
+    /// Stores a copy with the intent to make it (status `creating`): the source's size and resolution, always-on, with
     /// ids and secrets of its own. What was delivered to the source is on its disk, so it counts as delivered.
     ///
     /// # Errors
@@ -41,7 +52,11 @@ impl Store {
             Some(name) => name.clone(),
             None => {
                 let taken = write.names(workspace).await?;
-                free_name(&source.name, |folded| taken.contains(folded))?
+                let kind = match copy.extent {
+                    Extent::Clone => "clone",
+                    Extent::Fork => "fork",
+                };
+                free_name(&source.name, kind, |folded| taken.contains(folded))?
             }
         };
         let new = NewComputer {

@@ -10,17 +10,25 @@ use crate::domain::error::Result;
 use crate::domain::lifecycle::Status;
 use crate::store::computers::Computer;
 
-/// What an account's computers hold but for one; a resize under way holds the larger size. SUM of BIGINT is NUMERIC in
-/// PostgreSQL, hence the casts.
+/// What an account's computers hold but for one; a resize under way holds the larger size, and snapshots, the one's too,
+/// what they take (in the last column). SUM of BIGINT is NUMERIC in PostgreSQL, hence the casts.
 const USED: &str = "SELECT COUNT(*), \
     CAST(COALESCE(SUM(CASE WHEN c.wanted_ram_gb > c.ram_gb THEN c.wanted_ram_gb ELSE c.ram_gb END), 0) AS BIGINT), \
-    CAST(COALESCE(SUM(CASE WHEN c.wanted_disk_gb > c.disk_gb THEN c.wanted_disk_gb ELSE c.disk_gb END), 0) AS BIGINT) \
+    CAST(COALESCE(SUM(CASE WHEN c.wanted_disk_gb > c.disk_gb THEN c.wanted_disk_gb ELSE c.disk_gb END), 0) AS BIGINT), \
+    (SELECT CAST(COALESCE(SUM(s.bytes), 0) AS BIGINT) FROM snapshots s JOIN computers k ON k.id = s.computer_id \
+    JOIN workspaces v ON v.id = k.workspace_id WHERE v.account_id = (SELECT account_id FROM workspaces WHERE id = $1)) \
     FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
     WHERE w.account_id = (SELECT account_id FROM workspaces WHERE id = $1) AND c.id <> $2";
 
-fn used((computers, ram_gb, disk_gb): (i64, i64, i64)) -> Used {
+fn used((computers, ram_gb, disk_gb, snapshots): (i64, i64, i64, i64)) -> Used {
     let bounded = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
-    Used { computers: bounded(computers), ram_gb: bounded(ram_gb), disk_gb: bounded(disk_gb) }
+    let disk_gb = bounded(disk_gb).saturating_add(bounded(whole_gb(snapshots)));
+    Used { computers: bounded(computers), ram_gb: bounded(ram_gb), disk_gb }
+}
+
+/// GB that hold so many bytes.
+fn whole_gb(bytes: i64) -> i64 {
+    bytes.saturating_add((1 << 30) - 1) >> 30
 }
 
 impl Write {

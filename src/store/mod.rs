@@ -19,7 +19,10 @@ pub mod computers;
 pub mod copies;
 pub mod files;
 pub mod hardware;
+mod passwords;
 mod room;
+pub mod saved;
+pub mod snapshots;
 pub mod streams;
 pub mod workspaces;
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::effect::{Area, Options, Settle};
+use super::object;
 use super::screenshot::ScreenshotQuery;
 
 /// `?screen=` of every action.
@@ -199,13 +200,13 @@ pub struct WaitChange {
     #[schema(maximum = 60_000)]
     pub timeout_ms: Option<u32>,
     /// Only changes that touch this part of the screen count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub region: Option<Area>,
     /// Changes of at most this many pixels do not count; 0 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_pixels: Option<u32>,
     /// With it, the answer holds a screenshot in this form, taken at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotQuery>,
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::object;
 use super::screenshot::{ScreenshotBase64, ScreenshotQuery};
 use crate::domain::area;
 
@@ -43,14 +44,14 @@ pub struct Settle {
     #[schema(maximum = 60_000)]
     pub timeout_ms: Option<u32>,
     /// Only changes that touch this part of the screen count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub region: Option<Area>,
     /// Changes of at most this many pixels do not count: a blinking caret (about 40), a panel's clock (about 2,000).
     /// 100 when absent; 0 counts everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_pixels: Option<u32>,
     /// With it, the answer holds a screenshot in this form, taken at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotQuery>,
 }
 
@@ -58,7 +59,7 @@ pub struct Settle {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Options {
     /// Waits after the action until the screen is quiet, and answers with what changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub settle: Option<Settle>,
     /// The `frame` of the screenshot that the coordinates were read from: they are its pixels, whatever its scale and
     /// region. Coordinates are screen pixels when absent.
@@ -127,4 +128,32 @@ pub struct ActionResult {
     /// The screen at the end, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotBase64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::wire::action::{Click, WaitChange};
+
+    #[test]
+    fn objects_are_objects_wherever_they_stand() {
+        let area = json!({"x": 1, "y": 2, "width": 3, "height": 4});
+        let click = |settle: Value| json!({"x": 0, "y": 0, "settle": settle});
+        let read = |body: Value| serde_json::from_value::<Click>(body).map(|click| click.options.settle);
+        let settle = read(click(json!({"quiet_ms": 10, "region": area, "screenshot": {}}))).unwrap().unwrap();
+        assert_eq!(settle.region, Some(Area { x: 1, y: 2, width: 3, height: 4 }));
+        assert!(settle.screenshot.is_some());
+        assert!(read(click(Value::Null)).unwrap().is_none());
+        assert!(read(click(json!({"region": null}))).unwrap().unwrap().region.is_none());
+        let list = json!([1, 2, 3, 4]);
+        for bad in
+            [json!([10, 20, null, null, null]), json!({"region": list}), json!({"screenshot": []}), json!(7)]
+        {
+            let error = read(click(bad.clone())).unwrap_err().to_string();
+            assert!(error.contains("expected an object"), "{bad}: {error}");
+        }
+        assert!(serde_json::from_value::<WaitChange>(json!({"region": list})).is_err());
+    }
 }

@@ -10,6 +10,18 @@ pub struct Suspended {
     pub success: bool,
     /// `suspended` (200), or `suspending` (202): poll the suspension.
     pub status: String,
+    /// Present while its copy is being saved to storage in the background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<SavingCopy>,
+}
+
+/// The copy of a suspended computer that is on its way to storage. The computer may be resumed or deleted meanwhile.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SavingCopy {
+    /// Always `saving`.
+    pub state: String,
+    /// Where it goes, if that is configured.
+    pub region: Option<String>,
 }
 
 /// `GET /computers/{id}/suspension`.
@@ -17,6 +29,9 @@ pub struct Suspended {
 pub struct Suspension {
     /// `suspending` or `suspended`.
     pub status: String,
+    /// Present while its copy is being saved to storage in the background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<SavingCopy>,
 }
 
 /// The answer to `POST /computers/{id}/resume`.
@@ -24,9 +39,9 @@ pub struct Suspension {
 pub struct Resumed {
     /// Always true; a refusal is an error body.
     pub success: bool,
-    /// `running` (200), or `starting` (202): poll the computer.
+    /// `running`, or `starting` while it is on its way.
     pub status: String,
-    /// Whether it is still on its way up.
+    /// Whether it is on its way up, or woke from storage (202): poll the computer, whose instance id may be new.
     pub waking: bool,
     /// As `waking`.
     pub pending: bool,

@@ -16,6 +16,12 @@ async fn password(house: &RunningController, id: &str) -> String {
     got.body["password"].as_str().expect("a password").to_owned()
 }
 
+/// The password of a computer made for it.
+async fn password_of_a_new(house: &RunningController, workspace: &str) -> String {
+    let made = house.computer(workspace, "other").await;
+    password(house, made["id"].as_str().expect("an id")).await
+}
+
 /// Opens a channel; the address is the one that clients derive from the API's.
 async fn open(house: &RunningController, reference: &str, channel: Channel, query: &str) -> Client {
     let path = format!("/desktops/{reference}/ws/{}{query}", channel.name());
@@ -24,10 +30,12 @@ async fn open(house: &RunningController, reference: &str, channel: Channel, quer
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_channel_opens_with_the_computer_s_password_and_closes_with_its_codes() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let Some((house, workspace, id)) = RunningController::with_a_computer().await else { return };
     let instance = house.record(&id).await["instance_id"].as_str().expect("an instance").to_owned();
     let password = password(&house, &id).await;
     let unknown = uuid::Uuid::new_v4().to_string();
+    let neighbour = password_of_a_new(&house, &workspace).await;
+    let stranger = password_of_a_new(&house, &house.workspace("another").await).await;
     for channel in Channel::ALL {
         for (reference, query, failure) in [
             (&id, String::new(), Failure::Unauthenticated),
@@ -35,6 +43,8 @@ async fn a_channel_opens_with_the_computer_s_password_and_closes_with_its_codes(
             (&id, format!("?token={}", house.key()), Failure::Unauthenticated),
             // RFB compares eight characters; a channel compares them all.
             (&id, format!("?token={password}x"), Failure::Unauthenticated),
+            (&id, format!("?token={neighbour}"), Failure::Unauthenticated),
+            (&id, format!("?token={stranger}"), Failure::ElsewhereOnly),
             (&unknown, format!("?token={password}"), Failure::Unknown),
             (&"nonsense".to_owned(), "?token=x".to_owned(), Failure::Unknown),
         ] {
@@ -78,8 +88,10 @@ async fn who_guesses_is_not_listened_to_for_a_minute() {
         let Came::Closed(4401, reason) = came else { panic!("{came:?}") };
         reason
     };
-    for _ in 0..10 {
-        assert_eq!(reason(first(id, "guess").await), "invalid token");
+    // Neither is a credential of elsewhere a way to guess on.
+    let stranger = password_of_a_new(&house, &house.workspace("another").await).await;
+    for guess in ["guess", &stranger].repeat(5) {
+        assert_eq!(reason(first(id, guess).await), "invalid token");
     }
     let right = password(&house, id).await;
     assert!(reason(first(id, &right).await).contains("too many"));

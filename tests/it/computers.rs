@@ -1,5 +1,6 @@
 //! Can computers be made, read, listed, renamed and removed as interface.md "Computer" and wire.md 4 say?
 
+mod copied;
 mod limits;
 mod races;
 mod refusals;

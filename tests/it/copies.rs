@@ -1,6 +1,8 @@
 //! Are clones whole, separate and paid for, and do moves keep what moves? (interface.md "Clone", wire.md 5.2; threats.md
 //! T18, T23, T28)
 
+mod identity;
+
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
@@ -11,7 +13,7 @@ use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{Capabilities, Engine, EngineError, MachineSpec};
 use hotdesk::store::accounts::NewKey;
 use hotdesk::store::computers::Computer;
-use hotdesk::store::copies::NewCopy;
+use hotdesk::store::copies::{Extent, NewCopy};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -253,8 +255,9 @@ async fn t18_half_a_clone_is_undone_at_the_next_start() {
     let (_, desk) = with_a_desk(&house).await;
     let source: ComputerId = desk.parse().expect("an id");
     for copied in [false, true] {
-        let allowance = Limits::default().allowance();
-        let copy = NewCopy { id: ComputerId::random(), source, workspace: None, name: None, allowance };
+        let (extent, allowance) = (Extent::Clone, Limits::default().allowance());
+        let copy =
+            NewCopy { id: ComputerId::random(), source, extent, workspace: None, name: None, allowance };
         let stored = house.store().await.add_copy(&copy).await.expect("stored");
         assert_eq!(stored.name, "desk (clone)");
         if copied {

@@ -2,5 +2,8 @@
 
 mod adopt;
 mod full;
-mod points;
 mod remains;
+mod repair;
+mod rounds;
+mod sweep;
+mod truth;

@@ -14,12 +14,16 @@ mod guest;
 mod gvisor;
 #[path = "engines/gvisor_desktop.rs"]
 mod gvisor_desktop;
+#[path = "engines/gvisor_fork.rs"]
+mod gvisor_fork;
 #[path = "engines/host.rs"]
-mod host;
+pub mod host;
 #[path = "engines/hostile.rs"]
 mod hostile;
 #[path = "engines/limits.rs"]
-mod limits;
+pub mod limits;
+#[path = "engines/moments.rs"]
+mod moments;
 #[path = "engines/network.rs"]
 mod network;
 #[path = "engines/qemu.rs"]
@@ -28,6 +32,8 @@ mod qemu;
 mod qemu_desktop;
 #[path = "engines/resize.rs"]
 mod resize;
+#[path = "engines/saved.rs"]
+mod saved;
 #[path = "engines/simulated.rs"]
 mod simulated;
 #[path = "engines/snapshots.rs"]

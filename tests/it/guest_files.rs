@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::clients::python;
 use crate::harness::agent::answered;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::{RunningController, gvisor, no_computers_here};
 use crate::harness::impostor::Impostor;
 use crate::harness::simulation::Simulation;
 
@@ -23,7 +23,16 @@ async fn files_go_in_and_out_through_the_controller_and_tuspy_resumes() {
     if let Some(reason) = no_computers_here() {
         return println!("{reason}");
     }
-    let house = RunningController::boot().await;
+    files_go_in_and_out(RunningController::boot().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_go_in_and_out_over_gvisor_too() {
+    let Some(configuration) = gvisor() else { return };
+    files_go_in_and_out(RunningController::boot_with(&configuration).await).await;
+}
+
+async fn files_go_in_and_out(house: RunningController) {
     let workspace = house.workspace("demo").await;
     let made = house.computer(&workspace, "one").await;
     let id = made["id"].as_str().unwrap();

@@ -18,6 +18,10 @@ async fn the_proxy_path_reaches_the_computer_s_own_api() {
         let health = house.get(&format!("/desktops/{handle}/proxy/health")).await;
         assert_eq!((health.status, &health.body["status"]), (200, &json!("ok")), "{}", health.body);
         assert!(health.body["screens"].as_u64().unwrap() >= 1);
+        // The computer's memory, not its host's.
+        let (total, used) = (&health.body["memory_total_bytes"], &health.body["memory_used_bytes"]);
+        assert_eq!(total.as_u64().unwrap(), made["ram"].as_u64().expect("a size") << 30);
+        assert!((1..total.as_u64().unwrap()).contains(&used.as_u64().unwrap()), "{used}");
     }
     let ran = house.post(&proxy("bash"), json!({"command": "echo proxied"})).await;
     assert_eq!((ran.status, &ran.body["output"]), (200, &json!("proxied\n")));

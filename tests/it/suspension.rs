@@ -1,9 +1,10 @@
 //! Does a computer sleep and wake with what it had in memory, as interface.md "Suspend" and wire.md 5.2 say?
 
-mod agent;
+pub mod agent;
 mod failures;
 mod races;
 mod recovery;
+mod rounds;
 
 use futures_util::SinkExt;
 use futures_util::future::join_all;

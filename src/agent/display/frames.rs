@@ -7,6 +7,7 @@ use super::cache::Stamp;
 use super::changes::Moment;
 use super::form::Form;
 use crate::domain::error::{Error, Result};
+use crate::domain::pointer::shown_place;
 use crate::domain::region::Region;
 
 /// Frames remembered per screen, 150 bytes each: what a client that looks ten times a second sees in 100 seconds, so
@@ -45,7 +46,8 @@ impl Taken {
         let inside = |at: f64, side: u32| at >= 0.0 && at < f64::from(side);
         if !inside(x, self.width) || !inside(y, self.height) {
             let (width, height) = (self.width, self.height);
-            return Err(Error::invalid(format!("({x}, {y}) is outside the frame of {width}x{height}")));
+            let place = shown_place(x, y);
+            return Err(Error::invalid(format!("{place} is outside the frame of {width}x{height}")));
         }
         let map = |at: f64, side: u32, from: u16, length: u16| {
             let covered = f64::from(length) / f64::from(side);

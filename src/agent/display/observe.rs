@@ -72,7 +72,10 @@ pub struct Observed<T> {
 impl Seat {
     /// Does work and tells what could be seen of its effect.
     pub(super) fn observed<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<Observed<T>> {
+        // Asked for in the same round trip.
+        let pointer = self.link.query_pointer(self.root)?;
         let before = self.attention(self.last_active)?;
+        self.buttons_down = u16::from(pointer.reply()?.mask);
         // The replies are a barrier: what was painted until now is in the events.
         self.read_events()?;
         let since = self.moment();
@@ -110,7 +113,7 @@ impl Seat {
     }
 
     /// Who has the keyboard now. The title of the window that is `likely` to have it is asked for in the same round trip.
-    pub(super) fn attention(&mut self, likely: Option<Window>) -> Outcome<Attention> {
+    pub(super) fn attention(&self, likely: Option<Window>) -> Outcome<Attention> {
         self.rearm();
         let active = self.link.get_property(false, self.root, self.names.active, AtomEnum::WINDOW, 0, 1)?;
         let focus = self.link.get_input_focus()?;

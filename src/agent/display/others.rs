@@ -5,7 +5,7 @@
 
 use x11rb::connection::RequestConnection as _;
 use x11rb::protocol::xinput::{self, ConnectionExt as _, DeviceClassData, DeviceType};
-use x11rb::protocol::xproto::{ConnectionExt as _, KeyButMask};
+use x11rb::protocol::xproto::KeyButMask;
 
 use super::fault::Outcome;
 use super::seat::Seat;
@@ -23,14 +23,10 @@ impl Seat {
     /// Refuses when another device holds a button, so that to press it or to let it go would do nothing.
     ///
     /// The pointer alone does not tell: while a window manager thinks about a click, it shows our own button as down that
-    /// has come up. So the devices are asked, when the pointer shows it as down.
+    /// has come up. So the devices are asked, when the pointer showed it as down before the action.
     pub(super) fn only_ours(&self, button: Button) -> Outcome<()> {
         let number = button.number();
-        if number > LAST_CORE {
-            return Ok(());
-        }
-        let mask = u16::from(self.link.query_pointer(self.root)?.reply()?.mask);
-        if mask & (u16::from(KeyButMask::BUTTON1) << (number - 1)) == 0 {
+        if number > LAST_CORE || self.buttons_down & (u16::from(KeyButMask::BUTTON1) << (number - 1)) == 0 {
             return Ok(());
         }
         if self.link.extension_information(xinput::X11_EXTENSION_NAME)?.is_none() {

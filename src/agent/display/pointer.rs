@@ -131,7 +131,8 @@ impl Seat {
         let point = self.place(x, y)?;
         self.release(button.number())?;
         self.kept.buttons.retain(|kept| *kept != button.number());
-        self.barrier()?;
+        self.rearm();
+        self.buttons_down = u16::from(self.link.query_pointer(self.root)?.reply()?.mask);
         self.only_ours(button)?;
         Ok(point)
     }

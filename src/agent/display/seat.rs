@@ -104,6 +104,8 @@ pub(super) struct Seat {
     pub(super) changes: Changes,
     /// Names of properties.
     pub(super) names: Names,
+    /// The pointer's button mask (core protocol, KEYBUTMASK) before the action under way.
+    pub(super) buttons_down: u16,
     /// Which window had the keyboard after the last action.
     pub(super) last_active: Option<xproto::Window>,
     silent: Option<SequenceNumber>,
@@ -167,6 +169,7 @@ impl Seat {
             frame: 0,
             changes: Changes::default(),
             names,
+            buttons_down: 0,
             last_active: None,
             silent: None,
             broken: None,

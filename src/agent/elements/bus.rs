@@ -23,6 +23,8 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 pub(super) const ROOT: &str = "/org/a11y/atspi/accessible/root";
 /// Who lists the programs.
 const REGISTRY: &str = "org.a11y.atspi.Registry";
+/// The bus itself.
+const DAEMON: &str = "org.freedesktop.DBus";
 /// An event that hardly ever comes: a window of a desktop that is restored from its icon.
 const RARE_EVENT: &str = "window:desktop-create";
 /// Interface of every object.
@@ -197,9 +199,14 @@ impl Bus {
         Ok(all.into_iter().filter_map(Object::of).collect())
     }
 
+    /// Whether it knows the process behind a name: sockets of gVisor name whoever asks for their peer, so that all would be
+    /// the bus itself.
+    pub(super) async fn knows_processes(&self) -> Result<bool, Fault> {
+        Ok(self.pid(REGISTRY).await? != self.pid(DAEMON).await?)
+    }
+
     /// The process behind a bus name.
     pub(super) async fn pid(&self, name: &str) -> Result<u32, Fault> {
-        const DAEMON: &str = "org.freedesktop.DBus";
         let daemon = Object { name: DAEMON.to_owned(), path: "/org/freedesktop/DBus".to_owned() };
         self.ask(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_PATIENCE).await
     }

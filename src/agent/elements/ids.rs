@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sha2::{Digest, Sha256};
 
 use super::object::Object;
+use crate::base::hex::hex;
 
 /// Most objects that are remembered: four of the longest lists. About 200 bytes each.
 const MOST: usize = 20_000;
@@ -78,8 +79,7 @@ fn digest(known: &Known, salt: u32) -> String {
     let Object { name, path } = &known.object;
     // Neither a bus name nor a path has a space.
     let sum = Sha256::digest(format!("{} {name} {path} {salt}", known.pid));
-    let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("e-{}", &hex[..DIGITS])
+    format!("e-{}", &hex(&sum)[..DIGITS])
 }
 
 #[cfg(test)]

@@ -109,11 +109,16 @@ impl Elements {
         until: Instant,
         hidden: bool,
     ) -> Result<(Vec<Opened<'a>>, Vec<SkippedApp>)> {
-        let programs = bus.programs().await.map_err(|fault| {
+        let silent = |fault: Fault| {
             bus.spend();
             let error = Error::unavailable("The accessibility bus does not answer");
             error.retry_after(1).context(fault.reason())
-        })?;
+        };
+        let programs = bus.programs().await.map_err(silent)?;
+        if !bus.knows_processes().await.map_err(silent)? {
+            let text = "This computer's kernel does not tell which program is which on the accessibility bus";
+            return Err(Error::unavailable(text).code("elements_unsupported"));
+        }
         let asked = programs.into_iter().take(MOST_PROGRAMS).map(async |root| {
             // One that went meanwhile has nothing to show.
             let pid = bus.pid(&root.name).await.ok().filter(|pid| is_here(tops, *pid))?;

@@ -1,14 +1,12 @@
 //! How does an unpacked archive join a folder that is there? Folders are merged, everything else is renamed into place.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Dir, FileType, RenameFlags};
 use rustix::io::Errno;
 
-use super::paths::FOLDER;
+use super::paths::enter;
 use super::{already_exists, errno};
 use crate::domain::error::{Error, Result};
 
@@ -88,7 +86,5 @@ fn kind(folder: &OwnedFd, name: &CString, shown: &str) -> Result<Option<FileType
 }
 
 fn folder(holder: &OwnedFd, name: &CString, shown: &str) -> Result<OwnedFd> {
-    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
-    rustix::fs::openat(holder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
-        .map_err(|error| errno(shown, error))
+    enter(holder, name.as_c_str()).map_err(|error| errno(shown, error))
 }

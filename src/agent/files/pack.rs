@@ -14,7 +14,7 @@ use tar::{Builder, EntryType, Header};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::paths::FOLDER;
+use super::paths::{FOLDER, enter};
 use super::{errno, not_a_folder, paths};
 use crate::domain::error::Result;
 
@@ -101,17 +101,16 @@ impl Packing {
 
     fn one(&mut self, folder: &OwnedFd, name: &Path, path: &Path, depth: usize) -> io::Result<()> {
         let facts = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let no_follow = OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Directory => {
-                let inside = rustix::fs::openat(folder, name, FOLDER | no_follow, Mode::empty())?;
+                let inside = enter(folder, name)?;
                 self.tar.append_data(&mut header(&facts, EntryType::Directory, 0), path, io::empty())?;
                 if facts.st_dev == self.device {
                     self.all_in(&inside, path, depth + 1)?;
                 }
             }
             FileType::RegularFile => {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK | no_follow;
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
                 let facts = rustix::fs::fstat(&file)?;
                 if FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile {

@@ -1,10 +1,11 @@
 //! Which file does a path mean? Forms as in wire.md 9, and for what is changed: in which folder, reached without links.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use super::{errno, not_a_folder};
 use crate::domain::error::{Error, Kind, Result};
@@ -14,9 +15,8 @@ use crate::domain::filename::{FileName, MAX_PATH};
 pub const ALIAS: &str = "/home/user";
 /// How folders are opened.
 pub const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// A folder below another one, with no link on the way.
-const NO_LINKS: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+/// How a name is held without following it, reading it or changing it.
+const HELD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A path as the client wrote it, made absolute: relative to the home folder, `~`, `~/...`, or absolute.
 ///
@@ -140,34 +140,54 @@ const THROUGH_LINK: &str = "path_through_link";
 ///
 /// # Errors
 /// `NotFound` unless folders are to be made; `Conflict` (`path_through_link`).
-pub fn open_inside(base: OwnedFd, inside: &Path, parents: Parents, shown: &str) -> Result<OwnedFd> {
-    if inside.as_os_str().is_empty() {
-        return Ok(base);
-    }
-    match rustix::fs::openat2(&base, inside, FOLDER, Mode::empty(), NO_LINKS) {
-        Ok(folder) => Ok(folder),
-        Err(Errno::NOENT) if parents == Parents::Made => make_inside(base, inside, shown),
-        Err(error) => Err(way_error(shown, error)),
-    }
-}
-
-fn make_inside(mut folder: OwnedFd, inside: &Path, shown: &str) -> Result<OwnedFd> {
-    for part in inside.iter() {
-        let open = || rustix::fs::openat2(&folder, part, FOLDER, Mode::empty(), NO_LINKS);
-        let opened = match open() {
-            Err(Errno::NOENT) => {
-                FileName::parse(&part.to_string_lossy())?;
-                match rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+pub fn open_inside(mut folder: OwnedFd, inside: &Path, parents: Parents, shown: &str) -> Result<OwnedFd> {
+    for part in inside.components() {
+        let name = match part {
+            Component::Normal(name) => name,
+            Component::CurDir => continue,
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(way_error(shown, Errno::XDEV));
+            }
+        };
+        let held = match hold(&folder, name) {
+            Err(Errno::NOENT) if parents == Parents::Made => {
+                FileName::parse(&name.to_string_lossy())?;
+                match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755)) {
                     // Somebody else made it meanwhile.
-                    Ok(()) | Err(Errno::EXIST) => open(),
+                    Ok(()) | Err(Errno::EXIST) => hold(&folder, name),
                     Err(error) => Err(error),
                 }
             }
             other => other,
         };
-        folder = opened.map_err(|error| way_error(shown, error))?;
+        folder = held.map_err(|error| way_error(shown, error))?;
     }
-    Ok(folder)
+    reopen(&folder).map_err(|error| way_error(shown, error))
+}
+
+/// Opens a folder in another one by its name there, which is one part of a path. This is how a folder is entered wherever
+/// something is changed: gVisor has no `openat2`, and follows a link where `O_NOFOLLOW` and `O_DIRECTORY` are asked for
+/// together. So what has the name is held first, then looked at, and opened only through what is held.
+///
+/// # Errors
+/// `LOOP` for a link, `NOTDIR` for anything else that is no folder, and what the file system says.
+pub fn enter(folder: impl AsFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
+    reopen(&hold(folder, name)?)
+}
+
+/// Holds a folder by its name in another one, for which that need not be readable.
+fn hold(folder: impl AsFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
+    let held = rustix::fs::openat(folder, name, HELD, Mode::empty())?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode);
+    if kind == FileType::Directory {
+        return Ok(held);
+    }
+    Err(if kind == FileType::Symlink { Errno::LOOP } else { Errno::NOTDIR })
+}
+
+/// The folder that is held, to be read and brought to the disk: what leads there has no name that could change.
+fn reopen(held: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(held, ".", FOLDER, Mode::empty())
 }
 
 fn way_error(shown: &str, error: Errno) -> Error {

@@ -1,6 +1,6 @@
 //! How is a file put on the desktop? Whole or not at all, and never over one that is there (threats.md T7).
 //!
-//! The folder is opened once, below the home folder and without following links; everything else is relative to that
+//! The folder is opened once, in the home folder and not through a link; everything else is relative to that
 //! descriptor, so nothing that is renamed or linked meanwhile can lead the write elsewhere.
 
 use std::io::Write;
@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use axum::body::Body;
-use rustix::fs::{Mode, ResolveFlags};
+use rustix::fs::Mode;
 use tokio_util::sync::CancellationToken;
 
-use super::paths::FOLDER;
+use super::paths::{FOLDER, enter};
 use super::receive::receive;
 use super::unfinished::{Placing, Unfinished};
 use super::{Files, errno, file_error};
@@ -60,8 +60,7 @@ pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Re
 pub fn open_desktop(home: &Path) -> Result<OwnedFd> {
     let home_folder = rustix::fs::open(home, FOLDER, Mode::empty())
         .map_err(|error| Error::conflict(format!("the home folder {}: {error}", home.display())))?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let open = || rustix::fs::openat2(&home_folder, DESKTOP, FOLDER, Mode::empty(), resolve);
+    let open = || enter(&home_folder, DESKTOP);
     let opened = match open() {
         Err(rustix::io::Errno::NOENT) => {
             match rustix::fs::mkdirat(&home_folder, DESKTOP, Mode::from_raw_mode(0o755)) {
@@ -72,7 +71,7 @@ pub fn open_desktop(home: &Path) -> Result<OwnedFd> {
         other => other,
     };
     opened.map_err(|error| match error {
-        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR | rustix::io::Errno::XDEV => {
+        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => {
             let shown = home.join(DESKTOP);
             Error::conflict(format!("{} is not a plain folder", shown.display())).code("desktop_not_a_folder")
         }

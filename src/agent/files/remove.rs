@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use super::paths::{FOLDER, Spot, without_slash};
+use super::paths::{Spot, enter, without_slash};
 use super::unfinished::look;
 use super::{OTHER_FILE_SYSTEM, errno, not_empty};
 use crate::domain::error::{Error, Result};
@@ -61,8 +61,7 @@ impl Removal<'_> {
             };
         }
         if self.recursive {
-            let opened = rustix::fs::openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
-            match opened {
+            match enter(folder, name) {
                 Ok(inside) => self.all_in(&inside, depth)?,
                 Err(error) => return self.settle(error),
             }

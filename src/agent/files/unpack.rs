@@ -13,7 +13,7 @@ use tar::Archive;
 use tokio_util::sync::CancellationToken;
 
 use super::merge::{check, merge};
-use super::paths::{FOLDER, Parents, Spot, open_inside, without_slash};
+use super::paths::{Parents, Spot, enter, open_inside, without_slash};
 use super::receive::{Pieces, receive};
 use super::tar_entries::{Kind, Member, next, unreadable};
 use super::unfinished::temporary_name;
@@ -56,8 +56,7 @@ pub async fn put(files: &Files, home: PathBuf, query: UnpackQuery, body: Body) -
 
 fn into(spot: &Spot, pieces: Pieces, overwrite: bool) -> Result<Unpacked> {
     let path = spot.path.as_str();
-    let opened = rustix::fs::openat(&spot.folder, &spot.name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
-    let folder = opened.map_err(|error| match error {
+    let folder = enter(&spot.folder, &spot.name).map_err(|error| match error {
         Errno::NOTDIR | Errno::LOOP => not_a_folder(path),
         other => errno(path, other),
     })?;
@@ -83,8 +82,7 @@ impl<'a> Stage<'a> {
         let name = temporary_name();
         let fail = |error| errno(path, error);
         rustix::fs::mkdirat(holder, &name, Mode::RWXU).map_err(fail)?;
-        let inside =
-            rustix::fs::openat(holder, &name, FOLDER | OFlags::NOFOLLOW, Mode::empty()).map_err(fail)?;
+        let inside = enter(holder, &name).map_err(fail)?;
         Ok(Self { holder, name, inside })
     }
 
@@ -126,8 +124,7 @@ impl<'a> Stage<'a> {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(fail(error)),
                 }
-                let made = rustix::fs::openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
-                let made = made.map_err(fail)?;
+                let made = enter(&folder, name).map_err(fail)?;
                 // Its owner must be able to fill it.
                 rustix::fs::fchmod(&made, Mode::from_raw_mode(member.mode | 0o700)).map_err(fail)?;
                 unpacked.folders += 1;

@@ -1,4 +1,5 @@
-//! How does an SSH server get keys of its own? Each that there is gives way to a new one of its type.
+//! How does an SSH server get keys of its own? Each that there is gives way to a new one of its type, or, where none can be
+//! made, to nothing: it is another computer's.
 
 use std::fs;
 use std::io;
@@ -57,12 +58,10 @@ async fn replace(folder: &Path, kind: &str) -> Result<(), String> {
         let moved = fs::rename(&new, &key).and_then(|()| fs::rename(public(&new), public(&key)));
         moved.map_err(|error| error.to_string())
     });
-    if made.is_err()
-        && let Err(error) = remove(&new)
-    {
-        tracing::warn!(%error, "a half-made host key is left");
-    }
-    made
+    made.map_err(|why| {
+        let removed = remove(&new).and_then(|()| remove(&key));
+        removed.err().map_or(why.clone(), |error| format!("{why}; and it stays: {error}"))
+    })
 }
 
 async fn make(path: &Path, kind: &str) -> Result<(), String> {

@@ -32,14 +32,27 @@ fn in_files(root: &Path, name: &str) -> Result<(), String> {
 }
 
 /// Gives the machine the machine-id that follows from a seed; D-Bus has its own file where that is no link to the first.
+/// One that is a mount of its own is its host's, who gives each computer another: D-Bus's follows it.
 pub(super) fn machine_id(root: &Path, seed: &[u8; SEED_BYTES]) -> Result<(), String> {
-    let id = identity::machine_id(seed) + "\n";
-    put(&root.join("etc/machine-id"), |_| id.clone())?;
+    let path = root.join("etc/machine-id");
+    let id = if is_mounted(&path) {
+        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?
+    } else {
+        let id = identity::machine_id(seed) + "\n";
+        put(&path, |_| id.clone())?;
+        id
+    };
     let bus = root.join("var/lib/dbus/machine-id");
     if fs::symlink_metadata(&bus).is_ok_and(|facts| facts.is_file()) {
         put(&bus, |_| id.clone())?;
     }
     Ok(())
+}
+
+/// Whether a path is a mount point (proc_pid_mountinfo(5)).
+fn is_mounted(path: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    mounts.lines().any(|mount| mount.split(' ').nth(4).is_some_and(|point| Path::new(point) == path))
 }
 
 /// Gives a file another content where it lies: it may be a mount of its own, which nothing can be renamed over. One that

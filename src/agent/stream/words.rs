@@ -13,7 +13,8 @@ const KEPT_LINES: usize = 3;
 const LONGEST_LINE: usize = 4096;
 /// Longest part of a line that is kept, in characters.
 const KEPT_CHARACTERS: usize = 140;
-/// Shortest part of a key that is looked for: shorter ones are words that mean something else.
+/// Shortest part of a key that is looked for: shorter ones are words that mean something else. A key that is itself shorter
+/// is cut out where it stands alone, and not of other words.
 const LEAST_PART: usize = 6;
 
 /// The last words of an encoder.
@@ -37,7 +38,7 @@ impl Words {
     pub fn hear(&self, line: &str) -> Option<String> {
         let mut line = line.trim().to_owned();
         for secret in &self.secrets {
-            line = line.replace(secret.reveal(), "***");
+            line = cut(&line, secret.reveal());
         }
         // `[rtmp @ 0x5581e8c0] ` names a part of ffmpeg by its address.
         let said = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
@@ -71,6 +72,23 @@ impl Words {
     pub fn blame_the_speaker(&self) -> bool {
         self.last().contains(super::encoder::SPEAKER)
     }
+}
+
+/// A line without a secret.
+fn cut(line: &str, secret: &str) -> String {
+    if secret.len() >= LEAST_PART {
+        return line.replace(secret, "***");
+    }
+    let mut left = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once(secret).filter(|_| !secret.is_empty()) {
+        left.push_str(before);
+        let goes_on = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+        let stands_alone = !goes_on(left.chars().next_back()) && !goes_on(after.chars().next());
+        left.push_str(if stands_alone { "***" } else { secret });
+        rest = after;
+    }
+    left + rest
 }
 
 /// The outputs' names, and what the system calls a connection that ended.
@@ -135,6 +153,19 @@ mod tests {
         assert_eq!(words.last(), "Server error: ***; [info] x; a[31mb");
         assert_eq!(words.hear("  "), None);
         assert!(words.hear(&"x".repeat(4000)).is_some_and(|line| line.len() == KEPT_CHARACTERS));
+    }
+
+    #[test]
+    fn a_short_key_is_cut_out_alone() {
+        for (key, said, kept) in [
+            ("live", "no live delivery to x/live: olive", "no *** delivery to x/***: olive"),
+            ("r", "Server error: r", "Server error: ***"),
+            ("aa", "aaa aa aa", "aaa *** ***"),
+            ("é", "été é", "été ***"),
+        ] {
+            assert_eq!(Words::without(&Secret::new(key)).hear(said).as_deref(), Some(kept));
+        }
+        assert_eq!(Words::without(&Secret::new("")).hear("as it is").as_deref(), Some("as it is"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which computer or workspace is meant? Its UUID, its instance id or its name.
+//! Which computer, workspace or snapshot is meant? Its UUID, its instance id or its name.
 
 use std::fmt;
 
@@ -8,6 +8,7 @@ use super::api::{Api, QUICK};
 use crate::cli::failure::Outcome;
 use crate::domain::name::fold;
 use crate::wire::computer::{Computer, ComputerList};
+use crate::wire::snapshot::{Snapshot, SnapshotList};
 use crate::wire::workspace::{Workspace, WorkspaceList};
 
 /// Something that can be meant.
@@ -50,6 +51,24 @@ pub async fn workspace(api: &Api, wanted: &str) -> Outcome<String> {
     }
     let list: WorkspaceList = api.get(&["workspaces"], &[], QUICK).await?.decode()?;
     Ok(pick("workspace", wanted, &list.workspaces, candidate_of_workspace)?.id.clone())
+}
+
+/// The id of the computer's snapshot that is meant.
+///
+/// # Errors
+/// As [`computer`].
+pub async fn snapshot(api: &Api, computer: &str, wanted: &str) -> Outcome<String> {
+    if Uuid::try_parse(wanted).is_ok() {
+        return Ok(wanted.to_owned());
+    }
+    let list: SnapshotList = api.get(&["computers", computer, "snapshots"], &[], QUICK).await?.decode()?;
+    Ok(pick("snapshot", wanted, &list.snapshots, candidate_of_snapshot)?.id.clone())
+}
+
+fn candidate_of_snapshot(snapshot: &Snapshot) -> Candidate<'_> {
+    // One without a name is told by its id alone.
+    let name = snapshot.name.as_deref().unwrap_or(&snapshot.id);
+    Candidate { id: &snapshot.id, instance: None, name, place: None }
 }
 
 fn candidate_of_computer(computer: &Computer) -> Candidate<'_> {

@@ -36,6 +36,6 @@ pub async fn until(api: &Api, id: &str, wanted: &str) -> Outcome<(Computer, Answ
 }
 
 /// Statuses that lead to another one (wire.md 5.1).
-fn under_way(status: &str) -> bool {
+pub fn under_way(status: &str) -> bool {
     matches!(status, "creating" | "starting" | "stopping" | "restarting" | "deleting" | "suspending")
 }

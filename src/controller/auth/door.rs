@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::http::HeaderMap;
 
 use super::tickets::Ticket;
-use crate::base::ids::{ComputerId, ComputerRef};
+use crate::base::ids::{ComputerId, ComputerRef, WorkspaceId};
 use crate::controller::App;
 use crate::domain::channel::{Channel, Failure};
 use crate::domain::error::Result;
@@ -150,9 +150,21 @@ impl App {
         }
         let Some(given) = check(&computer, shown) else {
             self.failures.note(source, computer.id, now);
-            return refused(Failure::Unauthenticated, "invalid token");
+            let elsewhere = self.opens_elsewhere(shown, computer.workspace).await?;
+            let failure = if elsewhere { Failure::ElsewhereOnly } else { Failure::Unauthenticated };
+            return refused(failure, "invalid token");
         };
         Ok(Ok((computer, given)))
+    }
+
+    /// Whether a credential opens a computer of another workspace (wire.md 10.3): a client that mixes up its own computers
+    /// is told so, and a guesser learns it no sooner than it would at that computer's door.
+    async fn opens_elsewhere(&self, shown: &str, workspace: WorkspaceId) -> Result<bool> {
+        if let Some(computer) = self.tickets.computer(shown) {
+            let found = self.store.computer(&ComputerRef::Id(computer)).await?;
+            return Ok(found.is_some_and(|found| found.workspace != workspace));
+        }
+        self.store.is_password_outside(shown, workspace).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::base::hex::hex;
 use crate::base::ids::AccountId;
 use crate::base::secret::Secret;
 use crate::domain::access::Caller;
@@ -37,7 +38,7 @@ pub fn last_four(key: &Secret) -> &str {
 
 /// SHA-256 of a key, hex. Keys carry 178 random bits, so a fast hash is enough and a slow one a lever against us.
 pub fn digest(key: &str) -> String {
-    Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(key.as_bytes()))
 }
 
 /// Who holds a key. A key with a wrong checksum is refused without a look-up.

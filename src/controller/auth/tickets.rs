@@ -86,6 +86,12 @@ impl Tickets {
         self.redeem_at(computer.id, computer.generation, shown, Instant::now())
     }
 
+    /// The computer that a ticket is for, which may be used yet.
+    pub fn computer(&self, shown: &str) -> Option<ComputerId> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&digest(shown)).filter(|issued| issued.expires > Instant::now()).map(|issued| issued.computer)
+    }
+
     fn redeem_at(&self, computer: ComputerId, generation: u64, shown: &str, now: Instant) -> Option<Ticket> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = digest(shown);

@@ -1,4 +1,5 @@
-//! What goes on without a request? Sweeping expired screenshots and lost blobs, counting computers, giving rest to idle ones.
+//! What goes on without a request? Sweeping expired screenshots and lost blobs, counting computers, giving rest to idle ones, looking after
+//! copies in storage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,10 @@ pub fn start(app: &Shared) {
     repeat(app, "sweep", SWEEP_EVERY, sweep);
     repeat(app, "count-computers", COUNT_EVERY, count);
     repeat(app, "auto-stop", app.config.auto_stop.every, idle::look);
+    if let Some(keeper) = app.fleet.keeper() {
+        let (keeper, told) = (Arc::clone(keeper), Arc::clone(app));
+        let _task = app.tasks.spawn("copies in storage", async move { keeper.look_after(told).await });
+    }
 }
 
 fn repeat<F: Future<Output = Result<()>> + Send>(

@@ -26,9 +26,9 @@ impl Fleet {
 }
 
 impl Runner {
-    /// In the clone's runner: has the source's runner copy the disk, and waits for it.
-    pub(super) async fn disk_from(&self, source: ComputerId) -> Result<()> {
-        let (_, copied) = Fleet::over(Arc::clone(&self.shared)).send(source, Work::CopyTo(self.id))?;
+    /// In the copy's runner: has the source's runner copy what it has, and waits for it.
+    pub(super) async fn copied_from(&self, source: ComputerId, work: Work) -> Result<()> {
+        let (_, copied) = Fleet::over(Arc::clone(&self.shared)).send(source, work)?;
         copied.await.map_err(|_| stopping())?
     }
 

@@ -11,9 +11,11 @@ use super::view;
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::tasks::Tasks;
 use crate::controller::config::Suspension;
+use crate::controller::saved::Keeper;
 use crate::controller::storage::Storage;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Status};
+use crate::domain::stored::CopyState;
 use crate::engine::Engine;
 use crate::guest::Guest;
 use crate::store::Store;
@@ -28,7 +30,7 @@ const STARTS_AT_ONCE: usize = 4;
 const ACT_PATIENCE: Duration = Duration::from_secs(45);
 /// How long suspend and resume wait for the end before they answer that it is under way: clients give a request 60 s
 /// (wire.md 4.2).
-const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
 /// When a client may ask again for a computer that is waking, in seconds.
 const WAKE_RETRY_SECONDS: u32 = 5;
 /// How long ensure-running waits for a boot that another request started.
@@ -56,6 +58,8 @@ pub(super) struct Shared {
     pub(super) storage: Storage,
     pub(super) tasks: Tasks,
     pub(super) starts: Semaphore,
+    /// What copies saved states to storage, where there is one.
+    pub(super) keeper: Option<Arc<Keeper>>,
     /// Whether reading wakes a sleeping computer too.
     reads_wake: bool,
     desks: Mutex<HashMap<ComputerId, Desk>>,
@@ -105,10 +109,11 @@ impl Fleet {
         storage: Storage,
         tasks: Tasks,
         suspension: &Suspension,
+        keeper: Option<Arc<Keeper>>,
     ) -> Self {
         let (starts, reads_wake) = (Semaphore::new(STARTS_AT_ONCE), suspension.reads_wake);
         let desks = Mutex::default();
-        Self { shared: Arc::new(Shared { engine, store, storage, tasks, starts, reads_wake, desks }) }
+        Self { shared: Arc::new(Shared { engine, store, storage, tasks, starts, keeper, reads_wake, desks }) }
     }
 
     /// The fleet of what runners share, for a runner that needs another one.
@@ -119,6 +124,30 @@ impl Fleet {
     /// The engine in use.
     pub fn engine(&self) -> &dyn Engine {
         &*self.shared.engine
+    }
+
+    /// What copies saved states to storage, where there is one.
+    pub fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.shared.keeper.as_ref()
+    }
+
+    /// Has a computer's runner see to the copy of its saved state; with `evict` make room on the host.
+    pub fn tend(&self, id: ComputerId, evict: bool) {
+        if let Err(error) = self.send(id, Work::Tend { evict }) {
+            tracing::debug!(computer = %id, %error, "it is busy; it is asked again later");
+        }
+    }
+
+    /// Whether the copy of a suspended computer's state is being saved in the background.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn is_saving(&self, id: ComputerId, status: Status) -> Result<bool> {
+        if self.shared.keeper.is_none() || status != Status::Suspended {
+            return Ok(false);
+        }
+        let copy = self.shared.store.saved_copy(id).await?;
+        Ok(copy.is_some_and(|copy| copy.state == CopyState::Saving))
     }
 
     /// Adopts what runs, finishes or undoes what a crash left half done, removes machines that no row knows
@@ -220,16 +249,17 @@ impl Fleet {
     }
 
     /// Wakes a suspended computer. What it is then: `Running`, or still on its way when that takes longer than a client
-    /// waits.
+    /// waits; and whether it woke from storage.
     ///
     /// # Errors
     /// As [`Fleet::command`]; why it could not be woken.
-    pub async fn resume(&self, computer: &Computer) -> Result<Status> {
+    pub async fn resume(&self, computer: &Computer) -> Result<(Status, bool)> {
         let wake = self.command(computer, Command::Resume).await?;
         if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, wake.finish()).await {
             outcome?;
         }
-        Ok(self.row(computer.id).await?.status)
+        let now = self.row(computer.id).await?;
+        Ok((now.status, now.instance != computer.instance))
     }
 
     /// The guest of a computer that is acted on: one that sleeps is woken first (wire.md 5.2, "Auto-resume").
@@ -294,7 +324,7 @@ impl Fleet {
     }
 
     /// A computer as it is now stored.
-    async fn row(&self, id: ComputerId) -> Result<Computer> {
+    pub(super) async fn row(&self, id: ComputerId) -> Result<Computer> {
         self.shared.store.computer(&ComputerRef::Id(id)).await?.ok_or_else(gone)
     }
 
@@ -336,7 +366,7 @@ impl Fleet {
         desks.get(&id).map(|desk| desk.acted)
     }
 
-    fn note_action(&self, id: ComputerId) {
+    pub(super) fn note_action(&self, id: ComputerId) {
         let mut desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(desk) = desks.get_mut(&id) {
             desk.acted = Instant::now();

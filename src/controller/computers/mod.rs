@@ -3,6 +3,9 @@
 mod copies;
 pub mod directory;
 pub mod fleet;
+mod fork;
 pub mod resize;
+pub mod rollback;
 mod runner;
+pub mod snapshots;
 pub mod view;

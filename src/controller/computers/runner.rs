@@ -1,7 +1,9 @@
 //! Who changes a computer? Its runner: the only writer of its status. It stores the intent, acts, stores the outcome;
 //! after a crash the same steps finish or undo what was stored.
 
+mod making;
 mod memory;
+mod stored;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -11,22 +13,27 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::making::Beginning;
 pub(super) use self::memory::suspend_unsupported;
+use self::memory::{renewal, tell_what_failed};
+use self::stored::Errand;
 use super::fleet::{Presence, Shared};
 use super::resize::Job;
-use crate::base::ids::{ComputerId, ComputerRef};
+use crate::base::ids::{ComputerId, ComputerRef, SnapshotId};
 use crate::base::wait;
 use crate::controller::files;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Operation, Status};
+use crate::domain::stored::check_converged;
 use crate::engine::{Boot, EngineError, EngineResult, MachineSpec, Observation};
 use crate::guest::Guest;
 use crate::store::computers::Computer;
+use crate::store::snapshots::NewSnapshot;
 
 /// How long a computer may take from its start to a usable desktop.
 const BOOT_PATIENCE: Duration = Duration::from_secs(90);
 /// How long a guest may take to end by itself when it is told to.
-const STOP_GRACE: Duration = Duration::from_secs(10);
+pub(super) const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Bytes in a GB, as computers are ordered.
 pub(super) const GB: u64 = 1024 * 1024 * 1024;
 /// Tries at removing a machine before it is left for the next start of the controller.
@@ -41,12 +48,24 @@ pub(super) enum Work {
     Clone(ComputerId),
     /// Copy the disk to this clone.
     CopyTo(ComputerId),
+    /// Make the machine of a fork's row, with the disk and the memory of this computer.
+    Fork(ComputerId),
+    /// Copy disk and memory to this fork.
+    ForkTo(ComputerId),
+    /// Keep the computer as it is at one moment.
+    Snapshot(Arc<NewSnapshot>),
+    /// Remove a snapshot.
+    RemoveSnapshot(SnapshotId),
+    /// Bring the computer back to a snapshot.
+    Rollback(SnapshotId),
     /// Change the hardware.
     Resize(Arc<Job>),
     /// A client's command.
     Command(Command),
     /// Find out where things stand after the controller started.
     Recover,
+    /// See to the copy of its saved state; with `evict` make room on the host.
+    Tend { evict: bool },
 }
 
 /// One piece of work with its two answers: the computer's status once the intent is stored, and the end.
@@ -61,11 +80,13 @@ pub(super) struct Runner {
     pub(super) shared: Arc<Shared>,
     inbox: mpsc::Receiver<Message>,
     pub(super) presence: watch::Sender<Presence>,
+    /// What goes on about the copy of its saved state.
+    errand: Option<Errand>,
 }
 
 /// What becomes of a computer that shall wake and whose memory is not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WithoutMemory {
+pub(super) enum WithoutMemory {
     /// It reads `stopped` and whoever woke it learns why: nobody takes a boot for a wake.
     Refuse,
     /// It boots from its disk: its memory was used already when the controller ended.
@@ -86,7 +107,7 @@ impl Runner {
         inbox: mpsc::Receiver<Message>,
         presence: watch::Sender<Presence>,
     ) -> Self {
-        Self { id, shared, inbox, presence }
+        Self { id, shared, inbox, presence, errand: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -100,13 +121,19 @@ impl Runner {
                     self.machine_ended().await;
                     continue;
                 }
+                outcome = Errand::ended(&mut self.errand) => {
+                    self.errand_ended(outcome).await;
+                    continue;
+                }
             };
             let Some(message) = message else { break };
+            let evict = matches!(message.work, Work::Tend { evict: true });
             if self.handle(message).await == Next::Gone {
                 self.shared.forget(self.id);
                 self.refuse_the_rest();
                 break;
             }
+            self.take_up(evict).await;
         }
     }
 
@@ -161,11 +188,18 @@ impl Runner {
             }
         };
         let (outcome, next) = match &work {
-            Work::Create => self.create(&row, None).await,
-            Work::Clone(source) => self.create(&row, Some(*source)).await,
+            Work::Create => self.create(&row, Beginning::Nothing).await,
+            Work::Clone(source) => self.create(&row, Beginning::DiskOf(*source)).await,
+            Work::Fork(source) => self.create(&row, Beginning::MemoryOf(*source)).await,
             Work::CopyTo(clone) => (self.copy_disk(&row, *clone).await, Next::Stay),
+            Work::ForkTo(fork) => (self.copy_memory(&row, *fork).await, Next::Stay),
+            Work::Snapshot(new) => (self.snapshot(&row, new, accepted).await, Next::Stay),
+            Work::RemoveSnapshot(snapshot) => (self.remove_snapshot(*snapshot).await, Next::Stay),
+            Work::Rollback(snapshot) => (self.roll_back(&row, *snapshot, accepted).await, Next::Stay),
             Work::Resize(job) => (self.resize(&row, job).await, Next::Stay),
             Work::Recover => self.recover(&row).await,
+            // Done after every piece of work.
+            Work::Tend { .. } => (Ok(()), Next::Stay),
             Work::Command(command) => self.command(&row, *command, accepted).await,
         };
         if let Err(error) = &outcome {
@@ -182,7 +216,11 @@ impl Runner {
         command: Command,
         accepted: oneshot::Sender<Result<Status>>,
     ) -> (Result<()>, Next) {
-        let operation = match lifecycle::decide(row.status, command) {
+        let decided = lifecycle::decide(row.status, command).and_then(|decision| match decision {
+            Decision::Do(Operation::Suspend) => check_converged(row.converging).map(|()| decision),
+            Decision::Do(_) | Decision::AlreadySo => Ok(decision),
+        });
+        let operation = match decided {
             Err(error) => {
                 let _ = accepted.send(Err(error.clone()));
                 return (Err(error), Next::Stay);
@@ -193,6 +231,7 @@ impl Runner {
             }
             Ok(Decision::Do(operation)) => operation,
         };
+        self.call_off().await;
         if let Err(error) = self.intend(operation).await {
             let _ = accepted.send(Err(error.clone()));
             return (Err(error), Next::Stay);
@@ -206,6 +245,9 @@ impl Runner {
         let status = operation.status();
         match operation {
             Operation::Start | Operation::Restart => self.shared.store.begin_boot(self.id, status).await?,
+            Operation::Resume if self.is_in_storage().await? => {
+                self.shared.store.begin_wake_from_storage(self.id).await?;
+            }
             Operation::Resume => self.shared.store.begin_resume(self.id).await?,
             Operation::Stop | Operation::Suspend | Operation::Delete => {
                 self.shared.store.set_status(self.id, status).await?;
@@ -233,9 +275,15 @@ impl Runner {
 
     /// Where things stand after a start of the controller.
     async fn recover(&mut self, row: &Computer) -> (Result<()>, Next) {
+        if !matches!(row.status, Status::Creating | Status::Deleting) {
+            self.recover_snapshots().await;
+        }
         let row = &self.finish_resize(row).await;
         self.show(row.status, None, None);
         let outcome = match row.status {
+            Status::Restarting | Status::Stopping if row.rollback_to.is_some() => {
+                self.finish_rollback(row).await
+            }
             // Nobody was told of it: undone.
             Status::Creating | Status::Deleting => return self.remove().await,
             Status::Starting if row.saved_token.is_some() => self.wake(WithoutMemory::Boot).await,
@@ -248,6 +296,7 @@ impl Runner {
     }
 
     pub(super) async fn restart_boot(&mut self, what: &str) -> Result<()> {
+        self.disk_home().await?;
         match self.clear().await {
             Ok(()) => self.boot().await,
             Err(error) => self.fail(what, &error).await,
@@ -262,7 +311,7 @@ impl Runner {
 
     /// Takes a computer over as the engine sees it; what it is since then. One that ran or slept and is not there any
     /// more reads `stopped`.
-    async fn adopt(&mut self, row: &Computer) -> Result<Status> {
+    pub(super) async fn adopt(&mut self, row: &Computer) -> Result<Status> {
         match self.shared.engine.observe(self.id).await {
             Ok(Observation::Running { generation, endpoint, address }) if generation == row.generation => {
                 let guest = match row.saved_token {
@@ -273,10 +322,13 @@ impl Runner {
                 Ok(Status::Running)
             }
             Ok(Observation::Suspended { .. }) => {
-                if self.shown() != Some(Status::Suspended) {
-                    self.rest(Status::Suspended).await?;
+                // Its memory is whole, and what is left of a suspend that was cut short is done again.
+                if row.status == Status::Suspending
+                    && let Err(error) = self.shared.engine.suspend(self.id).await
+                {
+                    tracing::warn!(computer = %self.id, %error, "a suspended computer holds what it ran with");
                 }
-                Ok(Status::Suspended)
+                self.fall_asleep(row).await
             }
             Ok(Observation::Running { .. } | Observation::Stopped) => {
                 self.halt().await.map(|()| Status::Stopped)
@@ -300,44 +352,10 @@ impl Runner {
         Ok(())
     }
 
-    /// Makes the machine of a new row, with an empty disk or a copy of another computer's.
-    async fn create(&mut self, row: &Computer, source: Option<ComputerId>) -> (Result<()>, Next) {
-        self.show(Status::Creating, None, None);
-        let disk = match source {
-            Some(source) => self.disk_from(source).await,
-            None => {
-                let made = self.shared.engine.create(&machine(row)).await;
-                made.map_err(|error| refused("Computer could not be created", &error))
-            }
-        };
-        let made = match disk {
-            Ok(()) => self.bring_up(row).await,
-            Err(error) => Err(error),
-        };
-        let ran = match made {
-            Ok(()) => self.shared.store.set_status(self.id, Status::Running).await,
-            Err(error) => Err(error),
-        };
-        match ran {
-            Ok(()) => {
-                self.presence.send_modify(|now| now.status = Some(Status::Running));
-                (Ok(()), Next::Stay)
-            }
-            Err(error) => {
-                tracing::warn!(computer = %self.id, %error, "create failed; undoing it");
-                let (removed, next) = self.remove().await;
-                if let Err(again) = removed {
-                    tracing::error!(computer = %self.id, error = %again, "the undo of a create failed");
-                }
-                (Err(error), next)
-            }
-        }
-    }
-
     /// Boots the row as it is now stored and tells the outcome.
     async fn boot(&mut self) -> Result<()> {
         let row = self.row().await?;
-        match self.bring_up(&row).await {
+        match self.bring_up(&row, false).await {
             Ok(()) => {
                 self.shared.store.set_status(self.id, Status::Running).await?;
                 self.presence.send_modify(|now| now.status = Some(Status::Running));
@@ -353,8 +371,9 @@ impl Runner {
         }
     }
 
-    /// Starts the machine and waits for a usable desktop; the guest is live afterwards.
-    async fn bring_up(&mut self, row: &Computer) -> Result<()> {
+    /// Starts the machine and waits for a usable desktop; the guest is live afterwards. On a disk that is another
+    /// computer's, what tells the two apart is made anew before anybody reaches it (threats.md T28).
+    async fn bring_up(&mut self, row: &Computer, copied: bool) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let started = shared.engine.start(&machine(row), &boot(row)).await;
@@ -372,15 +391,23 @@ impl Runner {
             }
             _ = ended => return Err(Error::internal("the machine ended while it booted")),
         }
+        if copied {
+            tell_what_failed(row, &guest.renew(&renewal(row)).await?);
+        }
         // The costly part is over; a guest that is slow to take its files holds up itself alone.
         drop(turn);
+        self.meet(row, guest).await;
+        Ok(())
+    }
+
+    /// The guest of a computer on its way up is there; whoever waits for it may act.
+    pub(super) async fn meet(&mut self, row: &Computer, guest: Guest) {
         let address = self.address().await;
         self.presence.send_modify(|now| {
             now.guest = Some(guest.clone());
             now.address = address;
         });
         self.deliver(row, &guest).await;
-        Ok(())
     }
 
     /// Where it is reached in the host's network, if that can be told.
@@ -392,7 +419,7 @@ impl Runner {
     }
 
     /// The row as it is now stored.
-    async fn row(&self) -> Result<Computer> {
+    pub(super) async fn row(&self) -> Result<Computer> {
         self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(gone)
     }
 
@@ -404,7 +431,8 @@ impl Runner {
         }
     }
 
-    async fn halt(&mut self) -> Result<()> {
+    pub(super) async fn halt(&mut self) -> Result<()> {
+        self.disk_home().await?;
         match self.clear().await {
             Ok(()) => self.rest(Status::Stopped).await,
             Err(error) => self.fail("Computer could not be stopped", &error).await,
@@ -431,6 +459,9 @@ impl Runner {
         match self.shared.store.remove_computer(self.id).await {
             Ok(files) => {
                 self.shared.storage.forget(&files).await;
+                if let Some(keeper) = &self.shared.keeper {
+                    keeper.look_again();
+                }
                 (Ok(()), Next::Gone)
             }
             Err(error) => (Err(error), Next::Stay),
@@ -438,12 +469,12 @@ impl Runner {
     }
 
     /// A step failed for good: the status says so.
-    async fn fail(&mut self, what: &str, error: &EngineError) -> Result<()> {
+    pub(super) async fn fail(&mut self, what: &str, error: &EngineError) -> Result<()> {
         self.rest(Status::Error).await?;
         Err(refused(what, error))
     }
 
-    async fn rest(&mut self, status: Status) -> Result<()> {
+    pub(super) async fn rest(&mut self, status: Status) -> Result<()> {
         self.shared.store.set_status(self.id, status).await?;
         self.show(status, None, None);
         Ok(())
@@ -473,7 +504,7 @@ pub(super) fn machine(row: &Computer) -> MachineSpec {
     }
 }
 
-fn boot(row: &Computer) -> Boot {
+pub(super) fn boot(row: &Computer) -> Boot {
     Boot { generation: row.generation, token: row.agent_token.clone(), resolution: row.hardware.resolution }
 }
 

@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 
+use crate::base::hex::unhex;
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
@@ -177,19 +178,13 @@ fn plain(segment: &str) -> bool {
     let mut decoded = Vec::new();
     let mut bytes = segment.bytes();
     while let Some(byte) = bytes.next() {
-        let byte = match byte {
-            b'%' => {
-                let digits = [bytes.next().unwrap_or_default(), bytes.next().unwrap_or_default()];
-                let Some(value) =
-                    std::str::from_utf8(&digits).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
-                else {
-                    return false;
-                };
-                value
-            }
-            other => other,
-        };
-        decoded.push(byte);
+        if byte == b'%' {
+            let digits = [bytes.next().unwrap_or_default(), bytes.next().unwrap_or_default()];
+            let Some(value) = unhex(&digits) else { return false };
+            decoded.extend(value);
+        } else {
+            decoded.push(byte);
+        }
     }
     !decoded.is_empty()
         && decoded != b"."

@@ -14,7 +14,7 @@ use super::lock::MachineLock;
 use super::oci::{self, BootPlan, HostLimits};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts};
-use super::{bandwidth, disk, network, process, slots, staged};
+use super::{bandwidth, disk, network, process, slots, staged, throttle};
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 use nix::sys::resource::{Resource, getrlimit};
 
@@ -68,6 +68,7 @@ impl Starter<'_> {
         let Some(pid) = made.filter(|state| state.pid != 0).map(|state| state.pid) else {
             return Err(EngineError::failed("create the container", "the runtime does not know it"));
         };
+        throttle::limit(folder, self.config.disk_speed)?;
         if self.runtime.kind() == Kind::Shared {
             bound_namespace(pid)?;
         }

@@ -17,11 +17,22 @@ pub struct ContainerConfig {
     pub agent_binary: PathBuf,
     /// How guests reach the world.
     pub network: NetworkConfig,
+    /// How fast each guest may read and write its disk.
+    pub disk_speed: DiskSpeed,
     /// First host user id that machines get. The same for every controller of a host; no account may lie above it.
     pub uid_base: u32,
     /// What runs as the guest's first process in place of `hotdesk init`; for images that bring their own. Its agent
     /// answers on descriptor 3, or, where the runtime is gVisor, on [`AGENT_PORT`](super::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
+}
+
+/// A bound on what a guest reads from its disk, and the same on what it writes there; by default none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpeed {
+    /// Megabytes (10^6 bytes) a second; 0 is without a bound.
+    pub mb_per_second: u32,
+    /// Operations a second; 0 is without a bound.
+    pub ops_per_second: u32,
 }
 
 impl ContainerConfig {
@@ -37,6 +48,7 @@ impl ContainerConfig {
             image: image.into(),
             agent_binary: agent_binary.into(),
             network: NetworkConfig::default(),
+            disk_speed: DiskSpeed::default(),
             uid_base: 1_000_000,
             init_args: None,
         }

@@ -8,13 +8,16 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 use super::command::host_error;
+use super::gvisor::Kept;
 use super::layout::{Folder, Record, private_folder, remove_if_there, sync_folder};
-use super::{ContainerEngine, copy, disk, lock};
+use super::{ContainerEngine, copy, disk, lock, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult, MachineSpec, Observation, Snapshot};
 
 /// What a snapshot's file is called behind its id, and what while it is being made.
-const WHOLE: &str = "img";
+pub(super) const WHOLE: &str = "img";
+/// What its memory's folder is called, where it has memory.
+pub(super) const MEMORY: &str = "memory";
 const FRESH: &str = "new";
 
 impl ContainerEngine {
@@ -37,13 +40,7 @@ impl ContainerEngine {
             if !source.is_whole()? {
                 return Err(EngineError::Absent);
             }
-            let least = source.read_record()?.disk_bytes;
-            if spec.disk_bytes < least {
-                return Err(EngineError::failed(
-                    STEP,
-                    format!("{} bytes is less than {least}", spec.disk_bytes),
-                ));
-            }
+            check_size(&source, &spec)?;
             disk::check_reserve(&target.path)?;
             target.write_record(&Record::of(&spec))?;
             copy::disk(&source.disk(), &target.fresh_disk(), &target.disk())
@@ -64,10 +61,7 @@ impl ContainerEngine {
             let failed = host_error("keep the disk", &kept);
             if !kept.try_exists().map_err(&failed)? {
                 disk::check_reserve(&folder.path)?;
-                private_folder(&folder.snapshots())
-                    .and_then(|()| sync_folder(&folder.path))
-                    .map_err(&failed)?;
-                remove_unfinished(&folder)?;
+                room(&folder)?;
                 copy::disk(&folder.disk(), &folder.snapshot(snapshot, FRESH), &kept)?;
             }
             let bytes = File::open(&kept).and_then(|file| copy::spent(&file)).map_err(&failed)?;
@@ -76,7 +70,21 @@ impl ContainerEngine {
         .await
     }
 
-    /// [`crate::engine::Engine::rollback`].
+    /// Refuses a snapshot that a machine has not, or whose memory is not whole.
+    pub(super) async fn check_kept(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        let folder = self.inner.state.folder(id);
+        self.blocking(move |_| {
+            let kept = folder.snapshot(snapshot, WHOLE);
+            if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
+                return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+            }
+            let memory = Kept::of(&folder, snapshot);
+            if memory.has_memory() { memory.verify() } else { Ok(()) }
+        })
+        .await
+    }
+
+    /// [`crate::engine::Engine::rollback`], of a snapshot that is there, for a machine without saved memory.
     pub(super) async fn roll_back(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
         let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
@@ -86,16 +94,20 @@ impl ContainerEngine {
                 let detail = format!("it runs since boot {generation}");
                 return Err(EngineError::failed("roll the disk back", detail));
             }
-            Observation::Stopped | Observation::Suspended { .. } => self.sweep(&folder).await?,
+            Observation::Stopped | Observation::Suspended { .. } => {}
         }
+        let kept = folder.snapshot(snapshot, WHOLE);
+        if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
+            return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+        }
+        // Only now: saved memory goes with it.
+        self.sweep(&folder).await?;
         self.blocking(move |_| {
             let _held = held;
-            let kept = folder.snapshot(snapshot, WHOLE);
-            if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
-                return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
-            }
             disk::check_reserve(&folder.path)?;
-            copy::disk(&kept, &folder.fresh_disk(), &folder.disk())
+            copy::disk(&folder.snapshot(snapshot, WHOLE), &folder.fresh_disk(), &folder.disk())?;
+            let memory = Kept::of(&folder, snapshot);
+            if memory.has_memory() { memory.give_back(&folder) } else { Ok(()) }
         })
         .await
     }
@@ -122,7 +134,9 @@ impl ContainerEngine {
     pub(super) async fn kept(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
         let folder = self.inner.state.folder(id);
         self.blocking(move |_| {
-            let mut found: Vec<Uuid> = files(&folder, WHOLE)?.iter().filter_map(|path| named(path)).collect();
+            let whole = |path: &PathBuf| path.extension() == Some(OsStr::new(WHOLE));
+            let mut found: Vec<Uuid> =
+                entries(&folder)?.iter().filter(|path| whole(path)).filter_map(|path| named(path)).collect();
             found.sort();
             Ok(found)
         })
@@ -131,21 +145,47 @@ impl ContainerEngine {
 }
 
 impl Folder {
-    fn snapshot(&self, snapshot: Uuid, suffix: &str) -> PathBuf {
+    pub(super) fn snapshot(&self, snapshot: Uuid, suffix: &str) -> PathBuf {
         self.snapshots().join(format!("{snapshot}.{suffix}"))
     }
 }
 
-/// Removes what snapshots that a crash cut short have left. Only for who holds the machine's lock.
+/// Refuses a copy that is smaller than its source.
+pub(super) fn check_size(source: &Folder, to: &MachineSpec) -> EngineResult<()> {
+    let least = source.read_record()?.disk_bytes;
+    if to.disk_bytes >= least {
+        return Ok(());
+    }
+    Err(EngineError::failed("make the copy's disk", format!("{} bytes is less than {least}", to.disk_bytes)))
+}
+
+/// Makes room for a snapshot. Only for who holds the machine's lock.
+pub(super) fn room(folder: &Folder) -> EngineResult<()> {
+    let all = folder.snapshots();
+    private_folder(&all)
+        .and_then(|()| sync_folder(&folder.path))
+        .map_err(host_error("make the snapshots' folder", &all))?;
+    remove_unfinished(folder)
+}
+
+/// Removes what belongs to no snapshot that is whole: what a crash cut short has left. Only for who holds the machine's
+/// lock.
 fn remove_unfinished(folder: &Folder) -> EngineResult<()> {
-    for path in files(folder, FRESH)? {
-        remove_if_there(&path).map_err(host_error("remove an unfinished snapshot", &path))?;
+    for path in entries(folder)? {
+        if path.with_extension(WHOLE).exists() && path.extension() != Some(OsStr::new(FRESH)) {
+            continue;
+        }
+        if path.is_dir() {
+            trash::remove_tree(&path)?;
+        } else {
+            remove_if_there(&path).map_err(host_error("remove an unfinished snapshot", &path))?;
+        }
     }
     Ok(())
 }
 
-/// The files among a machine's snapshots with a suffix.
-fn files(folder: &Folder, suffix: &str) -> EngineResult<Vec<PathBuf>> {
+/// What is among a machine's snapshots.
+fn entries(folder: &Folder) -> EngineResult<Vec<PathBuf>> {
     let path = folder.snapshots();
     let failed = host_error("list the snapshots", &path);
     let entries = match fs::read_dir(&path) {
@@ -155,10 +195,7 @@ fn files(folder: &Folder, suffix: &str) -> EngineResult<Vec<PathBuf>> {
     };
     let mut found = Vec::new();
     for entry in entries {
-        let path = entry.map_err(&failed)?.path();
-        if path.extension() == Some(OsStr::new(suffix)) {
-            found.push(path);
-        }
+        found.push(entry.map_err(&failed)?.path());
     }
     Ok(found)
 }

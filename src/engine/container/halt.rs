@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::layout::Folder;
-use super::runtime::State;
+use super::runtime::{Kind, State};
 use super::{ContainerEngine, cgroup, loopdev, process, still, sweep};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult};
@@ -48,7 +48,12 @@ impl ContainerEngine {
         cgroup::clear(id).await?;
         loopdev::released(&folder.disk()).await?;
         let folder = folder.clone();
-        self.blocking(move |_| sweep::boot(&folder)).await
+        self.blocking(move |inner| {
+            let network = &inner.config.network;
+            let listed = network.enabled || inner.runtime.kind() == Kind::Gvisor;
+            sweep::boot(&folder, listed.then_some(network))
+        })
+        .await
     }
 
     /// Waits until a machine's first process has ended; at once when it does not run.

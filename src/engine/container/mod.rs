@@ -10,33 +10,38 @@
 //! is known about it is in its folder, in the runtime's record and in the kernel, so any later controller on the same
 //! state folder finds it. Verbs run on threads of their own: a caller that goes away cuts no step in half.
 
+mod away;
 mod boot;
 mod config;
 mod copies;
 mod gvisor;
 mod halt;
 mod idmap;
+mod leftovers;
 mod oci;
 pub mod probe;
 mod resize;
 mod runtime;
 mod seccomp;
 mod stage;
+mod throttle;
+mod unfinished;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use self::config::ContainerConfig;
+pub use self::config::{ContainerConfig, DiskSpeed};
 use self::layout::{Folder, Record, StateDir, private_folder};
+pub use self::leftovers::Leftover;
 pub(super) use self::oci::init_args;
 use self::runtime::{Kind, Runtime, State};
 pub use super::addresses::{Addresses, NetworkConfig, Subnet};
 pub use super::network::AGENT_PORT;
 use super::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec,
-    Observation, Snapshot,
+    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
+    Observation, SavedFile, SavedState, Snapshot,
 };
 use super::{
     addresses, agent, bandwidth, cgroup, command, copy, disk, kernel, layout, lock, loopdev, memory, network,
@@ -63,8 +68,8 @@ struct Inner {
 }
 
 impl ContainerEngine {
-    /// Opens a state folder, making it when missing, and finishes what a destroy left there. Machines that run are
-    /// found by [`Engine::list`] and [`Engine::observe`].
+    /// Opens a state folder, making it when missing, finishes what a destroy left there and puts right what a controller
+    /// that was killed left in the middle. Machines that run are found by [`Engine::list`] and [`Engine::observe`].
     ///
     /// # Errors
     /// When the state folder, the image or the agent is not there or cannot be used.
@@ -82,7 +87,9 @@ impl ContainerEngine {
         }
         let state = Self::swept_state(&config)?;
         let agent = agent::keep(&config.agent_binary, &state)?;
-        Ok(Self::over(config, state, agent))
+        let this = Self::over(config, state, agent);
+        unfinished::put_right(&this.inner)?;
+        Ok(this)
     }
 
     /// As [`Self::open`], to take machines away: that needs neither the image nor the agent, which may be gone, nor room
@@ -161,6 +168,9 @@ impl Inner {
 
     fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
         let folder = self.state.folder(id);
+        if let Some(generation) = away::generation(&folder)? {
+            return Ok(Observation::Suspended { generation });
+        }
         if !folder.is_whole()? {
             return Ok(Observation::Absent);
         }
@@ -197,8 +207,10 @@ impl Engine for ContainerEngine {
             live_cpu: true,
             live_ram: !kernel_of_its_own,
             live_disk: !kernel_of_its_own && disk::grows_live(),
-            // What such a kernel has not written yet, the host cannot flush.
-            copy_while_running: !kernel_of_its_own,
+            // A kernel in user space holds none of a file's content back: it writes through the host's descriptors.
+            copy_while_running: true,
+            memory_snapshot: kernel_of_its_own,
+            evict: kernel_of_its_own,
             ..Capabilities::default()
         }
     }
@@ -300,11 +312,21 @@ impl Engine for ContainerEngine {
         self.copy(from, to).await
     }
 
+    async fn fork(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
+        self.keeps_memory()?;
+        self.copy_memory(from, to).await
+    }
+
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        if memory { Err(EngineError::Unsupported("keep memory")) } else { self.keep(id, snapshot).await }
+        if !memory {
+            return self.keep(id, snapshot).await;
+        }
+        self.keeps_memory()?;
+        self.keep_moment(id, snapshot).await
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.check_kept(id, snapshot).await?;
         // Memory of another disk must not go on with this one.
         self.discard_memory(id).await?;
         self.roll_back(id, snapshot).await
@@ -330,5 +352,31 @@ impl Engine for ContainerEngine {
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
         self.drop_memory(id).await
+    }
+
+    async fn saved(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
+        self.blocking(move |inner| away::saved(&inner.state.folder(id))).await
+    }
+
+    async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
+        let file = file.to_owned();
+        self.blocking(move |inner| away::read(&inner.state.folder(id), &file, from, most)).await
+    }
+
+    async fn evict(&self, id: ComputerId) -> EngineResult<()> {
+        self.send_away(id).await
+    }
+
+    async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
+        let file = file.clone();
+        self.blocking(move |inner| away::write(&inner.state.folder(id), &file, &data)).await
+    }
+
+    async fn arrived(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
+        self.take_back(id, with_memory).await
+    }
+
+    async fn converge(&self, id: ComputerId) -> EngineResult<()> {
+        self.make_durable(id).await
     }
 }

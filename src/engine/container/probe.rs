@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use nix::sched::{CloneFlags, unshare};
 
 use super::command::{run, run_with, tool};
-use super::config::ContainerConfig;
+use super::config::{ContainerConfig, DiskSpeed};
 use super::layout::{Folder, StateDir, private_folder};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts};
-use super::{bandwidth, cgroup, disk, gvisor, idmap, network, trash};
+use super::{bandwidth, cgroup, disk, gvisor, idmap, network, throttle, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult, Finding};
 
@@ -58,6 +58,14 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
             "guest network",
             packets(),
             "apt install iproute2 nftables; the kernel needs veth, sch_tbf, nf_tables, conntrack and masquerading",
+        ));
+    }
+    if config.disk_speed != DiskSpeed::default() {
+        findings.push(finding(
+            "bound on disk speed",
+            throttle::ability().map(str::to_owned),
+            "a kernel with CONFIG_BLK_DEV_THROTTLING and the controller io (cgroup v2) or blkio (v1); or take the bound away: \
+             disk_mb_per_second = 0 and disk_ops_per_second = 0 under [limits]",
         ));
     }
     findings.push(finding(

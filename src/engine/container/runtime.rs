@@ -122,7 +122,7 @@ impl Runtime {
         let mut state = self.call();
         state.arg("state").arg(id.to_string());
         let (status, answer, complaint) = run_patiently(STEP, &mut state, None, command::PATIENCE)?;
-        if !status.success() && says_absent(&complaint) {
+        if !status.success() && (says_absent(&complaint) || self.record_is_damaged(id)) {
             return Ok(None);
         }
         judge(STEP, status, &complaint)?;
@@ -140,7 +140,7 @@ impl Runtime {
         let mut delete = self.call();
         delete.args(["delete", "--force"]).arg(id.to_string());
         let (status, _, complaint) = run_patiently(STEP, &mut delete, None, command::PATIENCE)?;
-        if !says_absent(&complaint) {
+        if !says_absent(&complaint) && !self.record_is_damaged(id) {
             judge(STEP, status, &complaint)?;
         }
         // A create that was killed leaves a record that the runtime itself does not take for one.
@@ -150,6 +150,20 @@ impl Runtime {
             }
             Ok(()) | Err(_) => Ok(()),
         }
+    }
+
+    /// Whether the record of a machine is not what the runtime wrote: runtimes do not bring theirs to the disk, and after a
+    /// power cut they are found empty.
+    fn record_is_damaged(&self, id: ComputerId) -> bool {
+        let id = id.to_string();
+        let own = |entry: fs::DirEntry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let record = if name == id { entry.path().join("state.json") } else { entry.path() };
+            (name == id || name.contains(&id) && name.ends_with(".state")).then_some(record)
+        };
+        let records = fs::read_dir(&self.root).into_iter().flatten().flatten().filter_map(own);
+        let is_whole = |text: Vec<u8>| serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok();
+        records.filter_map(|path| fs::read(path).ok()).any(|text| !is_whole(text))
     }
 
     /// The runtime's name and version, in its own words.
@@ -181,4 +195,24 @@ fn tail(log: &std::path::Path) -> String {
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
     read().unwrap_or_else(|error| format!("{} cannot be read: {error}", log.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_a_power_cut_emptied_is_none() {
+        let root = tempfile::tempdir().unwrap();
+        let (runtime, id) = (Runtime::new("false", root.path().to_owned()), ComputerId::random());
+        let record = root.path().join(id.to_string());
+        fs::create_dir(&record).unwrap();
+        fs::write(record.join("state.json"), "{}").unwrap();
+        runtime.state(id).expect_err("the runtime has another reason");
+        runtime.delete(id).expect_err("the runtime has another reason");
+        fs::write(record.join("state.json"), "").unwrap();
+        assert!(runtime.state(id).unwrap().is_none());
+        runtime.delete(id).unwrap();
+        assert!(!record.exists());
+    }
 }

@@ -26,7 +26,7 @@ impl QemuEngine {
     pub(super) async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
         cgroup::clear(folder.id).await?;
         let folder = folder.clone();
-        self.blocking(move |_| sweep::boot(&folder)).await
+        self.blocking(move |inner| sweep::boot(&folder, Some(&inner.config.network))).await
     }
 
     /// Waits until a machine's QEMU has ended; at once when it does not run.

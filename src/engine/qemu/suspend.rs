@@ -157,7 +157,14 @@ impl Inner {
         let host_boot = record.host_boot.clone();
         let (runtime, slot) = (self.version()?, slots::held(folder)?);
         let image = record.image.clone();
-        memory::seal(&fresh, record.generation, |parts| Manifest { host_boot, runtime, image, slot, parts })
+        memory::seal(&fresh, record.generation, |parts| Manifest {
+            host_boot,
+            runtime,
+            image,
+            hostname: None,
+            slot,
+            parts,
+        })
     }
 
     fn restore(
@@ -269,7 +276,7 @@ fn write_memory(fresh: &Path, monitor: &mut Monitor) -> EngineResult<()> {
             Some(ended @ ("failed" | "cancelled")) => {
                 Err(EngineError::failed(STEP, format!("{ended}: {state}")))
             }
-            _ => Ok(None),
+            Some(_) | None => Ok(None),
         });
     if moved.is_err()
         && let Err(error) = monitor.ask("migrate_cancel", json!({}))
@@ -308,7 +315,7 @@ fn read_memory(saved: &Path, monitor: &mut Monitor) -> EngineResult<()> {
         monitor.until("query-status", PATIENCE, |state| match state.get("status").and_then(Value::as_str) {
             Some("paused" | "postmigrate") => Ok(Some(())),
             Some("inmigrate" | "prelaunch") => Ok(None),
-            _ => Err(EngineError::failed(STEP, state)),
+            Some(_) | None => Err(EngineError::failed(STEP, state)),
         });
     match expanding {
         Some(zstd) if there.is_ok() => ended(STEP, zstd),

@@ -17,9 +17,20 @@ pub enum Verb {
     List,
     Resize,
     CopyDisk,
+    Fork,
+    Snapshot,
+    Rollback,
+    RemoveSnapshot,
+    Snapshots,
     Suspend,
     Resume,
     DiscardMemory,
+    Saved,
+    ReadSaved,
+    Evict,
+    WriteSaved,
+    Arrived,
+    Converge,
 }
 
 /// What goes wrong.
@@ -31,6 +42,11 @@ pub enum Failure {
     After(EngineError),
     /// The verb takes longer.
     Delay(Duration),
+    /// The verb is never answered, as where its controller is killed: before it has done anything, or when all is done.
+    Never {
+        /// Whether its work is done.
+        done: bool,
+    },
 }
 
 /// A failure at the `call`-th call of a verb, counted from 1 over all machines.
@@ -49,6 +65,8 @@ pub struct Fault {
 pub(super) struct Faults {
     pub(super) planned: Vec<Fault>,
     pub(super) calls: BTreeMap<Verb, u32>,
+    /// Calls that will never be answered, and are as far as they get.
+    pub(super) stuck: u32,
 }
 
 impl Faults {

@@ -50,7 +50,7 @@ impl SimulatedEngine {
     }
 }
 
-fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
@@ -21,6 +23,38 @@ pub struct Birth {
     pub boot: Boot,
     /// A folder that lives as long as the machine: its disk.
     pub disk: PathBuf,
+    /// What the agent remembers as long as its machine keeps its memory.
+    pub memory: Remembered,
+}
+
+/// What is in a simulated machine's memory and can be copied, by name. An agent that keeps all of its own here goes on in a
+/// fork, and in a rollback to a snapshot with memory, as it does after a suspend.
+#[derive(Clone, Debug, Default)]
+pub struct Remembered(Arc<Mutex<BTreeMap<String, String>>>);
+
+impl Remembered {
+    /// What is remembered under a name.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Remembers something under a name.
+    pub fn set(&self, name: &str, value: impl Into<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value.into());
+    }
+
+    /// Counts on under a name, from 1.
+    pub fn count(&self, name: &str) -> u32 {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.get(name).and_then(|count| count.parse().ok()).unwrap_or(0) + 1;
+        all.insert(name.to_owned(), count.to_string());
+        count
+    }
+
+    /// The same, for another machine or another time.
+    pub(super) fn copied(&self) -> Self {
+        Self(Arc::new(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone())))
+    }
 }
 
 /// Makes the agent of a machine that boots.
@@ -34,7 +68,19 @@ pub struct SimulatedHost {
     /// What each machine was started as, with what changed since.
     sizes: Mutex<BTreeMap<ComputerId, MachineSpec>>,
     /// The agents of suspended machines, as they were.
-    saved: Mutex<BTreeMap<ComputerId, Router>>,
+    saved: Mutex<BTreeMap<ComputerId, Saved>>,
+    /// The memory in snapshots.
+    kept: Mutex<BTreeMap<(ComputerId, Uuid), Birth>>,
+    /// The agents of machines whose files are away.
+    aside: Mutex<BTreeMap<ComputerId, Saved>>,
+    boots: AtomicU64,
+}
+
+/// The memory of a suspended machine.
+#[derive(Clone)]
+pub(super) struct Saved {
+    pub(super) agent: Router,
+    pub(super) birth: Birth,
 }
 
 #[derive(Clone)]
@@ -42,6 +88,7 @@ pub(super) struct Running {
     pub(super) generation: u64,
     /// The agent: what it holds is the machine's memory.
     pub(super) agent: Router,
+    pub(super) birth: Birth,
     pub(super) tasks: Tasks,
     pub(super) ended: CancellationToken,
 }
@@ -61,6 +108,9 @@ impl SimulatedHost {
             running: Mutex::default(),
             sizes: Mutex::default(),
             saved: Mutex::default(),
+            kept: Mutex::default(),
+            aside: Mutex::default(),
+            boots: AtomicU64::new(1),
         })
     }
 
@@ -74,6 +124,7 @@ impl SimulatedHost {
 
     /// The host loses its power: every machine ends, disks and saved memory stay.
     pub fn reboot(&self) {
+        self.boots.fetch_add(1, Ordering::SeqCst);
         let ids: Vec<ComputerId> = self.running().keys().copied().collect();
         ids.into_iter().for_each(|id| self.crash(id));
     }
@@ -91,8 +142,21 @@ impl SimulatedHost {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn saved(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Router>> {
+    pub(super) fn saved(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Saved>> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn kept(&self) -> MutexGuard<'_, BTreeMap<(ComputerId, Uuid), Birth>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn aside(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Saved>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which boot of the host this is.
+    pub(super) fn boots(&self) -> u64 {
+        self.boots.load(Ordering::SeqCst)
     }
 
     pub(super) fn machine(&self, id: ComputerId) -> PathBuf {

@@ -3,12 +3,18 @@
 use std::fs;
 use std::io;
 
+use super::host::Saved;
 use super::{SimulatedEngine, absent_is_fine};
 use crate::base::ids::ComputerId;
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult};
+use crate::engine::{Boot, Endpoint, EngineError, EngineResult, Place};
 
 /// How the file ends that is whole.
 const WHOLE: &str = " whole";
+
+/// What the file says of memory that is whole.
+pub(super) fn whole(generation: u64) -> String {
+    format!("{generation}{WHOLE}")
+}
 
 impl SimulatedEngine {
     /// Since which boot a machine's saved memory ran; `None` when none is saved. A damaged file is memory as well.
@@ -23,15 +29,18 @@ impl SimulatedEngine {
     }
 
     pub(super) async fn save(&self, id: ComputerId) -> EngineResult<()> {
-        let running = self.host.running().get(&id).map(|it| (it.generation, it.agent.clone()));
-        let Some((generation, agent)) = running else {
+        let running = self.host.running().get(&id).map(|it| {
+            let saved = Saved { agent: it.agent.clone(), birth: it.birth.clone() };
+            (it.generation, saved)
+        });
+        let Some((generation, saved)) = running else {
             return match self.saved_since(id)? {
                 Some(_) => Ok(()),
                 None => Err(EngineError::failed("save memory", "the machine does not run")),
             };
         };
-        self.host.saved().insert(id, agent);
-        fs::write(self.host.memory(id), format!("{generation}{WHOLE}"))
+        self.host.saved().insert(id, saved);
+        fs::write(self.host.memory(id), whole(generation))
             .map_err(|error| EngineError::failed("save memory", error))?;
         self.halt(id).await
     }
@@ -40,6 +49,9 @@ impl SimulatedEngine {
         if let Some(endpoint) = self.runs_already(id, boot)? {
             return Ok(endpoint);
         }
+        if let Some((_, Place::Away)) = self.away(id)? {
+            return Err(EngineError::failed("read saved memory", "it is away"));
+        }
         let text = match fs::read_to_string(self.host.memory(id)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -47,12 +59,19 @@ impl SimulatedEngine {
             }
             Err(error) => return Err(EngineError::failed("read saved memory", error)),
         };
-        let agent = self.host.saved().get(&id).cloned();
-        let Some(agent) = agent.filter(|_| text.ends_with(WHOLE)) else {
+        let saved = self.host.saved().get(&id).cloned();
+        let Some(Saved { agent, birth }) = saved.filter(|_| text.ends_with(WHOLE)) else {
             return Err(EngineError::Damaged("the saved memory is not whole".to_owned()));
         };
         self.discard(id)?;
-        self.run(id, boot.generation, agent).await
+        self.run(boot.generation, agent, birth).await
+    }
+
+    pub(super) fn drop_memory(&self, id: ComputerId) -> EngineResult<()> {
+        match self.away(id)? {
+            Some((_, Place::Away)) => Err(EngineError::failed("drop the memory", "the disk is away")),
+            Some(_) | None => self.discard(id),
+        }
     }
 
     pub(super) fn discard(&self, id: ComputerId) -> EngineResult<()> {

@@ -10,7 +10,7 @@ mod queue;
 mod request;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -22,9 +22,6 @@ pub use converse::converse;
 pub use queue::{MAX_WAITING, MAX_WAITING_BYTES};
 use queue::{Missed, Published, Queue};
 
-/// How often who waits for room looks whether there is some: in between, a listener takes hundreds of events.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-
 /// The events of one computer on their way to those who subscribed; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Feed(Arc<Shared>);
@@ -32,6 +29,9 @@ pub struct Feed(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     listeners: Mutex<Listeners>,
+    /// Somebody who had much before them has nothing any more: for tasks that wait for it, and for threads.
+    room: Notify,
+    room_for_threads: Condvar,
     wanted: watch::Sender<Kinds>,
     /// The types whose events would come here now; all, unless somebody says otherwise.
     watched: watch::Sender<Kinds>,
@@ -40,7 +40,8 @@ struct Shared {
 impl Default for Shared {
     fn default() -> Self {
         let watched = watch::Sender::new(Kind::ALL.into_iter().collect());
-        Self { listeners: Mutex::default(), wanted: watch::Sender::default(), watched }
+        let (listeners, wanted) = (Mutex::default(), watch::Sender::default());
+        Self { listeners, room: Notify::new(), room_for_threads: Condvar::new(), wanted, watched }
     }
 }
 
@@ -48,6 +49,13 @@ impl Default for Shared {
 struct Listeners {
     next_id: u64,
     queues: HashMap<u64, Queue>,
+}
+
+impl Listeners {
+    /// How much longer a source that can wait so long should, so that nothing is lost.
+    fn crowded_for(&self, patience: Duration) -> Option<Duration> {
+        self.queues.values().filter_map(|queue| queue.crowded_for(patience)).max()
+    }
 }
 
 impl Feed {
@@ -86,20 +94,27 @@ impl Feed {
     /// Waits until nobody has much before them; for a listener that does not take it in so long only once. For sources
     /// that can wait: what they would publish meanwhile stays where it is.
     pub async fn room(&self, patience: Duration) {
-        while self.is_crowded(patience) {
-            tokio::time::sleep(LOOK_EVERY).await;
+        loop {
+            // From now on, so that nothing between the look and the wait is missed.
+            let room = self.0.room.notified();
+            let Some(left) = self.lock().crowded_for(patience) else { return };
+            // Whoever takes nothing in that time is waited for no longer.
+            let _ = tokio::time::timeout(left, room).await;
         }
     }
 
     /// The same for a thread that may block.
     pub fn block_for_room(&self, patience: Duration) {
-        while self.is_crowded(patience) {
-            std::thread::sleep(LOOK_EVERY);
+        let mut listeners = self.lock();
+        while let Some(left) = listeners.crowded_for(patience) {
+            let waited = self.0.room_for_threads.wait_timeout(listeners, left);
+            listeners = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    fn is_crowded(&self, patience: Duration) -> bool {
-        self.lock().queues.values().any(|queue| queue.is_crowded(patience))
+    fn tell_room(&self) {
+        self.0.room.notify_waiters();
+        self.0.room_for_threads.notify_all();
     }
 
     /// A new listener, subscribed to nothing.
@@ -141,6 +156,7 @@ impl Feed {
         work(&mut listeners);
         let union = listeners.queues.values().fold(Kinds::NONE, |all, queue| all.union(queue.kinds()));
         self.0.wanted.send_if_modified(|wanted| std::mem::replace(wanted, union) != union);
+        self.tell_room();
     }
 }
 
@@ -205,7 +221,12 @@ impl Listener {
     fn take(&self) -> Option<News> {
         let mut listeners = self.feed.lock();
         let queue = listeners.queues.get_mut(&self.id)?;
-        queue.pop().map(|(event, missed)| News { event, missed })
+        let was_crowded = queue.is_crowded();
+        let (event, missed) = queue.pop()?;
+        if was_crowded && !queue.is_crowded() {
+            self.feed.tell_room();
+        }
+        Some(News { event, missed })
     }
 
     fn change(&self, work: impl FnOnce(&mut Queue)) {

@@ -108,10 +108,14 @@ impl Queue {
         }
     }
 
-    /// Whether a source that can wait so long should, so that nothing is lost. Who takes all of it in that time is waited
-    /// for, who does not is not until it has.
-    pub(super) fn is_crowded(&self, patience: Duration) -> bool {
-        self.crowded.is_some_and(|since| since.elapsed() < patience)
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded.is_some()
+    }
+
+    /// How much longer a source that can wait so long should, so that nothing is lost. Who takes all of it in that time is
+    /// waited for, who does not is not until it has.
+    pub(super) fn crowded_for(&self, patience: Duration) -> Option<Duration> {
+        patience.checked_sub(self.crowded?.elapsed()).filter(|left| !left.is_zero())
     }
 
     /// Drops the oldest event of the type that has the most of what is scarce.

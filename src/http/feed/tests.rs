@@ -121,6 +121,32 @@ async fn a_source_that_waits_for_room_waits_for_those_who_read() {
     assert_eq!(waiting(&sleeps)[0]["dropped"], 10_000 - MAX_WAITING);
 }
 
+/// Who reads all, leaves or wants nothing any more lets a source go on at once, be it a task or a thread: none of them waits
+/// for its patience to end, which here it never does.
+#[tokio::test(flavor = "multi_thread")]
+async fn room_is_told_as_soon_as_there_is_some() {
+    let patience = Duration::from_secs(100_000);
+    for way in 0..3 {
+        let feed = Feed::new();
+        let listener = feed.listen();
+        listener.add(Kind::ProcessStart.into());
+        for pid in 1..=200 {
+            feed.publish(started(pid));
+        }
+        let (task, thread) = (feed.clone(), feed.clone());
+        let thread = tokio::task::spawn_blocking(move || thread.block_for_room(patience));
+        let mut both = std::pin::pin!(async { tokio::join!(task.room(patience), thread) });
+        assert!(both.as_mut().now_or_never().is_none(), "there is no room yet");
+        match way {
+            0 => assert_eq!(waiting(&listener).len(), 200),
+            1 => listener.remove(Kind::ProcessStart.into()),
+            _ => drop(listener),
+        }
+        let both = tokio::time::timeout(Duration::from_secs(30), both).await;
+        both.expect("both go on").1.expect("the thread ends");
+    }
+}
+
 #[tokio::test]
 async fn subscriptions_add_up_can_be_taken_back_and_say_what_is_wanted() {
     let feed = Feed::new();

@@ -74,7 +74,7 @@ impl Scene {
                 "{name}" => "home",
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" | "{recording_id}" => "any",
-                "{upload_id}" => "00000000-0000-4000-8000-000000000000",
+                "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",
                 "{window_id}" => "0x1400003",
                 "{element_id}" => "e-000000000000",
                 plain => plain,
@@ -336,9 +336,10 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
         }
         assert_eq!((answer.status, &answer.body["error"]), (403, &json!("Access denied")), "{name}");
         let fields: Vec<&String> = answer.body.as_object().expect("an object").keys().collect();
-        // A clone's refusals have a code besides, whatever they are (interface.md "Clone").
-        let cloning = operation.path.ends_with("/clone");
-        let told: &[&str] = if cloning { &["code", "error", "request_id"] } else { &["error", "request_id"] };
+        // A clone's refusals have a code besides, whatever they are (interface.md "Clone"); so have those of its kin.
+        let coded = ["/clone", "/fork", "/rollback", "/snapshots", "/snapshots/{snapshot_id}"];
+        let coded = coded.iter().any(|end| operation.path.ends_with(end));
+        let told: &[&str] = if coded { &["code", "error", "request_id"] } else { &["error", "request_id"] };
         assert_eq!(fields, told, "{name}");
     }
     for path in ["/workspaces", "/computers"] {

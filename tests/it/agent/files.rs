@@ -7,12 +7,37 @@ mod resumable;
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
 
 use crate::harness::agent::{RunningAgent, answered};
+use crate::harness::controller::{gvisor, runsc};
+
+/// All of this once more under gVisor's kernel, which lacks some of the system calls that files are reached by.
+#[test]
+fn the_same_holds_under_the_kernel_of_gvisor() {
+    if gvisor().is_none() {
+        return;
+    }
+    let records = tempfile::tempdir().expect("a temporary folder");
+    let mut kernel = Command::new(runsc());
+    kernel.arg("--root").arg(records.path());
+    kernel.args(["--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none"]);
+    // The host's files as they are, as a guest has its disk; what tests make there they remove.
+    kernel.args(["do", "--force-overlay=false"]).arg(std::env::current_exe().expect("this program"));
+    kernel.args(["agent::files::", "--test-threads", "2"]);
+    // Itself; and the peak of memory is not told there.
+    for apart in ["kernel_of_gvisor", "through_little_memory"] {
+        kernel.args(["--skip", apart]);
+    }
+    let ran = kernel.output().expect("runsc");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(said.contains("folders::removal_tells_what_went_and_never_follows_a_link ... ok"), "{said}");
+}
 
 fn names(folder: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::remains::Remains;
 use crate::harness::controller::{RunningController, command, image, no_computers_here, purge};
+use crate::harness::host;
 
 /// Starts what lives on after its command: it notes the time ten times a second.
 const START_BEATING: &str = "setsid -f bash -c 'while :; do date +%s%N >> /tmp/beats; sleep 0.1; done' >/dev/null 2>&1 </dev/null; \
@@ -63,12 +64,7 @@ async fn t18_computers_run_on_and_are_adopted_as_they_are() {
 async fn t18_a_computer_that_ended_meanwhile_reads_stopped() {
     let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
     house.kill();
-    for pid in Remains::of(&house).processes() {
-        let _gone = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(pid.cast_signed()),
-            nix::sys::signal::Signal::SIGKILL,
-        );
-    }
+    host::kill(&id);
     house.start_again().await;
     house.until_status(&id, "stopped").await;
     assert_eq!(house.post(&format!("/computers/{id}/start"), json!({})).await.status, 200);

@@ -1,4 +1,4 @@
-"""A web page with one text field, and the server that keeps what the field holds in `page.text`.
+"""A web page with one text field, and the server that keeps what the field holds in `page.text`. Escape empties it.
 
 usage: page.py PORT
 """
@@ -15,9 +15,13 @@ const field = document.querySelector("textarea");
 let waiting = false, last = Promise.resolve();
 const send = (path, body) => last = last.then(() => fetch(path, {method: "POST", body}));
 field.addEventListener("keydown", event => {
-  if (event.key !== "Tab") return;
-  event.preventDefault();
-  document.execCommand("insertText", false, "\\t");
+  if (event.key === "Tab") {
+    event.preventDefault();
+    document.execCommand("insertText", false, "\\t");
+  } else if (event.key === "Escape") {
+    field.value = "";
+    send("/text", "");
+  }
 });
 field.addEventListener("input", () => {
   if (waiting) return;

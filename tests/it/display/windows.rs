@@ -169,7 +169,15 @@ async fn a_window_becomes_what_is_asked_and_the_answer_is_what_it_became() {
         }
         assert!(asked.elapsed() < Duration::from_secs(1), "{place} took {:?}", asked.elapsed());
     }
-    // A maximized window becomes a normal one to be placed.
+    // A maximized window goes back to where it was put, and becomes a normal one to be placed.
+    desk.ok("PATCH", &path(""), json!({"x": 120, "y": 140})).await;
+    desk.ok("POST", &path("/maximize"), Value::Null).await;
+    desk.ok("POST", &path("/restore"), Value::Null).await;
+    let back = wait::until(PATIENCE, || async {
+        let window = listed(&desk, "").await.into_iter().find(|window| window["id"] == before["id"])?;
+        (window["x"] == 120 && window["y"] == 140).then_some(())
+    });
+    assert!(back.await.is_some(), "{:?}", listed(&desk, "").await);
     desk.ok("POST", &path("/maximize"), Value::Null).await;
     let placed = desk.ok("PATCH", &path(""), json!({"x": 30, "y": 40, "width": 200, "height": 150})).await;
     assert_eq!((&placed["x"], &placed["maximized"]), (&json!(30), &json!(false)), "{placed}");

@@ -154,11 +154,8 @@ async fn a_host_without_room_refuses_a_copy_and_nothing_stays() {
     bench.engine.destroy(id).await.expect("destroyed");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_was_left_frozen_does_not_hold_up_a_stop() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (spec, id, guest) = bench.running(a_machine()).await;
-    // As after a kill of the controller together with the guard of its freeze.
+/// Freezes a machine's disk as a kill of the controller together with the guard of its freeze leaves it.
+fn freeze(id: ComputerId) {
     let listed = Command::new("losetup").args(["-n", "-O", "NAME,BACK-FILE"]).output().expect("losetup");
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let line = listed.lines().find(|line| line.contains(&id.to_string())).expect("the machine's device");
@@ -166,6 +163,20 @@ async fn a_disk_that_was_left_frozen_does_not_hold_up_a_stop() {
     let script = "mount \"$1\" /mnt && fsfreeze --freeze /mnt";
     let frozen = Command::new("unshare").args(["--mount", "sh", "-c", script, "sh", device]).status();
     assert!(frozen.expect("unshare").success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_was_left_frozen_thaws_when_a_controller_starts_or_stops_it() {
+    let Some(bench) = Containers::lonely() else { return };
+    let (spec, id, guest) = bench.running(a_machine()).await;
+    freeze(id);
+    guest.says("setsid sh -c 'echo stuck > /root/stuck' >/dev/null 2>&1 &").await;
+    let reopened = bench.reopened();
+    writes(&guest).await;
+    runs(&*reopened, id, 1).await;
+    assert_eq!(guest.says("cat /root/stuck").await, "stuck");
+
+    freeze(id);
     guest.says("setsid sh -c 'echo stuck > /root/stuck' >/dev/null 2>&1 &").await;
     let begun = Instant::now();
     bench.engine.stop(id, GRACE).await.expect("stopped");

@@ -102,6 +102,45 @@ async fn damaged_memory_is_refused_and_kept_until_it_is_discarded() {
     bench.nothing_is_left_of(id);
 }
 
+/// Writes in every way that there is, brings nothing to the disk by itself, and keeps all of it open.
+const WRITES: &str = "cat >/root/writes.py <<'END'
+import mmap, os, time
+size = 3 << 20
+only = os.open('/root/only', os.O_WRONLY | os.O_CREAT); os.write(only, os.urandom(size))
+both = os.open('/root/both', os.O_RDWR | os.O_CREAT); os.write(both, os.urandom(size)); os.pread(both, size, 0)
+os.pwrite(both, b'changed', 5000); os.pread(only_read := os.open('/root/only', os.O_RDONLY), size, 0); os.pwrite(only, b'again', 100)
+more = os.open('/root/more', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+for _ in range(500): os.write(more, b'a line of a log that is written as it goes\\n')
+shared = os.open('/root/shared', os.O_RDWR | os.O_CREAT); os.ftruncate(shared, size)
+pages = mmap.mmap(shared, size); pages[:] = os.urandom(size); pages[70000:70007] = b'changed'
+os.rename('/root/more', '/root/moved'); os.mkdir('/root/made'); os.symlink('moved', '/root/link')
+open('/root/written', 'w').write('yes')
+time.sleep(1000)
+END
+setsid python3 /root/writes.py >/root/said 2>&1 </dev/null & for i in $(seq 300); do [ -s /root/written ] && break; sleep 0.1; done; cat /root/said; test -s /root/written";
+const SUMS: &str = "cd /root && sha256sum only both moved shared link && ls -d made";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_holds_what_its_running_source_had_written_and_not_synced() {
+    let Some(bench) = Containers::gvisor(NetworkConfig::disabled()) else { return };
+    assert!(bench.engine.capabilities().copy_while_running);
+    let (_, id, guest) = bench.running(a_machine()).await;
+    guest.says(WRITES).await;
+    let copy = a_machine();
+    bench.engine.copy_disk(id, &copy).await.expect("copied");
+    super::copies::is_clean(&bench.folder(copy.id).join("disk.img"));
+    let sums = guest.says(SUMS).await;
+    guest.says("echo more >>/root/moved; pgrep -f writes.py").await;
+
+    let second = Guest::at(&bench.engine.start(&copy, &boot(1)).await.expect("started"));
+    second.answers().await;
+    assert_eq!(second.says(SUMS).await, sums);
+    for id in [id, copy.id] {
+        bench.engine.destroy(id).await.expect("destroyed");
+        bench.nothing_is_left_of(id);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_saved_goes_on() {
     let Some(bench) = Containers::gvisor(NetworkConfig::disabled()) else { return };

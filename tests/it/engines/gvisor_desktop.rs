@@ -5,22 +5,21 @@ use std::time::{Duration, Instant, SystemTime};
 use hotdesk::base::wait;
 use serde_json::json;
 
-use super::host::runsc;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::picture;
 
 /// By when a program must have started and read what was typed: system calls are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A terminal window whose program writes down what it reads, and a counter without a window.
-const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
+pub const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
     while read line; do echo $line >>/root/typed; done\n\
     END\n\
     DISPLAY=:99 setsid xterm -geometry 80x20+100+80 -e bash /root/read.sh >/dev/null 2>&1 &\n\
     setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' >/dev/null 2>&1 &";
 
 /// Types a line into the terminal window, and waits until all of these have been read there.
-async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
+pub async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
     let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
     assert_eq!(clicked.status, 200, "{}", clicked.body);
     let typed = house.act(id, "type", json!({"text": format!("{line}\n")})).await;
@@ -48,19 +47,16 @@ pub async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_over_gvisor_is_a_desktop_that_goes_on_after_a_suspend() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
-    }
-    let runtime = runsc();
-    if !std::path::Path::new(&runtime).exists() {
-        return println!("skipped: {runtime} is not there (packaging/dev/deps test)");
-    }
-    let mut house = RunningController::boot_with(&format!("[container]\nruntime = {runtime:?}\n")).await;
+    let Some(configuration) = gvisor() else { return };
+    let mut house = RunningController::boot_with(&configuration).await;
     let workspace = house.workspace("demo").await;
     let record = house.computer(&workspace, "one").await;
     let id = record["id"].as_str().expect("an id");
     assert!(house.bash(id, "uname -r").await.starts_with("4.4.0"), "gVisor's kernel says so of itself");
     shows_a_screen(&house, id).await;
+    let elements = house.get(&format!("/computers/{id}/elements")).await;
+    let told = elements.body["error"].as_str().expect("an error");
+    assert!(elements.status == 503 && told.contains("does not tell which program"), "{}", elements.body);
     house.bash(id, PROGRAMS).await;
     let window = wait::until(PATIENCE, || async {
         let windows = house.get(&format!("/computers/{id}/windows")).await.body;

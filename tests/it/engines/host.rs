@@ -10,7 +10,7 @@ use hotdesk::engine::{Engine, MachineSpec, Observation};
 
 use super::conformance::{Bench, boot};
 use super::guest::Guest;
-use crate::harness::controller::{image, no_computers_here};
+use crate::harness::controller::{image, no_computers_here, runsc};
 use crate::harness::host::left_of;
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
@@ -21,12 +21,6 @@ pub struct Containers {
     pub engine: ContainerEngine,
     interfaces: Mutex<Vec<(PathBuf, String)>>,
     _folder: tempfile::TempDir,
-}
-
-/// Where `packaging/dev/deps` puts gVisor's runtime.
-pub fn runsc() -> String {
-    let cache = std::env::var("HOTDESK_CACHE").unwrap_or_else(|_| "/var/cache/hotdesk".to_owned());
-    format!("{cache}/runsc/usr/bin/runsc")
 }
 
 /// The image for tests, or why no container can run on it here.

@@ -2,10 +2,13 @@
 //! `hostile`.)
 
 use std::fs;
+use std::time::{Duration, Instant};
 
+use hotdesk::engine::container::{ContainerEngine, DiskSpeed, probe};
 use hotdesk::engine::{Engine, MachineSpec};
 
 use super::conformance::{GRACE, a_machine, boot};
+use super::guest::Guest;
 use super::host::Containers;
 use crate::harness::host::control_groups;
 
@@ -39,4 +42,34 @@ async fn the_kernel_is_told_of_every_limit_at_every_start() {
     assert_eq!(setting(&name, ["memory.max", "memory.limit_in_bytes"]), (768 << 20).to_string());
     let quota = setting(&name, ["cpu.max", "cpu.cfs_quota_us"]);
     assert_eq!(quota.split(' ').next(), Some("200000"), "{quota}");
+}
+
+/// How long a script takes that goes past the page cache.
+async fn took(guest: &Guest, script: &str) -> Duration {
+    let begun = Instant::now();
+    guest.says(script).await;
+    begun.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_is_no_quicker_than_it_may_be() {
+    let Some(mut bench) = Containers::lonely() else { return };
+    let write = "dd if=/dev/zero of=/root/data bs=1M count=12 oflag=direct conv=fsync";
+    let read = "dd if=/root/data of=/dev/null bs=1M iflag=direct";
+    let small = "dd if=/dev/zero of=/root/small bs=4k count=150 oflag=direct";
+    for (mb_per_second, ops_per_second, bounded) in [(4, 0, [write, read]), (0, 50, [small, small])] {
+        bench.config.disk_speed = DiskSpeed { mb_per_second, ops_per_second };
+        let able = probe::probe(&bench.config).into_iter().find(|it| it.what == "bound on disk speed");
+        if let Some(unable) = able.filter(|it| !it.ok) {
+            return println!("skipped: {}", unable.detail);
+        }
+        bench.engine = ContainerEngine::open(bench.config.clone()).expect("an engine");
+        let (_, _, guest) = bench.running(a_machine()).await;
+        for script in bounded {
+            let took = took(&guest, script).await;
+            println!("{mb_per_second} MB/s, {ops_per_second} ops/s: {took:?}: {script}");
+            // Three seconds, less what the kernel lets pass at once.
+            assert!(took > Duration::from_secs(2), "{took:?}: {script}");
+        }
+    }
 }

@@ -80,10 +80,10 @@ time.sleep(100)' >/dev/null 2>&1 & until test -e /root/held; do sleep 0.05; done
     let refused = bench.engine.resize(id, Change::Memory(200 << 20)).await.expect_err("in use");
     assert!(refused.to_string().contains("uses more than 200 MiB"), "{refused}");
     assert_eq!(memory(), (1 << 30).to_string(), "as before");
-    // Its memory is free once the process is gone, which takes a loaded machine a while.
+    // A process that ends lets go of its memory after `status` stopped to tell of it, and before it reads as a zombie.
     guest
         .says(&format!(
-            "kill {holder}; while grep -qs VmRSS /proc/{holder}/status; do sleep 0.05; done; echo gone"
+            "kill {holder}; while grep -qs '^State:.[^ZX]' /proc/{holder}/status; do sleep 0.05; done; echo gone"
         ))
         .await;
     bench.engine.resize(id, Change::Memory(200 << 20)).await.expect("lowered");

@@ -1,7 +1,6 @@
 //! Does the simulated engine keep the contract, and do its faults strike where they were planned?
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -44,8 +43,8 @@ fn agent(birth: &Birth, host: Arc<OnceLock<Arc<SimulatedHost>>>) -> Router {
         std::fs::write(disk.join(name), body).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
     });
     let crash = post(async move || host.get().expect("set").crash(id));
-    let asked = Arc::new(AtomicU32::new(0));
-    let count = post(async move || (asked.fetch_add(1, Ordering::SeqCst) + 1).to_string());
+    let memory = birth.memory.clone();
+    let count = post(async move || memory.count("asked").to_string());
     Router::new()
         .route("/count", count)
         .route("/crash", crash)
@@ -68,6 +67,11 @@ impl Bench for Simulated {
 }
 
 keeps_its_promises!(Some(Simulated::new()));
+keeps_its_promises!(Some(Simulated::new());
+    a_copy_goes_its_own_way,
+    what_is_not_there_is_not_copied,
+    a_rollback_brings_back_what_a_snapshot_kept,
+);
 
 #[tokio::test]
 async fn a_planned_fault_strikes_its_call_and_no_other() {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::caller::{Answered, Caller, id_of};
-use super::host::{left_of, loop_files, names_in};
+use super::host::{kill, left_of, loop_files, machines_of, names_in};
 use super::insist;
 use super::process::{Owned, end};
 use super::small_disk::SmallDisk;
@@ -49,6 +49,24 @@ pub fn no_computers_here() -> Option<String> {
         return Some("skipped: computers need root".to_owned());
     }
     None
+}
+
+/// Where `packaging/dev/deps` puts gVisor's runtime.
+pub fn runsc() -> String {
+    let cache = std::env::var("HOTDESK_CACHE").unwrap_or_else(|_| "/var/cache/hotdesk".to_owned());
+    format!("{cache}/runsc/usr/bin/runsc")
+}
+
+/// The configuration of a controller whose computers run over gVisor; `None`, with the reason printed, where they cannot.
+pub fn gvisor() -> Option<String> {
+    let runtime = runsc();
+    let missing = (!Path::new(&runtime).exists())
+        .then(|| format!("skipped: {runtime} is not there (packaging/dev/deps test)"));
+    if let Some(reason) = no_computers_here().or(missing) {
+        println!("{reason}");
+        return None;
+    }
+    Some(format!("[container]\nruntime = {runtime:?}\n"))
 }
 
 /// The guest image that tests use: `HOTDESK_IMAGE`, else where `make image-small` puts it.
@@ -122,6 +140,24 @@ impl RunningController {
     pub fn kill(&mut self) {
         self.child.0.kill().expect("it lives");
         self.child.0.wait().expect("it ends");
+    }
+
+    /// The host of a controller on a disk of its own loses its power, and the disk comes back: the controller and its
+    /// computers have ended.
+    ///
+    /// # Errors
+    /// Why no power can be cut here; the controller alone has ended then.
+    pub async fn lose_power(&mut self) -> Result<(), String> {
+        let cut = self.disk.as_ref().expect("a disk of its own").cut_power();
+        self.kill();
+        cut?;
+        let data = std::fs::canonicalize(self.folder.path()).expect("a folder").join("data");
+        let back = wait::until(CHANGE_PATIENCE, || async {
+            machines_of(&data).iter().for_each(|id| kill(id));
+            self.disk.as_ref().expect("a disk").comes_back().then_some(())
+        });
+        assert!(back.await.is_some(), "the disk stays in use");
+        Ok(())
     }
 
     /// SIGTERM; the process is the caller's to wait for by [`RunningController::ended`].
@@ -306,7 +342,7 @@ pub fn command(folder: &Path) -> Command {
 
 /// Takes away the tests' own variables, which hotdesk would take for settings that it does not know.
 fn without_own_variables(command: &mut Command) {
-    for own in ["HOTDESK_PYTHON", "HOTDESK_PROOF", "HOTDESK_SEED"] {
+    for own in ["HOTDESK_PYTHON", "HOTDESK_PROOF", "HOTDESK_SEED", "HOTDESK_ROUNDS"] {
         command.env_remove(own);
     }
 }

@@ -30,6 +30,16 @@ pub fn control_groups(id: &str) -> Vec<PathBuf> {
     hierarchies.map(|root| root.join("hotdesk").join(id)).filter(|path| path.exists()).collect()
 }
 
+/// The hierarchies of control groups: one under version 2, several under version 1.
+pub fn control_group_roots() -> Vec<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    if root.join("cgroup.controllers").exists() {
+        return vec![root.to_owned()];
+    }
+    let is_hierarchy = |path: &PathBuf| path.join("cgroup.procs").exists() && !path.is_symlink();
+    names_in(root).into_iter().map(|name| root.join(name)).filter(is_hierarchy).collect()
+}
+
 /// Host processes of a machine. What has ended waits for the host's first process to take note of it: that is not ours
 /// to hasten.
 pub fn processes(id: &str) -> Vec<u32> {
@@ -47,6 +57,25 @@ pub fn slots(text: &str) -> Vec<u16> {
         fs::read_link(folder.join(name)).is_ok_and(|claim| claim.to_string_lossy().contains(text))
     };
     names_in(folder).into_iter().filter(claimed).filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The machines that hold a slot for a controller's folder.
+pub fn machines_of(data: &Path) -> Vec<String> {
+    let folder = Path::new("/run/hotdesk-engine/slots");
+    let claims = names_in(folder).into_iter().filter_map(|name| fs::read_link(folder.join(name)).ok());
+    let text = data.to_string_lossy().into_owned();
+    claims
+        .filter(|claim| claim.to_string_lossy().contains(&text))
+        .filter_map(|claim| Some(claim.file_name()?.to_string_lossy().into_owned()))
+        .collect()
+}
+
+/// Kills every host process of a machine.
+pub fn kill(id: &str) {
+    for pid in processes(id) {
+        let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+        let _gone = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+    }
 }
 
 /// The first thing of a machine that is found, if one is.

@@ -11,7 +11,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
-use hotdesk::controller::config::{Config, Limits, Pace, Suspension};
+use hotdesk::controller::config::{Config, Limits, Pace, StorageSettings, Suspension};
 use hotdesk::engine::simulated::{AgentFactory, Birth, Fault, SimulatedEngine, SimulatedHost};
 use hotdesk::engine::{Capabilities, MachineSpec};
 use hotdesk::http::serve::{Bound, Listen, bind, serve};
@@ -35,11 +35,18 @@ pub struct Setup {
     pub reads_wake: bool,
     pub limits: Limits,
     pub pace: Pace,
+    pub storage: StorageSettings,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { capabilities: None, reads_wake: true, limits: Limits::default(), pace: Pace::default() }
+        Self {
+            capabilities: None,
+            reads_wake: true,
+            limits: Limits::default(),
+            pace: Pace::default(),
+            storage: StorageSettings::default(),
+        }
     }
 }
 
@@ -111,6 +118,12 @@ impl Simulation {
     /// The controller ends; its machines run on.
     pub async fn end(&self) {
         self.tasks.drain(END_PATIENCE).await;
+    }
+
+    /// The controller is gone from one moment to the next: what it was doing is never finished, and another one starts.
+    pub async fn kill(&mut self) {
+        self.tasks.stopping().cancel();
+        self.begin(&[]).await;
     }
 
     /// Another controller starts, with failures planned for its engine.
@@ -210,6 +223,7 @@ async fn start(
         limits: setup.limits.clone(),
         suspension: Suspension { reads_wake: setup.reads_wake },
         auto_stop: setup.pace,
+        storage: setup.storage.clone(),
         ..Config::default()
     };
     let engine = Arc::new(match setup.capabilities {

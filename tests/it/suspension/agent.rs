@@ -1,6 +1,5 @@
 //! An agent with a memory: it counts what it is asked, and takes no token but its own.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::body::to_bytes;
@@ -8,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use hotdesk::engine::simulated::{AgentFactory, Birth};
+use hotdesk::engine::simulated::{AgentFactory, Birth, Remembered};
 use hotdesk::wire::agent::Renewal;
 use serde_json::{Value, json};
 
@@ -35,8 +34,7 @@ pub struct Agents {
 }
 
 struct Memory {
-    token: Mutex<String>,
-    asked: AtomicU32,
+    kept: Remembered,
     agents: Agents,
 }
 
@@ -52,8 +50,11 @@ impl Agents {
     pub fn factory(&self) -> AgentFactory {
         let agents = self.clone();
         Arc::new(move |birth: &Birth| {
-            let token = Mutex::new(birth.boot.token.reveal().to_owned());
-            let memory = Memory { token, asked: AtomicU32::new(0), agents: agents.clone() };
+            let kept = birth.memory.clone();
+            if kept.get("token").is_none() {
+                kept.set("token", birth.boot.token.reveal());
+            }
+            let memory = Memory { kept, agents: agents.clone() };
             Router::new().fallback(answer).with_state(Arc::new(memory))
         })
     }
@@ -65,7 +66,7 @@ fn told(status: StatusCode, body: Value) -> Response {
 
 async fn answer(State(memory): State<Arc<Memory>>, request: Request) -> Response {
     let shown = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let expected = format!("Bearer {}", memory.token.lock().expect("no panic"));
+    let expected = format!("Bearer {}", memory.kept.get("token").expect("one"));
     if shown != Some(&expected) {
         return told(StatusCode::UNAUTHORIZED, json!({"error": "Invalid token"}));
     }
@@ -73,7 +74,7 @@ async fn answer(State(memory): State<Arc<Memory>>, request: Request) -> Response
         "/health" => json!({"status": "ok", "version": "1", "uptime_ms": 1, "screens": 1, "cpu_count": 1,
             "memory_total_bytes": 1, "memory_used_bytes": 1}),
         "/bash" => {
-            let count = memory.asked.fetch_add(1, Ordering::SeqCst) + 1;
+            let count = memory.kept.count("asked");
             json!({"success": true, "action": "bash", "command": "", "output": count.to_string(), "exit_code": 0})
         }
         "/screens" => json!({ "screens": [] }),
@@ -88,7 +89,7 @@ async fn renew(memory: &Memory, request: Request) -> Response {
     let renewal: Renewal = serde_json::from_slice(&bytes).expect("a renewal");
     let manner = *memory.agents.manner.lock().expect("no panic");
     if matches!(manner, Manner::Honest | Manner::LosesItsAnswer) {
-        *memory.token.lock().expect("no panic") = renewal.agent_token.clone();
+        memory.kept.set("token", &*renewal.agent_token);
     }
     memory.agents.renewals.lock().expect("no panic").push(renewal);
     let parts = |renewed: Value| json!({"renewed": renewed, "failed": ["clock: no"], "clock_was_off_ms": 5});

@@ -41,11 +41,10 @@ async fn screenshot(house: &RunningController, id: &str, screen: &str) -> Pixels
 }
 
 /// Opens a terminal that writes each line it reads to a file, with the keyboard's focus; where its window is.
-async fn listener(house: &RunningController, id: &str, screen: Option<&str>) -> (i64, i64) {
+async fn listener(house: &RunningController, id: &str) -> (i64, i64) {
     let reading = "rm -f /tmp/heard; while read -r line; do echo \"$line\" >> /tmp/heard; done";
     let argv = ["xterm", "-geometry", "60x10+100+100", "-e", "bash", "-c", reading];
-    let body = json!({"argv": argv, "wait_seconds": 30, "screen": screen});
-    let launched = house.act(id, "launch", body).await;
+    let launched = house.act(id, "launch", json!({"argv": argv, "wait_seconds": 30})).await;
     let window = &launched.body["window"];
     assert!(window.is_object(), "{}", launched.body);
     let middle =

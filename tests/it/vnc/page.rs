@@ -56,7 +56,7 @@ async fn the_viewer_page_shows_a_desktop_and_types_into_it() {
     let wall = ["xterm", "-bg", "#008080", "-fg", "#008080", "-cr", "#008080", "-geometry", "120x30+400+250"];
     let made = house.act(&id, "launch", json!({"argv": wall, "wait_seconds": 30})).await;
     assert!(made.body["window"].is_object(), "{}", made.body);
-    listener(&house, &id, None).await;
+    listener(&house, &id).await;
 
     // Who opens the record's address gets to the page.
     let entered = house.request(Method::GET, &format!("/computers/{id}")).send().await.expect("a record");
@@ -140,7 +140,7 @@ fn no_surprise() -> Value {
 async fn a_page_for_watching_types_nothing() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
     let Some(mut browser) = browser() else { return };
-    listener(&house, &id, None).await;
+    listener(&house, &id).await;
     let link = ticket(&house, &id, json!({"mode": "view"})).await["url"].clone();
     // Somebody makes the page forget that it is for watching: the ticket does not.
     let link = link.as_str().expect("a link").replace("&view_only=true", "");

@@ -10,7 +10,7 @@ use crate::harness::controller::RunningController;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vnc_program_sees_what_the_api_shows_and_types() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let (x, y) = listener(&house, &id, None).await;
+    let (x, y) = listener(&house, &id).await;
     let url = format!("ws://{}{}", house.address(), with_password(&house, &id, "").await);
     let Some(mut program) = Puppet::start("vnc.py", &[&url]) else { return };
     let folder = tempfile::tempdir().expect("a folder");
@@ -57,7 +57,7 @@ async fn every_screen_is_reached_by_its_id_and_a_resize_is_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_only_watch_acts_on_nothing_whatever_the_program_sends() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let (x, y) = listener(&house, &id, None).await;
+    let (x, y) = listener(&house, &id).await;
     house.act(&id, "move", json!({"x": 20, "y": 20})).await;
     let watching = ticket(&house, &id, json!({"mode": "view"})).await;
     let url = watching["ws_url"].as_str().expect("a URL");

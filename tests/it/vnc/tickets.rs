@@ -47,6 +47,9 @@ async fn a_ticket_opens_its_screen_once_and_soon() {
     let instance = other["instance_id"].as_str().expect("one");
     let own = house.record(&id).await["instance_id"].as_str().expect("one").to_owned();
     assert_eq!(code(&house, &path(&made).replace(&own, instance)).await, 4001);
+    let stranger = house.computer(&house.workspace("another").await, "other").await;
+    let instance = stranger["instance_id"].as_str().expect("one");
+    assert_eq!(code(&house, &path(&made).replace(&own, instance)).await, 4006);
     // Nor does another's query choose its screen.
     let _open = greeted(&house, &format!("{}&screen=screen-102", path(&made))).await;
 

@@ -15,8 +15,9 @@ const REMOVE: u32 = 0;
 const ADD: u32 = 1;
 /// ICCCM: the state of a minimized window.
 const ICONIC: u32 = 3;
-/// `_NET_MOVERESIZE_WINDOW`: the place is the content's, whatever the frame (`StaticGravity`).
-const STATIC_GRAVITY: u32 = 10;
+/// `_NET_MOVERESIZE_WINDOW`: the place is the upper left corner of the frame (`NorthWestGravity`). For the content's corner there is
+/// `StaticGravity`, by which openbox moves a window and remembers another place, where it appears when it is restored.
+const NORTH_WEST_GRAVITY: u32 = 1;
 
 /// A state that a window can be brought to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +68,15 @@ impl Seat {
         self.barrier()
     }
 
-    /// Asks the window manager to move and resize a window.
+    /// Asks the window manager to move a window's frame, and to resize its content.
     pub(super) fn place_window(&mut self, window: xproto::Window, place: &WindowPlace) -> Outcome<()> {
         self.rearm();
         let atoms = Atoms::new(&self.link)?.reply()?;
         let given = [place.x.is_some(), place.y.is_some(), place.width.is_some(), place.height.is_some()];
-        let flags = given.iter().enumerate().fold(STATIC_GRAVITY | BY_USER << 12, |flags, (bit, given)| {
-            flags | u32::from(*given) << (8 + bit)
-        });
+        let flags =
+            given.iter().enumerate().fold(NORTH_WEST_GRAVITY | BY_USER << 12, |flags, (bit, given)| {
+                flags | u32::from(*given) << (8 + bit)
+            });
         let (x, y) = (place.x.unwrap_or(0).cast_unsigned(), place.y.unwrap_or(0).cast_unsigned());
         let data = [flags, x, y, place.width.unwrap_or(0), place.height.unwrap_or(0)];
         self.tell_manager(window, atoms._NET_MOVERESIZE_WINDOW, data)?;

@@ -92,7 +92,7 @@ impl Screen {
             if is_at(&last, place) {
                 break;
             }
-            let request = asked.clone();
+            let request = framed(&asked, &last);
             self.run(move |seat, _| seat.place_window(window, &request)).await?;
             last = self.placed(id, &last, place, until).await?;
             let better = corrected(&asked, place, &last);
@@ -191,6 +191,13 @@ fn is_at(window: &Window, place: &WindowPlace) -> bool {
         && place.y.is_none_or(|y| y == window.y)
         && place.width.is_none_or(|width| width == window.width)
         && place.height.is_none_or(|height| height == window.height)
+}
+
+/// The corner of the frame around a content that is to be at a place.
+fn framed(place: &WindowPlace, window: &Window) -> WindowPlace {
+    let beside = |content: Option<i32>, frame: u32| Some(content?.saturating_sub_unsigned(frame));
+    let (x, y) = (beside(place.x, window.frame.left), beside(place.y, window.frame.top));
+    WindowPlace { x, y, ..place.clone() }
 }
 
 /// What to ask for next when a place led to another: off by as much the other way.

@@ -1,33 +1,39 @@
-//! Clones and moves over HTTP (interface.md "Clone", wire.md 5.2).
-
-use std::sync::Arc;
+//! Clones, forks and moves over HTTP (interface.md "Clone", wire.md 5.2).
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::middleware::map_response;
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::coded::coded;
 use crate::base::ids::ComputerId;
 use crate::controller::Shared;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
 use crate::domain::access::Caller;
-use crate::domain::error::{Error, Kind, Result};
+use crate::domain::error::{Error, Result};
 use crate::domain::name::Name;
 use crate::http::extract::{Json as Body, Path};
-use crate::http::refuse::Carried;
-use crate::store::copies::NewCopy;
+use crate::store::copies::{Extent, NewCopy};
 use crate::wire::clone::{CloneComputer, ComputerMoved, MoveComputer};
 use crate::wire::computer::Computer;
 
-/// The routes of clones and moves.
+/// The routes of clones, forks and moves.
 pub fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
         .routes(routes!(clone))
-        .route_layer(axum::middleware::map_response(coded))
+        .route_layer(map_response(|it: Response| async { coded(it, "CLONE_FAILED") }))
+        .merge(forks())
         .routes(routes!(move_to))
+}
+
+fn forks() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(fork))
+        .route_layer(map_response(|it: Response| async { coded(it, "FORK_FAILED") }))
 }
 
 /// Makes a copy of a computer with all that is on its disk; memory is not copied. The answer comes when the clone is
@@ -49,33 +55,34 @@ async fn clone(
         None => None,
     };
     let id = ComputerId::random();
-    let copy = NewCopy { id, source: source.id, workspace, name, allowance: app.config.limits.allowance() };
+    let (extent, allowance) = (Extent::Clone, app.config.limits.allowance());
+    let copy = NewCopy { id, source: source.id, extent, workspace, name, allowance };
     let made = app.fleet.clone_computer(&source, copy).await?;
     Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
 }
 
-/// interface.md "Clone" rule 6: every error body carries a `code`, also those that have none elsewhere.
-async fn coded(mut response: Response) -> Response {
-    if let Some(Carried(error)) = response.extensions_mut().get_mut::<Carried>()
-        && error.code.is_none()
-    {
-        Arc::make_mut(error).code = Some(code(error.kind));
-    }
-    response
-}
-
-fn code(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Invalid | Kind::TooLarge | Kind::UnsupportedMedia => "INVALID_REQUEST",
-        Kind::Unauthenticated => "UNAUTHENTICATED",
-        Kind::Forbidden => "ACCESS_DENIED",
-        Kind::NotFound => "NOT_FOUND",
-        Kind::Conflict => "CONFLICT",
-        Kind::RateLimited => "RATE_LIMITED",
-        Kind::Internal => "CLONE_FAILED",
-        Kind::Unavailable => "UNAVAILABLE",
-        Kind::TimedOut => "TIMED_OUT",
-    }
+/// Makes a copy of a running computer with all that is on its disk and in its memory: its processes and windows go on in
+/// both. The answer comes when the fork is usable; a failure leaves nothing behind. `NOT_FORKABLE` where the engine copies
+/// no memory. Connections to the source may end. Every error has a `code`.
+#[utoipa::path(post, path = "/computers/{id}/fork", tag = "computers", params(("id" = String, Path)),
+    responses((status = 201, description = "The fork, running and always-on", body = Computer)))]
+async fn fork(
+    State(app): State<Shared>,
+    caller: Caller,
+    origin: Origin,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Computer>)> {
+    let source = app.find_computer(&caller, &id).await?;
+    let copy = NewCopy {
+        id: ComputerId::random(),
+        source: source.id,
+        extent: Extent::Fork,
+        workspace: None,
+        name: None,
+        allowance: app.config.limits.allowance(),
+    };
+    let made = app.fleet.fork(&source, copy).await?;
+    Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
 }
 
 /// Gives a computer to another workspace; it goes on as it is.

@@ -5,11 +5,13 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::controller::Shared;
 
 pub mod clone;
+mod coded;
 pub mod computers;
 pub mod connections;
 pub mod files;
 pub mod lifecycle;
 pub mod resize;
+pub mod snapshots;
 pub mod storage;
 pub mod suspension;
 pub mod workspaces;
@@ -23,6 +25,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(clone::router())
         .merge(resize::router())
         .merge(suspension::router())
+        .merge(snapshots::router())
         .merge(files::router())
         .merge(connections::router())
 }

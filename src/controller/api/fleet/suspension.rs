@@ -12,7 +12,10 @@ use crate::domain::computer::check_auto_stop;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Status};
 use crate::http::extract::{Json as Body, Path};
-use crate::wire::suspension::{AutoStopSet, AutoStopSetting, Resumed, SetAutoStop, Suspended, Suspension};
+use crate::store::computers::Computer;
+use crate::wire::suspension::{
+    AutoStopSet, AutoStopSetting, Resumed, SavingCopy, SetAutoStop, Suspended, Suspension,
+};
 
 /// How long a wake takes at most, as a rule, in seconds (interface.md "Limits": about one minute).
 const EXPECTED_SECONDS: u32 = 60;
@@ -38,7 +41,15 @@ async fn suspend(
     let computer = app.find_computer(&caller, &id).await?;
     let status = app.fleet.suspend(&computer).await?;
     let code = if status == Status::Suspending { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok((code, Json(Suspended { success: true, status: status.name().to_owned() })))
+    let storage = saving(&app, &computer, status).await?;
+    Ok((code, Json(Suspended { success: true, status: status.name().to_owned(), storage })))
+}
+
+/// What is told of a copy that is on its way to storage.
+async fn saving(app: &Shared, computer: &Computer, status: Status) -> Result<Option<SavingCopy>> {
+    let saving = app.fleet.is_saving(computer.id, status).await?;
+    let region = app.fleet.keeper().and_then(|keeper| keeper.region().map(str::to_owned));
+    Ok(saving.then(|| SavingCopy { state: "saving".to_owned(), region }))
 }
 
 /// How the suspension of a computer stands; 409 for one that is not suspended.
@@ -51,21 +62,22 @@ async fn suspension(
 ) -> Result<Json<Suspension>> {
     let computer = app.find_computer(&caller, &id).await?;
     let status = lifecycle::suspension(computer.status)?;
-    Ok(Json(Suspension { status: status.name().to_owned() }))
+    let storage = saving(&app, &computer, status).await?;
+    Ok(Json(Suspension { status: status.name().to_owned(), storage }))
 }
 
 /// Wakes a suspended computer with what was in its memory. Its password changes.
 #[utoipa::path(post, path = "/computers/{id}/resume", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "It runs", body = Resumed),
-        (status = 202, description = "It is waking; poll the computer", body = Resumed)))]
+        (status = 202, description = "It is waking, from storage perhaps; poll the computer", body = Resumed)))]
 async fn resume(
     State(app): State<Shared>,
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, Json<Resumed>)> {
     let computer = app.find_computer(&caller, &id).await?;
-    let status = app.fleet.resume(&computer).await?;
-    let waking = status != Status::Running;
+    let (status, from_storage) = app.fleet.resume(&computer).await?;
+    let waking = from_storage || status != Status::Running;
     let answer = Resumed {
         success: true,
         status: status.name().to_owned(),

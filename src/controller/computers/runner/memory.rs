@@ -12,7 +12,7 @@ use crate::domain::lifecycle::Status;
 use crate::engine::{Endpoint, EngineError, Observation};
 use crate::guest::Guest;
 use crate::store::computers::Computer;
-use crate::wire::agent::Renewal;
+use crate::wire::agent::{Renewal, Renewed};
 
 /// How long an agent may take to answer after its machine goes on: seconds when memory is read back page by page; "about
 /// a minute" is what interface.md gives the whole wake.
@@ -35,10 +35,10 @@ impl Runner {
     /// Saves memory and ends the machine. When that fails the computer is what the engine sees: it runs on, as a rule.
     pub(super) async fn suspend(&mut self, row: &Computer) -> Result<()> {
         let Err(error) = self.shared.engine.suspend(self.id).await else {
-            return self.rest(Status::Suspended).await;
+            return self.fall_asleep(row).await.map(drop);
         };
         let status = self.adopt(row).await?;
-        if status == Status::Suspended {
+        if matches!(status, Status::Suspended | Status::Suspending) {
             // Only the answer was lost.
             return Ok(());
         }
@@ -55,8 +55,12 @@ impl Runner {
     }
 
     /// Goes on from saved memory, for the boot that is stored.
-    pub(super) async fn wake(&mut self, without_memory: WithoutMemory) -> Result<()> {
+    pub(in super::super) async fn wake(&mut self, without_memory: WithoutMemory) -> Result<()> {
         let row = self.row().await?;
+        if let Err(error) = self.bring_home(true).await {
+            self.sleep_on().await?;
+            return Err(not_woken(&error));
+        }
         let shared = Arc::clone(&self.shared);
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let endpoint = match shared.engine.resume(&machine(&row), &boot(&row)).await {
@@ -68,7 +72,11 @@ impl Runner {
                 }
                 // Nothing else is: it can be tried again.
                 Ok(Observation::Suspended { .. }) | Err(_) => {
-                    self.rest(Status::Suspended).await?;
+                    if row.converging {
+                        self.sleep_on().await?
+                    } else {
+                        self.rest(Status::Suspended).await?
+                    }
                     return Err(not_woken(&error));
                 }
                 Ok(Observation::Running { .. } | Observation::Stopped | Observation::Absent) => {
@@ -89,14 +97,21 @@ impl Runner {
         self.go_live(&row, guest, address).await
     }
 
+    /// Has its disk on the host before it gives up its memory. Where that cannot be fetched it sleeps on.
+    pub(super) async fn disk_home(&mut self) -> Result<()> {
+        // Where the engine cannot tell, its verbs refuse what is away.
+        if !self.is_in_storage().await.unwrap_or(false) {
+            return Ok(());
+        }
+        let Err(error) = self.bring_home(false).await else { return Ok(()) };
+        self.sleep_on().await?;
+        Err(not_woken(&error))
+    }
+
     /// Has the agent of a computer that goes on take the row's token. One that does not is stopped: nothing may be reached
     /// by a token that was saved.
     pub(super) async fn identify(&mut self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
-        let renewed = tokio::select! {
-            renewed = renew(row, endpoint) => renewed,
-            _ = self.shared.engine.stopped(self.id) => Err(Error::internal("the machine ended while it woke")),
-        };
-        let error = match renewed {
+        let error = match self.renewed(row, endpoint).await {
             Ok(guest) => return Ok(guest),
             Err(error) => error,
         };
@@ -106,6 +121,13 @@ impl Runner {
         self.rest(Status::Error).await?;
         let text = "Computer woke and could not be given a new identity";
         Err(Error::unavailable(text).code("wake_failed").context(error))
+    }
+
+    pub(in super::super) async fn renewed(&self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
+        tokio::select! {
+            renewed = renew(row, endpoint) => renewed,
+            _ = self.shared.engine.stopped(self.id) => Err(Error::internal("the machine ended while it woke")),
+        }
     }
 }
 
@@ -126,10 +148,7 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
     }
     match saved.renew(&renewal(row)).await {
         Ok(renewed) => {
-            if let Some(first) = renewed.failed.first() {
-                let first: String = first.chars().take(MAX_REASON).collect();
-                tracing::warn!(computer = %row.id, first, "not all of an identity was renewed");
-            }
+            tell_what_failed(row, &renewed);
             if !renewed.renewed.iter().any(|part| part == "token") {
                 return Err(Error::internal("the agent keeps the token that was saved"));
             }
@@ -140,14 +159,23 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
     answers.await.map(|_| new).ok_or_else(|| Error::internal("the agent does not take its new token"))
 }
 
-fn renewal(row: &Computer) -> Renewal {
+pub(super) fn renewal(row: &Computer) -> Renewal {
     let seed: [u8; 32] = rand::random();
     Renewal {
         agent_token: row.agent_token.reveal().to_owned(),
         unix_ms: now_ms(),
         seed: seed.iter().map(|byte| format!("{byte:02x}")).collect(),
         hostname: row.id.hostname(),
-        another: false,
+        // One that is being made has another's memory.
+        another: row.status == Status::Creating,
+    }
+}
+
+/// Logs what of an identity is not new: an agent's words, so bounded.
+pub(super) fn tell_what_failed(row: &Computer, renewed: &Renewed) {
+    if let Some(first) = renewed.failed.first() {
+        let first: String = first.chars().take(MAX_REASON).collect();
+        tracing::warn!(computer = %row.id, first, "not all of an identity was renewed");
     }
 }
 

@@ -6,6 +6,7 @@
 //! leads there: packets between guests are rejected, the world's are dropped, and of the host's users root alone may send
 //! them (`rules.nft`); the token is asked for as everywhere.
 
+mod moment;
 mod suspend;
 
 use std::ffi::CStr;
@@ -17,7 +18,8 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
 
-use super::command::{host_error, judge, run, run_patiently};
+pub(super) use self::moment::Kept;
+use super::command::{host_error, judge, run, run_patiently, tool};
 use super::layout::{Folder, remove_if_there};
 use super::runtime::Runtime;
 use super::stage;
@@ -28,6 +30,10 @@ use crate::engine::{EngineError, EngineResult};
 /// none of its own above it (it would be lost with the kernel); connections that leave the guest end when memory is saved.
 pub(super) const FLAGS: [&str; 4] =
     ["--platform=systrap", "--network=sandbox", "--overlay2=none", "--net-disconnect-ok"];
+
+/// Tries at ending connections, and the pause after each: what the kernel ends at all it ends at once; half a second in all.
+const CUT_TRIES: u32 = 25;
+const CUT_PAUSE: Duration = Duration::from_millis(20);
 
 /// What `runsc` takes for the mark of the host's own network namespace. Newer kernels show it in all of them.
 const HOST_MARK: &str = "/proc/sys/net";
@@ -60,6 +66,28 @@ pub(super) fn run_where_networks_are_told_apart(
         let (status, _, complaint) = run_patiently(step, &mut command, None, patience)?;
         judge(step, status, &complaint)
     })
+}
+
+/// Ends the host's connections to an agent, whose guest stands still. Memory that is saved while one is open does not come
+/// back: its agent's listener waits for good (gVisor 20240729).
+fn cut_connections(agent: SocketAddr) -> EngineResult<()> {
+    const STEP: &str = "end the connections to the agent";
+    let ss = |options: &[&str]| {
+        let (ip, port) = (agent.ip().to_string(), format!(":{}", agent.port()));
+        let mut ss = tool("ss");
+        ss.args(options).args(["state", "connected", "exclude", "time-wait"]);
+        ss.args(["dst", ip.as_str(), "dport", "=", port.as_str()]);
+        run(STEP, ss)
+    };
+    for _ in 0..CUT_TRIES {
+        if ss(&["-Htn"])?.trim().is_empty() {
+            return Ok(());
+        }
+        ss(&["-Htn", "-K"])?;
+        // The guest's kernel, which runs on, hears of the end.
+        std::thread::sleep(CUT_PAUSE);
+    }
+    Err(EngineError::failed(STEP, "they stay, or new ones come"))
 }
 
 /// Removes `runsc`'s record of a machine and its control socket.

@@ -7,6 +7,7 @@
 //! ```
 //! The guest stands still from before its memory is read until it is killed, so that memory and disk are of one moment.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use super::super::config::ContainerConfig;
 use super::super::layout::Folder;
 use super::super::lock::{self, MachineLock};
 use super::super::memory::{self, Manifest, Saved};
-use super::super::{ContainerEngine, Inner, disk, oci, process, slots, trash};
+use super::super::runtime::State;
+use super::super::{ContainerEngine, Inner, away, disk, oci, process, slots, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 
@@ -62,7 +64,9 @@ impl ContainerEngine {
         let (id, folder) = (spec.id, self.inner.state.folder(spec.id));
         let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
         let held = Arc::new(held);
-        match self.blocking(move |inner| inner.observe(id)).await? {
+        let plan = folder.clone();
+        let seen = self.blocking(move |inner| inner.take_up(&plan).and_then(|()| inner.observe(id)));
+        match seen.await? {
             Observation::Absent => return Err(EngineError::Absent),
             Observation::Running { generation, endpoint, .. } if generation == boot.generation => {
                 return Ok(endpoint);
@@ -107,6 +111,9 @@ impl ContainerEngine {
         if !matches!(seen, Observation::Suspended { .. }) {
             return Ok(());
         }
+        if away::generation(&folder)?.is_some() {
+            return Err(EngineError::failed("drop the memory", "its disk is in storage: fetch that first"));
+        }
         self.settle(&folder).await?;
         self.blocking(move |inner| memory::discard(&inner.state, &folder)).await
     }
@@ -138,12 +145,28 @@ impl Inner {
 
     fn save_standing(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         let fresh = memory::fresh(folder)?;
+        let state = self.hold(folder)?;
+        self.checkpoint(folder, &fresh)?;
+        let manifest = self.manifest(folder, &state)?;
+        memory::seal(&fresh, generation, |parts| Manifest { parts, ..manifest })
+    }
+
+    /// Has a guest stand still, with nobody connected to its agent.
+    pub(super) fn hold(&self, folder: &Folder) -> EngineResult<State> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
         if state.status != "paused" {
             let mut pause = self.runtime.call();
             pause.arg("pause").arg(folder.id.to_string());
             run("hold the guest", pause)?;
         }
+        if let Some(slot) = slots::held(folder)? {
+            super::cut_connections(super::agent(&self.config.network, slot))?;
+        }
+        Ok(state)
+    }
+
+    /// Saves the memory of a guest that stands still, and goes on standing.
+    pub(super) fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
         let mut save = self.runtime.call();
         save.args([
             "checkpoint",
@@ -152,21 +175,39 @@ impl Inner {
             "none",
             "--exclude-committed-zero-pages",
         ]);
-        save.arg("--image-path").arg(&fresh).arg(folder.id.to_string());
+        save.arg("--image-path").arg(to).arg(folder.id.to_string());
         let (status, _, complaint) = run_patiently("save the guest's memory", &mut save, None, PATIENCE)?;
-        command::judge("save the guest's memory", status, &complaint)?;
-        let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &fresh))?;
-        let (runtime, slot) = (self.runtime.version()?, slots::held(folder)?);
+        command::judge("save the guest's memory", status, &complaint)
+    }
+
+    /// What saved memory of this guest needs again, but for its parts.
+    pub(super) fn manifest(&self, folder: &Folder, state: &State) -> EngineResult<Manifest> {
+        let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
+        let (runtime, slot, hostname) =
+            (self.runtime.version()?, slots::held(folder)?, Some(folder.id.hostname()));
         let image = state.annotations.get(oci::IMAGE).map_or_else(|| self.config.image.clone(), Into::into);
-        memory::seal(&fresh, generation, |parts| Manifest { host_boot, runtime, image, slot, parts })
+        Ok(Manifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
     }
 
     /// Lets a guest go on; what was saved of it counts no more before it does.
-    fn thaw(&self, folder: &Folder) -> EngineResult<()> {
+    pub(super) fn thaw(&self, folder: &Folder) -> EngineResult<()> {
         trash::remove_tree(&folder.fresh_memory())?;
         let mut thaw = self.runtime.call();
         thaw.arg("resume").arg(folder.id.to_string());
         run("let the guest go on", thaw).map(drop)
+    }
+
+    /// Takes up a resume whose controller was killed. Memory is as good as before where its guest was made and never ran.
+    fn take_up(&self, folder: &Folder) -> EngineResult<()> {
+        let used = folder.used_memory();
+        if !used.exists() {
+            return Ok(());
+        }
+        match self.state_of(folder.id)?.as_ref().map(|state| state.status.as_str()) {
+            Some("created") => memory::becomes(&used, &folder.memory()),
+            Some("running") => trash::remove_tree(&used),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn restore(
@@ -184,7 +225,7 @@ impl Inner {
             let detail = format!("it was saved by {}, this is {runtime}", manifest.runtime);
             return Err(EngineError::failed(STEP, detail));
         }
-        let config = ContainerConfig { image: manifest.image, ..self.config.clone() };
+        let config = ContainerConfig { image: manifest.image.clone(), ..self.config.clone() };
         let starter = Starter {
             config: &config,
             agent: &folder.agent(),
@@ -198,10 +239,16 @@ impl Inner {
         memory::becomes(&saved.path, &used)?;
         let mut restore = self.runtime.call();
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
+        // Should this controller die, the next one waits for the end of what may still come to its own.
+        restore.stdin(held.share().map_err(host_error(STEP, &used))?);
         super::run_where_networks_are_told_apart(STEP, restore, PATIENCE)?;
         // From here on the guest runs: what cannot be removed is no reason to take it back.
         if let Err(error) = trash::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "used memory was not removed");
+        }
+        let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
+        if another && let Err(error) = self.name_guest(folder.id) {
+            tracing::warn!(computer = %folder.id, %error, "a fork has its source's host name");
         }
         Ok(endpoint)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use hotdesk::base::hex::hex;
 use hotdesk::base::wait;
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
@@ -22,10 +23,6 @@ fn content(agent: &RunningAgent, method: Method, query: &[(&str, &str)]) -> Requ
 
 async fn put(agent: &RunningAgent, query: &[(&str, &str)], body: &str) -> Answered {
     answered(content(agent, Method::PUT, query).body(body.to_owned())).await
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,12 @@
 //! Folders: listed in pages, made, moved, removed; links are never followed by what changes something.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -161,6 +166,83 @@ async fn removal_tells_what_went_and_never_follows_a_link() {
     assert_eq!(remove(&[("path", "outer/"), ("recursive", "true")]).await.body["files"], 1);
     assert_eq!(names(&home), ["kept"]);
     assert_eq!(names(&home.join("kept")), ["precious"]);
+}
+
+/// As long as it is held, a folder gives way to a link that leads to another one, and comes back, all the time.
+struct Swapper {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Swapper {
+    fn begin(way: PathBuf, target: PathBuf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let aside = way.with_extension("aside");
+            while !stopped.load(Ordering::Relaxed) {
+                // Each may fail: what is there is changed by others, too.
+                let _ = fs::create_dir(&way).and_then(|()| fs::write(way.join("own"), "x"));
+                let _ = fs::rename(&way, &aside).and_then(|()| symlink(&target, &way));
+                let _ = fs::remove_file(&way);
+                let _ = fs::remove_dir_all(&aside);
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().expect("dropped once").join();
+        assert!(ended.is_ok() || std::thread::panicking(), "the swapper broke down");
+    }
+}
+
+/// threats.md T7: between the look and the deed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_becomes_a_link_at_any_moment_leads_nothing_elsewhere() {
+    let agent = RunningAgent::headless().await;
+    let (home, outside) = (agent.home(), agent.home().join("outside"));
+    fs::create_dir_all(outside.join("own")).unwrap();
+    fs::write(outside.join("precious"), "x").unwrap();
+    fs::create_dir_all(home.join("tree")).unwrap();
+    let tar =
+        agent.bash("mkdir -p t/sub && echo x >t/sub/x && tar -C t -cf t.tar . && rm -r t && echo ok").await;
+    assert_eq!(tar.body["output"], "ok\n", "{}", tar.body);
+    let tar = fs::read(home.join("t.tar")).unwrap();
+
+    let swapping = Swapper::begin(home.join("tree/way"), outside.clone());
+    let (mut done, mut refused) = (BTreeSet::new(), 0);
+    let until = Instant::now() + Duration::from_secs(30);
+    while (done.len() < 4 || refused < 20) && Instant::now() < until {
+        let put = agent
+            .request(Method::PUT, "/files/content")
+            .query(&[("path", "tree/way/put"), ("overwrite", "true")]);
+        let pack = agent
+            .request(Method::PUT, "/files/archive")
+            .query(&[("path", "tree/way"), ("overwrite", "true")]);
+        let made = json!({"path": "tree/way/made/deep", "parents": true});
+        let gone = [("path", "tree/way"), ("recursive", "true")];
+        for (what, answer) in [
+            ("put", answered(put.body("x")).await),
+            ("pack", answered(pack.body(tar.clone())).await),
+            ("mkdir", agent.post("/files/mkdir", made).await),
+            ("remove", ask(&agent, Method::DELETE, "/files", &gone).await),
+        ] {
+            assert!(answer.status < 500, "{what}: {} {}", answer.status, answer.body);
+            if answer.status == 200 {
+                done.insert(what);
+            } else {
+                refused += 1;
+            }
+        }
+    }
+    drop(swapping);
+    assert!(done.len() == 4 && refused >= 20, "{done:?} done, {refused} refused");
+    assert_eq!(names(&outside), ["own", "precious"]);
+    assert_eq!(names(&outside.join("own")), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

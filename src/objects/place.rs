@@ -1,0 +1,171 @@
+//! Which object store is it? A folder by its path, or a bucket of S3; who may use it is told by a file or the controller's
+//! environment, never by the configuration itself, which `hotdesk config` prints.
+
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::{AmazonS3Builder, Checksum};
+use object_store::local::LocalFileSystem;
+use object_store::{ClientOptions, RetryConfig};
+use serde::Deserialize;
+
+use super::{Objects, PATIENCE};
+use crate::base::secret::Secret;
+
+/// Tries of one request beside the first, and how long they may take together: whoever asked tries again later.
+const RETRIES: usize = 2;
+const RETRY_PATIENCE: Duration = Duration::from_secs(30);
+/// What a request is signed for where nothing else is said; servers other than Amazon's take it.
+const USUAL_REGION: &str = "us-east-1";
+
+/// Where copies go.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The path of a folder, or `s3://BUCKET/PREFIX`.
+    pub url: String,
+    /// Origin of an S3 server other than Amazon's.
+    pub endpoint: String,
+    /// Its region; empty where it has none.
+    pub region: String,
+}
+
+/// Who uses a bucket.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credentials {
+    /// The key's public part.
+    pub access_key_id: Secret,
+    /// The key.
+    pub secret_access_key: Secret,
+    /// With keys that expire.
+    #[serde(default)]
+    pub session_token: Option<Secret>,
+}
+
+impl Credentials {
+    /// Reads a TOML file that only its owner may read; without one, what the environment has under Amazon's names.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong, without the contents.
+    pub fn find(file: Option<&Path>) -> Result<Self, String> {
+        let Some(file) = file else { return Self::from_environment() };
+        let told = |what: String| format!("credentials file {}: {what}", file.display());
+        let mode = file.metadata().map_err(|error| told(error.to_string()))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(told("others may read it; make it mode 0600".to_owned()));
+        }
+        let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
+        // The parser's own words would quote the line.
+        toml::from_str(&text)
+            .map_err(|_| told("access_key_id and secret_access_key are not in it as TOML".to_owned()))
+    }
+
+    fn from_environment() -> Result<Self, String> {
+        let read = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty()).map(Secret::new);
+        let (Some(access_key_id), Some(secret_access_key)) =
+            (read("AWS_ACCESS_KEY_ID"), read("AWS_SECRET_ACCESS_KEY"))
+        else {
+            return Err(
+                "neither a credentials file nor AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()
+            );
+        };
+        Ok(Self { access_key_id, secret_access_key, session_token: read("AWS_SESSION_TOKEN") })
+    }
+}
+
+impl Objects {
+    /// Opens a store; a folder is made (mode 0700) when it is missing. A bucket has to be there, and is asked at its first
+    /// use: a controller starts without its store.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn open(settings: &Settings, credentials_file: Option<&Path>) -> Result<Self, String> {
+        match settings.url.strip_prefix("s3://") {
+            Some(bucket) => bucket_of(settings, bucket, &Credentials::find(credentials_file)?),
+            None => folder_of(settings),
+        }
+    }
+}
+
+fn folder_of(settings: &Settings) -> Result<Objects, String> {
+    let folder = PathBuf::from(&settings.url);
+    if !folder.is_absolute() {
+        return Err(format!("{:?} is neither an absolute path nor s3://BUCKET", settings.url));
+    }
+    // What is in it was the memory of computers.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| format!("{}: {error}", folder.display()))?;
+    let store = LocalFileSystem::new_with_prefix(&folder).map_err(|error| error.to_string())?;
+    let mut objects = Objects::over(Arc::new(store.with_fsync(true)), PATIENCE);
+    objects.folder = Some(folder);
+    Ok(objects)
+}
+
+fn bucket_of(settings: &Settings, bucket: &str, credentials: &Credentials) -> Result<Objects, String> {
+    let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
+    // A process has one provider; whoever was first is as good.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let client = ClientOptions::new().with_timeout(PATIENCE).with_connect_timeout(RETRY_PATIENCE / 6);
+    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_PATIENCE, ..RetryConfig::default() };
+    let region = if settings.region.is_empty() { USUAL_REGION } else { &settings.region };
+    let mut builder = AmazonS3Builder::new()
+        .with_bucket_name(bucket)
+        .with_region(region)
+        .with_access_key_id(credentials.access_key_id.reveal())
+        .with_secret_access_key(credentials.secret_access_key.reveal())
+        .with_checksum_algorithm(Checksum::SHA256)
+        .with_client_options(client)
+        .with_retry(retry);
+    if !settings.endpoint.is_empty() {
+        builder = builder
+            .with_endpoint(&settings.endpoint)
+            .with_allow_http(settings.endpoint.starts_with("http://"));
+    }
+    if let Some(token) = &credentials.session_token {
+        builder = builder.with_token(token.reveal());
+    }
+    let store = builder.build().map_err(|error| error.to_string())?;
+    let mut objects = Objects::over(Arc::new(store), PATIENCE);
+    objects.secrets = [Some(&credentials.access_key_id), Some(&credentials.secret_access_key)]
+        .into_iter()
+        .chain([credentials.session_token.as_ref()])
+        .flatten()
+        .cloned()
+        .collect();
+    Ok(prefix.split('/').filter(|part| !part.is_empty()).fold(objects, |objects, part| objects.within(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(url: &str) -> Settings {
+        Settings { url: url.to_owned(), ..Settings::default() }
+    }
+
+    #[test]
+    fn a_folder_is_private_and_a_bucket_needs_credentials_that_others_cannot_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("copies");
+        Objects::open(&settings(&folder.display().to_string()), None).unwrap();
+        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(Objects::open(&settings("copies"), None).unwrap_err().contains("absolute"));
+
+        let file = temp.path().join("credentials");
+        let open = || Objects::open(&settings("s3://bucket/a/b"), Some(&file));
+        assert!(open().unwrap_err().contains("credentials"));
+        let mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::write(&file, "access_key_id = \"one\"\nsecret_access_key = \"hunter2\"\n").unwrap();
+        mode(0o644);
+        assert!(open().unwrap_err().contains("0600"));
+        mode(0o600);
+        let opened = open().unwrap();
+        assert_eq!(opened.root.as_ref(), "a/b");
+        assert!(!format!("{opened:?}").contains("hunter2"));
+        std::fs::write(&file, "secret_access_key = hunter2").unwrap();
+        let refused = open().unwrap_err();
+        assert!(refused.contains("TOML") && !refused.contains("hunter2"), "{refused}");
+    }
+}
