@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::engines::host::runsc;
+use crate::harness::controller::runsc;
 use crate::harness::controller::{RunningController, no_computers_here};
 use crate::harness::host;
 

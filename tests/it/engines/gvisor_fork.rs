@@ -6,8 +6,8 @@ use hotdesk::base::wait;
 use serde_json::json;
 
 use super::gvisor_desktop::{PROGRAMS, clock_is_off, shows_a_screen, types};
-use super::host::runsc;
 use crate::harness::caller::id_of;
+use crate::harness::controller::runsc;
 use crate::harness::controller::{RunningController, no_computers_here};
 
 /// By when a program that counts has counted on, on a busy machine.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use crate::engines::host::runsc;
+use crate::harness::controller::runsc;
 use crate::harness::controller::{RunningController, no_computers_here};
 
 /// For tens of megabytes to go there and be read back, on a busy machine.

@@ -12,6 +12,7 @@ mod suspend;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

@@ -18,7 +18,7 @@ use super::super::layout::Folder;
 use super::super::lock::{self, MachineLock};
 use super::super::memory::{self, Manifest, Saved};
 use super::super::runtime::State;
-use super::super::{ContainerEngine, Inner, away, disk, oci, process, slots, trash};
+use super::super::{ContainerEngine, Inner, away, disk, network, oci, process, slots, trash};
 use crate::base::ids::ComputerId;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 
@@ -160,7 +160,7 @@ impl Inner {
             run("hold the guest", pause)?;
         }
         if let Some(slot) = slots::held(folder)? {
-            super::cut_connections(super::agent(&self.config.network, slot))?;
+            super::cut_connections(network::agent(&self.config.network, slot))?;
         }
         Ok(state)
     }

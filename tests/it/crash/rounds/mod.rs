@@ -21,8 +21,8 @@ use serde_json::Value;
 
 use self::client::{Able, Client};
 use super::remains::{Remains, Row};
-use crate::engines::host::runsc;
 use crate::harness::caller::id_of;
+use crate::harness::controller::runsc;
 use crate::harness::controller::{RunningController, no_computers_here};
 
 /// Kills of an ordinary run, of which a fifth is over gVisor.
