@@ -56,7 +56,7 @@ pub(super) struct Saved {
     /// The boot that it ran since; 0 where nothing tells any more, which no boot has.
     pub(super) generation: u64,
     /// Whether nothing of its machine runs any more and its disk is at rest.
-    pub(in super::super) settled: bool,
+    pub(super) settled: bool,
 }
 
 impl Saved {

@@ -5,16 +5,17 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use super::addresses::NetworkConfig;
 use super::command::host_error;
 use super::layout::{Folder, remove_if_there};
-use super::{NetworkConfig, memory, network, slots};
+use super::{memory, network, slots};
 use crate::engine::EngineResult;
 
 /// How long a killed first process may take with all of its namespace: as long as one read of a slow disk takes.
 pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Takes back a boot whose processes and container are gone, and brings its disk to the host's. `listed` is how guests reach
-/// the world, where the packet rules know this one.
+/// Takes back a boot whose processes are gone, and brings its disk to the host's. `listed` is the network in which the packet
+/// rules know its guest, if they do.
 pub(super) fn boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
     if let Some(slot) = slots::held(folder)? {
         network::detach(slot)?;

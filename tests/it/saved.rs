@@ -296,3 +296,28 @@ async fn without_a_store_nothing_is_told_of_one() {
     scene.suspended().await;
     assert_eq!(scene.read("/suspension").await.body.get("storage"), None::<&Value>);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_parts_with_the_copy_of_what_was() {
+    let vault = Vault::evicting().await;
+    let scene = &vault.scene;
+    let path = format!("/computers/{}/snapshots", scene.id);
+    let kept = scene.house.post(&path, json!({"memory": true})).await;
+    assert_eq!(kept.status, 201, "{}", kept.body);
+    std::fs::write(scene.house.disk(&scene.id).join("home/note"), "later").expect("a file");
+    vault.sleeps_in_storage().await;
+    let before = vault.objects("manifest").await;
+    let back = json!({"snapshot_id": kept.body["id"]});
+    let answer = scene.house.post(&format!("/computers/{}/rollback", scene.id), back).await;
+    assert_eq!((answer.status, &answer.body["status"]), (200, &json!("suspended")), "{}", answer.body);
+    // What it is now is copied, and the copy of what it was goes.
+    let copied = || async {
+        let now = vault.objects("manifest").await;
+        now.len() == 1 && now != before
+    };
+    vault.until("another copy", copied).await;
+    vault.until_evicted().await;
+    assert_eq!(scene.ask("resume").await.status, 202);
+    scene.house.until_status(&scene.id, "running").await;
+    vault.disk_is_as_it_was();
+}

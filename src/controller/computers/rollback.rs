@@ -11,7 +11,7 @@ use crate::base::ids::SnapshotId;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
 use crate::domain::snapshot::{self, State};
-use crate::engine::{EngineError, Observation};
+use crate::engine::{EngineError, EngineResult, Observation};
 use crate::store::computers::Computer;
 use crate::store::snapshots::Snapshot;
 
@@ -80,6 +80,10 @@ impl Runner {
     /// Carries out a rollback whose intent is stored under `status`.
     async fn carry_back(&mut self, status: Status, target: &Snapshot) -> Result<()> {
         let engine = Arc::clone(&self.shared.engine);
+        if let Err(error) = self.part_with_copies().await {
+            self.stay(status).await?;
+            return Err(refused(FAILED, &error));
+        }
         // Saved memory stays for the engine to drop: should it fail, the computer sleeps on.
         if let Err(error) = engine.stop(self.id, STOP_GRACE).await {
             return self.fail(FAILED, &error).await;
@@ -103,6 +107,20 @@ impl Runner {
             (false, true) => self.boot_again().await,
             (false, false) => self.rest(Status::Stopped).await,
         }
+    }
+
+    /// What is in storage comes back to the host and its copies are given up: they are of another past than the one that
+    /// begins, which no generation tells apart.
+    async fn part_with_copies(&mut self) -> EngineResult<()> {
+        self.call_off().await;
+        self.bring_home(true).await?;
+        self.shared.engine.converge(self.id).await?;
+        let given_up = self.shared.store.converged(self.id).await;
+        given_up.map_err(|error| EngineError::failed("give up what is in storage", error))?;
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.look_again();
+        }
+        Ok(())
     }
 
     async fn boot_again(&mut self) -> Result<()> {

@@ -96,11 +96,6 @@ impl ContainerEngine {
             }
             Observation::Stopped | Observation::Suspended { .. } => {}
         }
-        let kept = folder.snapshot(snapshot, WHOLE);
-        if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
-            return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
-        }
-        // Only now: saved memory goes with it.
         self.sweep(&folder).await?;
         self.blocking(move |_| {
             let _held = held;

@@ -54,7 +54,7 @@ pub(super) fn with<T: Send>(
         let attached = told.recv().map_or(Ok(()), |there| attach(config, slot, mbps, there));
         if attached.is_ok() {
             // A thread that is gone returns why.
-            drop(allow.send(()));
+            let _gone = allow.send(());
         }
         drop(allow);
         let acted = thread.join().map_err(|_| EngineError::failed(STEP, "the thread panicked"))?;

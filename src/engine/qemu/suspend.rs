@@ -161,8 +161,8 @@ impl Inner {
             host_boot,
             runtime,
             image,
-            slot,
             hostname: None,
+            slot,
             parts,
         })
     }
@@ -276,7 +276,7 @@ fn write_memory(fresh: &Path, monitor: &mut Monitor) -> EngineResult<()> {
             Some(ended @ ("failed" | "cancelled")) => {
                 Err(EngineError::failed(STEP, format!("{ended}: {state}")))
             }
-            _ => Ok(None),
+            Some(_) | None => Ok(None),
         });
     if moved.is_err()
         && let Err(error) = monitor.ask("migrate_cancel", json!({}))
@@ -315,7 +315,7 @@ fn read_memory(saved: &Path, monitor: &mut Monitor) -> EngineResult<()> {
         monitor.until("query-status", PATIENCE, |state| match state.get("status").and_then(Value::as_str) {
             Some("paused" | "postmigrate") => Ok(Some(())),
             Some("inmigrate" | "prelaunch") => Ok(None),
-            _ => Err(EngineError::failed(STEP, state)),
+            Some(_) | None => Err(EngineError::failed(STEP, state)),
         });
     match expanding {
         Some(zstd) if there.is_ok() => ended(STEP, zstd),

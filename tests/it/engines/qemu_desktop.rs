@@ -14,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A terminal window whose program writes down what it reads, and a counter without a window.
 const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
+    touch /root/reads\n\
     while read line; do echo $line >>/root/typed; done\n\
     END\n\
     DISPLAY=:99 setsid xterm -geometry 80x20+100+80 -e bash /root/read.sh >/dev/null 2>&1 &\n\
@@ -23,6 +24,12 @@ const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
 async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
     let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
     assert_eq!(clicked.status, 200, "{}", clicked.body);
+    let focused = wait::until(PATIENCE, || async {
+        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
+        let all = windows["windows"].as_array().expect("windows").clone();
+        all.iter().any(|window| window["class"] == "XTerm" && window["focused"] == true).then_some(())
+    });
+    assert!(focused.await.is_some(), "the window has the keyboard");
     let typed = house.act(id, "type", json!({"text": format!("{line}\n")})).await;
     assert_eq!(typed.status, 200, "{}", typed.body);
     let read = wait::until(PATIENCE, || async {
@@ -54,7 +61,8 @@ async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
     house.bash(id, PROGRAMS).await;
     let window = wait::until(PATIENCE, || async {
         let windows = house.get(&format!("/computers/{id}/windows")).await.body;
-        windows.to_string().contains("\"XTerm\"").then_some(())
+        let reads = house.bash(id, "ls /root/reads 2>/dev/null || true").await;
+        (windows.to_string().contains("\"XTerm\"") && !reads.trim().is_empty()).then_some(())
     });
     assert!(window.await.is_some(), "a window");
     types(&house, id, "before", "before").await;

@@ -101,7 +101,7 @@ impl Runner {
 
     /// Fetches what is in storage; the disk alone, which is durable then, when memory is given up. A computer whose state
     /// is here is left alone.
-    pub(super) async fn bring_home(&self, with_memory: bool) -> EngineResult<()> {
+    pub(in super::super) async fn bring_home(&self, with_memory: bool) -> EngineResult<()> {
         let engine = &self.shared.engine;
         match engine.saved(self.id).await? {
             Some(SavedState { place: Place::Away, .. }) => {}
@@ -136,7 +136,7 @@ impl Runner {
     }
 
     /// Ends what is under way about the copy, before the computer changes.
-    pub(super) async fn call_off(&mut self) {
+    pub(in super::super) async fn call_off(&mut self) {
         if let Some(errand) = self.errand.take() {
             errand.stop.cancel();
             // What it had to tell is found anew from what is stored.

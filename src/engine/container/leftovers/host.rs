@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
 
+use super::super::NetworkConfig;
 use super::super::command::{PATIENCE, host_error, judge, run_patiently, tool};
 use super::super::layout::StateDir;
 use super::super::slots::{self, Claim};
 use super::super::{cgroup, kernel, lock, loopdev, network, process};
 use super::{Leftover, Thing};
 use crate::base::ids::ComputerId;
-use crate::engine::NetworkConfig;
 use crate::engine::{EngineError, EngineResult};
 
 const STEP: &str = "look for what is left";
