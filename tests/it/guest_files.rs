@@ -35,24 +35,28 @@ async fn files_go_in_and_out_over_gvisor_too() {
 async fn files_go_in_and_out(house: RunningController) {
     let workspace = house.workspace("demo").await;
     let made = house.computer(&workspace, "one").await;
-    let id = made["id"].as_str().unwrap();
+    let id = made["id"].as_str().expect("text");
     let at = |rest: &str| format!("/computers/{id}/files{rest}");
 
     // Warm, so that what is measured is the transfer.
-    let small =
-        house.request(Method::PUT, &at("/content?path=Desktop/small")).body("small").send().await.unwrap();
-    assert_eq!(small.status(), 200, "{}", small.text().await.unwrap());
+    let small = house
+        .request(Method::PUT, &at("/content?path=Desktop/small"))
+        .body("small")
+        .send()
+        .await
+        .expect("an answer");
+    assert_eq!(small.status(), 200, "{}", small.text().await.expect("a body"));
     let before = peak_kib(house.pid());
     let pieces = (0..200).map(|number: u8| Ok::<_, std::io::Error>(vec![number; 1 << 20]));
     let body = reqwest::Body::wrap_stream(futures_util::stream::iter(pieces));
     let put = answered(house.request(Method::PUT, &at("/content?path=large")).body(body)).await;
     assert_eq!((put.status, &put.body["size"]), (200, &json!(200 << 20)), "{}", put.body);
     assert_eq!(put.body["path"], "/root/large");
-    let mut got = house.request(Method::GET, &at("/content?path=large")).send().await.unwrap();
+    let mut got = house.request(Method::GET, &at("/content?path=large")).send().await.expect("an answer");
     assert_eq!((got.status().as_u16(), got.content_length()), (200, Some(200 << 20)));
-    assert!(got.headers()["content-security-policy"].to_str().unwrap().starts_with("sandbox"));
+    assert!(got.headers()["content-security-policy"].to_str().expect("text").starts_with("sandbox"));
     let mut size = 0;
-    while let Some(piece) = got.chunk().await.unwrap() {
+    while let Some(piece) = got.chunk().await.expect("a body") {
         size += piece.len();
     }
     let grown = peak_kib(house.pid()) - before;
@@ -61,19 +65,19 @@ async fn files_go_in_and_out(house: RunningController) {
 
     let range =
         house.request(Method::GET, &at("/content?path=large")).header("range", "bytes=1048575-1048576");
-    let range = range.send().await.unwrap();
-    assert_eq!((range.status().as_u16(), &range.bytes().await.unwrap()[..]), (206, &[0, 1][..]));
+    let range = range.send().await.expect("an answer");
+    assert_eq!((range.status().as_u16(), &range.bytes().await.expect("a body")[..]), (206, &[0, 1][..]));
     let beyond = house.request(Method::GET, &at("/content?path=large")).header("range", "bytes=999999999-");
-    let beyond = beyond.send().await.unwrap();
+    let beyond = beyond.send().await.expect("an answer");
     assert_eq!(beyond.headers()["content-range"], "bytes */209715200");
     assert_eq!(
-        (beyond.status().as_u16(), &beyond.json::<Value>().await.unwrap()["code"]),
+        (beyond.status().as_u16(), &beyond.json::<Value>().await.expect("a body")["code"]),
         (416, &json!("range_not_satisfiable"))
     );
-    let head = house.request(Method::HEAD, &at("/content?path=large")).send().await.unwrap();
+    let head = house.request(Method::HEAD, &at("/content?path=large")).send().await.expect("an answer");
     assert_eq!(
         (head.status().as_u16(), &head.headers()["content-length"]),
-        (200, &"209715200".parse().unwrap())
+        (200, &"209715200".parse().expect("a number"))
     );
     let missing = house.get(&at("/content?path=none")).await;
     assert_eq!((missing.status, &missing.body["upstream_status"]), (404, &json!(404)));
@@ -84,15 +88,25 @@ async fn files_go_in_and_out(house: RunningController) {
     let moved = house.post(&at("/move"), json!({"from": "Desktop/small", "to": "a/b/small"})).await;
     assert_eq!((moved.status, &moved.body["to"]), (200, &json!("/root/a/b/small")), "{}", moved.body);
     assert_eq!(house.get(&at("/stat?path=a/b/small")).await.body["size"], 5);
-    let packed =
-        house.request(Method::GET, &at("/archive?path=a")).send().await.unwrap().bytes().await.unwrap();
+    let packed = house
+        .request(Method::GET, &at("/archive?path=a"))
+        .send()
+        .await
+        .expect("an answer")
+        .bytes()
+        .await
+        .expect("a body");
     let unpacked = answered(house.request(Method::PUT, &at("/archive?path=c")).body(packed)).await;
     assert_eq!((unpacked.status, &unpacked.body["files"]), (200, &json!(1)), "{}", unpacked.body);
     assert_eq!(house.bash(id, "cat c/b/small").await, "small");
     // The public name of the desktop is a link in the image; it means the same place.
-    let alias =
-        house.request(Method::PUT, &at("/content?path=/home/user/Desktop/x")).body("x").send().await.unwrap();
-    assert_eq!(alias.status(), 200, "{}", alias.text().await.unwrap());
+    let alias = house
+        .request(Method::PUT, &at("/content?path=/home/user/Desktop/x"))
+        .body("x")
+        .send()
+        .await
+        .expect("an answer");
+    assert_eq!(alias.status(), 200, "{}", alias.text().await.expect("a body"));
     assert_eq!(house.bash(id, "cat /root/Desktop/x").await, "x");
     let gone = answered(house.request(Method::DELETE, &at("?path=a&recursive=true"))).await;
     assert_eq!((gone.status, &gone.body["files"], &gone.body["folders"]), (200, &json!(1), &json!(2)));
@@ -104,7 +118,7 @@ async fn files_go_in_and_out(house: RunningController) {
     client.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/tus_client.py"));
     client.arg(format!("{}/api{}", house.base(), at("/uploads"))).arg("videos/large.bin");
     client.env("HOTDESK_API_KEY", house.key());
-    let ran = tokio::task::spawn_blocking(move || client.output()).await.unwrap().unwrap();
+    let ran = tokio::task::spawn_blocking(move || client.output()).await.expect("a thread").expect("Python");
     let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{said}\n{complained}");
     let hashed = house.get(&at("/hash?path=videos/large.bin")).await;
@@ -121,11 +135,16 @@ async fn tus_passes_only_with_a_key_and_what_is_no_operation_of_the_document_too
     for (method, path) in
         [(Method::OPTIONS, &uploads), (Method::OPTIONS, &one), (Method::HEAD, &one), (Method::POST, &one)]
     {
-        let refused = house.bare(method.clone(), path).header("tus-resumable", "1.0.0").send().await.unwrap();
+        let refused = house
+            .bare(method.clone(), path)
+            .header("tus-resumable", "1.0.0")
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(refused.status(), 401, "{method} {path}");
     }
     let head = house.bare(Method::HEAD, &format!("/api/computers/{computer}/files/content?path=x"));
-    assert_eq!(head.send().await.unwrap().status(), 401);
+    assert_eq!(head.send().await.expect("an answer").status(), 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,20 +165,20 @@ async fn a_hostile_agent_chooses_neither_places_nor_pages_nor_endless_answers() 
     let fields =
         "Content-Length: 8\r\nContent-Type: text/html\r\nSet-Cookie: a=b\r\nLocation: http://evil/\r\n";
     let _page = Impostor::at(&socket, answer("200 OK", fields, "<script>"));
-    let page = ask("/content?path=x").send().await.unwrap();
+    let page = ask("/content?path=x").send().await.expect("an answer");
     assert_eq!(page.status(), 200);
-    assert!(page.headers()["content-security-policy"].to_str().unwrap().starts_with("sandbox"));
+    assert!(page.headers()["content-security-policy"].to_str().expect("text").starts_with("sandbox"));
     assert_eq!(page.headers()["x-content-type-options"], "nosniff");
     assert!(!page.headers().contains_key("set-cookie") && !page.headers().contains_key("location"));
 
     let _redirect =
         Impostor::at(&socket, answer("302 Found", "Location: http://evil/\r\nContent-Length: 0\r\n", ""));
-    let redirect = ask("/archive?path=x").send().await.unwrap();
+    let redirect = ask("/archive?path=x").send().await.expect("an answer");
     assert_eq!(redirect.status(), 500);
     assert!(!redirect.headers().contains_key("location"));
 
     let short = Impostor::at(&socket, answer("200 OK", "Content-Length: 100\r\n", "short"));
-    let cut = ask("/content?path=x%20y&other=%2F").send().await.unwrap();
+    let cut = ask("/content?path=x%20y&other=%2F").send().await.expect("an answer");
     assert!(cut.bytes().await.is_err(), "a part was taken for the whole");
     let line = short.asked()[0].lines().next().unwrap().to_owned();
     assert_eq!(line, "GET /files/content?path=x%20y&other=%2F HTTP/1.1");
@@ -169,7 +188,12 @@ async fn a_hostile_agent_chooses_neither_places_nor_pages_nor_endless_answers() 
         let fields = format!("Location: {location}\r\nTus-Resumable: 1.0.0\r\nContent-Length: 0\r\n");
         let _elsewhere = Impostor::at(&socket, answer("201 Created", &fields, ""));
         let made = house.request(Method::POST, &format!("/computers/{computer}/files/uploads"));
-        let made = made.header("tus-resumable", "1.0.0").header("upload-length", "1").send().await.unwrap();
+        let made = made
+            .header("tus-resumable", "1.0.0")
+            .header("upload-length", "1")
+            .send()
+            .await
+            .expect("an answer");
         assert_eq!(made.status(), 500, "{location}");
         assert!(!made.headers().contains_key("location"));
     }
