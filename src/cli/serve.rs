@@ -181,6 +181,7 @@ pub fn known_engine(config: &Config) -> Result<Known, String> {
                 state_dir: shared.state_dir,
                 program: config.qemu.program.clone(),
                 kernel: config.qemu.kernel.clone(),
+                emulate: config.qemu.emulate,
                 image: shared.image,
                 agent_binary: shared.agent_binary,
                 network: shared.network,

@@ -102,6 +102,8 @@ pub struct Qemu {
     pub program: String,
     /// Folder of the guests' kernel and initial RAM disk.
     pub kernel: PathBuf,
+    /// Whether guests are emulated without trying this host's processors.
+    pub emulate: bool,
 }
 
 /// What streaming may do.
@@ -271,7 +273,11 @@ impl Default for Container {
 
 impl Default for Qemu {
     fn default() -> Self {
-        Self { program: "qemu-system-x86_64".to_owned(), kernel: PathBuf::from("/var/cache/hotdesk/vm") }
+        Self {
+            program: "qemu-system-x86_64".to_owned(),
+            kernel: PathBuf::from("/var/cache/hotdesk/vm"),
+            emulate: false,
+        }
     }
 }
 

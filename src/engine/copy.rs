@@ -47,6 +47,13 @@ pub(super) fn disk_during(
     copied
 }
 
+/// Refuses a copy of the disk file `from` for which a folder has no room.
+pub(super) fn check(from: &Path, folder: &Path) -> EngineResult<()> {
+    disk::check_reserve(folder)?;
+    let bytes = File::open(from).and_then(|file| spent(&file)).map_err(host_error(STEP, from))?;
+    disk::check_room(folder, bytes)
+}
+
 /// Bytes that a file takes on the host's disk.
 pub(super) fn spent(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.blocks().saturating_mul(512))

@@ -110,6 +110,8 @@ fn load_rules(
     let host = slots::host_dir().map_err(failed)?;
     let _held = lock::host(&host).map_err(failed)?;
     let mut script = RULES.to_owned();
+    script +=
+        &format!("add element inet hotdesk networks {{ {}/{} }}\n", config.subnet.base, config.subnet.prefix);
     script += &format!("add element inet hotdesk guests {{ {} }}\n", ends.guest);
     if !config.enabled {
         script += &format!("delete element inet hotdesk guests {{ {} }}\n", ends.guest);

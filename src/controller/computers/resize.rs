@@ -13,7 +13,7 @@ use crate::domain::computer::{Hardware, check_auto_stop};
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{Status, not_running};
 use crate::domain::resize::{self, Dimension, Wish};
-use crate::engine::{Change, Effect, EngineError};
+use crate::engine::{Change, Effect, EngineError, Observation};
 use crate::store::computers::Computer;
 
 /// What a resize asks for.
@@ -92,7 +92,7 @@ impl Runner {
         let address = self.presence.borrow().address;
         let plan = |current: &Hardware, others: &Used| resize::plan(current, wish, allowance, others);
         let wanted = self.shared.store.intend_hardware(self.id, plan).await?;
-        let outcome = self.change_hardware(row, &wanted).await?;
+        let outcome = self.change_hardware(row, &wanted, true).await?;
         if outcome.restart {
             self.show(Status::Restarting, None, None);
             self.restart_boot("Computer could not be restarted").await?;
@@ -115,7 +115,10 @@ impl Runner {
     pub(super) async fn finish_resize(&self, row: &Computer) -> Computer {
         let Some(wanted) = &row.wanted else { return row.clone() };
         let finished = async {
-            self.change_hardware(row, wanted).await?;
+            // What sleeps is not restarted for it: a wake from storage whose host lost its power sleeps on.
+            let sleeps =
+                matches!(self.shared.engine.observe(self.id).await, Ok(Observation::Suspended { .. }));
+            self.change_hardware(row, wanted, !sleeps).await?;
             self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(gone)
         };
         finished.await.unwrap_or_else(|error| {
@@ -126,7 +129,7 @@ impl Runner {
 
     /// Has the engine change every dimension that differs, and stores the outcome; where a running computer has to
     /// restart for it, together with that intent.
-    async fn change_hardware(&self, row: &Computer, wanted: &Hardware) -> Result<Outcome> {
+    async fn change_hardware(&self, row: &Computer, wanted: &Hardware, awake: bool) -> Result<Outcome> {
         let (mut size, mut restart, mut attempts) = (row.hardware, false, Vec::new());
         for dimension in Dimension::ALL {
             let requested = dimension.of(wanted);
@@ -146,7 +149,7 @@ impl Runner {
             };
             attempts.push(Attempt { dimension, requested, applied: dimension.of(&size), error });
         }
-        let restart = restart && row.status == Status::Running;
+        let restart = restart && awake && row.status == Status::Running;
         if !attempts.is_empty() || row.wanted.is_some() {
             let boot = restart.then_some(Status::Restarting);
             self.shared.store.settle_hardware(self.id, &size, boot).await?;

@@ -80,18 +80,24 @@ impl Runner {
     /// Carries out a rollback whose intent is stored under `status`.
     async fn carry_back(&mut self, status: Status, target: &Snapshot) -> Result<()> {
         let engine = Arc::clone(&self.shared.engine);
-        if let Err(error) = self.part_with_copies().await {
+        self.call_off().await;
+        if let Err(error) = self.all_home().await {
             self.stay(status).await?;
             return Err(refused(FAILED, &error));
         }
         // Saved memory stays for the engine to drop: should it fail, the computer sleeps on.
         if let Err(error) = engine.stop(self.id, STOP_GRACE).await {
-            return self.fail(FAILED, &error).await;
+            if status == Status::Restarting {
+                return self.fail(FAILED, &error).await;
+            }
+            self.stay(status).await?;
+            return Err(refused(FAILED, &error));
         }
         if let Err(error) = engine.rollback(self.id, target.id.0).await {
             self.stay(status).await?;
             return Err(not_there(&error));
         }
+        self.part_with_copies().await?;
         let runs = status == Status::Restarting;
         match (target.memory, runs) {
             (true, true) => {
@@ -109,14 +115,16 @@ impl Runner {
         }
     }
 
-    /// What is in storage comes back to the host and its copies are given up: they are of another past than the one that
-    /// begins, which no generation tells apart.
-    async fn part_with_copies(&mut self) -> EngineResult<()> {
-        self.call_off().await;
+    /// What is in storage comes back to the host, for good: an engine changes no disk that is away.
+    async fn all_home(&self) -> EngineResult<()> {
         self.bring_home(true).await?;
-        self.shared.engine.converge(self.id).await?;
-        let given_up = self.shared.store.converged(self.id).await;
-        given_up.map_err(|error| EngineError::failed("give up what is in storage", error))?;
+        self.shared.engine.converge(self.id).await
+    }
+
+    /// The copies in storage are given up: they are of another past than the one that has begun, which no generation tells
+    /// apart.
+    async fn part_with_copies(&self) -> Result<()> {
+        self.shared.store.converged(self.id).await?;
         if let Some(keeper) = &self.shared.keeper {
             keeper.look_again();
         }
@@ -134,7 +142,7 @@ impl Runner {
             return self.boot_again().await;
         }
         match self.shared.engine.observe(self.id).await {
-            Ok(Observation::Suspended { .. }) => self.rest(Status::Suspended).await,
+            Ok(Observation::Suspended { .. }) => self.sleep_on().await,
             Ok(Observation::Running { .. } | Observation::Stopped | Observation::Absent) => self.halt().await,
             Err(error) => self.fail(FAILED, &error).await,
         }

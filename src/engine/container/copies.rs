@@ -70,7 +70,8 @@ impl ContainerEngine {
         .await
     }
 
-    /// Refuses a snapshot that a machine has not, or whose memory is not whole.
+    /// Refuses, before anything is given up for it, a snapshot that a machine has not, whose memory is not whole, or for which
+    /// there is no room.
     pub(super) async fn check_kept(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
         self.blocking(move |_| {
@@ -78,6 +79,7 @@ impl ContainerEngine {
             if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
                 return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
             }
+            copy::check(&kept, &folder.path)?;
             let memory = Kept::of(&folder, snapshot);
             if memory.has_memory() { memory.verify() } else { Ok(()) }
         })

@@ -31,7 +31,9 @@ pub(super) fn of_this_host(config: &QemuConfig) -> Found {
 }
 
 fn find(config: &QemuConfig) -> Found {
-    let (accelerator, reason) = if !Path::new(DEVICE).exists() {
+    let (accelerator, reason) = if config.emulate {
+        (Accelerator::Tcg, "the configuration asks for it".to_owned())
+    } else if !Path::new(DEVICE).exists() {
         (Accelerator::Tcg, format!("there is no {DEVICE}"))
     } else {
         match boot(config, Accelerator::Kvm) {

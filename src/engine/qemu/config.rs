@@ -13,6 +13,8 @@ pub struct QemuConfig {
     pub program: String,
     /// The folder with the guests' `kernel` and `initrd` (`packaging/vm/build`).
     pub kernel: PathBuf,
+    /// Whether guests are emulated without trying this host's processors: where KVM hangs, each process's try takes 15 s.
+    pub emulate: bool,
     /// The guest image: a folder with `rootfs/`.
     pub image: PathBuf,
     /// The executable that becomes the guest's `/usr/bin/hotdesk`.
@@ -38,6 +40,7 @@ impl QemuConfig {
             state_dir: state_dir.into(),
             program: "qemu-system-x86_64".to_owned(),
             kernel: kernel.into(),
+            emulate: false,
             image: image.into(),
             agent_binary: agent_binary.into(),
             network: NetworkConfig::default(),

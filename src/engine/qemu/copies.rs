@@ -18,6 +18,8 @@ use crate::engine::{EngineError, EngineResult, MachineSpec, Observation, Snapsho
 const LONGEST_STILL: Duration = Duration::from_secs(30);
 /// How long a guest may take to write back what it holds: a gigabyte on a slow disk.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to take back a freeze that was given up: who holds the machine's lock is waited for.
+const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 /// A snapshot's file is called so behind its id, and so while it is being made.
 const WHOLE: &str = "img";
 const FRESH: &str = "new";
@@ -79,7 +81,20 @@ impl QemuEngine {
         .await
     }
 
-    /// [`crate::engine::Engine::rollback`].
+    /// Refuses, before anything is given up for it, a snapshot that a machine has not, or for which there is no room.
+    pub(super) async fn check_kept(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        let folder = self.inner.state.folder(id);
+        self.blocking(move |_| {
+            let kept = file(&folder, snapshot, WHOLE);
+            if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
+                return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+            }
+            copy::check(&kept, &folder.path)
+        })
+        .await
+    }
+
+    /// [`crate::engine::Engine::rollback`], of a snapshot that is there.
     pub(super) async fn roll_back(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
         let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
@@ -94,10 +109,6 @@ impl QemuEngine {
         self.blocking(move |_| {
             let _held = held;
             let kept = file(&folder, snapshot, WHOLE);
-            if !kept.try_exists().map_err(host_error("look for the snapshot", &kept))? {
-                return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
-            }
-            disk::check_reserve(&folder.path)?;
             copy::disk_during(&kept, &folder.fresh_disk(), &folder.disk(), |copy| copy(None))
         })
         .await
@@ -141,7 +152,13 @@ impl Inner {
             if !runs {
                 return copy(None);
             }
-            line::ask(source, "freeze", PATIENCE)?;
+            if let Err(error) = line::ask(source, "freeze", PATIENCE) {
+                // What comes after it on the line undoes one that the guest still gets to.
+                if let Err(late) = line::ask(source, "thaw", SHORT_PATIENCE) {
+                    tracing::warn!(computer = %source.id, error = %late, "a guest that holds still goes on by itself");
+                }
+                return Err(error);
+            }
             let copied = copy(Some(Instant::now() + LONGEST_STILL));
             // It fails when writes went on before: what was copied since is not of one moment.
             let thawed = line::ask(source, "thaw", PATIENCE);

@@ -244,6 +244,7 @@ impl Engine for QemuEngine {
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.check_kept(id, snapshot).await?;
         // Memory of another disk must not go on with this one.
         self.discard_memory(id).await?;
         self.roll_back(id, snapshot).await

@@ -25,6 +25,8 @@ const MOST_EVENTS: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Monitor {
     stream: BufReader<UnixStream>,
+    /// How many commands were asked: the label of each.
+    asked: u64,
 }
 
 impl Monitor {
@@ -36,7 +38,7 @@ impl Monitor {
         let stream = UnixStream::connect(socket).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-        let mut monitor = Self { stream: BufReader::new(stream) };
+        let mut monitor = Self { stream: BufReader::new(stream), asked: 0 };
         let greeting = monitor.line(STEP)?;
         if greeting.get("QMP").is_none() {
             return Err(EngineError::failed(STEP, "it does not speak QMP"));
@@ -86,7 +88,8 @@ impl Monitor {
         handed: Option<BorrowedFd<'_>>,
     ) -> EngineResult<Value> {
         let failed = |error: std::io::Error| EngineError::failed(command, error);
-        let text = json!({ "execute": command, "arguments": arguments }).to_string() + "\n";
+        self.asked += 1;
+        let text = json!({ "execute": command, "arguments": arguments, "id": self.asked }).to_string() + "\n";
         match handed {
             None => self.stream.get_mut().write_all(text.as_bytes()).map_err(failed)?,
             Some(fd) => {
@@ -101,6 +104,10 @@ impl Monitor {
         }
         for _ in 0..MOST_EVENTS {
             let mut answer = self.line(command)?;
+            // The late answer to a command that was given up.
+            if answer.get("id").is_some_and(|id| *id != self.asked) {
+                continue;
+            }
             if let Some(error) = answer.get("error") {
                 let said = error.get("desc").and_then(Value::as_str).unwrap_or("no reason given");
                 return Err(EngineError::failed(command, said));
@@ -150,7 +157,7 @@ mod tests {
     fn answers_are_told_from_events_and_errors() {
         let (folder, speaking) = speaks(&[
             "{\"return\": {}}\n",
-            "{\"event\": \"STOP\"}\n{\"return\": {\"status\": \"paused\"}}\n",
+            "{\"event\": \"STOP\"}\n{\"return\": {}, \"id\": 1}\n{\"return\": {\"status\": \"paused\"}, \"id\": 2}\n",
             "{\"error\": {\"class\": \"GenericError\", \"desc\": \"no such thing\"}}\n",
             "{\"return\": {}}\n",
             "what?\n",

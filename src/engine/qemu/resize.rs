@@ -1,6 +1,7 @@
 //! How does a virtual machine's hardware change while it runs? Processors are plugged in, memory comes by virtio-mem, the disk grows
 //! under its file system; processors that are taken away stay in the guest and get less of the host's time.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use super::monitor::Monitor;
 use super::suspend::added_cpus;
 use super::{Inner, QemuEngine, line};
 use crate::base::ids::ComputerId;
+use crate::engine::command::host_error;
 use crate::engine::layout::{Folder, Record};
 use crate::engine::{
     Change, Effect, EngineError, EngineResult, Observation, bandwidth, disk, lock, quota, slots,
@@ -65,6 +67,10 @@ impl Inner {
             Change::Cpu(cpu) => set_cpus(folder, boot, cpu),
             Change::Memory(bytes) => set_memory(folder, before, boot, bytes),
             Change::Disk(bytes) => {
+                // It may have grown farther than its record says: a guest that took too long to say so uses all of it.
+                let disk = folder.disk();
+                let length = fs::metadata(&disk).map_err(host_error("look at the disk", &disk))?.len();
+                let bytes = bytes.max(length);
                 Monitor::open(&folder.monitor())?
                     .ask("block_resize", json!({ "node-name": "disk", "size": bytes }))?;
                 line::ask(folder, "grow", PATIENCE).map(|()| Effect::Live)

@@ -19,6 +19,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::boot::Record;
+use super::hardware::Accelerator;
 use super::monitor::Monitor;
 use super::{Inner, QemuEngine, line};
 use crate::base::ids::ComputerId;
@@ -186,7 +187,8 @@ impl Inner {
         let was: Record = serde_json::from_slice(&text)
             .map_err(|error| EngineError::Damaged(format!("{}: {RECORD}: {error}", saved.path.display())))?;
         let starter = self.starter(held);
-        if was.hardware.accelerator != starter.accelerator {
+        // Emulation is there on every host.
+        if was.hardware.accelerator == Accelerator::Kvm && starter.accelerator != Accelerator::Kvm {
             let detail =
                 format!("it was saved on {:?}, this is {:?}", was.hardware.accelerator, starter.accelerator);
             return Err(EngineError::failed(STEP, detail));
@@ -198,11 +200,15 @@ impl Inner {
         trash::remove_tree(&used)?;
         memory::becomes(&saved.path, &used)?;
         if let Err(error) = monitor.ask("cont", json!({})) {
-            // Memory that did not run on is as good as before.
-            if stands(&mut monitor).unwrap_or(false) {
-                memory::becomes(&used, &folder.memory())?;
+            match stands(&mut monitor) {
+                // Memory that did not run on is as good as before.
+                Ok(true) => {
+                    memory::becomes(&used, &folder.memory())?;
+                    return Err(error);
+                }
+                Err(_) => return Err(error),
+                Ok(false) => tracing::warn!(computer = %folder.id, %error, "the guest goes on all the same"),
             }
-            return Err(error);
         }
         // From here on the guest runs: what cannot be removed is no reason to take it back.
         if let Err(error) = trash::remove_tree(&used) {
@@ -231,7 +237,8 @@ fn go_on(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
 
 fn stands(monitor: &mut Monitor) -> EngineResult<bool> {
     let state = monitor.ask("query-status", json!({}))?;
-    Ok(state.get("running") == Some(&Value::Bool(false)))
+    let running = state.get("running").and_then(Value::as_bool);
+    running.map(|runs| !runs).ok_or_else(|| EngineError::failed("look whether the guest stands", state))
 }
 
 /// The processors that were added to those of the boot.

@@ -161,7 +161,7 @@ async fn what_cannot_be_saved_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn guests_reach_neither_the_host_nor_each_other_s_agents_and_only_root_of_the_host_reaches_those() {
     let Some(bench) = Containers::gvisor(NetworkConfig::default()) else { return };
-    let (_, _, first) = bench.running(a_machine()).await;
+    let (_, id, first) = bench.running(a_machine()).await;
     let (_, _, second) = bench.running(a_machine()).await;
     let hotdesk::engine::Endpoint::Tcp(address) = first.endpoint() else { panic!("an address expected") };
     let connect = |to: String| {
@@ -183,4 +183,8 @@ async fn guests_reach_neither_the_host_nor_each_other_s_agents_and_only_root_of_
     let number = port.local_addr().expect("an address").port();
     let host = format!("python3 -c 'import socket; socket.create_connection((\"{gateway}\", {number}), 3)'");
     second.refuses(&host).await;
+    // What is said to an agent that is gone does not leave the host.
+    bench.engine.destroy(id).await.expect("destroyed");
+    let gone = std::net::TcpStream::connect_timeout(address, Duration::from_secs(5)).expect_err("nobody");
+    assert_eq!(gone.kind(), std::io::ErrorKind::ConnectionRefused, "{gone}");
 }

@@ -8,20 +8,37 @@ use serde_json::json;
 use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::picture;
 
-/// By when a program must have started and read what was typed: system calls are slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// By when a program must have started and read what was typed: system calls are slow, or processors emulated.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A terminal window whose program writes down what it reads, and a counter without a window.
 pub const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
+    touch /root/reads\n\
     while read line; do echo $line >>/root/typed; done\n\
     END\n\
     DISPLAY=:99 setsid xterm -geometry 80x20+100+80 -e bash /root/read.sh >/dev/null 2>&1 &\n\
     setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' >/dev/null 2>&1 &";
 
-/// Types a line into the terminal window, and waits until all of these have been read there.
+/// Waits for the terminal window and for the program in it.
+pub async fn reads(house: &RunningController, id: &str) {
+    let there = wait::until(PATIENCE, || async {
+        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
+        let reads = house.bash(id, "ls /root/reads 2>/dev/null || true").await;
+        (windows.to_string().contains("\"XTerm\"") && !reads.trim().is_empty()).then_some(())
+    });
+    assert!(there.await.is_some(), "a window");
+}
+
+/// Clicks into the terminal window until it has the keyboard, types a line, and waits until all of these have been read there.
 pub async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
-    let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
-    assert_eq!(clicked.status, 200, "{}", clicked.body);
+    let focused = wait::until(PATIENCE, || async {
+        let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
+        assert_eq!(clicked.status, 200, "{}", clicked.body);
+        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
+        let all = windows["windows"].as_array().expect("windows");
+        all.iter().any(|window| window["class"] == "XTerm" && window["focused"] == true).then_some(())
+    });
+    assert!(focused.await.is_some(), "the window has the keyboard");
     let typed = house.act(id, "type", json!({"text": format!("{line}\n")})).await;
     assert_eq!(typed.status, 200, "{}", typed.body);
     let read = wait::until(PATIENCE, || async {
@@ -58,11 +75,7 @@ async fn a_computer_over_gvisor_is_a_desktop_that_goes_on_after_a_suspend() {
     let told = elements.body["error"].as_str().expect("an error");
     assert!(elements.status == 503 && told.contains("does not tell which program"), "{}", elements.body);
     house.bash(id, PROGRAMS).await;
-    let window = wait::until(PATIENCE, || async {
-        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
-        windows.to_string().contains("\"XTerm\"").then_some(())
-    });
-    assert!(window.await.is_some(), "a window");
+    reads(&house, id).await;
     types(&house, id, "before", "before").await;
 
     let mut password = record["vnc_password"].clone();

@@ -53,6 +53,8 @@ impl Machines {
         let hotdesk = env!("CARGO_BIN_EXE_hotdesk");
         let mut config = QemuConfig::new(folder.path().join("state"), kernel(), image(), hotdesk);
         config.network = network;
+        // Each test is a process, and would try the host's processors anew; `qemu_desktop` does.
+        config.emulate = true;
         config.init_args =
             Some(["/usr/bin/python3", "-I", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
         let engine = QemuEngine::open(config.clone()).expect("an engine");

@@ -1,42 +1,12 @@
 //! Is a virtual machine a usable desktop through the public API, and does all of it go on after a stop and after a suspend?
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hotdesk::base::wait;
 use serde_json::json;
 
-use super::gvisor_desktop::{clock_is_off, shows_a_screen};
+use super::gvisor_desktop::{PROGRAMS, clock_is_off, reads, shows_a_screen, types};
 use super::qemu::{kernel, no_machines_here};
 use crate::harness::controller::RunningController;
-
-/// By when a program must have started and read what was typed: processors are emulated.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A terminal window whose program writes down what it reads, and a counter without a window.
-const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
-    touch /root/reads\n\
-    while read line; do echo $line >>/root/typed; done\n\
-    END\n\
-    DISPLAY=:99 setsid xterm -geometry 80x20+100+80 -e bash /root/read.sh >/dev/null 2>&1 &\n\
-    setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' >/dev/null 2>&1 &";
-
-/// Clicks into the terminal window, types a line, and waits until all of these have been read there.
-async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
-    let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
-    assert_eq!(clicked.status, 200, "{}", clicked.body);
-    let focused = wait::until(PATIENCE, || async {
-        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
-        let all = windows["windows"].as_array().expect("windows").clone();
-        all.iter().any(|window| window["class"] == "XTerm" && window["focused"] == true).then_some(())
-    });
-    assert!(focused.await.is_some(), "the window has the keyboard");
-    let typed = house.act(id, "type", json!({"text": format!("{line}\n")})).await;
-    assert_eq!(typed.status, 200, "{}", typed.body);
-    let read = wait::until(PATIENCE, || async {
-        (house.bash(id, "cat /root/typed 2>/dev/null || true").await.trim() == all).then_some(())
-    });
-    assert!(read.await.is_some(), "what was typed arrived");
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
@@ -59,12 +29,7 @@ async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
     assert_eq!(house.bash(id, "cat /root/note").await.trim(), "kept");
 
     house.bash(id, PROGRAMS).await;
-    let window = wait::until(PATIENCE, || async {
-        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
-        let reads = house.bash(id, "ls /root/reads 2>/dev/null || true").await;
-        (windows.to_string().contains("\"XTerm\"") && !reads.trim().is_empty()).then_some(())
-    });
-    assert!(window.await.is_some(), "a window");
+    reads(&house, id).await;
     types(&house, id, "before", "before").await;
     let password = house.get(&format!("/computers/{id}/vnc-password")).await.body["password"].clone();
     for round in 0..2 {

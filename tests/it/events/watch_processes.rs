@@ -103,8 +103,9 @@ async fn what_ends_between_two_looks_is_told_at_once_where_the_kernel_tells() {
     let (_, stopped) = hearing.find(shell.its("process_stop")).await;
     assert_eq!(started, stopped);
     // The shell was told as one, and again when it became another program.
-    shell.end();
     let pid = shell.child.id();
+    hearing.find(|kind, data| kind == "process_start" && data["pid"] == pid && data["name"] == "sleep").await;
+    shell.end();
     let (_, stopped) = hearing.find(|kind, data| kind == "process_stop" && data["pid"] == pid).await;
     assert_eq!(stopped["name"], "sleep");
     hearing.end().await;

@@ -125,7 +125,7 @@ impl Runner {
     }
 
     /// Nothing came of a wake or a stop: the computer sleeps on with what was saved.
-    pub(super) async fn sleep_on(&mut self) -> Result<()> {
+    pub(in super::super) async fn sleep_on(&mut self) -> Result<()> {
         let copy = self.shared.store.saved_copy(self.id).await?;
         match copy.filter(|copy| copy.state == CopyState::Whole) {
             Some(copy) => self.shared.store.sleep_on(&copy).await?,
