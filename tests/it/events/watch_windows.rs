@@ -116,6 +116,13 @@ async fn a_window_manager_that_restarts_opens_and_closes_nothing() {
     let Some(desk) = managed().await else { return };
     let window = terminal(&desk, "", "stays").await;
     let id = window["id"].as_str().expect("an id");
+    // A window is launched once it is among those that are stacked; the manager lists it a moment later, which is its opening.
+    let listed = || async {
+        let ask = ["-display", &desk.display(), "-root", "_NET_CLIENT_LIST"];
+        let told = std::process::Command::new("xprop").args(ask).output().expect("xprop");
+        String::from_utf8_lossy(&told.stdout).contains(id).then_some(())
+    };
+    wait::until(PATIENCE, listed).await.expect("the manager lists the window");
     let hearing = Hearing::begin(Some(&desk.displays), desk.home(), &WINDOWS).await;
     for signal in [nix::sys::signal::Signal::SIGTERM, nix::sys::signal::Signal::SIGKILL] {
         let manager = || {
