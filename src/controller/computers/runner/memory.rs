@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Runner, STOP_GRACE, WithoutMemory, boot, machine, refused};
 use crate::base::clock::now_ms;
+use crate::base::hex::hex;
 use crate::base::wait;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
@@ -164,7 +165,7 @@ pub(super) fn renewal(row: &Computer) -> Renewal {
     Renewal {
         agent_token: row.agent_token.reveal().to_owned(),
         unix_ms: now_ms(),
-        seed: seed.iter().map(|byte| format!("{byte:02x}")).collect(),
+        seed: hex(&seed),
         hostname: row.id.hostname(),
         // One that is being made has another's memory.
         another: row.status == Status::Creating,
