@@ -28,9 +28,9 @@ test: deps-test image image-small check ## prove everything
 	cargo build
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test
 
-soak: deps-test image-small ## kill the controller at random moments of random work (ROUNDS=200)
+soak: deps-test image-small ## kill the controller at random moments of random work (ROUNDS=200), and at every step of each verb
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
-		cargo test --test it -- --nocapture --test-threads 1 crash::rounds
+		cargo test --test it -- --nocapture --test-threads 1 crash::rounds crash::points
 
 check: deps ## format, lints
 	cargo fmt --check

@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import time
 
-from first_light import Api, UnixConnection
+from house import Api, UnixConnection
 from kit import QUICK, Agent, Topic, arguments
 
 CLIENTS = 4

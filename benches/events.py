@@ -9,16 +9,11 @@ A controller and an agent of its own; everything is removed at the end.
 """
 
 import contextlib
-import http.client
 import json
 import os
 import queue
-import re
 import resource
-import signal
 import statistics
-import subprocess
-import tempfile
 import threading
 import time
 import uuid
@@ -28,7 +23,7 @@ from Xlib import X, Xatom, display as xdisplay
 from Xlib.error import ConnectionClosedError
 from Xlib.protocol import event as xevent
 
-from first_light import Api
+from house import House
 from kit import Agent, Topic, arguments
 
 ROUNDS = 200
@@ -239,11 +234,12 @@ def resident(pid):
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:")) / 1024
 
 
-def through_the_controller(server, api, host, port):
+def through_the_controller(house):
+    api = house.api
     workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
     computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
     password = api("GET", f"/computers/{computer}/vnc-password")["password"]
-    url = f"ws://{host}:{port}/desktops/{computer}/ws/events?token={password}"
+    url = f"ws://{house.host}:{house.port}/desktops/{computer}/ws/events?token={password}"
 
     def listen(stack):
         socket = stack.enter_context(connect(url, compression=None, ping_interval=None))
@@ -260,8 +256,6 @@ def through_the_controller(server, api, host, port):
             api("PATCH", f"/computers/{computer}/screens/default", size)
 
         on_a_screen(topic, stack.enter_context(display_of(api, computer)), ear)
-        # The server has closed it meanwhile: nothing was asked for ten seconds.
-        api.connection.close()
         sizes_of_a_screen(topic, ear, resize)
         files_of_a_computer(topic, "file created on the desktop of a computer", ear("file_change"), api, computer)
     topic.keep()
@@ -271,12 +265,12 @@ def through_the_controller(server, api, host, port):
     with contextlib.ExitStack() as stack:
         for _ in range(50):
             listen(stack)
-    before = resident(server.pid)
+    before = resident(house.server.pid)
     with contextlib.ExitStack() as stack:
         for _ in range(LISTENERS):
             listen(stack)
         time.sleep(2)
-        after = resident(server.pid)
+        after = resident(house.server.pid)
         what = f"{LISTENERS} subscribed sockets on which nothing happens"
         memory.row(what, before, after, after - before)
         memory.goal(what, after - before, most=IDLE_GOAL, unit="MB")
@@ -288,20 +282,8 @@ def main():
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     on_an_agent(binary)
-    folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
-    server = subprocess.Popen(
-        [binary, "serve", "--data-dir", folder, "--listen", "127.0.0.1:0", "--image", image],
-        stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True)
-    try:
-        key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
-        host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()
-        through_the_controller(server, Api(http.client.HTTPConnection(host, int(port), timeout=200), key, "/api"),
-                               host, port)
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)
-        subprocess.run([binary, "purge", "--yes", "--data-dir", folder, "--image", image], check=True)
-        subprocess.run(["rm", "-rf", folder], check=True)
+    with House(binary, image) as house:
+        through_the_controller(house)
 
 
 if __name__ == "__main__":

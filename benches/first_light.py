@@ -8,64 +8,16 @@ usual tools (scrot, ImageMagick's import, python mss, xdotool) on the same scree
 medians, 95th percentiles and ratios. Everything is removed at the end.
 """
 
-import http.client
 import json
-import os
-import re
-import signal
-import socket
-import sqlite3
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
+
+from house import House
+from kit import timed
 
 ROUNDS = 100
 CREATES = 5
 PEER_ROUNDS = 15
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
-
-    def __init__(self, path):
-        super().__init__("agent")
-        self.path = path
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.path)
-
-
-class Api:
-    """One kept connection with a bearer."""
-
-    def __init__(self, connection, bearer, prefix=""):
-        self.connection, self.prefix = connection, prefix
-        self.headers = {"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"}
-
-    def raw(self, method, path, body=None):
-        text = None if body is None else json.dumps(body)
-        self.connection.request(method, self.prefix + path, text, self.headers)
-        response = self.connection.getresponse()
-        content = response.read()
-        if response.status >= 400:
-            raise SystemExit(f"{method} {path}: {response.status} {content[:300]!r}")
-        return content
-
-    def __call__(self, method, path, body=None):
-        return json.loads(self.raw(method, path, body))
-
-
-def timed(work, rounds):
-    """Milliseconds of each round."""
-    spans = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        work()
-        spans.append((time.perf_counter() - started) * 1000)
-    return spans
 
 
 def report(what, spans):
@@ -92,31 +44,16 @@ def peer(api, computer, what, command):
         return None
     return report(what, json.loads(ran["output"].strip().splitlines()[-1]))
 
-# The rate limit of a key is for clients that share a service; a benchmark asks as fast as it is answered.
-UNHURRIED = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
-
 
 def main():
     binary, image = sys.argv[1:3]
-    folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
-    server = subprocess.Popen(
-        [binary, "serve", "--data-dir", folder, "--listen", "127.0.0.1:0", "--image", image],
-        env=UNHURRIED, stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True,
-    )
-    try:
-        key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
-        host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()
-        api = Api(http.client.HTTPConnection(host, int(port), timeout=200), key, "/api")
-        workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
-        measure(api, folder, workspace)
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)
-        subprocess.run([binary, "purge", "--yes", "--data-dir", folder, "--image", image], check=True)
-        subprocess.run(["rm", "-rf", folder], check=True)
+    with House(binary, image) as house:
+        measure(house)
 
 
-def measure(api, folder, workspace):
+def measure(house):
+    api = house.api
+    workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
     print(f"milliseconds{'':<48} {'median':>9} {'p95':>9}")
     made = []
 
@@ -129,10 +66,7 @@ def measure(api, folder, workspace):
         api("DELETE", f"/computers/{extra['id']}")
     api("POST", f"/computers/{computer}/bash", {"command": "(nohup mousepad >/dev/null 2>&1 &); sleep 3"})
 
-    store = sqlite3.connect(f"file:{folder}/hotdesk.db?mode=ro", uri=True)
-    token = store.execute("SELECT agent_token FROM computers WHERE id = ?", [computer]).fetchone()[0]
-    agent = Api(UnixConnection(f"{folder}/machines/{computer}/agent.sock"), token)
-
+    agent = house.agent(computer)
     place = iter(range(10**6))
 
     def nudge():

@@ -14,7 +14,7 @@ import time
 
 from Xlib import X, display as xdisplay
 
-from first_light import Api, UnixConnection
+from house import Api, UnixConnection
 
 CACHE = os.environ.get("HOTDESK_CACHE", "/var/cache/hotdesk")
 RESULTS = os.path.join(CACHE, "bench")

@@ -7,53 +7,29 @@ Boots a controller of its own with one computer, full of text; everything is rem
 milliseconds itself, and never the same twice, is shown but not judged: the goal is a single millisecond.
 """
 
-import http.client
-import os
 import random
-import re
-import signal
-import sqlite3
 import statistics
-import subprocess
-import tempfile
 import time
 
-from first_light import Api, UnixConnection
+from house import Api, House
 from kit import Topic, Wire, arguments, few, timed
 
 ROUNDS = few(100)
 # What the issue asks for, in milliseconds: what the controller adds, and a click in the agent.
 MORE_GOAL, CLICK_GOAL = 1, 0.2
 
-# The rate limit of a key is for clients that share a service; a benchmark asks as fast as it is answered.
-UNHURRIED = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
-
 
 def main():
     binary, image = arguments("through.py HOTDESK_BINARY IMAGE_FOLDER", 2)
-    folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
-    server = subprocess.Popen(
-        [binary, "serve", "--data-dir", folder, "--listen", "127.0.0.1:0", "--image", image],
-        env=UNHURRIED, stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True)
-    try:
-        key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
-        host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()
-        api = Api(http.client.HTTPConnection(host, int(port), timeout=200), key, "/api")
-        measure(api, folder)
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)
-        subprocess.run([binary, "purge", "--yes", "--data-dir", folder, "--image", image], check=True)
-        subprocess.run(["rm", "-rf", folder], check=True)
+    with House(binary, image) as house:
+        measure(house)
 
 
-def measure(api, folder):
+def measure(house):
+    api = house.api
     workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
     computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
-    store = sqlite3.connect(f"file:{folder}/hotdesk.db?mode=ro", uri=True)
-    token = store.execute("SELECT agent_token FROM computers WHERE id = ?", [computer]).fetchone()[0]
-    socket = f"{folder}/machines/{computer}/agent.sock"
-    agent = Api(UnixConnection(socket), token)
+    agent = house.agent(computer)
     public = Api(api.connection, "", f"/api/computers/{computer}")
     public.headers = api.headers
     page = ("for i in $(seq 80); do printf '\\033[3%dm%s\\033[0m ' $((i % 8)) \"$(head -c 90 /dev/urandom | base64 -w0)\";"
@@ -89,7 +65,7 @@ def measure(api, folder):
     both("click", "POST", "/click", {"x": 640, "y": 700})
     # Without Python's HTTP client, which alone takes 0.05 ms. What is left waits for the X server, which serves the programs
     # that the click woke.
-    bare = timed(Wire(socket, token).ask("POST", "/click", {"x": 640, "y": 700}), 5 * ROUNDS)
+    bare = timed(Wire(house.socket(computer), house.stored(computer)[0]).ask("POST", "/click", {"x": 640, "y": 700}), 5 * ROUNDS)
     topic.goal("click in a full desktop, at the agent's socket", statistics.median(bare), most=CLICK_GOAL)
     both("100 ASCII characters", "POST", "/type", {"text": "abcdefghi " * 10}, few(30))
     both("20 clicks in a list", "POST", "/actions", [{"action": "click", "x": 640, "y": 700}] * 20, few(30), judged=False)

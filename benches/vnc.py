@@ -7,20 +7,14 @@ A client asks for the next update as soon as it has one, as viewers do. Xvnc giv
 """
 
 import glob
-import os
 import re
-import signal
 import socket
-import sqlite3
 import struct
-import subprocess
-import tempfile
 import time
-from http.client import HTTPConnection
 
 from websockets.sync.client import connect, unix_connect
 
-from first_light import Api
+from house import House
 from kit import QUICK, Topic, arguments
 
 SECONDS = 1 if QUICK else 5
@@ -109,48 +103,31 @@ def follow(topic, what, link, encoding):
 
 def main():
     binary, image = arguments("vnc.py HOTDESK_BINARY IMAGE_FOLDER", 2)
-    folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
-    server = subprocess.Popen(
-        [binary, "serve", "--data-dir", folder, "--listen", "127.0.0.1:0", "--image", image],
-        stdout=subprocess.PIPE, stderr=open(os.path.join(folder, "log"), "w"), text=True)
-    try:
-        key = re.search(r"sk_live_\w+", server.stdout.readline()).group()
-        host, port = re.search(r"http://(.*):(\d+)", server.stdout.readline()).groups()
-
-        def api(method, path, body):
-            # A connection each: one that idles while sockets are measured is closed.
-            return Api(HTTPConnection(host, int(port), timeout=200), key, "/api")(method, path, body)
-
+    with House(binary, image) as house:
+        api = house.api
         workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
         computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
         api("POST", f"/computers/{computer}/launch",
             {"argv": ["xterm", "-xrm", "XTerm*allowWindowOps: true", "-geometry", "80x24", "-e", "sh", "-c", MOVING],
              "wait_seconds": 10})
         time.sleep(1)
-        store = sqlite3.connect(f"file:{folder}/hotdesk.db?mode=ro", uri=True)
-        token, password = store.execute(
-            "SELECT agent_token, vnc_password FROM computers WHERE id = ?", [computer]).fetchone()
-        with open(f"{folder}/runtime/{computer}/state.json") as file:
+        token, password = house.stored(computer)
+        with open(f"{house.data}/runtime/{computer}/state.json") as file:
             pid = re.search(r'"init_process_pid":\s*(\d+)', file.read()).group(1)
         direct = glob.glob(f"/proc/{pid}/root/run/**/vnc-*.sock", recursive=True)[0]
         topic = Topic("VNC, a moving window at 1280x720", "updates/s", "p50 ms", "p99 ms", "MB/s")
         for name, encoding in (("ZRLE", ZRLE), ("raw", RAW)):
             measure(topic, f"{name}, Xvnc's own socket", Plain(direct), encoding)
             measure(topic, f"{name}, agent", unix_connect(
-                f"{folder}/machines/{computer}/agent.sock", "ws://localhost/ws/websockify", max_size=None,
+                house.socket(computer), "ws://localhost/ws/websockify", max_size=None,
                 compression=None, additional_headers={"Authorization": f"Bearer {token}"}), encoding)
             measure(topic, f"{name}, controller", connect(
-                f"ws://{host}:{port}/desktops/{computer}/ws/websockify?token={password}", max_size=None,
+                f"ws://{house.host}:{house.port}/desktops/{computer}/ws/websockify?token={password}", max_size=None,
                 compression=None), encoding)
             ticket = api("POST", f"/computers/{computer}/stream-tickets", {"mode": "view"})
             measure(topic, f"{name}, controller, view only", connect(
                 ticket["ws_url"], max_size=None, compression=None), encoding)
         topic.keep()
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)
-        subprocess.run([binary, "purge", "--yes", "--data-dir", folder, "--image", image], check=True)
-        subprocess.run(["rm", "-rf", folder], check=True)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::base::hex::hex;
 use crate::domain::error::{Error, Result};
+use crate::http::idempotency::digest;
 
 /// Keys remembered; a client that acts ten times a second finds its last minutes, which is when retries come.
 const MOST_KEYS: usize = 4096;
@@ -107,8 +106,8 @@ impl Journal {
     /// `Conflict` with code `idempotency_in_progress`, `outcome_unknown`, or `idempotency_key_reused`; `Unavailable`
     /// when the journal cannot be written.
     pub fn begin(&self, key: &[u8], request: &[&[u8]]) -> Result<Begun> {
-        let name = hash(&[key]);
-        let request = hash(request);
+        let name = digest(&[key]);
+        let request = digest(request);
         let mut open = self.lock();
         let known = read(&self.path(&name)).map_err(unwritable)?;
         if let Some(record) = known {
@@ -224,15 +223,6 @@ fn read(path: &Path) -> io::Result<Option<Record>> {
 
 fn unwritable(error: io::Error) -> Error {
     Error::unavailable("The agent cannot keep its journal; nothing was done").context(error)
-}
-
-fn hash(parts: &[&[u8]]) -> String {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    hex(&hasher.finalize())
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ pub mod journal;
 mod memory;
 pub mod programs;
 mod quiet;
+mod reaped;
 pub mod recording;
 pub mod routes;
 pub mod selftest;

@@ -1,11 +1,64 @@
-//! What time is it? The one place that reads the wall clock.
+//! What time is it? The one place that reads the wall clock, and the one that nobody can set.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use jiff::Span;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use nix::time::{ClockId, clock_gettime};
 
 /// Milliseconds since the Unix epoch. Only for stamps and expiries: intervals use `std::time::Instant`.
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A moment by two clocks: the wall's, which may be set, and the host's since its boot, which may not and which outlives a
+/// process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since the Unix epoch.
+    pub wall_ms: i64,
+    /// Which boot of the host it is.
+    pub boot_id: String,
+    /// Milliseconds since that boot, those in which the host slept included.
+    pub up_ms: i64,
+}
+
+impl Moment {
+    /// This one.
+    ///
+    /// # Errors
+    /// When the kernel does not tell (procfs is not mounted).
+    pub fn now() -> io::Result<Self> {
+        let up = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?);
+        Ok(Self {
+            wall_ms: now_ms(),
+            boot_id: boot_id()?,
+            up_ms: i64::try_from(up.as_millis()).unwrap_or(i64::MAX),
+        })
+    }
+
+    /// Milliseconds that have passed since an earlier moment. Within one boot the wall clock is not asked; beyond it, one
+    /// that was set back says that the earlier moment is yet to come, which is `None`.
+    pub fn since(&self, earlier: &Self) -> Option<i64> {
+        let passed = if self.boot_id == earlier.boot_id {
+            self.up_ms.saturating_sub(earlier.up_ms)
+        } else {
+            self.wall_ms.saturating_sub(earlier.wall_ms)
+        };
+        Some(passed).filter(|passed| *passed >= 0)
+    }
+}
+
+/// The id of this boot of the host: what a record of an earlier boot is told by.
+///
+/// # Errors
+/// When procfs is not mounted.
+pub fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 /// A stamp as ISO 8601 in UTC with milliseconds, the form of every time on the wire.
@@ -22,8 +75,53 @@ pub fn parse_iso8601(text: &str) -> Option<i64> {
     Some(at.as_millisecond()).filter(|ms| *ms >= 0)
 }
 
+/// A month of UTC, written `YYYY-MM`, as stamps; `None` for any other text.
+pub fn month(text: &str) -> Option<Range<i64>> {
+    let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (year, month) = text.split_once('-').filter(|(year, month)| digits(year, 4) && digits(month, 2))?;
+    let first = Date::new(year.parse().ok()?, month.parse().ok()?, 1).ok()?;
+    let next = first.checked_add(Span::new().months(1)).ok()?;
+    let stamp = |day: Date| day.to_zoned(TimeZone::UTC).ok().map(|at| at.timestamp().as_millisecond());
+    Some(stamp(first)?..stamp(next)?)
+}
+
+/// When the month of UTC began that was so many months before the one in which a stamp lies; 0 for what cannot be counted.
+pub fn months_before(ms: i64, months: i32) -> i64 {
+    let began = || {
+        let now = jiff::Timestamp::from_millisecond(ms).ok()?.to_zoned(TimeZone::UTC).date();
+        let first = now.first_of_month().checked_sub(Span::new().months(months)).ok()?;
+        Some(first.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
+    };
+    began().unwrap_or(0)
+}
+
+/// The month of UTC, written `YYYY-MM`, that a stamp lies in.
+pub fn month_of(ms: i64) -> String {
+    iso8601(ms).chars().take(7).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::Moment;
+
+    #[test]
+    fn within_a_boot_the_wall_clock_counts_for_nothing() {
+        const HOUR: i64 = 3_600_000;
+        let at = |wall_ms, boot: &str, up_ms| Moment { wall_ms, boot_id: boot.to_owned(), up_ms };
+        let began = at(10 * HOUR, "a", 1000);
+        for (now, passed) in [
+            (at(10 * HOUR + 500, "a", 1500), Some(500)),
+            (at(11 * HOUR, "a", 1500), Some(500)),
+            (at(9 * HOUR, "a", 1500), Some(500)),
+            (at(11 * HOUR, "b", 7), Some(HOUR)),
+            (at(9 * HOUR, "b", 7), None),
+        ] {
+            assert_eq!(now.since(&began), passed, "{now:?}");
+        }
+        let (one, two) = (Moment::now().unwrap(), Moment::now().unwrap());
+        assert!(two.since(&one).is_some_and(|passed| passed < 60_000), "{one:?} {two:?}");
+    }
+
     #[test]
     fn stamps_have_milliseconds_and_a_zone() {
         assert_eq!(super::iso8601(1_700_000_000_120), "2023-11-14T22:13:20.120Z");
@@ -31,5 +129,21 @@ mod tests {
         assert_eq!(super::parse_iso8601("2023-11-14T23:13:20.1209+01:00"), Some(1_700_000_000_120));
         assert_eq!(super::parse_iso8601("1969-12-31T23:59:59.000Z"), None);
         assert_eq!(super::parse_iso8601("2023-11-14"), None);
+    }
+
+    #[test]
+    fn months_begin_and_end_at_midnight_of_utc() {
+        let bounds = |text| super::month(text).map(|month| [month.start, month.end].map(super::iso8601));
+        let expected = ["2023-12-01T00:00:00.000Z", "2024-01-01T00:00:00.000Z"].map(str::to_owned);
+        assert_eq!(bounds("2023-12"), Some(expected));
+        assert_eq!(super::month_of(1_700_000_000_120), "2023-11");
+        for (months, began) in [(0, "2023-11-01"), (10, "2023-01-01"), (13, "2022-10-01")] {
+            let at = super::months_before(1_700_000_000_120, months);
+            assert_eq!(super::iso8601(at), format!("{began}T00:00:00.000Z"));
+        }
+        for bad in ["", "2023", "2023-13", "2023-00", "2023-1", "23-01", "2023-01-01", "+023-01", "9999-12x"]
+        {
+            assert_eq!(super::month(bad), None, "{bad:?}");
+        }
     }
 }

@@ -41,12 +41,18 @@ uuid_ids! {
     AccountId,
     /// An API key (its record, never its secret).
     KeyId,
+    /// A person's signed-in browser (its record, never its cookie).
+    SessionId,
+    /// What a person granted to an MCP client: one connection (its record, never its tokens).
+    GrantId,
     /// A workspace.
     WorkspaceId,
     /// A computer; the stable handle (interface.md "Computer").
     ComputerId,
     /// A stored file.
     FileId,
+    /// Somebody for whom an operator runs desktops.
+    ClientId,
     /// A computer as it was at one moment.
     SnapshotId,
 }

@@ -53,8 +53,8 @@ pub enum Command {
     },
     /// Make a copy of a computer with all that is on its disk.
     Clone(hardware::Copy),
-    /// Make a copy of a running computer with all that runs on it, where the engine can.
-    Fork(Which),
+    /// Make a copy of a running computer with all that runs on it, or of what a snapshot holds, where the engine can.
+    Fork(hardware::Fork),
     /// Change a running computer's hardware.
     Resize(hardware::Size),
     /// Give a computer to another workspace.
@@ -118,7 +118,7 @@ pub async fn run(command: Command, session: &Session) -> Outcome {
         Command::Resume(change) => power::run(session, power::Verb::Resume, &change).await,
         Command::Restart(change) => power::run(session, power::Verb::Restart, &change).await,
         Command::Clone(copy) => hardware::clone(session, copy).await,
-        Command::Fork(which) => hardware::fork(session, &which).await,
+        Command::Fork(fork) => hardware::fork(session, fork).await,
         Command::Resize(size) => hardware::resize(session, size).await,
         Command::Move(place) => hardware::relocate(session, place).await,
         Command::Rename { which, name } => {

@@ -5,11 +5,10 @@ use reqwest::Method;
 
 use super::client::api::{CREATE, QUICK};
 use super::client::{Session, resolve};
-use super::computers::Which;
 use super::failure::Outcome;
 use super::output;
 use super::progress::Progress;
-use crate::wire::clone::{CloneComputer, ComputerMoved, MoveComputer};
+use crate::wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
 use crate::wire::computer::Computer;
 use crate::wire::resize::{ResizeComputer, Resized};
 
@@ -23,6 +22,18 @@ pub struct Copy {
     /// The workspace that shall hold the clone (id or name); the computer's when absent.
     #[arg(long, short)]
     workspace: Option<String>,
+}
+
+/// Which computer is forked, and what the fork is called.
+#[derive(Debug, Args)]
+pub struct Fork {
+    /// Its id, instance id or name.
+    computer: String,
+    /// The fork's name; made of the computer's when absent.
+    name: Option<String>,
+    /// The snapshot with memory that the fork goes on from (id or name); the computer as it is when absent.
+    #[arg(long, short)]
+    snapshot: Option<String>,
 }
 
 /// Which computer, and its new size; what is not given stays.
@@ -79,10 +90,15 @@ pub async fn clone(session: &Session, copy: Copy) -> Outcome<()> {
 ///
 /// # Errors
 /// When the server refuses or is not reached.
-pub async fn fork(session: &Session, which: &Which) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &which.computer).await?;
-    let waiting = Progress::waiting(format!("forking {}", which.computer));
-    let answer = session.api.call(Method::POST, &["computers", &id, "fork"], None::<&()>, CREATE).await?;
+pub async fn fork(session: &Session, fork: Fork) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &fork.computer).await?;
+    let snapshot_id = match &fork.snapshot {
+        Some(wanted) => Some(resolve::snapshot(&session.api, &id, wanted).await?),
+        None => None,
+    };
+    let waiting = Progress::waiting(format!("forking {}", fork.computer));
+    let body = ForkComputer { name: fork.name, snapshot_id };
+    let answer = session.api.call(Method::POST, &["computers", &id, "fork"], Some(&body), CREATE).await?;
     drop(waiting);
     let made: Computer = answer.decode()?;
     session.show(&answer, || output::line(&format!("{} is {} ({}).", made.name, made.status, made.id)))

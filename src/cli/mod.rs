@@ -1,22 +1,29 @@
 //! Floor 7: the command line.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use console::Term;
 
+mod admin;
 mod agent;
+mod api_keys;
+mod audit;
 mod bash;
+mod capacity;
 mod client;
+mod clients;
 mod computers;
 mod copy;
 mod desktop;
 mod doctor;
 mod failure;
 mod hardware;
+mod login;
 mod output;
 mod power;
 mod profile;
@@ -75,7 +82,7 @@ enum Command {
     Purge {
         #[command(flatten)]
         options: serve::Options,
-        /// Do it without asking: there is no way back.
+        /// Say that it is meant: there is no way back. Without it nothing is done, and that is a usage error.
         #[arg(long, required = true)]
         yes: bool,
     },
@@ -88,6 +95,11 @@ enum Command {
     /// Keep a computer as it is, and bring it back to that.
     #[command(subcommand, visible_alias = "snapshot")]
     Snapshots(snapshots::Command),
+    /// Those for whom you run desktops: each has a workspace and a key of its own.
+    #[command(subcommand)]
+    Clients(clients::Command),
+    /// Tell how many computers the account may have; add some to its plan, or give them back.
+    Capacity(capacity::Options),
     /// Take a picture of a computer's screen.
     Screenshot(screenshot::Options),
     /// Click on a computer's screen.
@@ -100,6 +112,20 @@ enum Command {
     Bash(bash::Options),
     /// Copy a file to a computer's desktop, or from a computer.
     Cp(copy::Options),
+    /// Keys of the API: list, make and delete them.
+    #[command(subcommand, visible_alias = "api-key")]
+    ApiKeys(api_keys::Command),
+    /// What was done, by whom, and what was refused.
+    Audit(audit::Options),
+    /// Get a key from a server by approving it in a browser, and store it in a profile: --profile, else the one in use.
+    Login,
+    /// Manage the accounts of a data folder on this host, their plans and payments, whether a controller runs on it or not.
+    Admin {
+        #[command(flatten)]
+        folder: admin::Folder,
+        #[command(subcommand)]
+        command: admin::Command,
+    },
     /// Store and choose servers and their keys.
     #[command(subcommand)]
     Profile(profile::Command),
@@ -170,6 +196,8 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Config(options) => settings::config(&options, shared.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
+        Command::Login => login::run(shared.url(), shared.profile(), shared.json)?,
+        Command::Admin { folder, command } => admin::run(&folder, command, shared.json)?,
         Command::Profile(command) => profile::run(command, shared.url(), shared.json)?,
         Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, shared.json),
         Command::Doctor { options, .. } => return doctor::run(&options, shared.json),
@@ -177,10 +205,14 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Workspaces(it) => shared.ask(async |session| workspaces::run(it, session).await)?,
         Command::Computers(it) => return shared.ask(async |session| computers::run(it, session).await),
         Command::Snapshots(it) => shared.ask(async |session| snapshots::run(it, session).await)?,
+        Command::Clients(it) => shared.ask(async |session| clients::run(it, session).await)?,
+        Command::Capacity(it) => shared.ask(async |session| capacity::run(&it, session).await)?,
         Command::Screenshot(it) => shared.ask(async |session| screenshot::run(it, session).await)?,
         Command::Click(it) => shared.ask(async |session| desktop::click(it, session).await)?,
         Command::Type(it) => shared.ask(async |session| desktop::type_text(it, session).await)?,
         Command::Key(it) => shared.ask(async |session| desktop::key(it, session).await)?,
+        Command::ApiKeys(it) => shared.ask(async |session| api_keys::run(it, session).await)?,
+        Command::Audit(it) => shared.ask(async |session| audit::run(it, session).await)?,
         Command::Cp(it) => shared.ask(async |session| copy::run(it, session).await)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -192,24 +224,27 @@ impl Shared {
         self.url.as_deref().filter(|url| !url.is_empty())
     }
 
+    fn profile(&self) -> Option<&str> {
+        self.profile.as_deref().filter(|name| !name.is_empty())
+    }
+
     /// Finds server and key, and asks.
     fn ask<T>(&self, question: impl AsyncFnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
         let key = std::env::var("HOTDESK_API_KEY").ok().filter(|key| !key.is_empty()).map(Secret::new);
-        let wishes = Wishes {
-            url: self.url().map(str::to_owned),
-            profile: self.profile.clone().filter(|name| !name.is_empty()),
-            key,
-        };
+        let wishes =
+            Wishes { url: self.url().map(str::to_owned), profile: self.profile().map(str::to_owned), key };
         let complete = wishes.url.is_some() && wishes.key.is_some() && wishes.profile.is_none();
         let known = if complete { Credentials::default() } else { Credentials::load(&credentials::path()?)? };
         let connection = connection::choose(&wishes, &known)?;
         let session = Session { api: Api::new(connection)?, json: self.json };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| format!("tokio: {error}"))?;
-        runtime.block_on(question(&session))
+        runtime()?.block_on(question(&session))
     }
+}
+
+/// What runs a command's waiting.
+fn runtime() -> Outcome<tokio::runtime::Runtime> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| format!("tokio: {error}").into())
 }
 
 /// The text itself, or with `-` what standard input holds.
@@ -224,4 +259,17 @@ fn read_text(text: String) -> Outcome<String> {
         return Err(Failure::Failed(format!("standard input holds more than {} MiB", MAX_INPUT >> 20)));
     }
     Ok(read)
+}
+
+/// A secret from standard input, at most a little more than `most` bytes; on a terminal it is asked for and not shown.
+fn read_secret(prompt: &str, most: u64) -> Outcome<Secret> {
+    if std::io::stdin().is_terminal() {
+        let terminal = Term::stderr();
+        let asked = terminal.write_str(prompt).and_then(|()| terminal.read_secure_line());
+        return asked.map(Secret::new).map_err(|error| format!("terminal: {error}").into());
+    }
+    let mut text = String::new();
+    let input = std::io::stdin().lock().take(most + 1).read_to_string(&mut text);
+    input.map_err(|error| format!("standard input: {error}"))?;
+    Ok(Secret::new(text))
 }

@@ -1,15 +1,12 @@
 //! `hotdesk profile`: which servers are known, and by which keys?
 
-use std::io::{IsTerminal, Read};
-
 use clap::Subcommand;
-use console::Term;
 use serde_json::json;
 
 use super::client::connection;
 use super::client::credentials::{self, Credentials, Profile, hint};
 use super::failure::{Failure, Outcome};
-use super::output;
+use super::{output, read_secret};
 use crate::base::secret::Secret;
 
 /// Longest key in bytes: several times the service's own.
@@ -27,6 +24,7 @@ pub enum Command {
         keep_current: bool,
     },
     /// Show the profiles; never their keys.
+    #[command(visible_alias = "list")]
     Show,
     /// Use another profile.
     Use {
@@ -90,19 +88,10 @@ fn show(known: &Credentials, json: bool) -> Outcome<()> {
     output::table(&["", "NAME", "URL", "KEY"], known.profiles.iter().map(row).collect())
 }
 
-/// The key from standard input; on a terminal it is asked for and not shown.
+/// The key from standard input.
 fn read_key() -> Result<Secret, Failure> {
-    let text = if std::io::stdin().is_terminal() {
-        let terminal = Term::stderr();
-        let asked = terminal.write_str("API key: ").and_then(|()| terminal.read_secure_line());
-        asked.map_err(|error| format!("terminal: {error}"))?
-    } else {
-        let mut text = String::new();
-        let input = std::io::stdin().lock().take(MAX_KEY + 1).read_to_string(&mut text);
-        input.map_err(|error| format!("standard input: {error}"))?;
-        text
-    };
-    let key = text.trim();
+    let text = read_secret("API key: ", MAX_KEY)?;
+    let key = text.reveal().trim();
     let fits = key.len() as u64 <= MAX_KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
     if key.is_empty() || !fits {
         return Err("standard input holds no API key (one line of visible ASCII)".into());

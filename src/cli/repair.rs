@@ -12,8 +12,9 @@ use crate::base::ids::ComputerId;
 use crate::controller::config::Config;
 use crate::controller::lock;
 use crate::domain::lifecycle::Status;
-use crate::engine::container::{ContainerEngine, Leftover};
-use crate::engine::{Engine, Observation};
+use crate::engine::container::ContainerEngine;
+use crate::engine::qemu::QemuEngine;
+use crate::engine::{Leftover, Observation};
 use crate::store::Store;
 use crate::store::computers::Computer;
 
@@ -37,9 +38,6 @@ struct Pending {
 /// When a controller uses the data folder, or there is no store to tell what is owned.
 pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
     let config = options.load()?;
-    if config.engine != "container" {
-        return Err(format!("--repair knows the engine container, not {:?}", config.engine).into());
-    }
     let store = config.data_dir.join("hotdesk.db");
     if !store.is_file() {
         let told = "nothing tells which machines are a computer's (hotdesk purge removes them all)";
@@ -67,18 +65,21 @@ async fn look(config: &Config, yes: bool) -> Result<(Vec<Found>, Vec<Pending>), 
     store.close().await;
     let rows = rows?;
     let owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
-    let engine = ContainerEngine::open_to_look(serve::container_config(config)?);
-    let engine = engine.map_err(|error| error.to_string())?;
+    let leftovers = serve::with_engine(
+        config,
+        |it| ContainerEngine::open_to_look(it).map(ContainerEngine::leftovers),
+        |it| QemuEngine::open_to_look(it).map(QemuEngine::leftovers),
+    )?;
     let mut pending = Vec::new();
     for row in &rows {
-        let seen = engine.observe(row.id).await.map_err(|error| error.to_string())?;
+        let seen = leftovers.engine().observe(row.id).await.map_err(|error| error.to_string())?;
         let what = becomes(row, &seen);
         pending.extend(what.map(|what| Pending { id: row.id, name: row.name.clone(), what }));
     }
     let mut found = Vec::new();
-    for leftover in engine.leftovers(owned).await.map_err(|error| error.to_string())? {
+    for leftover in leftovers.find(&owned).map_err(|error| error.to_string())? {
         let outcome = if yes {
-            Some(engine.take_away(&leftover).await.map_err(|error| error.to_string()))
+            Some(leftovers.take_away(&leftover).await.map_err(|error| error.to_string()))
         } else {
             None
         };

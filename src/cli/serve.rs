@@ -8,12 +8,13 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use super::output;
 use crate::base::tasks::Tasks;
 use crate::base::telemetry;
 use crate::controller::config::{Config, Flags};
 use crate::controller::{self, lock};
+use crate::domain::counted::counted;
 use crate::engine::container::{ContainerConfig, ContainerEngine, DiskSpeed};
 use crate::engine::qemu::{QemuConfig, QemuEngine};
 use crate::engine::{Engine, EngineResult, NetworkConfig};
@@ -96,9 +97,14 @@ async fn run_until_told(config: Config) -> Outcome<()> {
     };
     let tasks = Tasks::new();
     let engine = open_engine(&config)?;
+    let own = Some(config.public_url.clone()).filter(|url| !url.is_empty());
+    let own = own.unwrap_or_else(|| format!("http://{address}"));
     let ready = controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
     if let Some(key) = &ready.first_key {
         output::line(&format!("account key (shown once): {}", key.reveal()))?;
+    }
+    if ready.set_up_open {
+        output::line(&format!("to sign in, open {own}/set-up and show the account key"))?;
     }
     output::line(&controller::listening_line(address))?;
     let router = ready.router.clone();
@@ -122,7 +128,7 @@ async fn run_until_told(config: Config) -> Outcome<()> {
 ///
 /// # Errors
 /// When a controller uses the folder, or a machine cannot be removed; the others were tried.
-pub fn purge(options: &Options) -> Result<(), String> {
+pub fn purge(options: &Options) -> Outcome<()> {
     let config = options.load()?;
     telemetry::init(&config.log, config.log_json)?;
     let _lock = lock::acquire(&config.data_dir)?;
@@ -131,33 +137,43 @@ pub fn purge(options: &Options) -> Result<(), String> {
         .build()
         .map_err(|error| format!("tokio: {error}"))?;
     runtime.block_on(async {
-        let engine = engine_of(&config, ContainerEngine::open_to_remove, QemuEngine::open_to_remove)?;
+        let container = |it| ContainerEngine::open_to_remove(it).map(shared);
+        let engine = with_engine(&config, container, |it| QemuEngine::open_to_remove(it).map(shared))?;
         let machines = engine.list().await.map_err(|error| error.to_string())?;
-        let mut failures = Vec::new();
+        let (mut failures, mut removed) = (Vec::new(), Vec::new());
         for machine in machines {
-            if let Err(error) = engine.destroy(machine).await {
-                failures.push(format!("{machine}: {error}"));
+            match engine.destroy(machine).await {
+                Ok(()) => removed.push(format!("removed {machine}\n")),
+                Err(error) => failures.push(format!("{machine}: {error}")),
             }
         }
-        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+        let from = config.data_dir.display();
+        let all = counted(u32::try_from(removed.len()).unwrap_or(u32::MAX), "computer");
+        // Last: that nobody can be told keeps no computer on the host.
+        output::line(&format!("{}Removed {all} of {from} from this host.", removed.concat()))?;
+        if failures.is_empty() { Ok(()) } else { Err(Failure::Failed(failures.join("; "))) }
     })
 }
 
 fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
-    engine_of(config, ContainerEngine::open, QemuEngine::open)
+    with_engine(config, |it| ContainerEngine::open(it).map(shared), |it| QemuEngine::open(it).map(shared))
 }
 
-/// The engine that a configuration asks for, opened one way or another.
-fn engine_of(
+fn shared(engine: impl Engine) -> Arc<dyn Engine> {
+    Arc::new(engine)
+}
+
+/// What is made of the settings of the engine that a configuration asks for.
+pub(super) fn with_engine<T>(
     config: &Config,
-    container: impl FnOnce(ContainerConfig) -> EngineResult<ContainerEngine>,
-    qemu: impl FnOnce(QemuConfig) -> EngineResult<QemuEngine>,
-) -> Result<Arc<dyn Engine>, String> {
-    let opened = match known_engine(config)? {
-        Known::Container(config) => container(config).map(|engine| Arc::new(engine) as Arc<dyn Engine>),
-        Known::Qemu(config) => qemu(config).map(|engine| Arc::new(engine) as Arc<dyn Engine>),
+    container: impl FnOnce(ContainerConfig) -> EngineResult<T>,
+    qemu: impl FnOnce(QemuConfig) -> EngineResult<T>,
+) -> Result<T, String> {
+    let made = match known_engine(config)? {
+        Known::Container(config) => container(config),
+        Known::Qemu(config) => qemu(config),
     };
-    opened.map_err(|error| error.to_string())
+    made.map_err(|error| error.to_string())
 }
 
 /// An engine's own settings.
@@ -185,6 +201,7 @@ pub fn known_engine(config: &Config) -> Result<Known, String> {
                 image: shared.image,
                 agent_binary: shared.agent_binary,
                 network: shared.network,
+                disk_speed: shared.disk_speed,
                 uid_base: shared.uid_base,
                 init_args: None,
             })
@@ -193,7 +210,7 @@ pub fn known_engine(config: &Config) -> Result<Known, String> {
     }
 }
 
-pub(super) fn container_config(config: &Config) -> Result<ContainerConfig, String> {
+fn container_config(config: &Config) -> Result<ContainerConfig, String> {
     let settings = &config.container;
     Ok(ContainerConfig {
         state_dir: config.data_dir.clone(),

@@ -8,8 +8,11 @@ use tokio_util::io::ReaderStream;
 
 use super::storage::{self, Kind, Storage};
 use crate::base::clock::iso8601;
+use crate::base::ids::AccountId;
+use crate::domain::access::Credential;
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
+use crate::domain::limits::MAX_UPLOAD;
 use crate::guest::Guest;
 use crate::store::Store;
 use crate::store::computers::Computer;
@@ -17,6 +20,31 @@ use crate::store::files::File;
 use crate::wire::agent::PutOutcome;
 use crate::wire::file::{Delivery, File as Record};
 
+/// Longest form of an upload: the file, and what boundaries, part headers and fields add to it.
+pub const MAX_FORM: u64 = MAX_UPLOAD + 64 * 1024;
+/// What stores a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum What {
+    /// A client sends it.
+    Upload,
+    /// A computer does.
+    Export,
+}
+
+/// Whose files that are being stored are counted together: those of one credential of an account, or of all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Storing {
+    /// Apart from the others.
+    pub what: What,
+    /// Whose.
+    pub account: AccountId,
+    /// `None`: all of them.
+    pub credential: Option<Credential>,
+}
+
+/// How long an upload may take to arrive: 10 MiB over a line of half a megabit. A slower sender holds a connection and a
+/// blob for nothing (threats.md T13).
+pub const UPLOAD_PATIENCE: Duration = Duration::from_secs(180);
 /// Largest file that is exported; it passes through the service's disk.
 pub const MAX_EXPORT: u64 = 1024 * 1024 * 1024;
 /// How long one push may take: 10 MiB over a local socket is milliseconds; a stuck guest is given up.

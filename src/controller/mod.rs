@@ -12,20 +12,31 @@ use crate::base::tasks::Tasks;
 
 use crate::domain::error::{Error, Result};
 use crate::domain::forwarded::TrustedProxies;
+use crate::domain::plan::Plans;
 use crate::engine::Engine;
+use crate::http::guarded::Guarded;
 use crate::http::socket::Sockets;
 use crate::store::Store;
 
+pub mod accounts;
 pub mod api;
+pub mod audit;
 pub mod auth;
 pub mod background;
 pub mod computers;
 pub mod config;
+pub mod console;
 pub mod events;
 pub mod files;
+pub mod hosts;
+pub mod idempotent;
 pub mod lock;
+pub mod mcp;
 pub mod metrics;
+pub mod oauth;
 pub mod origin;
+pub mod people;
+pub mod readable;
 pub mod relay;
 pub mod saved;
 pub mod storage;
@@ -44,22 +55,50 @@ pub struct App {
     pub fleet: Fleet,
     /// Stored bytes and the links to them.
     pub storage: storage::Storage,
-    /// Requests per key.
-    pub limiter: auth::Limiter,
+    /// Requests per credential.
+    pub rates: auth::rate::Rates,
+    /// Wrong credentials of late.
+    pub guesses: auth::failures::Failures<auth::source::Source>,
+    /// When keys were last used.
+    pub usage: auth::usage::Usage,
+    /// What was done, on its way into the log.
+    pub audit: audit::Log,
+    /// What the plans give.
+    pub plans: Plans,
+    /// Who may make an agent's account, and how often.
+    pub agents: accounts::agents::Door,
+    /// Who may say what is paid.
+    pub billing: accounts::signature::Signatures,
     /// Proxies that are believed about whom they speak for.
     pub trusted_proxies: TrustedProxies,
-    /// Wrong passwords of late.
-    pub failures: auth::door::Failures,
+    /// Wrong passwords of computers of late.
+    pub failures: auth::door::WrongPasswords,
+    /// Wrong passwords of accounts of late.
+    pub sign_ins: auth::sign_ins::SignIns,
+    /// Programs that ask for a key that a person approves.
+    pub devices: auth::devices::Devices,
     /// Tickets to screens.
     pub tickets: auth::tickets::Tickets,
     /// Which computers are idle.
     pub looks: background::idle::Looks,
     /// What happens on the computers, for those who listen.
     pub events: events::Events,
+    /// MCP clients, as far as they are not in the store.
+    pub oauth: oauth::Room,
     /// The sockets of live channels.
     pub sockets: Sockets,
     /// How many of them each computer has.
     pub channels: Tally<ComputerId>,
+    /// How many files each credential, and each account, is storing: uploads and exports apart.
+    pub storing: Tally<files::Storing>,
+    /// Computers that are being ended because their trial is over.
+    pub ending: Tally<ComputerId>,
+    /// Requests that are being carried out under an `Idempotency-Key`.
+    pub running: idempotent::Running,
+    /// What such requests bring, until it is all there.
+    pub spools: idempotent::Spools,
+    /// Clients that speak MCP.
+    pub mcp: mcp::Clients,
     /// Renders the metrics.
     pub metrics: metrics::Metrics,
     /// When the controller started.
@@ -77,12 +116,19 @@ pub struct Ready {
     pub router: Router,
     /// The first key, when this start made it; shown once by the caller.
     pub first_key: Option<crate::base::secret::Secret>,
+    /// Whether `/set-up` still waits for whoever has that key.
+    pub set_up_open: bool,
     app: Shared,
 }
 
 impl Ready {
-    /// Ends what the handlers cannot: after the drain, folds the store's log.
+    /// Ends what the handlers cannot: after the drain, writes down what waits for it and folds the store's log.
     pub async fn close(self) {
+        for written in [self.app.write_audit().await, self.app.write_usage().await] {
+            if let Err(error) = written {
+                tracing::error!(%error, "what was to be written down at the end is lost");
+            }
+        }
         self.app.store.close().await;
     }
 }
@@ -93,6 +139,19 @@ impl Ready {
 /// # Errors
 /// When the data folder cannot be used or the store fails.
 pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Result<Ready> {
+    start_with(config, engine, tasks, Guarded::default()).await
+}
+
+/// As [`start`], with another way to fetch what clients name.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_with(
+    config: Config,
+    engine: Arc<dyn Engine>,
+    tasks: &Tasks,
+    guarded: Guarded,
+) -> Result<Ready> {
     let trusted_proxies = config
         .trusted_proxies
         .parse()
@@ -101,24 +160,44 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
     let signing =
         store.keep("link_signing_secret", || crate::base::secret::Secret::random(43).reveal().to_owned());
     let storage = storage::Storage::open(&config.data_dir, &signing.await?)?;
-    let limiter = auth::limiter(&config.limits);
+    let spools = idempotent::Spools::new(config.data_dir.clone(), storage.clone());
+    let rates = auth::rate::Rates::new(&config.limits);
+    let guesses = auth::guesses(&config.limits);
     let keeper = saved::Keeper::open(&config.storage, &engine, &store).await?.map(Arc::new);
     let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone(), &config.suspension, keeper);
     let metrics = metrics::Metrics::install()?;
+    let plans = config.plans();
+    let agents = accounts::agents::Door::new(&config.agent_accounts);
+    let billing = accounts::signature::Signatures::open(&config.billing.webhook_secret_file)
+        .map_err(|why| Error::internal(format!("configuration: {why}")))?;
     let events = events::Events::new(fleet.clone(), tasks.clone());
     let app = Arc::new(App {
         config,
         store,
         fleet,
         storage,
-        limiter,
+        rates,
+        guesses,
+        usage: auth::usage::Usage::default(),
+        audit: audit::Log::default(),
+        plans,
+        agents,
+        billing,
         trusted_proxies,
-        failures: auth::door::Failures::default(),
+        failures: auth::door::wrong_passwords(),
+        sign_ins: auth::sign_ins::SignIns::default(),
+        devices: auth::devices::Devices::default(),
         tickets: auth::tickets::Tickets::default(),
         looks: background::idle::Looks::default(),
         events,
+        oauth: oauth::Room::new(guarded),
         sockets: Sockets::new(tasks.clone()),
         channels: Tally::default(),
+        storing: Tally::default(),
+        ending: Tally::default(),
+        running: idempotent::Running::default(),
+        spools,
+        mcp: mcp::Clients::default(),
         metrics,
         started: Instant::now(),
         tasks: tasks.clone(),
@@ -127,7 +206,8 @@ pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Re
     background::start(&app);
     // Last: a start that fails must not have made a key that nobody was shown.
     let first_key = auth::keys::first_key(&app.store).await?;
-    Ok(Ready { router: api::router(Arc::clone(&app)), first_key, app })
+    let set_up_open = first_key.is_some() || app.is_new().await?;
+    Ok(Ready { router: api::router(Arc::clone(&app)), first_key, set_up_open, app })
 }
 
 /// The line that says where a controller listens, for people and for tests.

@@ -1,6 +1,7 @@
 //! How much may an account have, and one computer of it? (interface.md "Limits")
 
 use super::computer::Hardware;
+use super::counted::counted;
 use super::error::{Error, Result};
 
 /// What an account's plan allows.
@@ -46,7 +47,8 @@ impl Allowance {
     pub fn admit(&self, wanted: &Hardware, used: &Used) -> Result<()> {
         if used.computers >= self.computers {
             let (limit, held) = (self.computers, used.computers);
-            return Err(Error::forbidden(format!("This account may have {limit} computers and has {held}"))
+            let allowed = counted(limit, "computer");
+            return Err(Error::forbidden(format!("This account may have {allowed} and has {held}"))
                 .code("DESKTOP_LIMIT")
                 .number("max_computers", i64::from(limit)));
         }
@@ -80,18 +82,60 @@ impl Allowance {
     /// # Errors
     /// `Forbidden` (`PER_COMPUTER_RAM_CAP`, `RAM_ADDON`).
     pub fn check_ram(&self, ram_gb: u32, others: &Used) -> Result<()> {
-        let max = self.ram_gb;
-        if ram_gb > max {
-            return Err(Error::forbidden(format!("{ram_gb} GB of RAM exceed the {max} of one computer"))
-                .code("PER_COMPUTER_RAM_CAP")
-                .number("max_ram_gb", i64::from(max)));
-        }
+        self.check_ram_of_one(ram_gb)?;
         let left = self.ram_left(others);
         if ram_gb > left {
             let text = format!("{ram_gb} GB of RAM exceed the {left} that the account has left");
             return Err(Error::forbidden(text).code("RAM_ADDON").number("ram_left_gb", i64::from(left)));
         }
         Ok(())
+    }
+
+    fn check_ram_of_one(&self, ram_gb: u32) -> Result<()> {
+        let max = self.ram_gb;
+        if ram_gb <= max {
+            return Ok(());
+        }
+        Err(Error::forbidden(format!("{ram_gb} GB of RAM exceed the {max} of one computer"))
+            .code("PER_COMPUTER_RAM_CAP")
+            .number("max_ram_gb", i64::from(max)))
+    }
+
+    /// May a computer that was made under another plan be of this size? What the account holds in all is not asked here.
+    ///
+    /// # Errors
+    /// `Forbidden`: `PER_COMPUTER_CPU_CAP`, `PER_COMPUTER_RAM_CAP`, `DISK_QUOTA_EXCEEDED`, or `PLAN_LIMIT` for bandwidth.
+    pub fn check_one(&self, size: &Hardware) -> Result<()> {
+        self.check_cpu(size.cpu)?;
+        self.check_ram_of_one(size.ram_gb)?;
+        if size.disk_gb > self.disk_gb {
+            let (disk, max) = (size.disk_gb, self.disk_gb);
+            return Err(Error::forbidden(format!("{disk} GB of disk exceed the {max} of one computer"))
+                .code("DISK_QUOTA_EXCEEDED")
+                .number("max_disk_gb", i64::from(max)));
+        }
+        // 0 is without a bound, on both sides.
+        let (mbps, max) = (size.bandwidth_mbps, self.bandwidth_mbps);
+        if max == 0 || (1..=max).contains(&mbps) {
+            return Ok(());
+        }
+        let has = if mbps == 0 { "without a bound".to_owned() } else { format!("of {mbps} Mbit/s") };
+        Err(Error::forbidden(format!("a bandwidth {has} exceeds the {max} Mbit/s of one computer"))
+            .code("PLAN_LIMIT")
+            .number("max_bandwidth_mbps", i64::from(max)))
+    }
+
+    /// What of `used` is more than is allowed, in words; `None`: nothing.
+    pub fn exceeded(&self, used: &Used) -> Option<String> {
+        let over = |held: u32, most: u32, what: &str| {
+            let are = if most == 1 { "is" } else { "are" };
+            (held > most).then(|| format!("{held} {what} where {most} {are} left"))
+        };
+        // More than what is allowed is one only where nothing is.
+        let computers = if used.computers == 1 { "computer" } else { "computers" };
+        over(used.computers, self.computers, computers)
+            .or_else(|| over(used.ram_gb, self.account_ram_gb, "GB of RAM"))
+            .or_else(|| over(used.disk_gb, self.account_disk_gb, "GB of disk"))
     }
 
     /// GB of RAM that `others` leave.
@@ -143,6 +187,23 @@ mod tests {
         ] {
             let got = allowed.admit(&wanted, &held).err().and_then(|error| error.code);
             assert_eq!(got, code, "{wanted:?} beside {held:?}");
+        }
+        // One that there is already, whatever the account holds.
+        let one = |size: Hardware, bandwidth_mbps, bound| {
+            let allowed = Allowance { bandwidth_mbps: bound, ..allowed };
+            allowed.check_one(&Hardware { bandwidth_mbps, ..size }).err().and_then(|error| error.code)
+        };
+        for (held, mbps, bound, code) in [
+            (size(4.0, 16, 100), 0, 0, None),
+            (size(4.0, 16, 100), 900, 0, None),
+            (size(4.0, 16, 100), 100, 100, None),
+            (size(4.0, 16, 100), 101, 100, Some("PLAN_LIMIT")),
+            (size(4.0, 16, 100), 0, 100, Some("PLAN_LIMIT")),
+            (size(8.0, 4, 1), 0, 0, Some("PER_COMPUTER_CPU_CAP")),
+            (size(1.0, 17, 1), 0, 0, Some("PER_COMPUTER_RAM_CAP")),
+            (size(1.0, 4, 101), 0, 0, Some("DISK_QUOTA_EXCEEDED")),
+        ] {
+            assert_eq!(one(held, mbps, bound), code, "{held:?} with {mbps} of {bound}");
         }
     }
 }

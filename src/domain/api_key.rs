@@ -4,6 +4,11 @@
 
 /// Every live key begins so (interface.md "Authentication").
 pub const PREFIX: &str = "sk_live_";
+/// Keys that one account may have, beside those to its clients' workspaces: one for each program of hundreds, and an end to a
+/// loop that mints.
+pub const MAX_KEYS: u32 = 1000;
+/// Keys to one client's workspace: a client is one customer with a handful of programs.
+pub const MAX_CLIENT_KEYS: u32 = 100;
 /// Random characters: 30 of base62 are 178 bits.
 pub const RANDOM_CHARACTERS: usize = 30;
 /// Checksum characters: CRC-32 in base62 needs 6.
@@ -25,6 +30,12 @@ pub fn well_formed(key: &str) -> bool {
     }
     let (random, sum) = rest.split_at(RANDOM_CHARACTERS);
     checksum(random) == sum
+}
+
+/// Whether a key stands anywhere in a text.
+pub fn is_in(text: &str) -> bool {
+    let length = PREFIX.len() + RANDOM_CHARACTERS + CHECKSUM_CHARACTERS;
+    text.match_indices(PREFIX).any(|(at, _)| text.get(at..at + length).is_some_and(well_formed))
 }
 
 fn checksum(text: &str) -> String {
@@ -54,5 +65,16 @@ mod tests {
         {
             assert!(!well_formed(bad), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_key_is_found_wherever_it_stands() {
+        let key = assemble("0123456789abcdefghijABCDEFGHIJ");
+        assert!(
+            is_in(&format!("{{\"key\":\"{key}\"}}"))
+                && is_in(&format!("sk_live_é sk_live_{key}"))
+                && is_in(&key)
+        );
+        assert!(!is_in("") && !is_in(&key[1..]) && !is_in(&key[..key.len() - 1]) && !is_in("sk_live_"));
     }
 }

@@ -1,5 +1,7 @@
 //! Which live channels does a computer have, and with which code does each close a socket?
 
+use std::borrow::Cow;
+
 /// Nothing more comes; all is well (RFC 6455 section 7.4.1).
 pub const NORMAL: u16 = 1000;
 /// The service shuts down or the computer stops (interface.md "Close codes").
@@ -10,6 +12,12 @@ pub const PROTOCOL_ERROR: u16 = 1002;
 pub const NOT_UTF8: u16 = 1007;
 /// A message is larger than is taken (RFC 6455 section 7.4.1).
 pub const TOO_LARGE: u16 = 1009;
+
+/// What a close with [`GOING_AWAY`] says when a computer stops, with why where the service ended it by itself.
+pub fn stopping(because: Option<&'static str>) -> Cow<'static, str> {
+    const STOPPING: &str = "computer stopping";
+    because.map_or(Cow::Borrowed(STOPPING), |because| Cow::Owned(format!("{STOPPING}: {because}")))
+}
 
 /// A live channel of a computer, by WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +108,12 @@ mod tests {
                 assert_eq!(channel.close_code(failure), expected, "{channel:?} {failure:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_close_says_why_where_there_is_a_reason_of_the_service_s() {
+        assert_eq!(stopping(None), "computer stopping");
+        assert_eq!(stopping(Some("trial_ended")), "computer stopping: trial_ended");
     }
 
     #[test]

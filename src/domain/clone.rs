@@ -55,6 +55,20 @@ pub fn check_fork(status: Status, copies_memory: bool) -> Result<()> {
     Ok(())
 }
 
+/// May a computer be launched from a snapshot, which holds memory or not?
+///
+/// # Errors
+/// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or the snapshot has none.
+pub fn check_launch(holds_memory: bool, copies_memory: bool) -> Result<()> {
+    if !copies_memory {
+        return Err(not_forkable("This computer cannot be forked: its engine copies no memory"));
+    }
+    if !holds_memory {
+        return Err(not_forkable("This snapshot cannot be forked: it holds no memory"));
+    }
+    Ok(())
+}
+
 /// The refusal of a source whose memory cannot be copied.
 pub fn not_forkable(message: impl Into<String>) -> Error {
     Error::invalid(message).code("NOT_FORKABLE")
@@ -96,6 +110,20 @@ mod tests {
             let codes = [true, false].map(|able| check_fork(status, able).err().and_then(|error| error.code));
             let running = if status == Status::Running { None } else { Some("NOT_FORKABLE") };
             assert_eq!(codes, [running, Some("NOT_FORKABLE")], "{}", status.name());
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_launched_where_it_holds_memory_and_the_engine_copies_that() {
+        for (holds, copies, said) in [
+            (true, true, None),
+            (false, true, Some("it holds no memory")),
+            (true, false, Some("its engine copies no memory")),
+            (false, false, Some("its engine copies no memory")),
+        ] {
+            let refused = check_launch(holds, copies).err();
+            assert_eq!(refused.as_ref().and_then(|error| error.code), said.map(|_| "NOT_FORKABLE"));
+            assert!(refused.is_none_or(|error| said.is_some_and(|said| error.message.ends_with(said))));
         }
     }
 

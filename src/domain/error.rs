@@ -12,6 +12,8 @@ pub enum Kind {
     Invalid,
     /// No credential, or one that is not known.
     Unauthenticated,
+    /// A trial has ended, or a payment has lapsed.
+    PaymentRequired,
     /// Known, but not allowed; also an exhausted plan limit.
     Forbidden,
     /// No such thing.
@@ -89,6 +91,11 @@ impl Error {
     /// No credential, or one that is not known.
     pub fn unauthenticated(message: impl Into<String>) -> Self {
         Self::new(Kind::Unauthenticated, message)
+    }
+
+    /// A trial has ended, or a payment has lapsed.
+    pub fn payment_required(message: impl Into<String>) -> Self {
+        Self::new(Kind::PaymentRequired, message)
     }
 
     /// Known, but not allowed.

@@ -82,7 +82,7 @@ impl Status {
     }
 }
 
-/// What a client may ask of a computer that exists.
+/// What may be asked of a computer that exists, by a client but for the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// `POST start`.
@@ -103,6 +103,10 @@ pub enum Command {
     Act,
     /// What the desktop is needed for and lets a sleeping computer sleep.
     Look,
+    /// The service itself ends what runs on although its trial is over, and keeps its memory.
+    EndBySuspend,
+    /// The same where memory cannot be kept.
+    EndByStop,
 }
 
 /// A change that the runner carries out.
@@ -201,6 +205,17 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
             Err(not_running(status).code("suspend_in_progress").retry_after(SUSPEND_RETRY_SECONDS))
         }
 
+        (Command::EndBySuspend, Running) => Ok(Do(Operation::Suspend)),
+        (Command::EndByStop, Running) => Ok(Do(Operation::Stop)),
+        (
+            Command::EndBySuspend | Command::EndByStop,
+            Stopping | Stopped | Deleting | Failed | Suspending | Suspended,
+        ) => Ok(AlreadySo),
+        // It will run: then it is ended.
+        (Command::EndBySuspend | Command::EndByStop, Creating | Starting | Restarting) => {
+            Err(not_running(status))
+        }
+
         (
             Command::Start
             | Command::Stop
@@ -253,6 +268,8 @@ mod tests {
             (Command::Delete, "!DDDDDDDDD"),
             (Command::Act, "!!.!!!!!UU"),
             (Command::Look, "!!.!!!!!!!"),
+            (Command::EndBySuspend, "!!P..!...."),
+            (Command::EndByStop, "!!T..!...."),
         ];
         for (command, row) in table {
             for (status, expected) in Status::ALL.into_iter().zip(row.chars()) {

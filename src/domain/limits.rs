@@ -10,6 +10,8 @@ pub const MAX_SELFTEST_SECONDS: f64 = 30.0;
 pub const SLOWEST_TYPING: f64 = 50.0;
 /// Largest upload: 10 MB (interface.md "Limits"), read as 10 MiB so that nobody's idea of it is refused.
 pub const MAX_UPLOAD: u64 = 10 * 1024 * 1024;
+/// Most bytes for a process's standard input at once; past the agent's own limit, so that it is the agent that refuses.
+pub const MAX_STDIN: usize = 17 * 1024 * 1024;
 /// Longest hold of a sequence of keys in milliseconds; it keeps the screen's queue as long as the longest drag.
 pub const MAX_HOLDS_MS: u64 = 30_000;
 /// Milliseconds that a screen is watched when none are given.

@@ -37,6 +37,17 @@ impl State {
     }
 }
 
+/// Is a snapshot there to be gone back to, or launched from?
+///
+/// # Errors
+/// `Conflict` while it is being made or removed.
+pub fn check_ready(state: State) -> Result<()> {
+    if state == State::Ready {
+        return Ok(());
+    }
+    Err(Error::conflict(format!("The snapshot is not ready (state: {})", state.name())))
+}
+
 /// What an engine can keep of a machine that runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Ability {
@@ -91,6 +102,33 @@ pub fn rollback(status: Status) -> Result<Status> {
         | Status::Suspending => {
             Err(Error::conflict(format!("Computer cannot be rolled back now (status: {})", status.name())))
         }
+    }
+}
+
+/// The size that a snapshot's memory knows, and goes on with. A disk that has grown since never shrinks, and is none of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// vCPUs.
+    pub cpu: f64,
+    /// GB of RAM.
+    pub ram_gb: u32,
+}
+
+impl Size {
+    /// May a computer have this size again, when the account's others hold `others`? What it has it may keep.
+    ///
+    /// # Errors
+    /// `Conflict` (`snapshot_too_large`).
+    pub fn admit(&self, current: &Hardware, allowance: &Allowance, others: &Used) -> Result<()> {
+        let Self { cpu, ram_gb } = *self;
+        let fits = (cpu <= current.cpu || allowance.check_cpu(cpu).is_ok())
+            && (ram_gb <= current.ram_gb || allowance.check_ram(ram_gb, others).is_ok());
+        if fits {
+            return Ok(());
+        }
+        let text =
+            format!("The account has no room for the snapshot's size (vCPUs: {cpu}, GB of RAM: {ram_gb})");
+        Err(Error::conflict(text).code("snapshot_too_large"))
     }
 }
 
@@ -199,6 +237,42 @@ mod tests {
             let used = Used { computers: 1, ram_gb: 4, disk_gb };
             let got = admit(&allowance, there, bytes, &used).err().and_then(|error| error.code);
             assert_eq!(got, code, "{there} {bytes} {disk_gb}");
+        }
+    }
+
+    #[test]
+    fn memory_comes_back_with_its_size_where_the_account_has_room_for_it() {
+        let allowance = Allowance {
+            computers: 9,
+            cpu: 4,
+            ram_gb: 8,
+            resize_ram_gb: 4,
+            account_ram_gb: 16,
+            disk_gb: 8,
+            account_disk_gb: 80,
+            bandwidth_mbps: 0,
+            snapshots: 2,
+        };
+        let now = |cpu, ram_gb| Hardware {
+            cpu,
+            ram_gb,
+            disk_gb: 8,
+            resolution: Resolution::default(),
+            bandwidth_mbps: 0,
+        };
+        for (cpu, ram_gb, current, others, admitted) in [
+            (4.0, 8, now(1.0, 4), 8, true),
+            (4.0, 8, now(1.0, 4), 9, false),
+            (8.0, 4, now(1.0, 4), 0, false),
+            (1.0, 16, now(1.0, 4), 0, false),
+            // What it has it keeps, and smaller is always possible.
+            (8.0, 16, now(8.0, 16), 99, true),
+            (0.5, 2, now(8.0, 16), 99, true),
+        ] {
+            let used = Used { computers: 2, ram_gb: others, disk_gb: 0 };
+            let refused = Size { cpu, ram_gb }.admit(&current, &allowance, &used).err();
+            let expected = (!admitted).then_some("snapshot_too_large");
+            assert_eq!(refused.and_then(|error| error.code), expected, "{cpu} {ram_gb} beside {others}");
         }
     }
 }

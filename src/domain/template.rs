@@ -4,6 +4,9 @@ use super::error::{Error, Result};
 
 /// The curated template that is the guest image as it is: a desktop, nothing added.
 pub const PLAIN_DESKTOP: &str = "system/desktop@1.0.0";
+/// Whether templates can be authored here at all: no route publishes, builds or removes one (wire.md 12.1), so that there is
+/// nothing that a plan could let an account do.
+pub const AUTHORABLE: bool = false;
 
 /// Checks a create's `template_ref`. Only [`PLAIN_DESKTOP`] exists so far.
 ///

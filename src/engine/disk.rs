@@ -31,6 +31,15 @@ const WHOLE_GROUP: u64 = 128 << 20;
 /// A check of a full disk of hundreds of gigabytes; a resize cut short could damage it.
 const GROW_PATIENCE: Duration = Duration::from_secs(600);
 
+/// A bound on what a guest reads from its disk, and the same on what it writes there; by default none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpeed {
+    /// Megabytes (10^6 bytes) a second; 0 is without a bound.
+    pub mb_per_second: u32,
+    /// Operations a second; 0 is without a bound.
+    pub ops_per_second: u32,
+}
+
 /// Makes `disk.img`. It gets its name when it is whole and on the host's disk.
 pub(super) fn make(folder: &Folder, bytes: u64) -> EngineResult<()> {
     const STEP: &str = "make the disk";

@@ -3,7 +3,7 @@
 //! ```text
 //! <state>/machines/<id>/machine.json   what it is; written before anything else of it
 //!                      /disk.img       its disk: ext4 in a sparse file, holding the overlay's upper/ and work/
-//!                      /snapshots/     <snapshot>.img: its disk as it was; .memory, .agent: what ran then (gVisor)
+//!                      /snapshots/     its disk as it was, and what ran then (`machinery/kept.rs`)
 //!                      /bundle/        the OCI runtime's description of the current boot
 //!                      /runtime.log    what the OCI runtime complained of at the current boot
 //!                      /agent.sock     where its agent answers
@@ -11,7 +11,7 @@
 //!                      /seed           what a virtual machine is told at its boot
 //!                      /qmp.sock, /line.in, /line.out    where QEMU and the guest's process 1 take requests
 //!                      /memory*        its saved memory (`memory.rs`)
-//!                      /away.json      that its disk and memory are in storage (`container/away.rs`)
+//!                      /away.json      that its disk and memory are in storage (`away.rs`)
 //!                      /arriving/      what of them was fetched so far
 //! <state>/runtime/                     the OCI runtime's own records
 //! <state>/agent/<hash>                 the guests' executable, or a file system with it, by content
@@ -234,6 +234,12 @@ impl Folder {
         const STEP: &str = "write the machine's record";
         let text = serde_json::to_vec_pretty(record).map_err(|error| EngineError::failed(STEP, error))?;
         write_durably(&self.record(), &text).map_err(host_error(STEP, &self.record()))
+    }
+
+    /// Lets the record say what the machine is started as: its size may have changed since.
+    pub(super) fn keep_record(&self, spec: &MachineSpec) -> EngineResult<()> {
+        let record = Record::of(spec);
+        if self.read_record()? == record { Ok(()) } else { self.write_record(&record) }
     }
 
     /// What the machine is.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 
 use super::command::host_error;
-use super::layout::Folder;
+use super::layout::{Folder, private_folder};
 use crate::base::wait;
 use crate::engine::{EngineError, EngineResult};
 
@@ -47,6 +47,14 @@ pub(super) async fn machine(folder: &Folder) -> EngineResult<Option<MachineLock>
         let detail = format!("{}: held for over {} s", path.display(), PATIENCE.as_secs());
         Err(EngineError::failed(STEP, detail))
     })
+}
+
+/// Makes the folder of a machine that is to be, and takes its lock.
+pub(super) async fn new_machine(folder: &Folder) -> EngineResult<MachineLock> {
+    const STEP: &str = "make the machine's folder";
+    private_folder(&folder.path).map_err(host_error(STEP, &folder.path))?;
+    let taken = machine(folder).await?;
+    taken.ok_or_else(|| EngineError::failed(STEP, "it was destroyed while being made"))
 }
 
 /// As [`machine`], without waiting: `None` also while somebody works on the machine.

@@ -141,6 +141,24 @@ pub(super) fn fresh(folder: &Folder) -> EngineResult<PathBuf> {
     Ok(path)
 }
 
+/// Memory that is kept elsewhere, under names among what is being saved. As there the manifest comes last: what a crash cuts
+/// short is no memory.
+pub(super) fn linked(kept: &Path, folder: &Folder) -> EngineResult<PathBuf> {
+    let path = fresh(folder)?;
+    let failed = host_error("link the kept memory", &path);
+    let manifest = manifest_of(kept).map_err(&failed)?.map(|(_, manifest)| manifest);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(kept).map_err(&failed)? {
+        files.push(entry.map_err(&failed)?.path());
+    }
+    files.sort_by_key(|file| Some(file) == manifest.as_ref());
+    for file in files {
+        fs::hard_link(&file, path.join(file.file_name().unwrap_or_default())).map_err(&failed)?;
+    }
+    sync_folder(&path).map_err(&failed)?;
+    Ok(path)
+}
+
 /// Sums what was written, brings it to the disk, and says last that it is whole.
 pub(super) fn seal(
     path: &Path,
@@ -236,6 +254,29 @@ mod tests {
         }
         fs::remove_file(kept.path.join("checkpoint.img")).unwrap();
         assert!(matches!(kept.verify(), Err(EngineError::Damaged(what)) if what.contains("checkpoint.img")));
+    }
+
+    #[test]
+    fn what_a_crash_leaves_of_memory_that_is_linked_is_no_memory_and_goes() {
+        let temp = tempfile::tempdir().unwrap();
+        let of = |name: &str| Folder { id: ComputerId::random(), path: temp.path().join(name) };
+        let (source, target) = (of("source"), of("target"));
+        for folder in [&source, &target] {
+            private_folder(&folder.path).unwrap();
+        }
+        saved(&source, &process::boot_id().unwrap());
+        let kept = source.fresh_memory();
+        // What cannot be linked stands for the moment of a crash: a folder.
+        fs::create_dir(kept.join("kernel")).unwrap();
+        linked(&kept, &target).unwrap_err();
+        assert!(target.fresh_memory().exists() && Saved::find(&target).unwrap().is_none());
+        drop_leftovers(&target).unwrap();
+        assert_eq!(fs::read_dir(&target.path).unwrap().count(), 0);
+
+        fs::remove_dir(kept.join("kernel")).unwrap();
+        becomes(&linked(&kept, &target).unwrap(), &target.memory()).unwrap();
+        assert_eq!(Saved::find(&target).unwrap().unwrap().verify().unwrap().slot, Some(3));
+        assert_eq!(fs::read_dir(&target.path).unwrap().count(), 1);
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! leaves on its host is labelled with the computer's id and generation before it is used, so that a controller that
 //! crashed can find it again (threats.md T18).
 //!
-//! `container` and `qemu` are made of the same parts of a host, which lie beside them: folders and locks, disks and their
-//! copies, slots, networks, control groups, saved memory.
+//! `container` and `qemu` differ in how a guest runs. What they have in common lies beside them: the frames of the verbs
+//! (`machinery`) and the parts of a host that these use, folders and locks, disks and their copies, slots, networks, control
+//! groups, saved memory.
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::domain::resolution::Resolution;
 
 mod addresses;
 mod agent;
+mod away;
 mod bandwidth;
 mod cgroup;
 mod command;
@@ -27,8 +29,10 @@ mod copy;
 mod disk;
 mod kernel;
 mod layout;
+mod leftovers;
 mod lock;
 mod loopdev;
+mod machinery;
 mod memory;
 mod mounted;
 mod network;
@@ -42,9 +46,11 @@ mod staged;
 mod still;
 mod sweep;
 mod trash;
+mod unfinished;
 
 pub use self::addresses::{Addresses, NetworkConfig, Subnet};
-
+pub use self::disk::DiskSpeed;
+pub use self::leftovers::{Leftover, Leftovers};
 pub use self::saved::{Extents, Place, SavedFile, SavedState};
 
 /// What an engine can do beyond the verbs that every engine has.
@@ -330,8 +336,19 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Called by fork, where [`Capabilities::memory_snapshot`]. As [`Engine::copy_disk`] with the memory of the same
-    /// moment: on return `to` is `Suspended` and `from` goes on.
+    /// moment: on return `to` is `Suspended` and `from` goes on. What goes on from another's memory has what its
+    /// host gives a machine (link address, machine-id) when [`Engine::resume`] returns; the rest is renewed by its agent.
     async fn fork(&self, _from: ComputerId, _to: &MachineSpec) -> EngineResult<()> {
+        Err(EngineError::Unsupported("copy memory"))
+    }
+
+    /// Called by a fork of a snapshot, where [`Capabilities::memory_snapshot`]. As [`Engine::fork`], from the snapshot with
+    /// memory that is kept of `from`, which may do anything meanwhile: on return `to` is `Suspended`, and needs neither the
+    /// snapshot nor `from` any more. Many machines may be made of one snapshot.
+    ///
+    /// # Errors
+    /// `Damaged` when `from` has no such snapshot, or one without memory.
+    async fn launch(&self, _from: ComputerId, _snapshot: uuid::Uuid, _to: &MachineSpec) -> EngineResult<()> {
         Err(EngineError::Unsupported("copy memory"))
     }
 
@@ -346,8 +363,9 @@ pub trait Engine: Send + Sync + 'static {
         Err(EngineError::Unsupported("keep snapshots"))
     }
 
-    /// Called for a machine that does not run. On return its disk is the snapshot's, and it is `Suspended` when the
-    /// snapshot holds memory, else `Stopped`. The snapshot stays. On error the machine is as before.
+    /// Called for a machine that does not run; nothing of it needs to be here, and what is [`Place::Away`] is not fetched. On
+    /// return its disk is the snapshot's and is here, and it is `Suspended` when the snapshot holds memory, else `Stopped`.
+    /// The snapshot stays. On error the machine is as before.
     async fn rollback(&self, _id: ComputerId, _snapshot: uuid::Uuid) -> EngineResult<()> {
         Err(EngineError::Unsupported("keep snapshots"))
     }

@@ -89,15 +89,36 @@ pub(super) fn detach(slot: u16) -> EngineResult<()> {
 pub(super) fn unlist(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
     const STEP: &str = "take the guest out of the packet rules";
     let (guest, veth) = (config.addresses(slot).guest, veth(slot));
-    // Adding first lets the deletion always find something.
-    let script: String = [format!("guests {{ {guest} }}"), format!("trusted {{ \"{veth}\" }}")]
-        .iter()
-        .map(|element| format!("add element inet hotdesk {element}\ndelete element inet hotdesk {element}\n"))
-        .collect();
+    let elements =
+        [format!("guests {{ {guest} }}"), format!("trusted {{ \"{veth}\" }}"), format!("held {{ {guest} }}")];
+    tell_rules(STEP, &elements.map(|element| without(&element)).concat())
+}
+
+/// Lets nobody begin anything with the agent of the machine in a slot, until [`let_in`] or its end.
+pub(super) fn hold_off(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
+    let guest = config.addresses(slot).guest;
+    tell_rules("hold off the agent's clients", &format!("add element inet hotdesk held {{ {guest} }}\n"))
+}
+
+/// Takes [`hold_off`] back; whoever waits still gets through.
+pub(super) fn let_in(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
+    let guest = config.addresses(slot).guest;
+    tell_rules("let the agent's clients in", &without(&format!("held {{ {guest} }}")))
+}
+
+/// A script that takes an element away: adding it first lets the deletion always find something.
+fn without(element: &str) -> String {
+    format!("add element inet hotdesk {element}\ndelete element inet hotdesk {element}\n")
+}
+
+/// Changes the sets; where there are no rules, nothing.
+fn tell_rules(step: &'static str, script: &str) -> EngineResult<()> {
     let mut nft = tool("nft");
     nft.args(["-f", "-"]);
-    let (status, _, complaint) = run_patiently(STEP, &mut nft, Some(&script), PATIENCE)?;
-    if complaint.contains("No such file or directory") { Ok(()) } else { judge(STEP, status, &complaint) }
+    // The rules that an earlier version loaded lack the set.
+    let script = format!("add set inet hotdesk held {{ type ipv4_addr; }}\n{script}");
+    let (status, _, complaint) = run_patiently(step, &mut nft, Some(&script), PATIENCE)?;
+    if complaint.contains("No such file or directory") { Ok(()) } else { judge(step, status, &complaint) }
 }
 
 fn load_rules(
@@ -116,14 +137,17 @@ fn load_rules(
     if !config.enabled {
         script += &format!("delete element inet hotdesk guests {{ {} }}\n", ends.guest);
     }
+    script += &without(&format!("held {{ {} }}", ends.guest));
     for resolver in resolvers {
         script += &format!("add element inet hotdesk resolvers {{ {resolver} }}\n");
     }
-    // A slot's earlier machine may have been trusted: adding first lets the deletion always find something.
-    script += &format!("add element inet hotdesk trusted {{ \"{veth}\" }}\n");
-    if !config.allow_private_egress {
-        script += &format!("delete element inet hotdesk trusted {{ \"{veth}\" }}\n");
-    }
+    let trusted = format!("trusted {{ \"{veth}\" }}");
+    script += &if config.allow_private_egress {
+        format!("add element inet hotdesk {trusted}\n")
+    } else {
+        // A slot's earlier machine may have been.
+        without(&trusted)
+    };
     let mut nft = tool("nft");
     nft.args(["-f", "-"]);
     run_with("load the packet rules", nft, &script)?;

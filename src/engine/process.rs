@@ -6,6 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use super::kernel;
+pub(super) use crate::base::clock::boot_id;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -42,9 +43,4 @@ pub(super) fn wait_exit(pidfd: &OwnedFd, deadline: Instant) -> io::Result<bool> 
 /// Waits until the process has ended; costs one file descriptor and nothing else.
 pub(super) async fn ended(pidfd: OwnedFd) -> io::Result<()> {
     kernel::watch(pidfd)?.readable().await.map(drop)
-}
-
-/// The id of this boot of the host: what a record of an earlier boot is told by.
-pub(super) fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }

@@ -286,6 +286,10 @@ impl Engine for SimulatedEngine {
         self.act(Verb::Fork, async { self.fork_machine(from, to) }).await
     }
 
+    async fn launch(&self, from: ComputerId, snapshot: Uuid, to: &MachineSpec) -> EngineResult<()> {
+        self.act(Verb::Launch, async { self.launch_machine(from, snapshot, to) }).await
+    }
+
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
         self.act(Verb::Snapshot, async { self.keep(id, snapshot, memory) }).await
     }

@@ -5,6 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Boot, MachineSpec};
 use crate::base::hex::hex;
+use crate::base::ids::ComputerId;
 
 /// A small file of one boot, kept in memory.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ pub(super) fn files(spec: &MachineSpec, boot: &Boot, resolv_conf: &str) -> Vec<S
     vec![
         file("token", boot.token.reveal().to_owned(), 0o400),
         file("limits.json", limits.to_string(), 0o444),
-        file("machine-id", machine_id(spec), 0o444),
+        file("machine-id", machine_id(spec.id) + "\n", 0o444),
         file("resolv.conf", resolv_conf.to_owned(), 0o644),
         file("hosts", hosts, 0o644),
         file("hostname", format!("{name}\n"), 0o644),
@@ -36,7 +37,7 @@ pub(super) fn files(spec: &MachineSpec, boot: &Boot, resolv_conf: &str) -> Vec<S
 }
 
 /// A machine's own id for its programs: lasting, different for a clone, and telling nothing (machine-id(5)).
-fn machine_id(spec: &MachineSpec) -> String {
-    let digest = Sha256::digest(format!("hotdesk machine-id {}", spec.id));
-    hex(&digest[..16]) + "\n"
+pub(super) fn machine_id(id: ComputerId) -> String {
+    let digest = Sha256::digest(format!("hotdesk machine-id {id}"));
+    hex(&digest[..16])
 }

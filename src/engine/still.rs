@@ -20,7 +20,7 @@ use crate::engine::{EngineError, EngineResult};
 const STEP: &str = "hold the disk still";
 /// How long a guest's writes may wait: as long as people bear with a desktop that stands, and as a disk of a few
 /// gigabytes takes to be copied where the host's file system has no reflinks.
-const LONGEST_STILL: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_STILL: Duration = Duration::from_secs(30);
 /// The guard: standard input is the controller's pipe, standard output the file system's root. A service manager that
 /// asks everybody to end does not mean it.
 const GUARD: &str = "trap '' TERM INT HUP; timeout \"$1\" cat; exec fsfreeze --unfreeze /proc/self/fd/1";

@@ -17,12 +17,17 @@ pub(super) fn unreachable(error: &dyn std::error::Error) -> Error {
     Error::unavailable("Could not reach the computer").retry_after(2).context(chain(error))
 }
 
+/// No answer came to a request. One that was sent may have been carried out.
+pub(super) fn unanswered(error: &hyper_util::client::legacy::Error) -> Error {
+    if error.is_connect() { unreachable(error) } else { broke_off(error) }
+}
+
 /// The agent did not answer in time.
 pub(super) fn late(patience: Duration) -> Error {
     Error::timed_out("The computer did not answer in time").context(format!("waited {patience:?}"))
 }
 
-/// The agent broke off in the middle of an answer.
+/// The agent broke off before its answer or in the middle of it.
 pub(super) fn broke_off(error: &dyn std::error::Error) -> Error {
     Error::unavailable("The computer broke off its answer").retry_after(2).context(chain(error))
 }

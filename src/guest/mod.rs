@@ -234,7 +234,7 @@ impl Guest {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("agent"));
         within(patience, async {
-            self.client.request(request).await.map_err(|error| failure::unreachable(&error))
+            self.client.request(request).await.map_err(|error| failure::unanswered(&error))
         })
         .await
     }
@@ -255,7 +255,7 @@ impl Guest {
         good: impl Fn(&StatusCode) -> bool,
     ) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
-        let response = self.client.request(request).await.map_err(|error| failure::unreachable(&error))?;
+        let response = self.client.request(request).await.map_err(|error| failure::unanswered(&error))?;
         if good(&response.status()) {
             return Ok(response);
         }

@@ -4,16 +4,16 @@ use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use super::leftover;
+use super::leftover::{self, Abandoned};
 use super::refuse::{self, Carried};
 use super::serve::MAX_HEADER_BYTES;
-use crate::domain::error::{Error, Kind};
+use crate::domain::error::Error;
 
 /// The header that names a request, in every response.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -32,10 +32,11 @@ pub fn wrap<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
 pub fn fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
         .fallback(|| async { Error::not_found("Not found") })
-        .method_not_allowed_fallback(|| async { method_not_allowed() })
+        .method_not_allowed_fallback(method_not_allowed)
 }
 
-fn method_not_allowed() -> Response {
+/// The answer to an unknown method; named by a route whose own layers must see that too.
+pub async fn method_not_allowed() -> Response {
     let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
     // The kind only supplies the text: the status stands already, and axum adds `Allow`.
     let error = Error::invalid("Method not allowed");
@@ -48,8 +49,9 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
     let id = uuid::Uuid::new_v4().simple().to_string();
     let started = Instant::now();
     let method = request.method().clone();
-    // The path only: queries may hold tokens (threats.md, trap 3).
-    let path = request.uri().path().to_owned();
+    // The route, for a path may be a secret (a claim link is), and queries may hold tokens (threats.md, trap 3). The audit log
+    // tells by the same request id which computer it was about.
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     request.extensions_mut().insert(RequestId(id.clone()));
     let (request, leftover) = leftover::keep(request);
     let response = match check_header(&request) {
@@ -60,12 +62,14 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
             Error::internal(format!("handler panicked: {text}")).into_response()
         }),
     };
-    leftover.swallow().await;
+    if response.extensions().get::<Abandoned>().is_none() {
+        leftover.swallow().await;
+    }
     let mut response = finish(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
-    tracing::debug!(request_id = id, %method, path, status = response.status().as_u16(),
+    tracing::debug!(request_id = id, %method, route, status = response.status().as_u16(),
         ms = started.elapsed().as_secs_f64() * 1000.0, "answered");
     response
 }
@@ -74,18 +78,13 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
 fn finish(mut response: Response, id: &str) -> Response {
     let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() else { return response };
     let status = response.status();
-    match (&error.context, error.kind) {
-        (Some(context), Kind::Internal) => tracing::error!(request_id = id, context, "{}", error.message),
-        (Some(context), _) => tracing::info!(request_id = id, context, "{}", error.message),
-        (None, _) => {}
-    }
+    refuse::log(&error, id);
     let mut rendered = refuse::render(&error, id);
     *rendered.status_mut() = status;
     for (name, value) in response.headers() {
-        if name != header::CONTENT_LENGTH
-            && name != header::CONTENT_TYPE
-            && !rendered.headers().contains_key(name)
-        {
+        // Who refused may know more of how to authenticate than the scheme.
+        let said = rendered.headers().contains_key(name) && name != header::WWW_AUTHENTICATE;
+        if name != header::CONTENT_LENGTH && name != header::CONTENT_TYPE && !said {
             rendered.headers_mut().insert(name.clone(), value.clone());
         }
     }

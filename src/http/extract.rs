@@ -12,7 +12,7 @@ use crate::domain::error::{Error, Result};
 pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
 
 /// How long a JSON body may take to arrive; a slower sender holds a connection for nothing (threats.md T13).
-const BODY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+pub const BODY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A JSON object. An empty body reads as `{}`, because real clients send `Content-Type: application/json` with
 /// nothing (wire.md 1); the media type is not looked at, because others send none.

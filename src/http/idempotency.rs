@@ -4,22 +4,41 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 
+use crate::base::hex::hex;
 use crate::domain::error::{Error, Result};
 
 /// The header's name.
 pub const NAME: HeaderName = HeaderName::from_static("idempotency-key");
+/// Tells a client that the answer is the stored one (`true`).
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// How long a key may be.
 const LENGTH: std::ops::RangeInclusive<usize> = 8..=255;
 
-/// The header as it is documented.
+/// The header as it is documented where a computer's agent keeps the answer: at actions and commands.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct IdempotencyHeader {
     /// Sent again with the same key, the request is carried out at most once: the stored answer is given, or 409 with
     /// code `idempotency_in_progress`, `outcome_unknown` (the computer's agent died meanwhile) or
     /// `idempotency_key_reused` (another request had this key).
+    #[serde(rename = "Idempotency-Key")]
+    #[param(rename = "Idempotency-Key", min_length = 8, max_length = 255, pattern = "^[!-~]+$")]
+    pub key: Option<String>,
+}
+
+/// The header as it is documented everywhere else.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub struct KeptHeader {
+    /// Sent again with the same key within 24 hours, the same request (method, path, query, header fields of this document, and the
+    /// body byte for byte, or a form's parts whatever its boundary) is carried out at most once: the stored answer is given, with
+    /// `Idempotency-Replayed: true`; or 409 with code `idempotency_in_progress`, `outcome_unknown` (the service ended meanwhile) or
+    /// `answer_not_kept` (it was done, and its answer was too long or held a secret that is shown once). Another request under the
+    /// key is 422 `idempotency_key_reused`. What was refused by 401, 403, 429 or with a `Retry-After` was not done, and may be sent
+    /// again. A key belongs to the API key that it is sent with; a body that may have any size has at most 1 GiB then.
     #[serde(rename = "Idempotency-Key")]
     #[param(rename = "Idempotency-Key", min_length = 8, max_length = 255, pattern = "^[!-~]+$")]
     pub key: Option<String>,
@@ -44,6 +63,16 @@ pub fn shown(headers: &HeaderMap) -> Result<Option<HeaderValue>> {
     Err(Error::invalid(format!(
         "Idempotency-Key must be {least} to {most} visible ASCII characters, sent once"
     )))
+}
+
+/// A name for several texts: SHA-256, with their lengths, so that no two lists have the same.
+pub fn digest(parts: &[&[u8]]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hex(&hasher.finalize())
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {

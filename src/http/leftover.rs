@@ -20,6 +20,10 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// Longest time for it; a slower sender finds its connection closed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Marks an answer (as an extension) after which nothing more is read of its request: the connection ends at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Abandoned;
+
 /// What a handler left of a request's body.
 #[derive(Debug)]
 pub struct Leftover(Option<oneshot::Receiver<Body>>);

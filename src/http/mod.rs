@@ -5,6 +5,7 @@ pub mod edge;
 pub mod encode;
 pub mod extract;
 pub mod feed;
+pub mod guarded;
 pub mod idempotency;
 pub mod leftover;
 pub mod marks;

@@ -21,6 +21,7 @@ pub fn status(kind: Kind) -> StatusCode {
     match kind {
         Kind::Invalid => StatusCode::BAD_REQUEST,
         Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::PaymentRequired => StatusCode::PAYMENT_REQUIRED,
         Kind::Forbidden => StatusCode::FORBIDDEN,
         Kind::NotFound => StatusCode::NOT_FOUND,
         Kind::Conflict => StatusCode::CONFLICT,
@@ -48,8 +49,8 @@ pub fn with_status(status: StatusCode, error: Error) -> Response {
     response
 }
 
-/// Writes the body and headers of a failure.
-pub fn render(error: &Error, request_id: &str) -> Response {
+/// The body of a failure.
+pub fn body(error: &Error, request_id: &str) -> ErrorBody {
     let mut extra = Map::new();
     for (name, field) in &error.fields {
         let value = match field {
@@ -58,15 +59,28 @@ pub fn render(error: &Error, request_id: &str) -> Response {
         };
         extra.insert((*name).to_owned(), value);
     }
-    let body = ErrorBody {
+    ErrorBody {
         error: error.message.clone(),
         code: error.code.map(str::to_owned),
         request_id: Some(request_id.to_owned()),
         upstream_status: None,
         retry_after: error.retry_after,
         extra,
-    };
-    let mut response = (status(error.kind), axum::Json(body)).into_response();
+    }
+}
+
+/// Tells the log what the client is not told.
+pub fn log(error: &Error, request_id: &str) {
+    match (&error.context, error.kind) {
+        (Some(context), Kind::Internal) => tracing::error!(request_id, context, "{}", error.message),
+        (Some(context), _) => tracing::info!(request_id, context, "{}", error.message),
+        (None, _) => {}
+    }
+}
+
+/// Writes the body and headers of a failure.
+pub fn render(error: &Error, request_id: &str) -> Response {
+    let mut response = (status(error.kind), axum::Json(body(error, request_id))).into_response();
     if let Some(seconds) = error.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

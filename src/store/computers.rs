@@ -1,14 +1,16 @@
-//! Which computers are there, and what is each one's state?
+//! Which computers are there? Their rows, and how one comes, is changed and goes.
 
+use super::status::BootSecrets;
 use super::{Store, Write, failed, id, is_duplicate};
 use crate::base::clock::now_ms;
 use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
 use crate::base::secret::Secret;
-use crate::domain::allowance::Allowance;
+use crate::domain::billing::{Billing, Payment, Variant};
 use crate::domain::computer::Hardware;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
 use crate::domain::name::Name;
+use crate::domain::plan::Plans;
 
 /// A computer as it is stored, with its workspace's name and owner.
 #[derive(Clone, Debug)]
@@ -29,8 +31,12 @@ pub struct Computer {
     pub wanted: Option<Hardware>,
     /// Idle minutes before it suspends itself; 0 is always-on.
     pub auto_stop_minutes: i64,
+    /// How it is paid for.
+    pub billing: Billing,
     /// What it is doing.
     pub status: Status,
+    /// Why, where the service ended it by itself.
+    pub status_reason: Option<String>,
     /// Handle of its current instance.
     pub instance: InstanceId,
     /// Counts its starts.
@@ -64,51 +70,12 @@ pub struct NewComputer {
     pub hardware: Hardware,
     /// Idle minutes before it suspends itself; 0 is always-on.
     pub auto_stop_minutes: i64,
-    /// What the owner may have.
-    pub allowance: Allowance,
-}
-
-/// What a boot changes in a row: the next generation with fresh secrets.
-#[derive(Clone, Debug)]
-pub struct BootSecrets {
-    /// The new agent token.
-    pub agent_token: Secret,
-    /// The new password.
-    pub vnc_password: Secret,
-}
-
-impl BootSecrets {
-    /// Characters of an agent token: 43 of base62 are 256 bits (threats.md design 4).
-    const TOKEN_CHARACTERS: usize = 43;
-    /// Characters of a VNC password: 16 of base62; RFB looks at 8 of them, 47 bits (threats.md design 5).
-    const PASSWORD_CHARACTERS: usize = 16;
-
-    /// Fresh secrets.
-    pub fn random() -> Self {
-        Self {
-            agent_token: Secret::random(Self::TOKEN_CHARACTERS),
-            vnc_password: Secret::random(Self::PASSWORD_CHARACTERS),
-        }
-    }
-}
-
-/// Which computers a listing shows.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only this workspace's.
-    pub workspace: Option<WorkspaceId>,
-    /// Only those with this status.
-    pub status: Option<Status>,
-    /// Only those whose name holds this text, whatever the case.
-    pub name_contains: Option<String>,
-    /// At most so many; `None` is all.
-    pub limit: Option<u32>,
-    /// After so many.
-    pub offset: u32,
+    /// What plans give: the owner's is looked up in the same transaction.
+    pub plans: Plans,
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+pub(super) struct Row {
     id: String,
     workspace_id: String,
     workspace_name: String,
@@ -124,7 +91,13 @@ struct Row {
     wanted_bandwidth_mbps: Option<i64>,
     resolution: String,
     auto_stop_minutes: i64,
+    billing: String,
+    payment: String,
+    account_payment: String,
+    trial_ends_at: Option<i64>,
+    device: i64,
     status: String,
+    status_reason: Option<String>,
     instance_id: String,
     generation: i64,
     agent_token: String,
@@ -136,12 +109,9 @@ struct Row {
     updated_at: i64,
 }
 
-const SELECT: &str = "SELECT c.*, w.name AS workspace_name, w.account_id FROM computers c \
-                      JOIN workspaces w ON w.id = c.workspace_id ";
-
-/// Handles are random: one that is somebody's present one and was another's before is the former's.
-const BY_INSTANCE: &str = "c.id = COALESCE((SELECT id FROM computers WHERE instance_id = $1), \
-                           (SELECT computer_id FROM earlier_instances WHERE instance_id = $1))";
+pub(super) const SELECT: &str = "SELECT c.*, w.name AS workspace_name, w.account_id, a.payment AS account_payment \
+                      FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
+                      JOIN accounts a ON a.id = w.account_id ";
 
 impl TryFrom<Row> for Computer {
     type Error = Error;
@@ -155,6 +125,13 @@ impl TryFrom<Row> for Computer {
             disk_gb: whole(row.disk_gb, "disk_gb")?,
             resolution: row.resolution.parse().map_err(|_| bad("resolution"))?,
             bandwidth_mbps: whole(row.bandwidth_mbps, "bandwidth_mbps")?,
+        };
+        let lapsed = [&row.payment, &row.account_payment].iter().any(|it| *it == Payment::Lapsed.name());
+        let billing = Billing {
+            variant: Variant::named(&row.billing).ok_or_else(|| bad("billing"))?,
+            payment: if lapsed { Payment::Lapsed } else { Payment::Current },
+            trial_ends_at: row.trial_ends_at,
+            device: row.device != 0,
         };
         let wanted = (row.wanted_cpu, row.wanted_ram_gb, row.wanted_disk_gb, row.wanted_bandwidth_mbps);
         let wanted = match wanted {
@@ -173,7 +150,9 @@ impl TryFrom<Row> for Computer {
             owner: id(&row.account_id)?,
             hardware,
             wanted,
+            billing,
             status: Status::parse(&row.status).ok_or_else(|| bad("status"))?,
+            status_reason: row.status_reason,
             instance: row.instance_id.parse().map_err(|()| bad("instance_id"))?,
             generation: u64::try_from(row.generation).map_err(|_| bad("generation"))?,
             workspace_name: row.workspace_name,
@@ -200,113 +179,15 @@ impl Store {
     /// same transaction, so that of many at once only as many win as there is room (threats.md T23).
     ///
     /// # Errors
-    /// `NAME_TAKEN`; [`Allowance::admit`]'s; `NotFound` when the workspace is gone; or the store fails.
+    /// `NAME_TAKEN`; [`Terms::admit`](crate::domain::plan::Terms::admit)'s; `DESKTOP_LIMIT` for a client's own cap;
+    /// `NotFound` when the workspace is gone; or the store fails.
     pub async fn add_computer(&self, new: &NewComputer) -> Result<Computer> {
         let mut write = self.write().await?;
         write.add(new).await?;
+        // Read before the commit: afterwards nothing may fail, or nobody would own what was reserved.
+        let made = write.computer(new.id).await?;
         write.commit().await?;
-        self.computer(&ComputerRef::Id(new.id))
-            .await?
-            .ok_or_else(|| Error::internal("the new computer is not there"))
-    }
-
-    /// One computer by UUID or instance handle, its present one or one of before.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn computer(&self, reference: &ComputerRef) -> Result<Option<Computer>> {
-        let (clause, value) = match reference {
-            ComputerRef::Id(id) => ("c.id = $1", id.to_string()),
-            ComputerRef::Instance(instance) => (BY_INSTANCE, instance.to_string()),
-        };
-        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE {clause}")))
-            .bind(value)
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(failed("read a computer"))?;
-        row.map(Computer::try_from).transpose()
-    }
-
-    /// Every computer there is, for recovery.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn all_computers(&self) -> Result<Vec<Computer>> {
-        let rows: Vec<Row> =
-            sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} ORDER BY c.created_at, c.id")))
-                .fetch_all(&self.pool)
-                .await
-                .map_err(failed("list computers"))?;
-        rows.into_iter().map(Computer::try_from).collect()
-    }
-
-    /// An account's computers that a filter lets through, oldest first, and how many there are without the page.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn computers(&self, account: AccountId, filter: &Filter) -> Result<(Vec<Computer>, u64)> {
-        let clause = "WHERE w.account_id = $1 AND ($2 = '' OR c.workspace_id = $2) AND ($3 = '' OR c.status = $3) \
-                      AND ($4 = '' OR c.name_folded LIKE $4 ESCAPE '\\')";
-        let pattern = filter.name_contains.as_deref().map(like_pattern).unwrap_or_default();
-        let workspace = filter.workspace.map(|id| id.to_string()).unwrap_or_default();
-        let status = filter.status.map(Status::name).unwrap_or_default();
-        let counted: (i64,) = sqlx::query_as(sqlx::AssertSqlSafe(format!(
-            "SELECT COUNT(*) FROM computers c JOIN workspaces w ON w.id = c.workspace_id {clause}"
-        )))
-        .bind(account.to_string())
-        .bind(&workspace)
-        .bind(status)
-        .bind(&pattern)
-        .fetch_one(&self.pool)
-        .await
-        .map_err(failed("count computers"))?;
-        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
-            "{SELECT} {clause} ORDER BY c.created_at, c.id LIMIT $5 OFFSET $6"
-        )))
-        .bind(account.to_string())
-        .bind(&workspace)
-        .bind(status)
-        .bind(&pattern)
-        .bind(filter.limit.map_or(i64::MAX, i64::from))
-        .bind(i64::from(filter.offset))
-        .fetch_all(&self.pool)
-        .await
-        .map_err(failed("list computers"))?;
-        let page = rows.into_iter().map(Computer::try_from).collect::<Result<_>>()?;
-        Ok((page, u64::try_from(counted.0).unwrap_or_default()))
-    }
-
-    /// Sets a computer's status: the intent before a step, or its outcome. Only one that is suspended has memory that
-    /// may know an older token.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn set_status(&self, computer: ComputerId, status: Status) -> Result<()> {
-        let mut write = self.write().await?;
-        write.status(computer, status).await?;
-        write.commit().await
-    }
-
-    /// Stores the intent of a boot from disk: its status, the next generation and fresh secrets (wire.md 5.2: a restart
-    /// rotates the password).
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn begin_boot(&self, computer: ComputerId, status: Status) -> Result<()> {
-        let mut write = self.write().await?;
-        write.next_boot(computer, status).await?;
-        write.commit().await
-    }
-
-    /// Stores the intent to go on from saved memory: as [`Store::begin_boot`] with `starting`, and the token that the
-    /// memory knows is kept until its agent has taken the new one.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn begin_resume(&self, computer: ComputerId) -> Result<()> {
-        let mut write = self.write().await?;
-        write.next_wake(computer).await?;
-        write.commit().await
+        Ok(made)
     }
 
     /// Sets after how many idle minutes a computer suspends itself; 0 is never.
@@ -372,6 +253,7 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("remove a computer"))?;
+        write.meter(computer).await?;
         write.commit().await?;
         files.iter().map(|(text,)| id(text)).collect()
     }
@@ -380,14 +262,17 @@ impl Store {
 impl Write {
     /// Stores a computer with the intent to make it.
     pub(super) async fn add(&mut self, new: &NewComputer) -> Result<()> {
-        self.check_workspace(new.workspace).await?;
-        let used = self.used_beside(new.workspace, new.id).await?;
-        new.allowance.admit(&new.hardware, &used)?;
+        let owner = self.owner(new.workspace).await?;
+        let terms = new.plans.terms(&self.standing(owner).await?)?;
+        let used = self.used_beside(owner, new.id).await?;
+        terms.admit(&new.hardware, &used, now_ms())?;
+        self.check_client(new.workspace, new.id).await?;
         let secrets = BootSecrets::random();
         let inserted = sqlx::query(
             "INSERT INTO computers (id, workspace_id, name, name_folded, cpu, ram_gb, disk_gb, resolution, \
              auto_stop_minutes, status, instance_id, generation, agent_token, vnc_password, created_at, updated_at, \
-             bandwidth_mbps) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15)",
+             bandwidth_mbps, billing, trial_ends_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12, $13, $14, $14, $15, $16, $17)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.to_string())
@@ -404,6 +289,8 @@ impl Write {
         .bind(secrets.vnc_password.reveal())
         .bind(now_ms())
         .bind(i64::from(new.hardware.bandwidth_mbps))
+        .bind(terms.variant().name())
+        .bind(terms.trial_ends_at)
         .execute(&mut *self.tx)
         .await;
         match inserted {
@@ -412,79 +299,13 @@ impl Write {
         }
     }
 
-    /// Refuses a workspace that is gone.
-    pub(super) async fn check_workspace(&mut self, workspace: WorkspaceId) -> Result<()> {
-        let (there,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM workspaces WHERE id = $1")
+    /// Whose a workspace is.
+    pub(super) async fn owner(&mut self, workspace: WorkspaceId) -> Result<AccountId> {
+        let owner: Option<(String,)> = sqlx::query_as("SELECT account_id FROM workspaces WHERE id = $1")
             .bind(workspace.to_string())
-            .fetch_one(&mut *self.tx)
-            .await
-            .map_err(failed("read a workspace"))?;
-        if there == 0 { Err(Error::not_found("Workspace not found")) } else { Ok(()) }
-    }
-
-    /// A computer as this write sees it.
-    pub(super) async fn computer(&mut self, computer: ComputerId) -> Result<Computer> {
-        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE c.id = $1")))
-            .bind(computer.to_string())
             .fetch_optional(&mut *self.tx)
             .await
-            .map_err(failed("read a computer"))?;
-        row.ok_or_else(|| Error::not_found("Desktop not found"))?.try_into()
+            .map_err(failed("read a workspace"))?;
+        id(&owner.ok_or_else(|| Error::not_found("Workspace not found"))?.0)
     }
-
-    /// The next generation with fresh secrets, under this status.
-    pub(super) async fn next_boot(&mut self, computer: ComputerId, status: Status) -> Result<()> {
-        self.begin(computer, status, "NULL").await
-    }
-
-    /// The next generation with fresh secrets, on its way up from saved memory.
-    pub(super) async fn next_wake(&mut self, computer: ComputerId) -> Result<()> {
-        // The right-hand side is of the row before; a resume that is tried again keeps the first one's.
-        self.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await
-    }
-
-    async fn begin(&mut self, computer: ComputerId, status: Status, saved_token: &'static str) -> Result<()> {
-        let secrets = BootSecrets::random();
-        sqlx::query(sqlx::AssertSqlSafe(format!(
-            "UPDATE computers SET status = $2, generation = generation + 1, saved_token = {saved_token}, rollback_to = NULL, \
-             agent_token = $3, vnc_password = $4, updated_at = $5 WHERE id = $1"
-        )))
-        .bind(computer.to_string())
-        .bind(status.name())
-        .bind(secrets.agent_token.reveal())
-        .bind(secrets.vnc_password.reveal())
-        .bind(now_ms())
-        .execute(&mut *self.tx)
-        .await
-        .map_err(failed("store the intent to boot"))?;
-        Ok(())
-    }
-
-    /// See [`Store::set_status`].
-    pub(super) async fn status(&mut self, computer: ComputerId, status: Status) -> Result<()> {
-        sqlx::query(
-            "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
-             saved_token = CASE WHEN $2 = 'suspended' THEN saved_token ELSE NULL END WHERE id = $1",
-        )
-        .bind(computer.to_string())
-        .bind(status.name())
-        .bind(now_ms())
-        .execute(&mut *self.tx)
-        .await
-        .map_err(failed("set a status"))?;
-        Ok(())
-    }
-}
-
-/// A LIKE pattern that finds a text anywhere, its own wildcards taken literally.
-fn like_pattern(text: &str) -> String {
-    let mut pattern = String::from("%");
-    for character in text.to_lowercase().chars() {
-        if matches!(character, '%' | '_' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern.push('%');
-    pattern
 }

@@ -4,21 +4,33 @@
 use std::collections::HashSet;
 
 use super::computers::{Computer, NewComputer, name_taken};
+use super::snapshots::Kept;
 use super::{Store, Write, failed, is_duplicate};
 use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, ComputerRef, WorkspaceId};
-use crate::domain::allowance::Allowance;
+use crate::base::ids::{ComputerId, SnapshotId, WorkspaceId};
+use crate::domain::access::Role;
 use crate::domain::clone::free_name;
-use crate::domain::error::{Error, Result};
+use crate::domain::error::Result;
 use crate::domain::name::Name;
+use crate::domain::plan::Plans;
 
 /// What is copied of a computer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Its disk.
     Clone,
-    /// Its disk and its memory.
-    Fork,
+    /// Its disk and its memory, as they are now or were in a snapshot.
+    Fork(Option<SnapshotId>),
+}
+
+impl Extent {
+    /// The snapshot that it is of, if it is not of the computer as it is.
+    pub fn snapshot(self) -> Option<SnapshotId> {
+        match self {
+            Self::Clone => None,
+            Self::Fork(snapshot) => snapshot,
+        }
+    }
 }
 
 /// What a clone or a fork stores.
@@ -34,19 +46,26 @@ pub struct NewCopy {
     pub workspace: Option<WorkspaceId>,
     /// Its name; `None` makes one of the source's.
     pub name: Option<Name>,
-    /// What the owner may have.
-    pub allowance: Allowance,
+    /// What plans give: the owner's is looked up in the same transaction.
+    pub plans: Plans,
 }
 
 impl Store {
     /// Stores a copy with the intent to make it (status `creating`): the source's size and resolution, always-on, with
-    /// ids and secrets of its own. What was delivered to the source is on its disk, so it counts as delivered.
+    /// ids and secrets of its own. What was delivered to the source is on its disk, so it counts as delivered. Of a
+    /// snapshot all of this is as it was then, and the token that its memory knows is stored with the row.
     ///
     /// # Errors
-    /// As [`Store::add_computer`]; `NotFound` when the source is gone.
+    /// As [`Store::add_computer`]; `NotFound` when the source or the snapshot is gone, `Conflict` when that is not ready.
     pub async fn add_copy(&self, copy: &NewCopy) -> Result<Computer> {
         let mut write = self.write().await?;
         let source = write.computer(copy.source).await?;
+        // A copy is no way around what its source may not do.
+        source.billing.check_paid(now_ms())?;
+        let kept = match copy.extent.snapshot() {
+            Some(snapshot) => Some(write.kept(&source, snapshot).await?),
+            None => None,
+        };
         let workspace = copy.workspace.unwrap_or(source.workspace);
         let name = match &copy.name {
             Some(name) => name.clone(),
@@ -54,44 +73,55 @@ impl Store {
                 let taken = write.names(workspace).await?;
                 let kind = match copy.extent {
                     Extent::Clone => "clone",
-                    Extent::Fork => "fork",
+                    Extent::Fork(_) => "fork",
                 };
                 free_name(&source.name, kind, |folded| taken.contains(folded))?
             }
         };
-        let new = NewComputer {
-            id: copy.id,
-            workspace,
-            name,
+        let (hardware, until) = match &kept {
+            Some(kept) => (kept.hardware, kept.since),
             // What a resize under way is to lead to: a disk that is larger than its source's is no harm.
-            hardware: source.wanted.unwrap_or(source.hardware),
-            auto_stop_minutes: 0,
-            allowance: copy.allowance,
+            None => (source.wanted.unwrap_or(source.hardware), i64::MAX),
         };
+        let plans = copy.plans.clone();
+        let new = NewComputer { id: copy.id, workspace, name, hardware, auto_stop_minutes: 0, plans };
         write.add(&new).await?;
+        if let Some(Kept { token: Some(token), .. }) = &kept {
+            write.memory_knows(copy.id, token).await?;
+        }
         sqlx::query(
             "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
-             SELECT file_id, $2, outcome, delivered_at FROM deliveries WHERE computer_id = $1",
+             SELECT file_id, $2, outcome, delivered_at FROM deliveries \
+             WHERE computer_id = $1 AND delivered_at <= $3",
         )
         .bind(source.id.to_string())
         .bind(copy.id.to_string())
+        .bind(until)
         .execute(&mut *write.tx)
         .await
         .map_err(failed("copy what was delivered"))?;
+        // Read before the commit: afterwards nothing may fail, or nobody would own what was reserved.
+        let made = write.computer(copy.id).await?;
         write.commit().await?;
-        self.computer(&ComputerRef::Id(copy.id))
-            .await?
-            .ok_or_else(|| Error::internal("the new clone is not there"))
+        Ok(made)
     }
 
-    /// Gives a computer to another workspace, with the uploads meant for it alone; what was exported from it stays.
+    /// Gives a computer to another workspace, with the uploads meant for it alone; what was exported from it stays. Where
+    /// somebody loses it by that, it gets another password. The computers whose stream is to be ended: it or none.
     ///
     /// # Errors
-    /// `NAME_TAKEN` when the workspace has one of that name; `NotFound` when either is gone; or the store fails.
-    pub async fn move_computer(&self, computer: ComputerId, workspace: WorkspaceId) -> Result<()> {
+    /// `NAME_TAKEN` when the workspace has one of that name; `DESKTOP_LIMIT` of a client that it comes to;
+    /// `NotFound` when either is gone; or the store fails.
+    pub async fn move_computer(
+        &self,
+        computer: ComputerId,
+        workspace: WorkspaceId,
+    ) -> Result<Vec<ComputerId>> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
-        write.check_workspace(workspace).await?;
+        // Whether it is there.
+        write.owner(workspace).await?;
+        write.check_client(workspace, computer).await?;
         let moved = sqlx::query("UPDATE computers SET workspace_id = $2, updated_at = $3 WHERE id = $1")
             .bind(computer.to_string())
             .bind(workspace.to_string())
@@ -108,11 +138,38 @@ impl Store {
             .execute(&mut *write.tx)
             .await
             .map_err(failed("move a computer's files"))?;
-        write.commit().await
+        let lost = write.is_reached_otherwise(row.workspace, workspace).await?;
+        let mut streams = Vec::new();
+        if lost {
+            write.change_password(computer).await?;
+            streams = write.stream_of_a_stranger(computer).await?;
+        }
+        write.meter(computer).await?;
+        write.commit().await?;
+        if lost {
+            self.end_passes(&[row.pass()]);
+        }
+        Ok(streams)
     }
 }
 
 impl Write {
+    /// Whether somebody who works in a workspace does not in another one: a member, or the holder of a key to it alone.
+    async fn is_reached_otherwise(&mut self, from: WorkspaceId, to: WorkspaceId) -> Result<bool> {
+        let (lost,): (i64,) = sqlx::query_as(
+            "SELECT (SELECT COUNT(*) FROM members o WHERE o.workspace_id = $1 AND NOT EXISTS (SELECT 1 FROM members n \
+             WHERE n.workspace_id = $2 AND n.account_id = o.account_id AND (n.role <> $3 OR o.role = $3))) \
+             + (SELECT COUNT(*) FROM api_keys WHERE workspace_id = $1)",
+        )
+        .bind(from.to_string())
+        .bind(to.to_string())
+        .bind(Role::Viewer.name())
+        .fetch_one(&mut *self.tx)
+        .await
+        .map_err(failed("look for who loses a computer"))?;
+        Ok(lost > 0)
+    }
+
     /// The folded names of a workspace's computers.
     async fn names(&mut self, workspace: WorkspaceId) -> Result<HashSet<String>> {
         let names: Vec<(String,)> =

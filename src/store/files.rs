@@ -4,6 +4,7 @@ use super::{Store, failed, id};
 use crate::base::clock::now_ms;
 use crate::base::ids::{ComputerId, FileId, WorkspaceId};
 use crate::domain::error::{Error, Result};
+use crate::domain::plan::Plans;
 
 /// A file as it is stored.
 #[derive(Clone, Debug)]
@@ -56,12 +57,14 @@ impl TryFrom<Row> for File {
 }
 
 impl Store {
-    /// Stores a file's record.
+    /// Stores a file's record, if the owner of its workspace has room for it.
     ///
     /// # Errors
-    /// When the store fails (also when the workspace or the computer is gone).
-    pub async fn add_file(&self, file: &File) -> Result<()> {
+    /// [`Quota::admit_file`](crate::domain::quota::Quota::admit_file)'s; `NotFound` when the workspace is gone; or the store
+    /// fails (also when the computer is gone).
+    pub async fn add_file(&self, file: &File, plans: &Plans) -> Result<()> {
         let mut write = self.write().await?;
+        write.check_file(file.workspace, file.size_bytes, plans).await?;
         sqlx::query(
             "INSERT INTO files (id, workspace_id, computer_id, filename, size_bytes, content_type, source, created_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",

@@ -3,22 +3,23 @@
 
 use super::{Store, Write, failed};
 use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, WorkspaceId};
+use crate::base::ids::{AccountId, ComputerId};
 use crate::domain::allowance::Used;
 use crate::domain::computer::Hardware;
 use crate::domain::error::Result;
 use crate::domain::lifecycle::Status;
 use crate::store::computers::Computer;
 
-/// What an account's computers hold but for one; a resize under way holds the larger size, and snapshots, the one's too,
-/// what they take (in the last column). SUM of BIGINT is NUMERIC in PostgreSQL, hence the casts.
+/// What an account's computers hold but for one; a resize and a rollback under way hold the larger size, and snapshots, the
+/// one's too, what they take (in the last column). SUM of BIGINT is NUMERIC in PostgreSQL, hence the casts.
 const USED: &str = "SELECT COUNT(*), \
-    CAST(COALESCE(SUM(CASE WHEN c.wanted_ram_gb > c.ram_gb THEN c.wanted_ram_gb ELSE c.ram_gb END), 0) AS BIGINT), \
+    CAST(COALESCE(SUM((SELECT MAX(size.gb) FROM (SELECT c.ram_gb AS gb UNION ALL SELECT c.wanted_ram_gb UNION ALL \
+        SELECT s.ram_gb FROM snapshots s WHERE s.id = c.rollback_to) size)), 0) AS BIGINT), \
     CAST(COALESCE(SUM(CASE WHEN c.wanted_disk_gb > c.disk_gb THEN c.wanted_disk_gb ELSE c.disk_gb END), 0) AS BIGINT), \
     (SELECT CAST(COALESCE(SUM(s.bytes), 0) AS BIGINT) FROM snapshots s JOIN computers k ON k.id = s.computer_id \
-    JOIN workspaces v ON v.id = k.workspace_id WHERE v.account_id = (SELECT account_id FROM workspaces WHERE id = $1)) \
+    JOIN workspaces v ON v.id = k.workspace_id WHERE v.account_id = $1) \
     FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
-    WHERE w.account_id = (SELECT account_id FROM workspaces WHERE id = $1) AND c.id <> $2";
+    WHERE w.account_id = $1 AND c.id <> $2";
 
 fn used((computers, ram_gb, disk_gb, snapshots): (i64, i64, i64, i64)) -> Used {
     let bounded = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
@@ -32,10 +33,10 @@ fn whole_gb(bytes: i64) -> i64 {
 }
 
 impl Write {
-    /// What the account that owns a workspace holds, but for one computer (which may be one that is yet to be stored).
-    pub(super) async fn used_beside(&mut self, workspace: WorkspaceId, but: ComputerId) -> Result<Used> {
+    /// What an account holds, but for one computer (which may be one that is yet to be stored).
+    pub(super) async fn used_beside(&mut self, account: AccountId, but: ComputerId) -> Result<Used> {
         let row = sqlx::query_as(USED)
-            .bind(workspace.to_string())
+            .bind(account.to_string())
             .bind(but.to_string())
             .fetch_one(&mut *self.tx)
             .await
@@ -50,9 +51,22 @@ impl Store {
     /// # Errors
     /// When the store fails.
     pub async fn used_beside(&self, computer: &Computer) -> Result<Used> {
+        self.used_but(computer.owner, computer.id).await
+    }
+
+    /// What an account holds.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn used(&self, account: AccountId) -> Result<Used> {
+        // No computer is left out.
+        self.used_but(account, ComputerId::random()).await
+    }
+
+    async fn used_but(&self, account: AccountId, but: ComputerId) -> Result<Used> {
         let row = sqlx::query_as(USED)
-            .bind(computer.workspace.to_string())
-            .bind(computer.id.to_string())
+            .bind(account.to_string())
+            .bind(but.to_string())
             .fetch_one(&self.pool)
             .await
             .map_err(failed("add up an account's computers"))?;
@@ -73,7 +87,7 @@ impl Store {
     ) -> Result<Hardware> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
-        let others = write.used_beside(row.workspace, computer).await?;
+        let others = write.used_beside(row.owner, computer).await?;
         let target = plan(&row.wanted.unwrap_or(row.hardware), &others)?;
         if target == row.hardware && row.wanted.is_none() {
             return Ok(target);
@@ -123,6 +137,7 @@ impl Store {
         if let Some(status) = boot {
             write.next_boot(computer, status).await?;
         }
+        write.meter(computer).await?;
         write.commit().await
     }
 }

@@ -12,18 +12,44 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, ConnectOptions, Executor, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::base::clock::now_ms;
+use crate::base::living::Living;
+use crate::domain::access::Credential;
 use crate::domain::error::{Error, Result};
+use members::Belonging;
+use passwords::Pass;
 
 pub mod accounts;
+pub mod agents;
+pub mod audit;
+pub mod billing;
+pub mod clients;
 pub mod computers;
 pub mod copies;
+pub mod devices;
 pub mod files;
+pub mod find;
 pub mod hardware;
-mod passwords;
+pub mod idempotency;
+pub mod invitations;
+pub mod keys;
+pub mod members;
+pub mod oauth_clients;
+pub mod oauth_grants;
+pub mod passwords;
+pub mod people;
+pub mod plans;
+mod quota;
 mod room;
+pub mod runs;
 pub mod saved;
 pub mod snapshots;
+pub mod spend;
+mod status;
+mod streamed;
 pub mod streams;
+pub mod takeover;
+pub mod usage;
 pub mod workspaces;
 
 /// Connections: one writes, the others read; more would only queue on two cores.
@@ -36,15 +62,24 @@ static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("src/store/migration
 /// The store of one data folder.
 #[derive(Clone, Debug)]
 pub struct Store {
+    /// The credentials in use: what removes one here tells whoever works under it.
+    pub live: Living<Credential>,
+    /// The passwords by which sockets are open: what changes one here, but for a boot, ends them.
+    pub passes: Living<Pass>,
+    /// Who does something in a workspace of another: what puts them out, or lets them only look, ends it.
+    pub belonging: Living<Belonging>,
     pool: AnyPool,
     writer: Arc<Mutex<()>>,
     file: PathBuf,
+    /// When it was opened: what was not seen to run since then may have ended.
+    opened_at: i64,
 }
 
 /// A write in progress: nobody else writes until it is committed or dropped (then nothing happened).
 struct Write {
     _turn: OwnedMutexGuard<()>,
     tx: Transaction<'static, Any>,
+    opened_at: i64,
 }
 
 impl Write {
@@ -93,7 +128,15 @@ impl Store {
             .await
             .map_err(|error| Error::internal(format!("migrate the store: {error}")))?;
         room::take(&pool).await;
-        Ok(Self { pool, writer: Arc::default(), file: file.to_owned() })
+        Ok(Self {
+            pool,
+            writer: Arc::default(),
+            file: file.to_owned(),
+            live: Living::default(),
+            passes: Living::default(),
+            belonging: Living::default(),
+            opened_at: now_ms(),
+        })
     }
 
     /// Closes all connections; the write-ahead log is folded into the file.
@@ -113,7 +156,7 @@ impl Store {
     async fn write(&self) -> Result<Write> {
         let turn = Arc::clone(&self.writer).lock_owned().await;
         let tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(failed("begin a write"))?;
-        Ok(Write { _turn: turn, tx })
+        Ok(Write { _turn: turn, tx, opened_at: self.opened_at })
     }
 }
 
@@ -138,6 +181,7 @@ fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
 fn is_passing(message: &str) -> bool {
     [
         "database is locked",
+        "locking protocol",
         "disk is full",
         "disk I/O error",
         "unable to open database file",

@@ -10,6 +10,10 @@ use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
 use crate::domain::stored::CopyState;
 
+/// Handles of earlier instances that lead to a computer: one a day for a year and more, or one an hour for a fortnight. Older
+/// ones are forgotten.
+const MAX_EARLIER: i64 = 400;
+
 /// A copy of a saved state.
 #[derive(Clone, Debug)]
 pub struct SavedCopy {
@@ -199,6 +203,15 @@ impl Store {
         .execute(&mut *write.tx)
         .await
         .map_err(failed("keep an instance's handle"))?;
+        sqlx::query(
+            "DELETE FROM earlier_instances WHERE computer_id = $1 AND instance_id NOT IN (SELECT instance_id \
+             FROM earlier_instances WHERE computer_id = $1 ORDER BY ended_at DESC, instance_id LIMIT $2)",
+        )
+        .bind(computer.to_string())
+        .bind(MAX_EARLIER)
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("forget an instance's handle"))?;
         sqlx::query("UPDATE computers SET instance_id = $2, converging = 1 WHERE id = $1")
             .bind(computer.to_string())
             .bind(InstanceId::random().as_str())

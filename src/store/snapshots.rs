@@ -2,15 +2,16 @@
 //! outcomes after.
 
 use super::computers::Computer;
-use super::{Store, failed, id};
+use super::{Store, Write, failed, id};
 use crate::base::clock::now_ms;
 use crate::base::ids::{ComputerId, SnapshotId};
 use crate::base::secret::Secret;
 use crate::domain::allowance::Allowance;
+use crate::domain::computer::Hardware;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
 use crate::domain::name::Name;
-use crate::domain::snapshot::{State, admit, most_bytes};
+use crate::domain::snapshot::{Size, State, admit, check_ready, most_bytes};
 
 /// A snapshot as it is stored.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Snapshot {
     pub state: State,
     /// Whether it holds memory besides the disk.
     pub memory: bool,
+    /// The size that its memory knows; none without memory.
+    pub size: Option<Size>,
     /// Bytes on the host; while it is being made, the most that it may take.
     pub bytes: u64,
     /// When it was asked for.
@@ -44,6 +47,27 @@ pub struct NewSnapshot {
     pub allowance: Allowance,
 }
 
+/// What a computer that is launched from a snapshot begins with.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    /// The size that the computer had, with the present bound of its network.
+    pub(super) hardware: Hardware,
+    /// The token that its memory knows, where there is memory.
+    pub(super) token: Option<Secret>,
+    /// When it was kept.
+    pub(super) since: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct KeptRow {
+    state: String,
+    cpu: f64,
+    ram_gb: i64,
+    disk_gb: i64,
+    agent_token: Option<String>,
+    created_at: i64,
+}
+
 #[derive(sqlx::FromRow)]
 struct Row {
     id: String,
@@ -51,22 +75,27 @@ struct Row {
     name: Option<String>,
     state: String,
     memory: i64,
+    cpu: f64,
+    ram_gb: i64,
     bytes: i64,
     created_at: i64,
 }
 
-const SELECT: &str = "SELECT id, computer_id, name, state, memory, bytes, created_at FROM snapshots";
+const SELECT: &str =
+    "SELECT id, computer_id, name, state, memory, cpu, ram_gb, bytes, created_at FROM snapshots";
 
 impl TryFrom<Row> for Snapshot {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
         let bad = |what: &str| Error::internal(format!("snapshot {} holds a bad {what}", row.id));
+        let ram_gb = u32::try_from(row.ram_gb).map_err(|_| bad("ram_gb"))?;
         Ok(Self {
             id: id(&row.id)?,
             computer: id(&row.computer_id)?,
             state: State::parse(&row.state).ok_or_else(|| bad("state"))?,
             memory: row.memory != 0,
+            size: (row.memory != 0).then_some(Size { cpu: row.cpu, ram_gb }),
             bytes: u64::try_from(row.bytes).map_err(|_| bad("number of bytes"))?,
             name: row.name,
             created_at: row.created_at,
@@ -90,11 +119,11 @@ impl Store {
             .map_err(failed("count a computer's snapshots"))?;
         let bytes = most_bytes(&row.hardware, new.memory);
         // No computer is left out: this one's disk counts too.
-        let used = write.used_beside(row.workspace, ComputerId::random()).await?;
+        let used = write.used_beside(row.owner, ComputerId::random()).await?;
         admit(&new.allowance, u32::try_from(there).unwrap_or(u32::MAX), bytes, &used)?;
         sqlx::query(
-            "INSERT INTO snapshots (id, computer_id, name, state, memory, bytes, agent_token, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            "INSERT INTO snapshots (id, computer_id, name, state, memory, bytes, agent_token, created_at, cpu, ram_gb, \
+             disk_gb) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(new.id.to_string())
         .bind(computer.to_string())
@@ -104,6 +133,9 @@ impl Store {
         .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
         .bind(new.memory.then(|| token.reveal().to_owned()))
         .bind(now_ms())
+        .bind(row.hardware.cpu)
+        .bind(i64::from(row.hardware.ram_gb))
+        .bind(i64::from(row.hardware.disk_gb))
         .execute(&mut *write.tx)
         .await
         .map_err(failed("store a snapshot"))?;
@@ -183,30 +215,37 @@ impl Store {
     }
 
     /// Stores the intent to roll a computer back, under the status that it has meanwhile. Any other status that is
-    /// stored ends the intent.
+    /// stored ends the intent. Until then the computer holds the larger of its size and the snapshot's.
     ///
     /// # Errors
-    /// When the store fails.
+    /// [`Size::admit`]'s; `NotFound` when the computer is gone; or the store fails.
     pub async fn begin_rollback(
         &self,
         computer: ComputerId,
-        snapshot: SnapshotId,
+        target: &Snapshot,
         status: Status,
+        allowance: &Allowance,
     ) -> Result<()> {
         let mut write = self.write().await?;
+        if let Some(size) = &target.size {
+            let row = write.computer(computer).await?;
+            let others = write.used_beside(row.owner, computer).await?;
+            size.admit(&row.hardware, allowance, &others)?;
+        }
         sqlx::query("UPDATE computers SET status = $2, rollback_to = $3, updated_at = $4 WHERE id = $1")
             .bind(computer.to_string())
             .bind(status.name())
-            .bind(snapshot.to_string())
+            .bind(target.id.to_string())
             .bind(now_ms())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store the intent to roll back"))?;
+        write.meter(computer).await?;
         write.commit().await
     }
 
-    /// Stores that a computer has the memory of the snapshot to which it was rolled back: it is suspended, with the token
-    /// of that time; with `wake`, the intent to wake it is stored along with that.
+    /// Stores that a computer has the memory of the snapshot to which it was rolled back: it is suspended, with the token and
+    /// the size of that time, whatever it was to become since; with `wake`, the intent to wake it is stored along with that.
     ///
     /// # Errors
     /// When the store fails; the intent to roll back stays then.
@@ -214,7 +253,10 @@ impl Store {
         let mut write = self.write().await?;
         sqlx::query(
             "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
-             saved_token = (SELECT s.agent_token FROM snapshots s WHERE s.id = rollback_to) WHERE id = $1",
+             saved_token = (SELECT s.agent_token FROM snapshots s WHERE s.id = rollback_to), \
+             cpu = (SELECT s.cpu FROM snapshots s WHERE s.id = rollback_to), \
+             ram_gb = (SELECT s.ram_gb FROM snapshots s WHERE s.id = rollback_to), \
+             wanted_cpu = NULL, wanted_ram_gb = NULL, wanted_disk_gb = NULL, wanted_bandwidth_mbps = NULL WHERE id = $1",
         )
         .bind(computer.to_string())
         .bind(Status::Suspended.name())
@@ -225,6 +267,7 @@ impl Store {
         if wake {
             write.next_wake(computer).await?;
         }
+        write.meter(computer).await?;
         write.commit().await
     }
 
@@ -234,13 +277,44 @@ impl Store {
     /// When the store fails.
     pub async fn intend_fork(&self, fork: ComputerId, source: &Computer) -> Result<()> {
         let mut write = self.write().await?;
+        write.memory_knows(fork, &source.agent_token).await?;
+        write.commit().await
+    }
+}
+
+impl Write {
+    /// What a computer was when it was kept in a snapshot that is ready.
+    pub(super) async fn kept(&mut self, computer: &Computer, snapshot: SnapshotId) -> Result<Kept> {
+        let row: Option<KeptRow> = sqlx::query_as(
+            "SELECT state, cpu, ram_gb, disk_gb, agent_token, created_at FROM snapshots \
+             WHERE computer_id = $1 AND id = $2",
+        )
+        .bind(computer.id.to_string())
+        .bind(snapshot.to_string())
+        .fetch_optional(&mut *self.tx)
+        .await
+        .map_err(failed("read what was kept"))?;
+        let row = row.ok_or_else(no_snapshot)?;
+        let bad = |what: &str| Error::internal(format!("snapshot {snapshot} holds a bad {what}"));
+        check_ready(State::parse(&row.state).ok_or_else(|| bad("state"))?)?;
+        let hardware = Hardware {
+            cpu: row.cpu,
+            ram_gb: u32::try_from(row.ram_gb).map_err(|_| bad("ram_gb"))?,
+            disk_gb: u32::try_from(row.disk_gb).map_err(|_| bad("disk_gb"))?,
+            ..computer.hardware
+        };
+        Ok(Kept { hardware, token: row.agent_token.map(Secret::new), since: row.created_at })
+    }
+
+    /// Stores which token the memory knows that a new computer begins with.
+    pub(super) async fn memory_knows(&mut self, computer: ComputerId, token: &Secret) -> Result<()> {
         sqlx::query("UPDATE computers SET saved_token = $2 WHERE id = $1")
-            .bind(fork.to_string())
-            .bind(source.agent_token.reveal())
-            .execute(&mut *write.tx)
+            .bind(computer.to_string())
+            .bind(token.reveal())
+            .execute(&mut *self.tx)
             .await
             .map_err(failed("store a fork's token"))?;
-        write.commit().await
+        Ok(())
     }
 }
 

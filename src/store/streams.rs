@@ -164,7 +164,8 @@ async fn found(write: &mut Write, account: AccountId, folded: &str) -> Result<Op
     row.map(Connection::try_from).transpose()
 }
 
-async fn check_room(write: &mut Write, account: AccountId) -> Result<()> {
+/// Refuses when an account has as many connections as may be.
+pub(super) async fn check_room(write: &mut Write, account: AccountId) -> Result<()> {
     let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM stream_connections WHERE account_id = $1")
         .bind(account.to_string())
         .fetch_one(&mut *write.tx)

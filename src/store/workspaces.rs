@@ -1,10 +1,13 @@
 //! Which workspaces are there?
 
-use super::{Store, failed, id, is_duplicate};
+use std::collections::HashSet;
+
+use super::{Store, Write, failed, id, is_duplicate};
 use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, WorkspaceId};
+use crate::base::ids::{AccountId, FileId, WorkspaceId};
 use crate::domain::error::{Error, Result};
 use crate::domain::name::Name;
+use crate::domain::plan::Plans;
 
 /// A workspace as it is stored.
 #[derive(Clone, Debug)]
@@ -63,61 +66,43 @@ impl TryFrom<Row> for Workspace {
     }
 }
 
+/// What an account reaches.
+const REACHED: &str = "SELECT * FROM workspaces WHERE (account_id = $1 OR id IN \
+                       (SELECT workspace_id FROM members WHERE account_id = $1))";
+
 fn name_taken(name: &Name) -> Error {
     // Invalid, not Conflict: wire.md 3 documents 400 for a taken workspace name.
     Error::invalid(format!("A workspace named \"{name}\" already exists")).code("NAME_TAKEN")
 }
 
 impl Store {
-    /// Makes a workspace.
+    /// Makes a workspace of an account that has room for one more.
     ///
     /// # Errors
-    /// `NAME_TAKEN` when the account has one of that name; or the store fails.
+    /// [`Quota::admit`](crate::domain::quota::Quota::admit)'s; `NAME_TAKEN` when the account has one of that name; or the
+    /// store fails.
     pub async fn add_workspace(
         &self,
         account: AccountId,
         name: &Name,
         icon_url: Option<&str>,
         status: &str,
+        plans: &Plans,
     ) -> Result<Workspace> {
         let mut write = self.write().await?;
-        let (fresh, now) = (WorkspaceId::random(), now_ms());
-        let inserted = sqlx::query(
-            "INSERT INTO workspaces (id, account_id, name, name_folded, icon_url, status, created_at, updated_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $7)",
-        )
-        .bind(fresh.to_string())
-        .bind(account.to_string())
-        .bind(name.as_str())
-        .bind(name.folded())
-        .bind(icon_url)
-        .bind(status)
-        .bind(now)
-        .execute(&mut *write.tx)
-        .await;
-        match inserted {
-            Err(error) if is_duplicate(&error) => return Err(name_taken(name)),
-            other => other.map_err(failed("store a workspace"))?,
-        };
+        write.check_workspaces(account, plans).await?;
+        let made = write.add_workspace(account, name, icon_url, status).await?;
         write.commit().await?;
-        Ok(Workspace {
-            id: fresh,
-            account,
-            name: name.as_str().to_owned(),
-            icon_url: icon_url.map(str::to_owned),
-            status: status.to_owned(),
-            created_at: now,
-            updated_at: now,
-        })
+        Ok(made)
     }
 
-    /// An account's workspaces, oldest first.
+    /// An account's workspaces, its own and those that it is a member of, oldest first.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn workspaces(&self, account: AccountId) -> Result<Vec<Workspace>> {
         let rows: Vec<Row> =
-            sqlx::query_as("SELECT * FROM workspaces WHERE account_id = $1 ORDER BY created_at, id")
+            sqlx::query_as(sqlx::AssertSqlSafe(format!("{REACHED} ORDER BY created_at, id")))
                 .bind(account.to_string())
                 .fetch_all(&self.pool)
                 .await
@@ -138,18 +123,21 @@ impl Store {
         row.map(Workspace::try_from).transpose()
     }
 
-    /// One workspace by its name.
+    /// A workspace of an account by its name. Its own goes before the oldest that it is a member of: names are each
+    /// owner's.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn workspace_named(&self, account: AccountId, folded: &str) -> Result<Option<Workspace>> {
-        let row: Option<Row> =
-            sqlx::query_as("SELECT * FROM workspaces WHERE account_id = $1 AND name_folded = $2")
-                .bind(account.to_string())
-                .bind(folded)
-                .fetch_optional(&self.pool)
-                .await
-                .map_err(failed("read a workspace by name"))?;
+        let select = format!(
+            "{REACHED} AND name_folded = $2 ORDER BY CASE WHEN account_id = $1 THEN 0 ELSE 1 END, created_at, id LIMIT 1"
+        );
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .bind(account.to_string())
+            .bind(folded)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("read a workspace by name"))?;
         row.map(Workspace::try_from).transpose()
     }
 
@@ -195,15 +183,74 @@ impl Store {
         Ok(changed)
     }
 
-    /// Removes a workspace that holds no computers, with its files' records; returns the ids of those files.
+    /// Removes a workspace that holds no computers, with its files' records and its keys; returns the ids of those files.
     ///
     /// # Errors
     /// `Conflict` while it holds computers; or the store fails.
-    pub async fn remove_workspace(&self, workspace: WorkspaceId) -> Result<Vec<crate::base::ids::FileId>> {
+    pub async fn remove_workspace(&self, workspace: WorkspaceId) -> Result<Vec<FileId>> {
         let mut write = self.write().await?;
+        let keys = write.keys_to(workspace).await?;
+        let files = write.remove_workspace(workspace).await?;
+        write.commit().await?;
+        keys.iter().for_each(|key| self.live.end(key));
+        Ok(files)
+    }
+}
+
+impl Write {
+    /// Stores a workspace, whatever its account has room for.
+    pub(super) async fn add_workspace(
+        &mut self,
+        account: AccountId,
+        name: &Name,
+        icon_url: Option<&str>,
+        status: &str,
+    ) -> Result<Workspace> {
+        let (fresh, now) = (WorkspaceId::random(), now_ms());
+        let inserted = sqlx::query(
+            "INSERT INTO workspaces (id, account_id, name, name_folded, icon_url, status, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $7)",
+        )
+        .bind(fresh.to_string())
+        .bind(account.to_string())
+        .bind(name.as_str())
+        .bind(name.folded())
+        .bind(icon_url)
+        .bind(status)
+        .bind(now)
+        .execute(&mut *self.tx)
+        .await;
+        match inserted {
+            Err(error) if is_duplicate(&error) => return Err(name_taken(name)),
+            other => other.map_err(failed("store a workspace"))?,
+        };
+        Ok(Workspace {
+            id: fresh,
+            account,
+            name: name.as_str().to_owned(),
+            icon_url: icon_url.map(str::to_owned),
+            status: status.to_owned(),
+            created_at: now,
+            updated_at: now,
+        })
+    }
+
+    /// The folded names of an account's workspaces.
+    pub(super) async fn workspace_names(&mut self, account: AccountId) -> Result<HashSet<String>> {
+        let names: Vec<(String,)> =
+            sqlx::query_as("SELECT name_folded FROM workspaces WHERE account_id = $1")
+                .bind(account.to_string())
+                .fetch_all(&mut *self.tx)
+                .await
+                .map_err(failed("list workspaces' names"))?;
+        Ok(names.into_iter().map(|(name,)| name).collect())
+    }
+
+    /// See [`Store::remove_workspace`].
+    pub(super) async fn remove_workspace(&mut self, workspace: WorkspaceId) -> Result<Vec<FileId>> {
         let (computers,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM computers WHERE workspace_id = $1")
             .bind(workspace.to_string())
-            .fetch_one(&mut *write.tx)
+            .fetch_one(&mut *self.tx)
             .await
             .map_err(failed("count computers"))?;
         if computers > 0 {
@@ -211,14 +258,13 @@ impl Store {
         }
         let files: Vec<(String,)> = sqlx::query_as("SELECT id FROM files WHERE workspace_id = $1")
             .bind(workspace.to_string())
-            .fetch_all(&mut *write.tx)
+            .fetch_all(&mut *self.tx)
             .await
             .map_err(failed("list files"))?;
         for step in ["DELETE FROM files WHERE workspace_id = $1", "DELETE FROM workspaces WHERE id = $1"] {
-            let removed = sqlx::query(step).bind(workspace.to_string()).execute(&mut *write.tx).await;
+            let removed = sqlx::query(step).bind(workspace.to_string()).execute(&mut *self.tx).await;
             removed.map_err(failed("remove a workspace"))?;
         }
-        write.commit().await?;
         files.iter().map(|(text,)| id(text)).collect()
     }
 }

@@ -19,6 +19,7 @@ pub struct ScreenQuery {
 
 /// `POST click`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"x": 640, "y": 360}))]
 pub struct Click {
     /// Pixels from the left edge.
     #[schema(minimum = 0)]
@@ -47,6 +48,7 @@ pub struct Click {
 
 /// `POST move`: moves the pointer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"x": 640, "y": 360}))]
 pub struct Move {
     /// Pixels from the left edge.
     #[schema(minimum = 0)]
@@ -62,6 +64,7 @@ pub struct Move {
 /// `POST mouse_down` and `POST mouse_up`. Without `x` and `y` it is done where the pointer is. What is down comes up by
 /// itself when the screen has had no action for a minute.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"x": 640, "y": 360, "button": "left"}))]
 pub struct PointerButton {
     /// Pixels from the left edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -116,6 +119,7 @@ pub struct Drag {
 
 /// `POST scroll`. Without `x` and `y` it scrolls where the pointer is.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"x": 640, "y": 360, "direction": "down", "amount": 3}))]
 pub struct Scroll {
     /// `up`, `down`, `left` or `right`.
     #[schema(pattern = "^(up|down|left|right)$")]
@@ -144,6 +148,7 @@ pub struct Scroll {
 
 /// `POST type`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"text": "hello"}))]
 pub struct Type {
     /// Any Unicode text; `\n` is Enter and `\t` is Tab.
     pub text: String,
@@ -186,6 +191,7 @@ pub struct Key {
 
 /// `POST wait_stable`: waits until the screen is quiet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"quiet_ms": 200, "timeout_ms": 2000}))]
 pub struct WaitStable {
     /// How.
     #[serde(flatten)]
@@ -194,6 +200,7 @@ pub struct WaitStable {
 
 /// `POST wait_change`: waits until something is painted.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"timeout_ms": 1000}))]
 pub struct WaitChange {
     /// Milliseconds after which it is answered anyway; 5,000 when absent, at most 60,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,6 +219,7 @@ pub struct WaitChange {
 
 /// `POST wait`. One of the two fields is needed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"seconds": 0.5}))]
 pub struct Wait {
     /// Seconds to wait, 0 to 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -278,6 +286,7 @@ pub struct ScreenList {
 
 /// `POST screens` and `PATCH screens/{id}`. With only one side given, a new screen has the boot screen's size.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"width": 1280, "height": 720}))]
 pub struct ScreenSize {
     /// Pixels across.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What are a clone and a move on the wire? (interface.md "Clone", wire.md 5.2)
+//! What are a clone, a fork and a move on the wire? (interface.md "Clone", wire.md 5.2)
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,6 +14,19 @@ pub struct CloneComputer {
     /// The workspace that shall hold it; the source's when absent.
     #[serde(default, rename = "targetProjectId")]
     pub target_project_id: Option<String>,
+}
+
+/// `POST /computers/{id}/fork`; the body may be left out.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "copy"}))]
+pub struct ForkComputer {
+    /// The fork's name, 1 to 255 characters after trimming, unique in its workspace; made of the source's when absent.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 255)]
+    pub name: Option<String>,
+    /// The snapshot with memory that the fork goes on from; the source as it is when absent.
+    #[serde(default)]
+    pub snapshot_id: Option<String>,
 }
 
 /// `PATCH /computers/{id}/move`.

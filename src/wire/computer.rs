@@ -35,11 +35,17 @@ pub struct Computer {
     /// `creating`, `starting`, `running`, `suspending`, `suspended`, `stopping`, `stopped`, `restarting`, `deleting` or
     /// `error`.
     pub status: String,
+    /// Why it does not run, where the service ended it by itself: `trial_ended`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status_reason: Option<String>,
     /// Idle minutes before it suspends itself; 0 is always-on.
     pub auto_stop_minutes: i64,
     /// When and why it suspends itself; only in get.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_stop: Option<AutoStop>,
+    /// How it is paid for; only in get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub billing: Option<ComputerBilling>,
     /// Where its sockets and proxy are.
     pub url: String,
     /// Host for connections.
@@ -51,7 +57,7 @@ pub struct Computer {
     pub instance_id: String,
     /// Older name of `instance_id`.
     pub fly_instance_id: String,
-    /// Password of its screens and sockets; only in create and get.
+    /// Password of its screens and sockets; only in create and get, and not for viewers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vnc_password: Option<String>,
     /// Port of the agent where clients can reach it directly, else null: use the proxy path.
@@ -68,6 +74,19 @@ pub struct Computer {
     pub created_at: String,
     /// ISO 8601.
     pub updated_at: String,
+}
+
+/// How a computer is paid for.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ComputerBilling {
+    /// `included` (in the owner's plan), `trial`, `hourly`, `reservation` or `dedicated`.
+    pub variant: String,
+    /// `current` or `lapsed`, of the computer and of its owner.
+    pub payment: String,
+    /// ISO 8601: when its trial ends; null where it has none.
+    pub trial_ends_at: Option<String>,
+    /// Whether the service itself manages it, as a device.
+    pub device: bool,
 }
 
 /// When and why a computer suspends itself.
@@ -103,6 +122,7 @@ pub struct InstanceDetails {
 
 /// `POST /computers`. Unknown fields are ignored.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"workspace_id": "00000000-0000-4000-8000-000000000000", "name": "desk", "cpu": 2, "ram": 4, "disk_size_gb": 20, "resolution": "1280x720x24"}))]
 pub struct CreateComputer {
     /// The workspace that shall hold it (this or `project_id` is needed).
     #[serde(default)]
@@ -144,6 +164,7 @@ pub struct CreateComputer {
 
 /// `PATCH /computers/{id}`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "desk"}))]
 pub struct UpdateComputer {
     /// A new name.
     #[schema(min_length = 1, max_length = 255)]

@@ -169,6 +169,7 @@ pub struct MarkedScreenshot {
 
 /// `POST elements/{element_id}/click`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"button": "left"}))]
 pub struct ElementClick {
     /// `pointer` (default): a real click in the middle of what is visible of it; `action`: the program is told to do
     /// the element's first action.
@@ -196,6 +197,7 @@ pub enum ElementValue {
 
 /// `POST elements/{element_id}/set_value`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"value": "hello"}))]
 pub struct ElementSetValue {
     /// The new text or number.
     pub value: ElementValue,

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 /// `POST bash`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"command": "ls -l ~/Desktop", "timeout": 30}))]
 pub struct Bash {
     /// What bash runs.
     pub command: String,
@@ -64,6 +65,7 @@ pub struct BashResult {
 
 /// `POST exec`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"code": "print(6 * 7)"}))]
 pub struct Exec {
     /// Python source.
     pub code: String,

@@ -100,6 +100,7 @@ pub struct FileQuery {
 
 /// `POST /files/export`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"desktopId": "00000000-0000-4000-8000-000000000000", "path": "/root/Desktop/a.txt"}))]
 pub struct Export {
     /// The computer: UUID or instance id.
     #[serde(rename = "desktopId", alias = "computerId", alias = "computer_id", alias = "desktop_id")]

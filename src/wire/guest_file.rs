@@ -135,6 +135,7 @@ pub struct Stat {
 
 /// `POST mkdir`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"path": "/root/Desktop/reports", "parents": true}))]
 pub struct Mkdir {
     /// The new folder.
     pub path: String,
@@ -154,6 +155,7 @@ pub struct Made {
 
 /// `POST move`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"from": "/root/Desktop/a.txt", "to": "/root/Desktop/b.txt"}))]
 pub struct MoveFile {
     /// What is moved; a link is moved itself.
     pub from: String,

@@ -12,6 +12,7 @@ pub const LOST: &str = "x-hotdesk-lost";
 
 /// `POST processes`. Exactly one of `command` and `argv` is needed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"command": "sleep 60", "name": "pause"}))]
 pub struct StartProcess {
     /// What bash runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,6 +123,7 @@ pub struct Written {
 
 /// `POST processes/{id}/signal`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"signal": "TERM"}))]
 pub struct SendSignal {
     /// Its name, for example `TERM`, `INT`, `KILL`, `STOP`, `USR1`.
     pub signal: String,

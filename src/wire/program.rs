@@ -9,6 +9,7 @@ use super::window::Window;
 
 /// `POST launch`. Exactly one of `command`, `argv` and `url` is needed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"command": "xterm"}))]
 pub struct Launch {
     /// What bash runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

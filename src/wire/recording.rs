@@ -7,6 +7,7 @@ use super::effect::{Area, WindowName};
 
 /// `POST recordings`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"fps": 10, "max_seconds": 60}))]
 pub struct StartRecording {
     /// Screen id; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

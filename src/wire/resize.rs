@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::error::ErrorBody;
+
 /// `POST` and `PATCH /computers/{id}/resize`. Omitted fields stay; unknown ones are ignored, but one known is needed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"vcpus": 2, "disk_size_gb": 20}))]
@@ -70,6 +72,16 @@ pub struct ResizeResult {
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// What 422 says of a resize, as the description of the API has it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum ResizeRefused {
+    /// No dimension changed.
+    Unchanged(Resized),
+    /// The request's `Idempotency-Key` was another request's.
+    KeyReused(ErrorBody),
 }
 
 /// `GET /computers/{id}/resize`: how far the computer can be resized.

@@ -60,6 +60,7 @@ pub struct SnapshotList {
 
 /// `POST /computers/{id}/rollback`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"}))]
 pub struct RollBack {
     /// The snapshot that the computer goes back to.
     pub snapshot_id: String,

@@ -7,6 +7,7 @@ use crate::base::secret::Secret;
 
 /// `POST /stream/connections`.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "live", "url": "rtmp://203.0.113.1/live", "key": "stream-key"}))]
 pub struct SaveConnection {
     /// What it is called: 1 to 255 characters after trimming, no slash. One of the same name, whatever the case, is
     /// replaced.
@@ -47,6 +48,7 @@ pub struct ConnectionList {
 
 /// `POST /computers/{id}/stream/start`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"connection_name": "live"}))]
 pub struct StartStream {
     /// The name of a saved connection.
     pub connection_name: String,

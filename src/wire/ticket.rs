@@ -16,6 +16,7 @@ pub enum Mode {
 
 /// `POST /computers/{id}/stream-tickets`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"mode": "view", "ttl_seconds": 60}))]
 pub struct NewTicket {
     /// What its holder may do.
     pub mode: Mode,

@@ -67,6 +67,7 @@ pub struct WindowList {
 /// `PATCH windows/{window_id}`: the place and size of the content, in the terms of the window's record. What is absent
 /// stays; one at least is needed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"x": 0, "y": 0, "width": 800, "height": 600}))]
 pub struct WindowPlace {
     /// Pixels from the screen's left edge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,6 +89,7 @@ pub struct WindowPlace {
 
 /// `POST windows/{window_id}/close`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"force": false}))]
 pub struct CloseWindow {
     /// Ends the connection of the window's program, which loses what is not saved in all its windows. Without it the
     /// window is asked to close.

@@ -43,6 +43,7 @@ pub struct WorkspaceList {
 
 /// `POST /workspaces`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "production"}))]
 pub struct CreateWorkspace {
     /// 1 to 255 characters after trimming.
     #[schema(min_length = 1, max_length = 255)]
@@ -57,6 +58,7 @@ pub struct CreateWorkspace {
 
 /// `PATCH /workspaces/{id}`. Omitted fields stay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"name": "staging"}))]
 pub struct UpdateWorkspace {
     /// A new name.
     #[serde(default)]

@@ -1,5 +1,13 @@
 //! Is every operation guarded, are secrets kept, and are the edges of HTTP held? (access.md A, threats.md T13, T24)
 
+mod audit;
+mod cast;
 mod edge;
+mod keys;
+mod limits;
+mod locked;
 mod matrix;
-mod secrets;
+mod page;
+mod revocation;
+
+pub use cast::add_account;

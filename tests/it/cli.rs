@@ -7,10 +7,14 @@ use serde_json::{Value, json};
 use person::Person;
 use stand_in::{StandIn, computer};
 
+mod admin;
 mod demo;
 mod every_command;
 mod hardware;
-mod person;
+mod keys;
+mod login;
+mod operator;
+pub mod person;
 mod stand_in;
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use hotdesk::base::ids::{ComputerId, ComputerRef};
 use hotdesk::controller::auth::keys;
-use hotdesk::controller::config::Limits;
+use hotdesk::controller::config::{Config, Limits};
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{Capabilities, Engine, EngineError, MachineSpec};
 use hotdesk::store::accounts::NewKey;
@@ -255,9 +255,8 @@ async fn t18_half_a_clone_is_undone_at_the_next_start() {
     let (_, desk) = with_a_desk(&house).await;
     let source: ComputerId = desk.parse().expect("an id");
     for copied in [false, true] {
-        let (extent, allowance) = (Extent::Clone, Limits::default().allowance());
-        let copy =
-            NewCopy { id: ComputerId::random(), source, extent, workspace: None, name: None, allowance };
+        let (extent, plans) = (Extent::Clone, Config::default().plans());
+        let copy = NewCopy { id: ComputerId::random(), source, extent, workspace: None, name: None, plans };
         let stored = house.store().await.add_copy(&copy).await.expect("stored");
         assert_eq!(stored.name, "desk (clone)");
         if copied {

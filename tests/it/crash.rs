@@ -2,6 +2,7 @@
 
 mod adopt;
 mod full;
+mod points;
 mod remains;
 mod repair;
 mod rounds;

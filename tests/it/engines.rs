@@ -8,6 +8,8 @@ mod container;
 mod copies;
 #[path = "engines/crash.rs"]
 mod crash;
+#[path = "engines/desktop.rs"]
+mod desktop;
 #[path = "engines/guest.rs"]
 mod guest;
 #[path = "engines/gvisor.rs"]
@@ -27,9 +29,13 @@ mod moments;
 #[path = "engines/network.rs"]
 mod network;
 #[path = "engines/qemu.rs"]
-mod qemu;
+pub mod qemu;
 #[path = "engines/qemu_desktop.rs"]
-mod qemu_desktop;
+pub mod qemu_desktop;
+#[path = "engines/qemu_faults.rs"]
+mod qemu_faults;
+#[path = "engines/qemu_forks.rs"]
+mod qemu_forks;
 #[path = "engines/resize.rs"]
 mod resize;
 #[path = "engines/saved.rs"]

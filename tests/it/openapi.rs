@@ -95,20 +95,50 @@ fn the_document_has_its_version_a_key_and_the_index_s_routes() {
     }
 }
 
+/// A schema, behind its reference.
+fn schema<'a>(document: &'a Value, named: &'a Value) -> &'a Value {
+    match named["$ref"].as_str() {
+        Some(reference) => {
+            document.pointer(reference.trim_start_matches('#')).expect("a schema of the document")
+        }
+        None => named,
+    }
+}
+
+#[test]
+fn every_json_body_has_an_example_with_what_is_required() {
+    let document = document();
+    for (method, path, operation) in operations(&document) {
+        let content = &operation["requestBody"]["content"]["application/json"];
+        if content.is_null() {
+            continue;
+        }
+        let body = schema(&document, &content["schema"]);
+        let example = [&content["example"], &body["example"]].into_iter().find(|example| !example.is_null());
+        let example = example.unwrap_or_else(|| panic!("{method} {path} has no example"));
+        let parts = body["allOf"].as_array().into_iter().flatten().chain([body]);
+        for required in parts.filter_map(|part| schema(&document, part)["required"].as_array()).flatten() {
+            let name = required.as_str().expect("a name");
+            assert!(!example[name].is_null(), "{method} {path}: the example lacks {name}: {example}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_documented_operation_is_routed() {
     let house = Simulation::boot().await;
     let nobody = "00000000-0000-4000-8000-000000000000";
-    for (method, path, _) in operations(&document()) {
+    for (method, path, said) in operations(&document()) {
         let mut filled = String::new();
         for part in path.split('/').skip(1) {
             filled += "/";
             filled += if part.starts_with('{') { nobody } else { part };
         }
-        // Without a key a route says 401, while what is no route says 404.
+        // Without a key a route says 401, or of those that need none what it says to nothing, while what is no route says 404.
         let response = house.bare(method.clone(), &format!("/api{filled}")).send().await.expect("an answer");
         let status = response.status().as_u16();
-        assert!([200, 401].contains(&status), "{method} {path} answers {status}");
+        let expected: &[u16] = if said["security"].is_array() { &[401] } else { &[200, 403] };
+        assert!(expected.contains(&status), "{method} {path} answers {status}");
     }
     let served: Value = house.bare(Method::GET, "/openapi.json").send().await.unwrap().json().await.unwrap();
     assert_eq!(served, document());

@@ -9,7 +9,7 @@ use crate::harness::impostor::Impostor;
 use crate::harness::picture;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_proxy_path_reaches_the_computer_s_own_api() {
+async fn a80_the_proxy_path_reaches_the_computer_s_own_api() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
     let made = house.record(&id).await;
     let (id, instance) = (made["id"].as_str().unwrap(), made["instance_id"].as_str().unwrap());
@@ -99,7 +99,7 @@ async fn the_proxy_path_reaches_the_computer_s_own_api() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tricks_with_the_path_reach_nothing() {
+async fn a80_tricks_with_the_path_reach_nothing() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
     let made = house.record(&id).await;
     let instance = made["instance_id"].as_str().unwrap();
@@ -160,7 +160,7 @@ async fn tricks_with_the_path_reach_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
+async fn a80_a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
     let made = house.record(&id).await;
     let (id, instance) = (made["id"].as_str().unwrap(), made["instance_id"].as_str().unwrap());

@@ -1,7 +1,8 @@
 //! Do suspended computers' states go to storage and come back, as interface.md "Suspend" and wire.md 5.2 say?
 
+mod desktops;
 mod faults;
-mod gvisor;
+mod rollback;
 mod s3;
 mod store;
 

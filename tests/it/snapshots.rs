@@ -2,7 +2,9 @@
 
 mod failures;
 mod forks;
+mod launches;
 mod recovery;
+mod sizes;
 
 use hotdesk::base::ids::{ComputerId, ComputerRef};
 use hotdesk::controller::config::Limits;

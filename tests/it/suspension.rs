@@ -5,6 +5,7 @@ mod failures;
 mod races;
 mod recovery;
 mod rounds;
+mod under_way;
 
 use futures_util::SinkExt;
 use futures_util::future::join_all;

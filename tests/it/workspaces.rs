@@ -172,11 +172,12 @@ async fn the_service_tells_how_it_is_without_a_key() {
 #[tokio::test]
 async fn keys_are_needed_exact_and_never_kept() {
     let house = RunningController::boot().await;
-    for (header, text) in [
-        (None, "Missing API key"),
-        (Some("Bearer sk_live_unknown"), "Invalid API key"),
-        (Some("Bearer nonsense"), "Invalid API key"),
-        (Some("Basic abc"), "Invalid API key"),
+    let wrong = "Bearer error=\"invalid_token\"";
+    for (header, text, challenge) in [
+        (None, "Missing API key", "Bearer"),
+        (Some("Bearer sk_live_unknown"), "Invalid API key", wrong),
+        (Some("Bearer nonsense"), "Invalid API key", wrong),
+        (Some("Basic abc"), "Invalid API key", wrong),
     ] {
         let mut request = house.bare(Method::GET, "/api/workspaces");
         if let Some(header) = header {
@@ -185,7 +186,7 @@ async fn keys_are_needed_exact_and_never_kept() {
         let response = request.send().await.unwrap();
         assert_eq!(
             (response.status().as_u16(), response.headers()["www-authenticate"].to_str().unwrap()),
-            (401, "Bearer")
+            (401, challenge)
         );
         let body: serde_json::Value = response.json().await.unwrap();
         assert!(body["error"].as_str().unwrap().starts_with(text), "{header:?}: {body}");

@@ -110,6 +110,11 @@ impl Screen {
         matches!(*self.phase.borrow(), Phase::Ready(_))
     }
 
+    /// Whether it was asked to end, or has.
+    pub fn is_ending(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// The record of wire.md 7. The VNC server has no TCP port: it listens on a unix socket.
     pub fn record(&self) -> wire::action::Screen {
         let size = self.size();

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use x11rb::connection::{Connection, RequestConnection, SequenceNumber};
@@ -108,7 +108,7 @@ pub(super) struct Seat {
     pub(super) buttons_down: u16,
     /// Which window had the keyboard after the last action.
     pub(super) last_active: Option<xproto::Window>,
-    silent: Option<SequenceNumber>,
+    silent: Option<(SequenceNumber, Instant)>,
     broken: Option<String>,
 }
 
@@ -193,7 +193,9 @@ impl Seat {
     /// Asks whether X answers. While it is silent the question asked first stays open and is only looked at.
     fn attend(&mut self) -> Outcome<()> {
         let (question, patience) = match self.silent {
-            Some(question) => (question, SILENT_PATIENCE),
+            // Many that waited for their turn share one look: each one's own would make the last wait for all of them.
+            Some((_, looked)) if looked.elapsed() < SILENT_PATIENCE => return Err(Fault::Silent),
+            Some((question, _)) => (question, SILENT_PATIENCE),
             None => {
                 self.deadline.allow(X_PATIENCE);
                 let cookie = self.link.get_input_focus()?;
@@ -213,7 +215,7 @@ impl Seat {
                 if self.silent.is_none() {
                     tracing::warn!(screen = self.display, "the X server does not answer");
                 }
-                self.silent = Some(question);
+                self.silent = Some((question, Instant::now()));
                 Err(Fault::Silent)
             }
             Err(fault) => Err(fault),

@@ -1,6 +1,6 @@
 //! Which windows are on a screen, whose are they, and which is in front? What elements need to know of X.
 
-use x11rb::connection::RequestConnection as _;
+use x11rb::connection::{Connection as _, RequestConnection as _};
 use x11rb::errors::ReplyError;
 use x11rb::protocol::res::{ClientIdMask, ClientIdSpec, ConnectionExt as _};
 use x11rb::protocol::xproto::{
@@ -50,7 +50,7 @@ pub struct Tops {
     pub windows: Vec<Top>,
     /// X id of the window with the focus, where the window manager tells.
     pub active: Option<u32>,
-    /// Processes that are connected to this X server, in no order; empty where it does not tell.
+    /// Processes that are connected to this X server, in no order; empty where it does not know.
     pub clients: Vec<u32>,
 }
 
@@ -191,9 +191,24 @@ impl Seat {
         }))
     }
 
-    /// The process of each window's client, as the X server knows it.
+    /// The process of each window's client, as the X server knows it; where it knows none, as the window says, or another
+    /// one of the same client.
     pub(super) fn owners(&self, windows: &[Window]) -> Outcome<Vec<Option<u32>>> {
         let mut owners = Vec::new();
+        if self.clients()?.is_empty() {
+            let pid = self.atom("_NET_WM_PID")?;
+            for window in windows {
+                let said = self.link.get_property(false, *window, pid, AtomEnum::CARDINAL, 0, 1)?.reply();
+                owners.push(or_gone(said)?.and_then(|it| it.value32()?.next()));
+            }
+            let mask = self.link.setup().resource_id_mask;
+            let of_client = |window: Window| {
+                let mut all =
+                    windows.iter().zip(&owners).filter(|(other, _)| **other & !mask == window & !mask);
+                all.find_map(|(_, owner)| *owner)
+            };
+            return Ok(windows.iter().map(|window| of_client(*window)).collect());
+        }
         for window in windows {
             let specs = [ClientIdSpec { client: *window, mask: ClientIdMask::LOCAL_CLIENT_PID }];
             owners.push(self.processes(&specs)?.first().copied());
@@ -201,9 +216,12 @@ impl Seat {
         Ok(owners)
     }
 
-    /// Every process that is connected.
-    fn clients(&self) -> Outcome<Vec<u32>> {
-        self.processes(&[ClientIdSpec { client: x11rb::NONE, mask: ClientIdMask::LOCAL_CLIENT_PID }])
+    /// Every process that is connected; none where the X server does not know this one: over gVisor it takes every client
+    /// for itself.
+    pub(super) fn clients(&self) -> Outcome<Vec<u32>> {
+        let all = [ClientIdSpec { client: x11rb::NONE, mask: ClientIdMask::LOCAL_CLIENT_PID }];
+        let pids = self.processes(&all)?;
+        Ok(if pids.contains(&std::process::id()) { pids } else { Vec::new() })
     }
 
     fn processes(&self, specs: &[ClientIdSpec]) -> Outcome<Vec<u32>> {

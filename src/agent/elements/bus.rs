@@ -29,6 +29,8 @@ const DAEMON: &str = "org.freedesktop.DBus";
 const RARE_EVENT: &str = "window:desktop-create";
 /// Interface of every object.
 pub(super) const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
+/// Interface of a program's root object.
+const APPLICATION: &str = "org.a11y.atspi.Application";
 /// Interface of what has properties.
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
@@ -200,14 +202,49 @@ impl Bus {
     }
 
     /// Whether it knows the process behind a name: sockets of gVisor name whoever asks for their peer, so that all would be
-    /// the bus itself.
+    /// the bus itself. What it does not know, [`Bus::told_pid`] asks the programs.
     pub(super) async fn knows_processes(&self) -> Result<bool, Fault> {
         Ok(self.pid(REGISTRY).await? != self.pid(DAEMON).await?)
+    }
+
+    /// The process that a program says it is.
+    ///
+    /// # Errors
+    /// `Refused` by a program without an ATK bridge, or one that is not root's.
+    pub(super) async fn told_pid(&self, root: &Object, patience: Duration) -> Result<u32, Fault> {
+        let address: String = self.ask(root, APPLICATION, "GetApplicationBusAddress", &(), patience).await?;
+        process_of(&address).ok_or_else(|| Fault::Refused(String::from("does not say which process it is")))
     }
 
     /// The process behind a bus name.
     pub(super) async fn pid(&self, name: &str) -> Result<u32, Fault> {
         let daemon = Object { name: DAEMON.to_owned(), path: "/org/freedesktop/DBus".to_owned() };
         self.ask(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_PATIENCE).await
+    }
+}
+
+/// The process of an ATK bridge, from the address of the socket that it offers: one of root's is called after its process
+/// (at-spi2-core, `atk-adaptor/bridge.c`).
+fn process_of(address: &str) -> Option<u32> {
+    let (_, name) = address.strip_prefix("unix:path=")?.split(',').next()?.rsplit_once('/')?;
+    name.strip_prefix("at-spi2-socket-")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_s_socket_is_called_after_its_process() {
+        for (address, process) in [
+            ("unix:path=/run/user/0/at-spi2-socket-217", Some(217)),
+            ("unix:path=/run/at-spi2-socket-7,guid=0af", Some(7)),
+            ("unix:path=/tmp/at-spi2-AB12CD/socket", None),
+            ("unix:abstract=/run/at-spi2-socket-7", None),
+            ("unix:path=/run/at-spi2-socket-", None),
+            ("", None),
+        ] {
+            assert_eq!(process_of(address), process, "{address}");
+        }
     }
 }

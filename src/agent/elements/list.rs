@@ -115,13 +115,16 @@ impl Elements {
             error.retry_after(1).context(fault.reason())
         };
         let programs = bus.programs().await.map_err(silent)?;
-        if !bus.knows_processes().await.map_err(silent)? {
-            let text = "This computer's kernel does not tell which program is which on the accessibility bus";
-            return Err(Error::unavailable(text).code("elements_unsupported"));
-        }
+        let knows_processes = bus.knows_processes().await.map_err(silent)?;
         let asked = programs.into_iter().take(MOST_PROGRAMS).map(async |root| {
+            let pid = if knows_processes {
+                bus.pid(&root.name).await
+            } else {
+                bus.told_pid(&root, self.first_patience(&root.name)).await
+            };
+            self.note(&root.name, !matches!(pid, Err(Fault::Silent)));
             // One that went meanwhile has nothing to show.
-            let pid = bus.pid(&root.name).await.ok().filter(|pid| is_here(tops, *pid))?;
+            let pid = pid.ok().filter(|pid| is_here(tops, *pid))?;
             let opened = self.open_one(bus, &root, pid, until, hidden).await;
             self.note(&root.name, !matches!(opened, Err(Fault::Silent)));
             match opened {

@@ -13,6 +13,7 @@ use super::handover::{self, Handed};
 use super::streams::{self, Streams};
 use super::talk::{self, How, Order, Report};
 use super::tree::{self, Target};
+use crate::agent::reaped;
 
 /// How long a tree may take to die before the command is answered without waiting for the rest. The answer is due
 /// one second after the deadline.
@@ -138,7 +139,7 @@ async fn release(mut shim: Child, left: usize) {
 
 /// Waits for a shim that has said all.
 pub async fn reap(shim: &mut Child) {
-    if let Err(error) = shim.wait().await {
+    if let Err(error) = reaped::ended(shim).await {
         tracing::warn!(%error, "could not reap a shim");
     }
 }

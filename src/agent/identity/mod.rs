@@ -11,6 +11,7 @@ mod kernel;
 mod keys;
 mod names;
 
+pub(super) use self::kernel::set_clock;
 use super::files::blocking;
 use super::state::Agent;
 use super::token::{self, Term};

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::desktop::Desktop;
 use super::display::{Displays, Screen};
 use super::exec::tree;
+use super::reaped;
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Result};
 use crate::wire::program::{Launch, Launched};
@@ -127,7 +128,7 @@ impl Programs {
         let stop = self.tasks.stopping();
         let _reaper = self.tasks.spawn("program", async move {
             tokio::select! {
-                status = child.wait() => match status {
+                status = reaped::ended(&mut child) => match status {
                     Ok(status) => drop(tell.send_replace(Some(status))),
                     Err(error) => tracing::warn!(%error, pid, "could not reap a program"),
                 },

@@ -52,6 +52,8 @@ impl Keeper {
                 tracing::warn!(%error, "a timeline broke down");
             }
         }
+        // Before anybody reads that it has ended: then the screen can be recorded again.
+        self.room.lock().running.remove(&self.screen.id);
         self.kept.change(|record| {
             status.clone_into(&mut record.status);
             record.reason = Some(reason.to_owned());
@@ -65,7 +67,6 @@ impl Keeper {
         if let Err(error) = blocking(move || shelf.note(&record)).await {
             tracing::warn!(%error, "a recording's end could not be noted");
         }
-        self.room.lock().running.remove(&self.screen.id);
         self.kept.gone.cancel();
     }
 
@@ -85,6 +86,11 @@ impl Keeper {
                 () = self.kept.stop.cancelled() => return (STOPPED, "asked"),
                 () = &mut limit => return (STOPPED, "max_seconds"),
                 how = encoder.ended() => {
+                    // Its X server goes before the screen has ended, so the encoder may be the first that is heard of.
+                    if self.screen.is_ending() {
+                        let agent = stopping.is_cancelled();
+                        return (STOPPED, if agent { "agent_stopped" } else { "screen_deleted" });
+                    }
                     tracing::warn!(screen = self.screen.id, how, "a recording's encoder ended");
                     return (FAILED, "encoder_ended");
                 }

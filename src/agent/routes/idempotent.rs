@@ -3,7 +3,7 @@
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -13,11 +13,8 @@ use crate::agent::journal::{Answer, Begun, Entry, Journal};
 use crate::base::tasks::Tasks;
 use crate::domain::error::{Error, Kind, Result};
 use crate::http::extract::{MAX_JSON_BYTES, read_body};
-use crate::http::idempotency;
+use crate::http::idempotency::{self, REPLAYED};
 use crate::http::refuse::Carried;
-
-/// Tells a client that the answer is the stored one.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// Where the layer notes things, and what carries requests out.
 #[derive(Clone, Debug)]

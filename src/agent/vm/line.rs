@@ -4,14 +4,19 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
-/// Longest line that is read: a number and the longest word, with room to spare. What is longer is not the engine's.
-const LONGEST: usize = 64;
+use super::identity::Identity;
+
+/// Longest line that is read: a number and the longest request, with a token of up to 1023 characters, and room to spare. What is
+/// longer is not the engine's.
+const LONGEST: usize = 1280;
 /// Most that is read at once: what the port's queue holds.
 const PIECE: usize = 4096;
 
 /// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(super) enum Request {
     /// End the command.
     Stop,
@@ -25,6 +30,10 @@ pub(super) enum Request {
     Grow,
     /// Use every processor; an error when there are not so many yet.
     Cpus(usize),
+    /// Set the clock, which stood still, to this time since 1970.
+    Clock(Duration),
+    /// Be this machine from now on: the memory may be another's.
+    Identity(Identity),
 }
 
 /// The line.
@@ -82,7 +91,12 @@ fn parse(line: &[u8]) -> Option<(u64, Request)> {
         "freeze" => Request::Freeze,
         "thaw" => Request::Thaw,
         "grow" => Request::Grow,
-        _ => Request::Cpus(word.strip_prefix("cpus ")?.parse().ok()?),
+        _ => match word.split_once(' ')? {
+            ("cpus", wanted) => Request::Cpus(wanted.parse().ok()?),
+            ("clock", milliseconds) => Request::Clock(Duration::from_millis(milliseconds.parse().ok()?)),
+            ("identity", told) => Request::Identity(Identity::parse(told)?),
+            _ => return None,
+        },
     };
     Some((number.parse().ok()?, request))
 }
@@ -99,12 +113,20 @@ mod tests {
             take_lines(&mut begun, b"p\n2 freeze\n\n3 dance\nx thaw\n"),
             [(1, Request::Stop), (2, Request::Freeze)]
         );
-        let flood = [b'a'; 1000];
+        let flood = [b'a'; 2 * LONGEST];
         assert_eq!(take_lines(&mut begun, &flood), []);
         assert!(begun.len() <= LONGEST + 1);
         assert_eq!(
             take_lines(&mut begun, b"\n4 cpus 3\n5 grow\n6 thaw\n7 cpus x\n"),
             [(4, Request::Cpus(3)), (5, Request::Grow), (6, Request::Thaw)]
         );
+        assert_eq!(
+            take_lines(&mut begun, b"8 clock 1500\n9 clock soon\n10 be good\n"),
+            [(8, Request::Clock(Duration::from_millis(1500)))]
+        );
+        let (id, token) = ("a".repeat(32), "t".repeat(1023));
+        let longest = format!("{} identity 52:00:00:00:00:01 {id} {token}\n", u64::MAX);
+        let told = take_lines(&mut begun, longest.as_bytes());
+        assert!(matches!(told[..], [(u64::MAX, Request::Identity(_))]), "{told:?}");
     }
 }

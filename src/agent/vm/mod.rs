@@ -6,6 +6,7 @@
 //!      |------------------- the command ends by itself ----------------->
 //! ```
 
+mod identity;
 mod line;
 
 use std::ffi::OsString;
@@ -26,6 +27,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use self::line::{Line, Request};
+use super::identity::set_clock;
 use super::init::prepare::prepare;
 use crate::base::filesystem;
 
@@ -159,6 +161,8 @@ impl Machine {
             }
             Request::Grow => grow(&self.disk),
             Request::Cpus(wanted) => bring_up_cpus(Path::new(CPUS), wanted),
+            Request::Clock(time) => set_clock(time).map_err(io::Error::other),
+            Request::Identity(identity) => identity.take(),
         }
     }
 

@@ -50,7 +50,8 @@ impl Answer {
 pub struct Api {
     http: Client,
     base: Url,
-    key: Secret,
+    /// Nobody has one before a sign-in.
+    key: Option<Secret>,
 }
 
 impl Api {
@@ -59,18 +60,26 @@ impl Api {
     /// # Errors
     /// When TLS cannot be set up.
     pub fn new(connection: Connection) -> Outcome<Self> {
+        Self::keyless(connection.base).map(|api| Self { key: Some(connection.key), ..api })
+    }
+
+    /// As [`Api::new`], for what needs no key.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn keyless(base: Url) -> Outcome<Self> {
         // Someone else's provider, installed before, serves as well.
         drop(rustls::crypto::ring::default_provider().install_default());
         let mut http = Client::builder()
             .connect_timeout(CONNECT)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")));
-        if connection.base.scheme() == "http" {
+        if base.scheme() == "http" {
             // Without this a host that has no CA certificates could not even speak plain HTTP.
             http = http.tls_certs_only([]);
         }
         let http = http.build().map_err(|error| format!("HTTP client: {}", told(error)))?;
-        Ok(Self { http, base: connection.base, key: connection.key })
+        Ok(Self { http, base, key: None })
     }
 
     /// The address of a path below the API's base; every segment is encoded.
@@ -111,9 +120,13 @@ impl Api {
         self.send(request).await
     }
 
-    /// A request with the key, to be completed.
+    /// A request with the key, if there is one, to be completed.
     pub fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        self.http.request(method, url).bearer_auth(self.key.reveal())
+        let request = self.http.request(method, url);
+        match &self.key {
+            Some(key) => request.bearer_auth(key.reveal()),
+            None => request,
+        }
     }
 
     /// Sends a request and reads its answer.

@@ -54,7 +54,8 @@ pub fn choose(wishes: &Wishes, credentials: &Credentials) -> Result<Connection, 
     match profile.into_iter().chain(others).find(belongs) {
         Some(profile) => Ok(Connection { base, key: profile.key.clone() }),
         None => Err(format!(
-            "no API key for {url}: set HOTDESK_API_KEY, or store one with `hotdesk profile set NAME --url {url}`"
+            "no API key for {url}: get one with `hotdesk login --url {url}`, store one with \
+             `hotdesk profile set NAME --url {url}`, or set HOTDESK_API_KEY"
         )),
     }
 }

@@ -6,10 +6,12 @@ use axum::Json;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::server::Server;
-use utoipa::openapi::{Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::{Content, InfoBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
+use crate::controller::idempotent;
 use crate::domain::error::{Error, Result};
+use crate::http::idempotency::KeptHeader;
 use crate::wire::error::ErrorBody;
 
 /// The version that the specification gives the API description.
@@ -28,7 +30,8 @@ const WITH_KEY: [(&str, &str); 7] = [
     ("503", "Not ready, or something it needs is away; may carry Retry-After"),
 ];
 /// Failures of operations that change or reach something with a state.
-const WITH_STATE: [(&str, &str); 3] = [
+const WITH_STATE: [(&str, &str); 4] = [
+    ("402", "A trial has ended, or a payment has lapsed"),
     ("409", "The thing's state blocks the operation"),
     ("413", "More than may be sent at once"),
     ("504", "The computer did not answer in time"),
@@ -40,7 +43,8 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
         .title("hotdesk")
         .version(VERSION)
         .description(Some(
-            "Self-hosted cloud computers. `/projects` is an alias of `/workspaces` on every path.",
+            "Self-hosted cloud computers. `/projects` is an alias of `/workspaces` on every path, `/clients` of \
+             `/v1/accounts`.",
         ))
         .build();
     document.servers = Some(vec![Server::new("/api")]);
@@ -49,6 +53,10 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme(KEY_SCHEME, SecurityScheme::Http(bearer));
     for item in document.paths.paths.values_mut() {
+        [&mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
+            .into_iter()
+            .flatten()
+            .for_each(complete_change);
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete]
             .into_iter()
             .flatten();
@@ -57,23 +65,40 @@ pub fn complete(mut document: OpenApi) -> OpenApi {
     document
 }
 
+/// Whether an operation needs no key.
+fn is_public(operation: &Operation) -> bool {
+    operation.tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == "service"))
+}
+
+/// What changes something may be sent again safely.
+fn complete_change(operation: &mut Operation) {
+    if is_public(operation) || idempotent::names_a_key(operation) {
+        return;
+    }
+    operation
+        .parameters
+        .get_or_insert_default()
+        .extend(KeptHeader::into_params(|| None).into_iter().map(RefOr::T));
+    let reused = "This Idempotency-Key was used for another request";
+    operation.responses.responses.entry("422".to_owned()).or_insert_with(|| refusal(reused));
+}
+
+fn refusal(description: &str) -> RefOr<Response> {
+    let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(ErrorBody::name()))));
+    RefOr::T(ResponseBuilder::new().description(description).content("application/json", content).build())
+}
+
 fn complete_operation(operation: &mut Operation) {
     // Handlers of several rooms have the same name; OpenAPI 3.1 section 4.8.10 wants each operation's to be its own.
     if let (Some(tag), Some(name)) = (operation.tags.iter().flatten().next(), &operation.operation_id) {
         operation.operation_id = Some(format!("{tag}_{name}"));
     }
-    let public = operation.tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == "service"));
-    if public {
+    if is_public(operation) {
         return;
     }
     operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(KEY_SCHEME, [])]);
     for (status, description) in WITH_KEY.into_iter().chain(WITH_STATE) {
-        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| {
-            let content = Content::new(Some(RefOr::Ref(Ref::from_schema_name(ErrorBody::name()))));
-            let response =
-                ResponseBuilder::new().description(description).content("application/json", content);
-            RefOr::T(response.build())
-        });
+        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| refusal(description));
     }
 }
 
@@ -82,11 +107,16 @@ pub async fn answer(document: Arc<OpenApi>) -> Json<OpenApi> {
     Json((*document).clone())
 }
 
+/// The whole document.
+pub fn document() -> OpenApi {
+    let (_, document) = super::documented().split_for_parts();
+    complete(document)
+}
+
 /// The recorded document's text, for `hotdesk openapi` and the test that compares.
 ///
 /// # Errors
 /// When the document cannot be written as JSON.
 pub fn text() -> Result<String> {
-    let (_, document) = super::documented().split_for_parts();
-    complete(document).to_pretty_json().map_err(Error::internal)
+    document().to_pretty_json().map_err(Error::internal)
 }

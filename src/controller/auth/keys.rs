@@ -5,10 +5,10 @@ use sha2::{Digest, Sha256};
 use crate::base::hex::hex;
 use crate::base::ids::AccountId;
 use crate::base::secret::Secret;
-use crate::domain::access::Caller;
 use crate::domain::api_key;
 use crate::domain::error::{Error, Result};
 use crate::store::Store;
+use crate::store::accounts::Holder;
 
 /// The address of the account that the first start makes; it is a label, nothing is ever sent there.
 const OPERATOR_EMAIL: &str = "operator@localhost";
@@ -45,15 +45,15 @@ pub fn digest(key: &str) -> String {
 ///
 /// # Errors
 /// `Unauthenticated` when nobody does; or the store fails.
-pub async fn caller(store: &Store, key: &str) -> Result<Caller> {
+pub async fn holder(store: &Store, key: &str) -> Result<Holder> {
     let unknown = || Error::unauthenticated("Invalid API key");
     if !api_key::well_formed(key) {
         return Err(unknown());
     }
-    store.caller(&digest(key)).await.map_err(away)?.ok_or_else(unknown)
+    store.holder(&digest(key)).await.map_err(away)?.ok_or_else(unknown)
 }
 
 /// A credential that could not be checked is never a wrong one (access.md A10): 503, not 401 or 500.
-fn away(error: Error) -> Error {
+pub(in crate::controller) fn away(error: Error) -> Error {
     Error::unavailable("Service temporarily unavailable").retry_after(5).context(error)
 }

@@ -1,4 +1,5 @@
-//! Who may open a screen without the password? Whoever shows a ticket: for one screen of one boot, once, and soon.
+//! Who may open a screen without the password? Whoever shows a ticket: for one screen, once, soon, and while the password is
+//! the one that it was.
 //!
 //! Tickets are kept in memory only, as hashes: a controller that starts again has forgotten them, which costs their
 //! holders a new one and spares a table that would have to be swept.
@@ -13,6 +14,7 @@ use crate::base::ids::ComputerId;
 use crate::base::secret::Secret;
 use crate::domain::error::{Error, Result};
 use crate::store::computers::Computer;
+use crate::store::passwords::Pass;
 use crate::wire::ticket::Mode;
 
 /// How long a ticket lasts when nobody says: the time to hand a link over and open it.
@@ -36,9 +38,8 @@ pub struct Ticket {
 #[derive(Debug)]
 struct Issued {
     ticket: Ticket,
-    computer: ComputerId,
-    /// The boot that it is for: a later one has other secrets too.
-    generation: u64,
+    /// The password in whose place it stands: each boot has another one, and whoever loses the computer loses both.
+    pass: Pass,
     expires: Instant,
 }
 
@@ -51,56 +52,51 @@ fn digest(text: &str) -> [u8; 32] {
 }
 
 impl Tickets {
-    /// Issues a ticket for a computer as it runs now.
+    /// Issues a ticket for a computer as it is opened now.
     ///
     /// # Errors
     /// `RateLimited` when the computer has as many unused ones as may be.
     pub fn issue(&self, computer: &Computer, ticket: Ticket, life: Duration) -> Result<Secret> {
-        self.issue_at(computer.id, computer.generation, ticket, life, Instant::now())
+        self.issue_at(computer.pass(), ticket, life, Instant::now())
     }
 
-    fn issue_at(
-        &self,
-        computer: ComputerId,
-        generation: u64,
-        ticket: Ticket,
-        life: Duration,
-        now: Instant,
-    ) -> Result<Secret> {
+    fn issue_at(&self, pass: Pass, ticket: Ticket, life: Duration, now: Instant) -> Result<Secret> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, issued| issued.expires > now);
-        let unused = all.values().filter(|issued| issued.computer == computer);
+        let unused = all.values().filter(|issued| issued.pass.computer == pass.computer);
         if unused.clone().count() >= MAX_UNUSED {
             let first = unused.map(|issued| issued.expires).min().unwrap_or(now);
             let wait = u32::try_from(first.duration_since(now).as_secs()).unwrap_or(u32::MAX);
             return Err(Error::rate_limited(wait.saturating_add(1)));
         }
         let text = Secret::random(CHARACTERS);
-        let issued = Issued { ticket, computer, generation, expires: now + life };
+        let issued = Issued { ticket, pass, expires: now + life };
         all.insert(digest(text.reveal()), issued);
         Ok(text)
     }
 
-    /// Uses a ticket up; `None` when it opens nothing on this computer as it runs now.
+    /// Uses a ticket up; `None` when it opens nothing on this computer now.
     pub fn redeem(&self, computer: &Computer, shown: &str) -> Option<Ticket> {
-        self.redeem_at(computer.id, computer.generation, shown, Instant::now())
+        self.redeem_at(computer.pass(), shown, Instant::now())
     }
 
     /// The computer that a ticket is for, which may be used yet.
     pub fn computer(&self, shown: &str) -> Option<ComputerId> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&digest(shown)).filter(|issued| issued.expires > Instant::now()).map(|issued| issued.computer)
+        all.get(&digest(shown))
+            .filter(|issued| issued.expires > Instant::now())
+            .map(|issued| issued.pass.computer)
     }
 
-    fn redeem_at(&self, computer: ComputerId, generation: u64, shown: &str, now: Instant) -> Option<Ticket> {
+    fn redeem_at(&self, pass: Pass, shown: &str, now: Instant) -> Option<Ticket> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = digest(shown);
         // At another computer's door it is left as it is: a wrong address uses nothing up.
-        if all.get(&key)?.computer != computer {
+        if all.get(&key)?.pass.computer != pass.computer {
             return None;
         }
         let issued = all.remove(&key)?;
-        (issued.generation == generation && issued.expires > now).then_some(issued.ticket)
+        (issued.pass == pass && issued.expires > now).then_some(issued.ticket)
     }
 }
 
@@ -112,35 +108,40 @@ mod tests {
         Ticket { mode: Mode::View, screen: "default".to_owned() }
     }
 
-    #[test]
-    fn a_ticket_opens_its_computer_once() {
-        let (tickets, now, computer) = (Tickets::default(), Instant::now(), ComputerId::random());
-        let text = tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now).unwrap();
-        assert_eq!(tickets.redeem_at(ComputerId::random(), 1, text.reveal(), now), None);
-        assert_eq!(tickets.redeem_at(computer, 1, "guess", now), None);
-        assert_eq!(tickets.redeem_at(computer, 1, text.reveal(), now), Some(view()));
-        assert_eq!(tickets.redeem_at(computer, 1, text.reveal(), now), None);
+    fn some_pass() -> Pass {
+        Pass::of(ComputerId::random(), &Secret::new("first"))
     }
 
     #[test]
-    fn a_ticket_ends_with_its_time_and_with_its_boot() {
-        let (tickets, now, computer) = (Tickets::default(), Instant::now(), ComputerId::random());
-        let issue = || tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now).unwrap();
-        assert_eq!(tickets.redeem_at(computer, 1, issue().reveal(), now + DEFAULT_LIFE), None);
-        assert_eq!(tickets.redeem_at(computer, 2, issue().reveal(), now), None);
+    fn a_ticket_opens_its_computer_once() {
+        let (tickets, now, pass) = (Tickets::default(), Instant::now(), some_pass());
+        let text = tickets.issue_at(pass, view(), DEFAULT_LIFE, now).unwrap();
+        assert_eq!(tickets.redeem_at(some_pass(), text.reveal(), now), None);
+        assert_eq!(tickets.redeem_at(pass, "guess", now), None);
+        assert_eq!(tickets.redeem_at(pass, text.reveal(), now), Some(view()));
+        assert_eq!(tickets.redeem_at(pass, text.reveal(), now), None);
+    }
+
+    #[test]
+    fn a_ticket_ends_with_its_time_and_with_the_password() {
+        let (tickets, now, pass) = (Tickets::default(), Instant::now(), some_pass());
+        let issue = || tickets.issue_at(pass, view(), DEFAULT_LIFE, now).unwrap();
+        let next = Pass::of(pass.computer, &Secret::new("second"));
+        assert_eq!(tickets.redeem_at(pass, issue().reveal(), now + DEFAULT_LIFE), None);
+        assert_eq!(tickets.redeem_at(next, issue().reveal(), now), None);
         assert!(tickets.0.lock().unwrap().is_empty());
     }
 
     #[test]
     fn a_computer_has_so_many_unused_tickets_and_another_one_has_its_own() {
-        let (tickets, now, computer) = (Tickets::default(), Instant::now(), ComputerId::random());
+        let (tickets, now, pass) = (Tickets::default(), Instant::now(), some_pass());
         for _ in 0..MAX_UNUSED {
-            tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now).unwrap();
+            tickets.issue_at(pass, view(), DEFAULT_LIFE, now).unwrap();
         }
-        let refused = tickets.issue_at(computer, 1, view(), MAX_LIFE, now).unwrap_err();
+        let refused = tickets.issue_at(pass, view(), MAX_LIFE, now).unwrap_err();
         assert_eq!(refused.retry_after, Some(61));
-        assert!(tickets.issue_at(ComputerId::random(), 1, view(), DEFAULT_LIFE, now).is_ok());
-        assert!(tickets.issue_at(computer, 1, view(), DEFAULT_LIFE, now + DEFAULT_LIFE).is_ok());
+        assert!(tickets.issue_at(some_pass(), view(), DEFAULT_LIFE, now).is_ok());
+        assert!(tickets.issue_at(pass, view(), DEFAULT_LIFE, now + DEFAULT_LIFE).is_ok());
         assert_eq!(tickets.0.lock().unwrap().len(), 1, "nothing is kept of those that expired");
     }
 }

@@ -12,8 +12,7 @@ use crate::base::clock::{iso8601, now_ms};
 use crate::base::ids::ComputerId;
 use crate::domain::error::Result;
 use crate::domain::idle::{self, Rest, Seen};
-use crate::domain::lifecycle::{Command, Status};
-use crate::engine::Capabilities;
+use crate::domain::lifecycle::Status;
 use crate::store::computers::Computer;
 use crate::wire::agent::{Activity, Hold};
 use crate::wire::computer::AutoStop;
@@ -82,8 +81,9 @@ async fn visit(app: &Shared, computer: &Computer) {
     if rest(app, computer, app.looks.last(computer.id).as_ref()) != Rest::In(Duration::ZERO) {
         return;
     }
+    let memory = app.fleet.engine().capabilities().suspend;
+    let Some(command) = computer.billing.rest(memory, now_ms()) else { return };
     tracing::info!(computer = %computer.id, minutes = computer.auto_stop_minutes, "nobody uses it: it is given rest");
-    let command = how(app.fleet.engine().capabilities());
     // Not waited for: a runner that takes its time must not hold up the round.
     let (fleet, computer) = (app.fleet.clone(), computer.clone());
     let _given = app.tasks.spawn("auto-stop command", async move {
@@ -91,11 +91,6 @@ async fn visit(app: &Shared, computer: &Computer) {
             tracing::warn!(computer = %computer.id, %error, "it could not be given rest; it is tried again");
         }
     });
-}
-
-/// How a computer rests: without memory kept it can only stop.
-fn how(engine: Capabilities) -> Command {
-    if engine.suspend { Command::Suspend } else { Command::Stop }
 }
 
 fn rest(app: &App, computer: &Computer, look: Option<&Look>) -> Rest {

@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::runner::{Message, Runner, Work, gone, suspend_unsupported};
+use super::runner::{Intent, Message, Runner, Work, gone, suspend_unsupported};
 use super::view;
+use crate::base::clock::now_ms;
 use crate::base::ids::{ComputerId, ComputerRef};
 use crate::base::tasks::Tasks;
 use crate::controller::config::Suspension;
 use crate::controller::saved::Keeper;
 use crate::controller::storage::Storage;
+use crate::domain::billing;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{self, Command, Decision, Status};
 use crate::domain::stored::CopyState;
@@ -42,6 +44,8 @@ pub(super) struct Presence {
     pub(super) status: Option<Status>,
     pub(super) guest: Option<Guest>,
     pub(super) address: Option<std::net::IpAddr>,
+    /// Why it does not run, where the service ended it by itself.
+    pub(super) because: Option<&'static str>,
 }
 
 struct Desk {
@@ -81,6 +85,8 @@ pub struct Fleet {
 pub struct Accepted {
     /// What the computer is since then: on its way, or as it was asked to be already.
     pub status: Status,
+    /// Whether it is this command that is carried out, and not another one before it.
+    pub begun: bool,
     finished: oneshot::Receiver<Result<()>>,
 }
 
@@ -200,21 +206,21 @@ impl Fleet {
     /// Hands a command over. Returns when its intent is stored; the work goes on even if the caller goes away.
     ///
     /// # Errors
-    /// `Conflict` when the computer's status blocks it.
+    /// [`billing::decide`]'s: the computer's status or its billing blocks it.
     pub async fn command(&self, computer: &Computer, command: Command) -> Result<Accepted> {
         self.note_action(computer.id);
         // The stored status answers what needs no turn of the runner; the runner decides again in its turn.
-        let decision = lifecycle::decide(computer.status, command)?;
+        let decision = billing::decide(computer.status, &computer.billing, command, now_ms())?;
         let (accepted, finished) = match decision {
             Decision::AlreadySo => {
                 let (sender, finished) = oneshot::channel();
                 let _ = sender.send(Ok(()));
-                return Ok(Accepted { status: computer.status, finished });
+                return Ok(Accepted { status: computer.status, begun: false, finished });
             }
             Decision::Do(_) => self.send(computer.id, Work::Command(command))?,
         };
-        let status = accepted.await.map_err(|_| stopping())??;
-        Ok(Accepted { status, finished })
+        let Intent { status, begun } = accepted.await.map_err(|_| stopping())??;
+        Ok(Accepted { status, begun, finished })
     }
 
     /// Brings a computer up if it is not; it as it is then.
@@ -373,12 +379,12 @@ impl Fleet {
         }
     }
 
-    /// Ends once a computer does not run any more.
-    pub async fn ended(&self, id: ComputerId) {
-        if let Some(mut presence) = self.presence(id) {
-            // A runner that is gone is an end too.
-            let _ = presence.wait_for(|now| now.guest.is_none()).await;
-        }
+    /// Ends once a computer does not run any more; says why, where the service ended it by itself.
+    pub async fn ended(&self, id: ComputerId) -> Option<&'static str> {
+        let mut presence = self.presence(id)?;
+        // A runner that is gone is an end too.
+        let end = presence.wait_for(|now| now.guest.is_none()).await;
+        end.ok().and_then(|now| now.because)
     }
 
     fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
@@ -392,7 +398,7 @@ impl Fleet {
         &self,
         id: ComputerId,
         work: Work,
-    ) -> Result<(oneshot::Receiver<Result<Status>>, oneshot::Receiver<Result<()>>)> {
+    ) -> Result<(oneshot::Receiver<Result<Intent>>, oneshot::Receiver<Result<()>>)> {
         let (accepted, was_accepted) = oneshot::channel();
         let (finished, has_finished) = oneshot::channel();
         let message = Message { work, accepted, finished };

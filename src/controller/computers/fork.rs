@@ -1,13 +1,15 @@
 //! How is a computer forked? As a clone whose disk comes with the memory of the same moment: the source's runner has both
-//! copied in its turn, and the fork goes on from them under an identity of its own.
+//! copied in its turn, and the fork goes on from them under an identity of its own. A fork of a snapshot begins with what
+//! that holds; the source may do anything then, and many can be launched at once.
 
 use std::sync::Arc;
 
 use super::fleet::Fleet;
 use super::runner::{Runner, Work, boot, gone, machine, refused};
-use crate::base::ids::{ComputerId, ComputerRef};
-use crate::domain::clone::{check_fork, not_forkable};
+use crate::base::ids::{ComputerId, ComputerRef, SnapshotId};
+use crate::domain::clone::{check_fork, check_launch, not_forkable};
 use crate::domain::error::{Error, Result};
+use crate::domain::snapshot::check_ready;
 use crate::engine::EngineError;
 use crate::store::computers::Computer;
 use crate::store::copies::NewCopy;
@@ -16,16 +18,21 @@ use crate::store::copies::NewCopy;
 const FAILED: &str = "Computer could not be forked";
 
 impl Fleet {
-    /// Makes a fork. Returns when it is usable; on failure nothing is left of it, and a caller that goes away in between
-    /// changes nothing.
+    /// Makes a fork of a computer as it is, or as it was in one of its snapshots. Returns when it is usable; on failure
+    /// nothing is left of it, and a caller that goes away in between changes nothing.
     ///
     /// # Errors
     /// `Invalid` (`NOT_FORKABLE`); as [`crate::store::Store::add_copy`]; or why it could not be made.
     pub async fn fork(&self, source: &Computer, copy: NewCopy) -> Result<Computer> {
-        check_fork(source.status, self.engine().capabilities().memory_snapshot)?;
-        self.note_action(source.id);
-        let store = self.shared.store.clone();
-        self.make(async move { store.add_copy(&copy).await }, Work::Fork(source.id)).await
+        let (store, at) = (self.shared.store.clone(), copy.extent.snapshot());
+        let copies_memory = self.engine().capabilities().memory_snapshot;
+        if let Some(snapshot) = at {
+            check_launch(store.snapshot(source.id, snapshot).await?.memory, copies_memory)?;
+        } else {
+            check_fork(source.status, copies_memory)?;
+            self.note_action(source.id);
+        }
+        self.make(async move { store.add_copy(&copy).await }, Work::Fork(source.id, at)).await
     }
 }
 
@@ -41,15 +48,17 @@ impl Runner {
         }
         store.intend_fork(fork, row).await?;
         let forked = self.unreached(engine.fork(row.id, &machine(&stored))).await;
-        forked.map_err(|error| match error {
-            EngineError::Unsupported(_) => {
-                not_forkable("This computer cannot be forked: its engine copies no memory").context(error)
-            }
-            EngineError::NoCapacity(_)
-            | EngineError::Absent
-            | EngineError::Damaged(_)
-            | EngineError::Failed { .. } => refused(FAILED, &error),
-        })
+        forked.map_err(not_forked)
+    }
+
+    /// In the source's runner, so that the snapshot stays meanwhile: makes a fork whose row is stored begin with what it
+    /// holds. Nothing is asked of the source itself.
+    pub(super) async fn launch(&self, snapshot: SnapshotId, fork: ComputerId) -> Result<()> {
+        let store = &self.shared.store;
+        check_ready(store.snapshot(self.id, snapshot).await?.state)?;
+        let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(gone)?;
+        let launched = self.shared.engine.launch(self.id, snapshot.0, &machine(&stored)).await;
+        launched.map_err(not_forked)
     }
 
     /// Has nobody reach the guest while its memory is copied: a connection that is open then would be broken off. What
@@ -68,10 +77,26 @@ impl Runner {
         let shared = Arc::clone(&self.shared);
         let turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let resumed = shared.engine.resume(&machine(&row), &boot(&row)).await;
-        let endpoint = resumed.map_err(|error| refused(FAILED, &error))?;
+        let endpoint = resumed.map_err(not_forked)?;
         let guest = self.renewed(&row, endpoint).await?;
         drop(turn);
         self.meet(&row, guest).await;
         Ok(())
+    }
+}
+
+/// What a client learns when a fork fails.
+fn not_forked(error: EngineError) -> Error {
+    match error {
+        EngineError::Unsupported(_) => {
+            not_forkable("This computer cannot be forked: its engine copies no memory").context(error)
+        }
+        EngineError::Damaged(_) => {
+            let text = "What the fork was to begin with is damaged or missing";
+            Error::unavailable(text).code("snapshot_unavailable").context(error)
+        }
+        EngineError::NoCapacity(_) | EngineError::Absent | EngineError::Failed { .. } => {
+            refused(FAILED, &error)
+        }
     }
 }

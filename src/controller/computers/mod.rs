@@ -2,6 +2,7 @@
 
 mod copies;
 pub mod directory;
+mod emptying;
 pub mod fleet;
 mod fork;
 pub mod resize;

@@ -1,17 +1,19 @@
 //! How does a computer go back to a snapshot? Its runner stops it, has the engine put the disk and the memory of that time
 //! in place, and lets go on what ran. The intent is stored first and carried out again after a crash, which engines allow.
+//! Nothing of it needs what is in storage, which may be lost.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::fleet::{ANSWER_PATIENCE, Fleet, stopping};
-use super::runner::{Runner, STOP_GRACE, WithoutMemory, Work, refused};
+use super::runner::{Intent, Runner, STOP_GRACE, WithoutMemory, Work, refused};
 use crate::base::ids::SnapshotId;
+use crate::domain::allowance::Allowance;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
-use crate::domain::snapshot::{self, State};
-use crate::engine::{EngineError, EngineResult, Observation};
+use crate::domain::snapshot;
+use crate::engine::{EngineError, Observation};
 use crate::store::computers::Computer;
 use crate::store::snapshots::Snapshot;
 
@@ -23,12 +25,17 @@ impl Fleet {
     /// client waits.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` when a status blocks it; why it could not be done: the computer is as before then, a running
-    /// one since a new boot.
-    pub async fn roll_back(&self, computer: &Computer, snapshot: SnapshotId) -> Result<Status> {
+    /// `NotFound`; `Conflict` when a status blocks it, or [`crate::domain::snapshot::Size::admit`]'s; why it could not be
+    /// done: the computer is as before then, a running one since a new boot.
+    pub async fn roll_back(
+        &self,
+        computer: &Computer,
+        snapshot: SnapshotId,
+        allowance: Allowance,
+    ) -> Result<Status> {
         self.shared.store.snapshot(computer.id, snapshot).await?;
         self.note_action(computer.id);
-        let (accepted, finished) = self.send(computer.id, Work::Rollback(snapshot))?;
+        let (accepted, finished) = self.send(computer.id, Work::Rollback { snapshot, allowance })?;
         accepted.await.map_err(|_| stopping())??;
         if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, finished).await {
             outcome.map_err(|_| stopping())??;
@@ -42,14 +49,15 @@ impl Runner {
         &mut self,
         row: &Computer,
         snapshot: SnapshotId,
-        accepted: oneshot::Sender<Result<Status>>,
+        allowance: &Allowance,
+        accepted: oneshot::Sender<Result<Intent>>,
     ) -> Result<()> {
         let (id, store) = (self.id, self.shared.store.clone());
         let intended = async {
             let status = snapshot::rollback(row.status)?;
             let target = store.snapshot(id, snapshot).await?;
-            check_ready(&target)?;
-            store.begin_rollback(id, snapshot, status).await?;
+            snapshot::check_ready(target.state)?;
+            store.begin_rollback(id, &target, status, allowance).await?;
             Ok::<_, Error>((status, target))
         };
         match intended.await {
@@ -59,7 +67,7 @@ impl Runner {
             }
             Ok((status, target)) => {
                 self.show(status, None, None);
-                let _ = accepted.send(Ok(status));
+                let _ = accepted.send(Ok(Intent { status, begun: true }));
                 self.carry_back(status, &target).await
             }
         }
@@ -81,10 +89,6 @@ impl Runner {
     async fn carry_back(&mut self, status: Status, target: &Snapshot) -> Result<()> {
         let engine = Arc::clone(&self.shared.engine);
         self.call_off().await;
-        if let Err(error) = self.all_home().await {
-            self.stay(status).await?;
-            return Err(refused(FAILED, &error));
-        }
         // Saved memory stays for the engine to drop: should it fail, the computer sleeps on.
         if let Err(error) = engine.stop(self.id, STOP_GRACE).await {
             if status == Status::Restarting {
@@ -115,12 +119,6 @@ impl Runner {
         }
     }
 
-    /// What is in storage comes back to the host, for good: an engine changes no disk that is away.
-    async fn all_home(&self) -> EngineResult<()> {
-        self.bring_home(true).await?;
-        self.shared.engine.converge(self.id).await
-    }
-
     /// The copies in storage are given up: they are of another past than the one that has begun, which no generation tells
     /// apart.
     async fn part_with_copies(&self) -> Result<()> {
@@ -147,13 +145,6 @@ impl Runner {
             Err(error) => self.fail(FAILED, &error).await,
         }
     }
-}
-
-fn check_ready(target: &Snapshot) -> Result<()> {
-    if target.state == State::Ready {
-        return Ok(());
-    }
-    Err(Error::conflict(format!("The snapshot is not ready (state: {})", target.state.name())))
 }
 
 /// Why a computer stays as it is.

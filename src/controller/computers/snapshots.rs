@@ -7,10 +7,9 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::fleet::{ANSWER_PATIENCE, Fleet, stopping};
-use super::runner::{Runner, Work, refused};
+use super::runner::{Intent, Runner, Work, refused};
 use crate::base::ids::SnapshotId;
 use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
 use crate::domain::snapshot::{Ability, State, check_snapshot, unsupported};
 use crate::engine::{Capabilities, EngineError};
 use crate::store::computers::Computer;
@@ -52,7 +51,7 @@ impl Runner {
         &self,
         row: &Computer,
         new: &NewSnapshot,
-        accepted: oneshot::Sender<Result<Status>>,
+        accepted: oneshot::Sender<Result<Intent>>,
     ) -> Result<()> {
         let (engine, store) = (&self.shared.engine, &self.shared.store);
         let intended = async {
@@ -63,7 +62,7 @@ impl Runner {
             let _ = accepted.send(Err(error.clone()));
             return Err(error);
         }
-        let _ = accepted.send(Ok(row.status));
+        let _ = accepted.send(Ok(Intent { status: row.status, begun: true }));
         let act = engine.snapshot(self.id, new.id.0, new.memory);
         let kept = if new.memory { self.unreached(act).await } else { act.await };
         let made = match kept {

@@ -4,7 +4,7 @@ use crate::base::clock::iso8601;
 use crate::controller::origin::Origin;
 use crate::domain::lifecycle::Status;
 use crate::store::computers::Computer;
-use crate::wire::computer::{Computer as Record, InstanceDetails};
+use crate::wire::computer::{Computer as Record, ComputerBilling, InstanceDetails};
 
 /// What only the fleet knows about a computer at this moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +39,10 @@ pub fn listed(computer: &Computer, live: Live, origin: &Origin) -> Record {
         gpu: "none".to_owned(),
         resolution: resolution.clone(),
         status: computer.status.name().to_owned(),
+        status_reason: computer.status_reason.clone(),
         auto_stop_minutes: computer.auto_stop_minutes,
         auto_stop: None,
+        billing: None,
         connection_url: running.then(|| url.clone()),
         url,
         hostname: origin.host().to_owned(),
@@ -61,5 +63,15 @@ pub fn listed(computer: &Computer, live: Live, origin: &Origin) -> Record {
         }),
         created_at: iso8601(computer.created_at),
         updated_at: iso8601(computer.updated_at),
+    }
+}
+
+/// How a computer is paid for, as get tells it.
+pub fn billing(computer: &Computer) -> ComputerBilling {
+    ComputerBilling {
+        variant: computer.billing.variant.name().to_owned(),
+        payment: computer.billing.payment.name().to_owned(),
+        trial_ends_at: computer.billing.trial_ends_at.map(iso8601),
+        device: computer.billing.device,
     }
 }

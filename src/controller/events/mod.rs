@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::computers::fleet::Fleet;
 use crate::base::ids::ComputerId;
 use crate::base::tasks::Tasks;
-use crate::domain::channel::{Channel, Failure, GOING_AWAY};
+use crate::domain::channel::{self, Channel, Failure, GOING_AWAY};
 use crate::domain::event::Kind;
 use crate::http::feed::{self, Feed};
 use crate::http::socket::{Closing, Receiver, Sender};
@@ -62,7 +62,7 @@ impl Events {
                 // First: a controller that shuts down lets go of its computers as well.
                 biased;
                 () = stopping.cancelled() => Closing::new(GOING_AWAY, "server shutting down"),
-                () = ended => Closing::new(GOING_AWAY, "computer stopping"),
+                because = ended => Closing::new(GOING_AWAY, channel::stopping(because)),
             }
         };
         let hub = self.hub(computer.id);

@@ -11,9 +11,10 @@ use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
+use crate::base::living::Hold;
 use crate::controller::Shared;
-use crate::controller::auth::door;
-use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use crate::controller::auth::door::{self, Admitted};
+use crate::domain::channel::{self, Channel, Failure, GOING_AWAY, NORMAL};
 use crate::domain::error::{Error, Result};
 use crate::domain::rfb::{Refused, ViewOnly};
 use crate::guest::Socket;
@@ -21,6 +22,7 @@ use crate::http::extract::Path;
 use crate::http::serve::Peer;
 use crate::http::socket::{Closing, Heard, Receiver, Sender, Upgrade};
 use crate::store::computers::Computer;
+use crate::store::passwords::Pass;
 use crate::wire::ticket::Mode;
 
 /// What of a client's query reaches the agent; the rest is between the client and the controller.
@@ -55,17 +57,18 @@ pub async fn open(
         None => app
             .admit(channel, &id, door::token(&headers, &query).as_deref(), source)
             .await?
-            .map(|computer| Session { computer, query, filter: None }),
-        Some(ticket) => app.admit_ticket(&id, ticket, source).await?.map(|(computer, ticket)| Session {
-            computer,
-            query: vec![("screen".to_owned(), ticket.screen)],
-            filter: (ticket.mode == Mode::View).then(ViewOnly::default),
+            .map(|Admitted { computer, hold, .. }| Session { computer, hold, query, filter: None }),
+        Some(ticket) => app.admit_ticket(&id, ticket, source).await?.map(|admitted| Session {
+            computer: admitted.computer,
+            hold: admitted.hold,
+            query: vec![("screen".to_owned(), admitted.given.screen)],
+            filter: (admitted.given.mode == Mode::View).then(ViewOnly::default),
         }),
     };
     let sockets = app.sockets.clone();
     sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
         match admitted {
-            Ok(session) => converse(&app, channel, session, (sender, receiver)).await,
+            Ok(session) => attend(&app, channel, session, (sender, receiver)).await,
             Err(closing) => closing,
         }
     })
@@ -74,16 +77,31 @@ pub async fn open(
 /// What somebody was admitted to.
 struct Session {
     computer: Computer,
+    /// What it was opened by.
+    hold: Hold<Pass>,
     query: Vec<(String, String)>,
     /// Reads along where the client may only watch.
     filter: Option<ViewOnly>,
+}
+
+/// Joins a client with the computer for as long as what it came in by opens that.
+async fn attend(app: &Shared, channel: Channel, session: Session, client: (Sender, Receiver)) -> Closing {
+    // Held to the end: nobody is told of the end of what nobody holds.
+    let hold = session.hold.clone();
+    tokio::select! {
+        biased;
+        () = hold.ended() => {
+            Closing::new(channel.close_code(Failure::Unauthenticated), "the password was changed")
+        }
+        closing = converse(app, channel, session, client) => closing,
+    }
 }
 
 /// Joins a client with the computer until one of them, the computer or the controller ends.
 async fn converse(
     app: &Shared,
     channel: Channel,
-    Session { computer, query, filter }: Session,
+    Session { computer, query, filter, .. }: Session,
     (sender, receiver): (Sender, Receiver),
 ) -> Closing {
     let failed = |failure, reason: &'static str| Closing::new(channel.close_code(failure), reason);
@@ -122,7 +140,7 @@ async fn converse(
     tokio::select! {
         biased;
         () = stop.cancelled() => Closing::new(GOING_AWAY, "server shutting down"),
-        () = ended => Closing::new(GOING_AWAY, "computer stopping"),
+        because = ended => Closing::new(GOING_AWAY, channel::stopping(because)),
         closing = talk => closing,
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::engine::addresses::{self, NetworkConfig};
+use crate::engine::disk::DiskSpeed;
 
 /// How the container engine works on this host.
 #[derive(Clone, Debug)]
@@ -24,15 +25,6 @@ pub struct ContainerConfig {
     /// What runs as the guest's first process in place of `hotdesk init`; for images that bring their own. Its agent
     /// answers on descriptor 3, or, where the runtime is gVisor, on [`AGENT_PORT`](super::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
-}
-
-/// A bound on what a guest reads from its disk, and the same on what it writes there; by default none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskSpeed {
-    /// Megabytes (10^6 bytes) a second; 0 is without a bound.
-    pub mb_per_second: u32,
-    /// Operations a second; 0 is without a bound.
-    pub ops_per_second: u32,
 }
 
 impl ContainerConfig {

@@ -8,14 +8,16 @@ use rustix::process::Signal;
 
 use super::layout::Folder;
 use super::runtime::{Kind, State};
-use super::{ContainerEngine, cgroup, loopdev, process, still, sweep};
+use super::{ContainerEngine, Machinery, cgroup, loopdev, process, still, sweep};
 use crate::base::ids::ComputerId;
 use crate::engine::{EngineError, EngineResult};
 
 impl ContainerEngine {
     /// Ends a machine's processes and takes back what its boot took.
-    pub(super) async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
-        if let Some(pidfd) = self.state(folder.id).await?.and_then(|state| first_process(folder.id, &state)) {
+    pub(super) async fn end(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
+        if let Some(pidfd) =
+            self.state_of(folder.id).await?.and_then(|state| first_process(folder.id, &state))
+        {
             let failed = |error: io::Error| EngineError::failed("end the guest", error);
             let disk = folder.disk();
             let thawed = self.blocking(move |_| {
@@ -38,30 +40,30 @@ impl ContainerEngine {
                 return Err(EngineError::failed("end the guest", "its first process does not die"));
             }
         }
-        self.sweep(folder).await
+        self.clear(folder).await
     }
 
     /// Takes back what a boot took, in whatever state it is.
-    pub(super) async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
+    pub(super) async fn clear(&self, folder: &Folder) -> EngineResult<()> {
         let id = folder.id;
-        self.blocking(move |inner| inner.runtime.delete(id)).await?;
+        self.blocking(move |engine| engine.inner.runtime.delete(id)).await?;
         cgroup::clear(id).await?;
         loopdev::released(&folder.disk()).await?;
         let folder = folder.clone();
-        self.blocking(move |inner| {
-            let network = &inner.config.network;
-            let listed = network.enabled || inner.runtime.kind() == Kind::Gvisor;
+        self.blocking(move |engine| {
+            let network = &engine.inner.config.network;
+            let listed = network.enabled || engine.inner.runtime.kind() == Kind::Gvisor;
             sweep::boot(&folder, listed.then_some(network))
         })
         .await
     }
 
     /// Waits until a machine's first process has ended; at once when it does not run.
-    pub(super) async fn ended(&self, id: ComputerId) -> EngineResult<()> {
-        let mut state = self.state(id).await?;
+    pub(super) async fn wait_for_end(&self, id: ComputerId) -> EngineResult<()> {
+        let mut state = self.state_of(id).await?;
         if state.as_ref().is_some_and(|state| state.status == "paused") {
             self.thaw_abandoned(id).await?;
-            state = self.state(id).await?;
+            state = self.state_of(id).await?;
         }
         match state.filter(|state| state.status == "running").and_then(|state| first_process(id, &state)) {
             Some(pidfd) => process::ended(pidfd)

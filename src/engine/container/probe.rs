@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 
+use super::DiskSpeed;
 use super::command::{run, run_with, tool};
-use super::config::{ContainerConfig, DiskSpeed};
+use super::config::ContainerConfig;
 use super::layout::{Folder, StateDir, private_folder};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts};

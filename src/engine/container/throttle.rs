@@ -8,10 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::command::host_error;
-use super::config::DiskSpeed;
 use super::layout::Folder;
 use super::{cgroup, loopdev, quota};
-use crate::engine::{EngineError, EngineResult};
+use crate::engine::{DiskSpeed, EngineError, EngineResult};
 
 const STEP: &str = "bound the speed of the disk";
 

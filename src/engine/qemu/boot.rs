@@ -119,7 +119,7 @@ impl Starter<'_> {
         self.write_seed(folder, spec, boot)?;
         line::make(folder)?;
         remove_if_there(&folder.monitor()).map_err(host_error(STEP, &folder.path))?;
-        let groups = cgroup::make(spec.id, bounds(spec))?;
+        let groups = cgroup::make(spec.id, bounds(spec, &record.hardware))?;
         let empty = empty_folder()?;
         let start = Start {
             id: spec.id,
@@ -131,6 +131,7 @@ impl Starter<'_> {
             disk: &folder.disk(),
             monitor: &folder.monitor(),
             line: &folder.line(),
+            speed: self.config.disk_speed,
             empty: &empty,
             user: host_ids(self.config.uid_base, slot),
             continues: continues.is_some(),
@@ -138,6 +139,8 @@ impl Starter<'_> {
         let mut qemu = tool("sh");
         qemu.args(["-c", ENTER, "sh"]).args(groups).arg("--").arg(&self.config.program);
         qemu.args(hardware::arguments(&start));
+        // Should this controller die, the next one waits until QEMU is up or is not; it lets go of this when it is.
+        qemu.stdin(self.held.share().map_err(host_error(STEP, &folder.path))?);
         link::with(network, slot, spec.bandwidth_mbps, || {
             let (status, _, complaint) = run_patiently(STEP, &mut qemu, None, PATIENCE)?;
             judge(STEP, status, &complaint)
@@ -155,9 +158,9 @@ impl Starter<'_> {
     }
 }
 
-/// What a machine may take of its host.
-pub(super) fn bounds(spec: &MachineSpec) -> Bounds {
-    let memory_bytes = hardware::host_memory(spec.memory_bytes);
+/// What a machine may take of its host. A guest that goes on has the memory that it had, though it is to have another size by now.
+fn bounds(spec: &MachineSpec, hardware: &Hardware) -> Bounds {
+    let memory_bytes = hardware::host_memory(hardware.memory_bytes().unwrap_or(spec.memory_bytes));
     Bounds { cpu: spec.cpu, memory_bytes, processes: hardware::MOST_PROCESSES }
 }
 

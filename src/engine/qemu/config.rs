@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::engine::addresses::NetworkConfig;
+use crate::engine::disk::DiskSpeed;
 
 /// How the engine works on this host.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct QemuConfig {
     pub agent_binary: PathBuf,
     /// How guests reach the world.
     pub network: NetworkConfig,
+    /// How fast each guest may read and write its disk.
+    pub disk_speed: DiskSpeed,
     /// First host user id that machines get, as for containers: each QEMU runs as the first id of its slot.
     pub uid_base: u32,
     /// What `hotdesk vm-init` runs in place of `hotdesk init`; for images that bring their own agent, which answers on
@@ -44,6 +47,7 @@ impl QemuConfig {
             image: image.into(),
             agent_binary: agent_binary.into(),
             network: NetworkConfig::default(),
+            disk_speed: DiskSpeed::default(),
             uid_base: 1_000_000,
             init_args: None,
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::{Inner, QemuEngine, line};
+use super::{Inner, Machinery, QemuEngine, line};
 use crate::base::ids::ComputerId;
 use crate::engine::layout::Folder;
 use crate::engine::{EngineError, EngineResult, cgroup, process, sweep};
@@ -16,23 +16,23 @@ const HEARING: Duration = Duration::from_secs(10);
 
 impl QemuEngine {
     /// Ends a machine's processes and takes back what its boot took.
-    pub(super) async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
+    pub(super) async fn end(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
         let plan = folder.clone();
-        self.blocking(move |inner| inner.end(&plan, grace)).await?;
-        self.sweep(folder).await
+        self.blocking(move |engine| engine.inner.end(&plan, grace)).await?;
+        self.clear(folder).await
     }
 
     /// Takes back what a boot took, in whatever state it is.
-    pub(super) async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
+    pub(super) async fn clear(&self, folder: &Folder) -> EngineResult<()> {
         cgroup::clear(folder.id).await?;
         let folder = folder.clone();
-        self.blocking(move |inner| sweep::boot(&folder, Some(&inner.config.network))).await
+        self.blocking(move |engine| sweep::boot(&folder, Some(&engine.inner.config.network))).await
     }
 
     /// Waits until a machine's QEMU has ended; at once when it does not run.
-    pub(super) async fn ended(&self, id: ComputerId) -> EngineResult<()> {
+    pub(super) async fn wait_for_end(&self, id: ComputerId) -> EngineResult<()> {
         self.go_on_abandoned(id).await?;
-        match self.blocking(move |inner| inner.process(&inner.state.folder(id))).await? {
+        match self.blocking(move |engine| engine.inner.process(&engine.inner.state.folder(id))).await? {
             Some(pidfd) => process::ended(pidfd)
                 .await
                 .map_err(|error| EngineError::failed("wait for the machine's end", error)),

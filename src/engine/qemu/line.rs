@@ -32,7 +32,9 @@ pub(super) fn make(folder: &Folder) -> EngineResult<()> {
 
 /// Asks for `word` (see `packaging/vm/init` and `hotdesk vm-init`) and waits for its end, for at most `patience`.
 pub(super) fn ask(folder: &Folder, word: &str, patience: Duration) -> EngineResult<()> {
-    let failed = |error: io::Error| EngineError::failed(STEP, format!("{word}: {error}"));
+    // What comes behind its name may be a secret.
+    let name = word.split(' ').next().unwrap_or_default();
+    let failed = |error: io::Error| EngineError::failed(STEP, format!("{name}: {error}"));
     let deadline = Instant::now() + patience;
     let open = |path: &std::path::Path| {
         // Both ways: a pipe whose other end has gone then blocks nobody.
@@ -56,11 +58,11 @@ pub(super) fn ask(folder: &Folder, word: &str, patience: Duration) -> EngineResu
         heard.extend(read_all(&mut answers));
         match answer_to(number, &heard) {
             Some("ok") => return Ok(()),
-            Some(refusal) => return Err(EngineError::failed(STEP, format!("{word}: {refusal}"))),
+            Some(refusal) => return Err(EngineError::failed(STEP, format!("{name}: {refusal}"))),
             None => {}
         }
     }
-    Err(EngineError::failed(STEP, format!("{word}: no answer within {} s", patience.as_secs())))
+    Err(EngineError::failed(STEP, format!("{name}: no answer within {} s", patience.as_secs())))
 }
 
 /// What waits to be read, a piece of it.

@@ -14,7 +14,6 @@
 mod accelerator;
 mod boot;
 mod config;
-mod copies;
 mod halt;
 mod hardware;
 mod images;
@@ -25,22 +24,29 @@ pub mod probe;
 mod resize;
 mod seed;
 mod suspend;
+mod transfer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-use async_trait::async_trait;
-use uuid::Uuid;
+use std::time::{Duration, Instant};
 
 use self::boot::{Record, Starter};
 pub use self::config::QemuConfig;
-use super::layout::{self, Folder, StateDir, private_folder};
+use self::monitor::Monitor;
+use super::layout::{self, Folder, StateDir};
+use super::lock::MachineLock;
+use super::machinery::Machinery;
+use super::memory::Manifest;
 use super::{
-    Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, MachineSpec,
-    Observation, Snapshot, cgroup, command, disk, lock, memory, trash,
+    Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, Leftovers, MachineSpec,
+    Observation, cgroup, command, copy, still, trash, unfinished,
 };
 use crate::base::ids::ComputerId;
+
+/// How long a guest may take to write back what it holds: a gigabyte on a slow disk.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to take back a freeze that was given up: who holds the machine's lock is waited for.
+const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The engine `qemu`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works on a
 /// machine.
@@ -58,8 +64,8 @@ struct Inner {
 }
 
 impl QemuEngine {
-    /// Opens a state folder, making it when missing, and finishes what a destroy left there. Machines that run are
-    /// found by [`Engine::list`] and [`Engine::observe`].
+    /// Opens a state folder, making it when missing, finishes what a destroy left there and puts right what a controller
+    /// that was killed left in the middle. Machines that run are found by `list` and `observe`.
     ///
     /// # Errors
     /// When the state folder, the kernel, the image or the agent is not there or cannot be used.
@@ -77,7 +83,9 @@ impl QemuEngine {
         }
         let state = Self::swept_state(&config)?;
         let agent = images::of_agent(&config.agent_binary, &state)?;
-        Ok(Self { inner: Arc::new(Inner { config, state, agent }) })
+        let this = Self { inner: Arc::new(Inner { config, state, agent }) };
+        unfinished::put_right(&this)?;
+        Ok(this)
     }
 
     /// As [`Self::open`], to take machines away: that needs neither the image nor the agent, which may be gone, nor room
@@ -91,20 +99,26 @@ impl QemuEngine {
         Ok(Self { inner: Arc::new(Inner { config, state, agent }) })
     }
 
+    /// As [`Self::open_to_remove`], changing nothing in the state folder.
+    ///
+    /// # Errors
+    /// When the state folder cannot be used.
+    pub fn open_to_look(config: QemuConfig) -> EngineResult<Self> {
+        let state = StateDir::open(&config.state_dir)?;
+        let agent = config.agent_binary.clone();
+        Ok(Self { inner: Arc::new(Inner { config, state, agent }) })
+    }
+
+    /// What of it nobody owns.
+    pub fn leftovers(self) -> Leftovers {
+        let (state, network) = (self.inner.state.clone(), self.inner.config.network.clone());
+        Leftovers { engine: Arc::new(self), state, network }
+    }
+
     fn swept_state(config: &QemuConfig) -> EngineResult<StateDir> {
         let state = StateDir::open(&config.state_dir)?;
         trash::empty(&state)?;
         Ok(state)
-    }
-
-    /// Runs a step that blocks. It runs to its end whatever becomes of the caller.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        step: impl FnOnce(&Inner) -> EngineResult<T> + Send + 'static,
-    ) -> EngineResult<T> {
-        let inner = Arc::clone(&self.inner);
-        let done = tokio::task::spawn_blocking(move || step(&inner)).await;
-        done.unwrap_or_else(|error| Err(EngineError::failed("finish a step", error)))
     }
 }
 
@@ -115,165 +129,117 @@ impl Inner {
         Ok(cgroup::processes(folder.id)?.first().map(|pid| (record, *pid)))
     }
 
-    fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
-        let folder = self.state.folder(id);
-        if !folder.is_whole()? {
-            return Ok(Observation::Absent);
-        }
-        if let Some(saved) = memory::Saved::find(&folder)? {
-            return Ok(Observation::Suspended { generation: saved.generation });
-        }
-        let Some((record, _)) = self.running(&folder)? else { return Ok(Observation::Stopped) };
-        Ok(Observation::Running {
-            generation: record.generation,
-            endpoint: Endpoint::Tcp(record.agent),
-            address: record.networked.then(|| record.agent.ip()),
+    fn starter<'a>(&'a self, held: &'a MachineLock) -> Starter<'a> {
+        let accelerator = accelerator::of_this_host(&self.config).accelerator;
+        Starter { config: &self.config, accelerator, agent: &self.agent, held }
+    }
+
+    /// Copies a machine's disk as it is at one moment, whether the machine runs or not: it is the guest that lets the file system
+    /// of a disk in use hold still.
+    fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
+        let runs = self.running(source)?.is_some();
+        copy::disk_during(&source.disk(), fresh, to, |copy| {
+            if !runs {
+                return copy(None);
+            }
+            if let Err(error) = line::ask(source, "freeze", FREEZE_PATIENCE) {
+                // What comes after it on the line undoes one that the guest still gets to.
+                if let Err(late) = line::ask(source, "thaw", SHORT_PATIENCE) {
+                    tracing::warn!(computer = %source.id, error = %late, "a guest that holds still goes on by itself");
+                }
+                return Err(error);
+            }
+            let copied = copy(Some(Instant::now() + still::LONGEST_STILL));
+            // It fails when writes went on before: what was copied since is not of one moment.
+            let thawed = line::ask(source, "thaw", FREEZE_PATIENCE);
+            copied.and_then(|copied| thawed.map(|()| copied))
         })
     }
 }
 
-#[async_trait]
-impl Engine for QemuEngine {
-    fn name(&self) -> &'static str {
-        "qemu"
-    }
+impl Machinery for QemuEngine {
+    const NAME: &'static str = "qemu";
 
-    fn capabilities(&self) -> Capabilities {
+    fn abilities(&self) -> Capabilities {
         Capabilities {
             suspend: true,
             live_cpu: true,
             live_ram: true,
             live_disk: true,
             copy_while_running: true,
+            memory_snapshot: true,
+            evict: true,
             ..Capabilities::default()
         }
     }
 
-    async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
-        const STEP: &str = "make the machine's folder";
-        let folder = self.inner.state.folder(spec.id);
-        private_folder(&folder.path).map_err(command::host_error(STEP, &folder.path))?;
-        let Some(held) = lock::machine(&folder).await? else {
-            return Err(EngineError::failed(STEP, "it was destroyed while being made"));
-        };
-        let spec = spec.clone();
-        self.blocking(move |_| {
-            let _held = held;
-            if folder.is_whole()? {
-                return Ok(());
-            }
-            disk::check_reserve(&folder.path)?;
-            folder.write_record(&layout::Record::of(&spec))?;
-            disk::make(&folder, spec.disk_bytes)
+    fn state(&self) -> &StateDir {
+        &self.inner.state
+    }
+
+    fn seen(&self, folder: &Folder) -> EngineResult<Observation> {
+        let Some((record, _)) = self.inner.running(folder)? else { return Ok(Observation::Stopped) };
+        Ok(Observation::Running {
+            generation: record.generation,
+            endpoint: Endpoint::Tcp(record.agent),
+            address: record.networked.then(|| record.agent.ip()),
         })
-        .await
     }
 
-    async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        let folder = self.inner.state.folder(spec.id);
-        let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-        let id = spec.id;
-        match self.blocking(move |inner| inner.observe(id)).await? {
-            Observation::Absent => return Err(EngineError::Absent),
-            Observation::Running { generation, endpoint, .. } if generation == boot.generation => {
-                return Ok(endpoint);
-            }
-            Observation::Running { generation, .. } => {
-                let detail = format!("it runs since boot {generation}, not {}", boot.generation);
-                return Err(EngineError::failed("start the machine", detail));
-            }
-            Observation::Suspended { .. } => {
-                let detail = "its memory is saved: resume it, or discard that first";
-                return Err(EngineError::failed("start the machine", detail));
-            }
-            Observation::Stopped => self.sweep(&folder).await?,
-        }
-        let (plan, of, boot) = (folder.clone(), spec.clone(), boot.clone());
-        let held = Arc::new(held);
-        let locked = Arc::clone(&held);
-        let started = self.blocking(move |inner| {
-            plan.write_record(&layout::Record::of(&of))?;
-            inner.starter(&locked).start(&plan, &of, &boot)
-        });
-        let started = started.await;
-        if started.is_err()
-            && let Err(left) = self.sweep(&folder).await
-        {
-            tracing::warn!(computer = %id, error = %left, "a failed start left something behind");
-        }
-        started
+    fn goes_on(&self, folder: &Folder) -> EngineResult<bool> {
+        let runs = self.inner.running(folder)?.is_some();
+        Ok(runs && !suspend::stands(&mut Monitor::open(&folder.monitor())?)?)
     }
 
-    async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
-        self.halt(&folder, grace).await
+    fn boot(
+        &self,
+        folder: &Folder,
+        spec: &MachineSpec,
+        boot: &Boot,
+        held: &MachineLock,
+    ) -> EngineResult<Endpoint> {
+        self.inner.starter(held).start(folder, spec, boot)
     }
 
-    async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        if let Some(_held) = lock::machine(&folder).await? {
-            self.halt(&folder, Duration::ZERO).await?;
-            self.blocking(move |inner| trash::folder(&inner.state, &folder)).await?;
-        }
-        self.blocking(move |inner| trash::of(&inner.state, id)).await
+    fn apply(&self, folder: &Folder, before: &layout::Record, change: Change) -> EngineResult<Effect> {
+        self.inner.apply(folder, before, change)
     }
 
-    async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
-        self.blocking(move |inner| inner.observe(id)).await
+    fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
+        self.inner.copy_disk(source, fresh, to)
     }
 
-    async fn list(&self) -> EngineResult<Vec<ComputerId>> {
-        self.blocking(|inner| inner.state.list()).await
+    fn moment(&self, source: &Folder, memory: &Path, fresh: &Path, to: &Path) -> EngineResult<Manifest> {
+        self.inner.moment(source, memory, fresh, to)
     }
 
-    async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
-        self.ended(id).await
+    fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
+        self.inner.save(folder, generation)
     }
 
-    async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
-        self.change(id, change).await
+    fn restore(
+        &self,
+        folder: &Folder,
+        spec: &MachineSpec,
+        boot: &Boot,
+        held: &MachineLock,
+    ) -> EngineResult<Endpoint> {
+        self.inner.restore(folder, spec, boot, held)
     }
 
-    async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
-        self.copy(from, to).await
+    async fn undo_restore(&self, folder: &Folder) -> EngineResult<()> {
+        self.end(folder, Duration::ZERO).await
     }
 
-    async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        if memory { Err(EngineError::Unsupported("keep memory")) } else { self.keep(id, snapshot).await }
+    async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
+        self.end(folder, grace).await
     }
 
-    async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
-        self.check_kept(id, snapshot).await?;
-        // Memory of another disk must not go on with this one.
-        self.discard_memory(id).await?;
-        self.roll_back(id, snapshot).await
+    async fn sweep(&self, folder: &Folder) -> EngineResult<()> {
+        self.clear(folder).await
     }
 
-    async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
-        self.forget(id, snapshot).await
-    }
-
-    async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
-        self.kept(id).await
-    }
-
-    async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
-        self.keep_memory(id).await
-    }
-
-    async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        self.continue_memory(spec, boot).await
-    }
-
-    async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
-        self.drop_memory(id).await
-    }
-}
-
-impl Inner {
-    fn starter<'a>(&'a self, held: &'a lock::MachineLock) -> Starter<'a> {
-        let accelerator = accelerator::of_this_host(&self.config).accelerator;
-        Starter { config: &self.config, accelerator, agent: &self.agent, held }
+    async fn ended(&self, id: ComputerId) -> EngineResult<()> {
+        self.wait_for_end(id).await
     }
 }

@@ -9,14 +9,10 @@ use serde_json::{Value, json};
 use super::boot::Record as BootRecord;
 use super::hardware::{self, MEMORY_STEP_MIB};
 use super::monitor::Monitor;
-use super::suspend::added_cpus;
-use super::{Inner, QemuEngine, line};
-use crate::base::ids::ComputerId;
+use super::{Inner, line};
 use crate::engine::command::host_error;
 use crate::engine::layout::{Folder, Record};
-use crate::engine::{
-    Change, Effect, EngineError, EngineResult, Observation, bandwidth, disk, lock, quota, slots,
-};
+use crate::engine::{Change, Effect, EngineError, EngineResult, bandwidth, quota, slots};
 
 /// How long a guest may take to use, or to give back, what has changed: a busy emulated one takes seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,48 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 const MEMORY: &str = "/machine/peripheral/more0";
 
-impl QemuEngine {
-    /// [`crate::engine::Engine::resize`].
-    pub(super) async fn change(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
-        let folder = self.inner.state.folder(id);
-        let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-        self.blocking(move |inner| {
-            let _held = held;
-            let runs = match inner.observe(id)? {
-                Observation::Absent => return Err(EngineError::Absent),
-                Observation::Running { .. } => inner.running(&folder)?,
-                Observation::Stopped | Observation::Suspended { .. } => None,
-            };
-            let before = folder.read_record()?;
-            let after = before.changed(change)?;
-            if let Change::Disk(_) = change {
-                disk::check_reserve(&folder.path)?;
-            }
-            folder.write_record(&after)?;
-            let Some((boot, pid)) = runs else { return Ok(Effect::AtNextStart) };
-            inner.apply(&folder, &before, &boot, pid, change).inspect_err(|_| {
-                if let Err(error) = folder.write_record(&before) {
-                    tracing::warn!(computer = %id, %error, "a machine's record says what did not come true");
-                }
-            })
-        })
-        .await
-    }
-}
-
 impl Inner {
     /// Changes a machine that runs. On error it is as before.
-    fn apply(
-        &self,
-        folder: &Folder,
-        before: &Record,
-        boot: &BootRecord,
-        pid: u32,
-        change: Change,
-    ) -> EngineResult<Effect> {
+    pub(super) fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect> {
+        let Some((boot, pid)) = self.running(folder)? else { return Err(EngineError::Absent) };
         match change {
-            Change::Cpu(cpu) => set_cpus(folder, boot, cpu),
-            Change::Memory(bytes) => set_memory(folder, before, boot, bytes),
+            Change::Cpu(cpu) => set_cpus(folder, &boot, cpu),
+            Change::Memory(bytes) => set_memory(folder, &boot, bytes),
             Change::Disk(bytes) => {
                 // It may have grown farther than its record says: a guest that took too long to say so uses all of it.
                 let disk = folder.disk();
@@ -111,33 +72,47 @@ fn set_cpus(folder: &Folder, boot: &BootRecord, cpu: f64) -> EngineResult<Effect
     quota::set_cpu(folder.id, cpu).map(|()| Effect::Live)
 }
 
-fn set_memory(folder: &Folder, before: &Record, boot: &BootRecord, bytes: u64) -> EngineResult<Effect> {
+fn set_memory(folder: &Folder, boot: &BootRecord, bytes: u64) -> EngineResult<Effect> {
     const STEP: &str = "change the guest's memory";
     let more = (bytes >> 20).checked_sub(boot.hardware.memory_mib).map(|more| more - more % MEMORY_STEP_MIB);
     let Some(more) = more.filter(|more| *more <= boot.hardware.most_more_mib()) else {
         return Ok(Effect::AtNextStart);
     };
     let most = |bytes| quota::set_memory(folder.id, hardware::host_memory(bytes));
-    if bytes > before.memory_bytes {
-        most(bytes)?;
-    }
     let mut monitor = Monitor::open(&folder.monitor())?;
+    // Asked of QEMU and not of the record: a change that was cut short may have come to any point.
+    let has = (boot.hardware.memory_mib + added_mib(&mut monitor)?) << 20;
+    most(bytes.max(has))?;
     let was = request(&mut monitor, more << 20)?;
     let deadline = Instant::now() + PATIENCE;
     while property(&mut monitor, "size")? != more << 20 {
         if Instant::now() >= deadline {
             request(&mut monitor, was)?;
-            most(before.memory_bytes)?;
+            most(has)?;
             return Err(EngineError::failed(STEP, "the guest does not give it back, or does not take it"));
         }
         std::thread::sleep(PAUSE);
     }
-    if bytes < before.memory_bytes
-        && let Err(error) = most(bytes)
-    {
+    if let Err(error) = most(bytes) {
         tracing::warn!(computer = %folder.id, %error, "a machine may take more of its host than its size says");
     }
     Ok(Effect::Live)
+}
+
+/// The memory that a guest has been given beyond that of its boot, or may take at any moment.
+pub(super) fn added_mib(monitor: &mut Monitor) -> EngineResult<u64> {
+    Ok(property(monitor, "size")?.max(property(monitor, "requested-size")?) >> 20)
+}
+
+/// The processors that were added to those of the boot.
+pub(super) fn added_cpus(monitor: &mut Monitor, at_boot: u32) -> EngineResult<Vec<u32>> {
+    let all = monitor.ask("query-hotpluggable-cpus", json!({}))?;
+    let there = all.as_array().into_iter().flatten().filter(|cpu| cpu.get("qom-path").is_some());
+    let cores = there.filter_map(|cpu| cpu.get("props")?.get("core-id")?.as_u64());
+    let mut added: Vec<u32> =
+        cores.filter_map(|core| u32::try_from(core).ok()).filter(|core| *core >= at_boot).collect();
+    added.sort_unstable();
+    Ok(added)
 }
 
 /// Asks the guest for so much memory beyond that of its boot; what was asked for before.

@@ -1,127 +1,55 @@
-//! How is a virtual machine's memory saved and continued? As QEMU moves one to another host, with a file in between.
+//! How is a virtual machine's memory saved and continued?
 //!
 //! ```text
-//!   Running -- stop, migrate, seal --> memory.new -- kill, sweep, sync the disk --> memory: Suspended
-//!      ^   (an error: cont)                                                          |
-//!      |---- cont <-- memory.used <-- paused <-- migrate-incoming <-- verify, launch |
+//!   Running -- stop, transfer, seal --> memory.new -- kill, sweep, sync the disk --> memory: Suspended
+//!      ^   (an error: cont)                                                            |
+//!      |---- identity <-- cont <-- memory.used <-- transfer <-- verify, launch ------|
 //! ```
-//! The guest stands still from before its memory is read until it is killed, so that memory and disk are of one moment. QEMU is
-//! handed a pipe: it opens no file and starts no program of its own.
+//! The guest stands still from before its memory is read until it is killed, so that memory and disk are of one moment. For a
+//! fork, or a snapshot with memory, it goes on instead once its disk is copied; the folder `memory.new` says meanwhile that it
+//! stands.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::boot::Record;
-use super::hardware::Accelerator;
+use super::hardware::{self, Accelerator, Hardware};
 use super::monitor::Monitor;
-use super::{Inner, QemuEngine, line};
+use super::resize::{added_cpus, added_mib};
+use super::{Inner, Machinery, QemuEngine, line, transfer};
+use crate::base::clock::now_ms;
 use crate::base::ids::ComputerId;
-use crate::engine::command::{self, host_error, judge, run, spawn, tool};
-use crate::engine::layout::{self, Folder, write_durably};
+use crate::engine::command::{host_error, run, tool};
+use crate::engine::layout::{Folder, write_durably};
+use crate::engine::lock::MachineLock;
+use crate::engine::machinery::gone_on;
 use crate::engine::memory::{self, Manifest, Saved};
 use crate::engine::{
-    Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, disk, lock, slots, trash,
+    Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, copy, disk, lock, slots, staged,
+    still, trash,
 };
 
-/// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
-const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a guest may take to write back what it holds before it sleeps without: a gigabyte on a slow disk.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(20);
-/// As fast as it goes, in bytes a second; QEMU's own choice spares a network.
-const UNBOUNDED: u64 = 1 << 40;
-/// What saved memory consists of, beside its manifest: the record of the boot, and the memory, compressed where that can be done.
+/// How long its first process may take to become another machine's, or to hear what time it is: it sleeps until it is asked.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What saved memory consists of, beside its manifest and the memory itself: the record of the boot.
 const RECORD: &str = "machine.json";
-const PLAIN: &str = "memory";
-const COMPRESSED: &str = "memory.zst";
 
 impl QemuEngine {
-    /// See [`Engine::suspend`](crate::engine::Engine::suspend).
-    pub(super) async fn keep_memory(&self, id: ComputerId) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        let Some(_held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-        match self.blocking(move |inner| inner.observe(id)).await? {
-            Observation::Absent => return Err(EngineError::Absent),
-            Observation::Stopped => {
-                return Err(EngineError::failed("save memory", "the machine does not run"));
-            }
-            Observation::Suspended { .. } => {}
-            Observation::Running { .. } => {
-                let plan = folder.clone();
-                self.blocking(move |inner| inner.save(&plan)).await?;
-            }
-        }
-        self.settle(&folder).await
-    }
-
-    /// Ends a guest whose memory is whole on the disk, and brings its disk to rest.
-    async fn settle(&self, folder: &Folder) -> EngineResult<()> {
-        self.halt(folder, Duration::ZERO).await?;
-        let folder = folder.clone();
-        self.blocking(move |_| match Saved::find(&folder)? {
-            Some(saved) if !saved.settled => memory::becomes(&saved.path, &folder.memory()),
-            Some(_) | None => Ok(()),
-        })
-        .await
-    }
-
-    /// See [`Engine::resume`](crate::engine::Engine::resume).
-    pub(super) async fn continue_memory(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        let (id, folder) = (spec.id, self.inner.state.folder(spec.id));
-        let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-        match self.blocking(move |inner| inner.observe(id)).await? {
-            Observation::Absent => return Err(EngineError::Absent),
-            Observation::Running { generation, endpoint, .. } if generation == boot.generation => {
-                return Ok(endpoint);
-            }
-            Observation::Running { .. } | Observation::Stopped => {
-                return Err(EngineError::failed("continue the machine", "it has no saved memory"));
-            }
-            Observation::Suspended { .. } => self.settle(&folder).await?,
-        }
-        let (plan, of, boot) = (folder.clone(), spec.clone(), boot.clone());
-        let held = Arc::new(held);
-        let locked = Arc::clone(&held);
-        let continued = self.blocking(move |inner| {
-            plan.write_record(&layout::Record::of(&of))?;
-            inner.restore(&plan, &of, &boot, &locked)
-        });
-        let continued = continued.await;
-        if continued.is_err()
-            && let Err(left) = self.halt(&folder, Duration::ZERO).await
-        {
-            tracing::warn!(computer = %id, error = %left, "a failed resume left something behind");
-        }
-        continued
-    }
-
-    /// See [`Engine::discard_memory`](crate::engine::Engine::discard_memory).
-    pub(super) async fn drop_memory(&self, id: ComputerId) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
-        let seen = self.blocking(move |inner| inner.observe(id)).await?;
-        if !matches!(seen, Observation::Suspended { .. }) {
-            return Ok(());
-        }
-        self.settle(&folder).await?;
-        self.blocking(move |inner| memory::discard(&inner.state, &folder)).await
-    }
-
-    /// Lets a guest go on that a suspend or a resume of a controller which died left standing.
+    /// Lets a guest go on that a verb of a controller which died left standing.
     pub(super) async fn go_on_abandoned(&self, id: ComputerId) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
         if !folder.fresh_memory().exists() && !folder.used_memory().exists() {
             return Ok(());
         }
         let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
-        self.blocking(move |inner| {
-            let runs = matches!(inner.observe(folder.id)?, Observation::Running { .. });
+        self.blocking(move |engine| {
+            let runs = Saved::find(&folder)?.is_none()
+                && matches!(engine.seen(&folder)?, Observation::Running { .. });
             if runs { go_on(&folder, &mut Monitor::open(&folder.monitor())?) } else { Ok(()) }
         })
         .await
@@ -130,50 +58,61 @@ impl QemuEngine {
 
 impl Inner {
     /// Saves a guest's memory. On success it stands still, on error it goes on.
-    fn save(&self, folder: &Folder) -> EngineResult<()> {
+    pub(super) fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         disk::check_reserve(&folder.path)?;
-        let Some((record, _)) = self.running(folder)? else { return Err(EngineError::Absent) };
-        // Its memory has what is not written yet, but memory may be given up for the disk alone.
-        if let Err(error) = line::ask(folder, "flush", FLUSH_PATIENCE) {
-            tracing::info!(computer = %folder.id, %error, "a guest sleeps with writes that only its memory has");
-        }
         let mut monitor = Monitor::open(&folder.monitor())?;
-        let saved = self.save_standing(folder, &mut monitor, record);
-        if saved.is_err()
-            && let Err(error) = go_on(folder, &mut monitor)
-        {
-            tracing::warn!(computer = %folder.id, %error, "a guest stands still after a suspend that failed");
-        }
-        saved
+        let fresh = folder.fresh_memory();
+        let saved = hold(folder, &mut monitor).and_then(|()| {
+            let manifest = self.write_state(folder, &mut monitor, &fresh)?;
+            memory::seal(&fresh, generation, |parts| Manifest { parts, ..manifest })
+        });
+        if saved.is_ok() { saved } else { gone_on(folder, saved, go_on(folder, &mut monitor)) }
     }
 
-    fn save_standing(&self, folder: &Folder, monitor: &mut Monitor, mut record: Record) -> EngineResult<()> {
+    /// Saves a guest's memory to `memory` and copies its disk, both while it stands still. It goes on afterwards, whatever came
+    /// of it. What remains is to seal the memory.
+    pub(super) fn moment(
+        &self,
+        folder: &Folder,
+        memory: &Path,
+        fresh: &Path,
+        to: &Path,
+    ) -> EngineResult<Manifest> {
+        let mut monitor = Monitor::open(&folder.monitor())?;
+        let taken = hold(folder, &mut monitor).and_then(|()| {
+            let manifest = self.write_state(folder, &mut monitor, memory)?;
+            let deadline = Some(Instant::now() + still::LONGEST_STILL);
+            copy::disk_during(&folder.disk(), fresh, to, |copy| copy(deadline)).map(|()| manifest)
+        });
+        gone_on(folder, taken, go_on(folder, &mut monitor))
+    }
+
+    /// Writes the memory of a guest that stands still, and what else it needs again.
+    fn write_state(&self, folder: &Folder, monitor: &mut Monitor, to: &Path) -> EngineResult<Manifest> {
         const STEP: &str = "save the guest's memory";
-        let fresh = memory::fresh(folder)?;
-        monitor.ask("stop", json!({}))?;
+        let Some((mut record, _)) = self.running(folder)? else { return Err(EngineError::Absent) };
         record.hardware.added_cpus = added_cpus(monitor, record.hardware.cpus)?;
-        write_memory(&fresh, monitor)?;
+        record.hardware.added_mib = Some(added_mib(monitor)?);
+        transfer::write(to, monitor)?;
         let text = serde_json::to_vec(&record).map_err(|error| EngineError::failed(STEP, error))?;
-        write_durably(&fresh.join(RECORD), &text).map_err(host_error(STEP, &fresh))?;
-        let host_boot = record.host_boot.clone();
-        let (runtime, slot) = (self.version()?, slots::held(folder)?);
-        let image = record.image.clone();
-        memory::seal(&fresh, record.generation, |parts| Manifest {
-            host_boot,
-            runtime,
-            image,
+        write_durably(&to.join(RECORD), &text).map_err(host_error(STEP, to))?;
+        Ok(Manifest {
+            host_boot: record.host_boot,
+            runtime: self.version()?,
+            image: record.image,
             hostname: None,
-            slot,
-            parts,
+            slot: slots::held(folder)?,
+            parts: Vec::new(),
         })
     }
 
-    fn restore(
+    /// Lets a machine of which nothing runs go on from its saved memory. On error something may be left.
+    pub(super) fn restore(
         &self,
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &lock::MachineLock,
+        held: &MachineLock,
     ) -> EngineResult<Endpoint> {
         const STEP: &str = "continue from saved memory";
         let Some(saved) = Saved::find(folder)? else { return Err(EngineError::failed(STEP, "it is gone")) };
@@ -193,9 +132,12 @@ impl Inner {
                 format!("it was saved on {:?}, this is {:?}", was.hardware.accelerator, starter.accelerator);
             return Err(EngineError::failed(STEP, detail));
         }
-        let now = starter.launch(folder, spec, boot, was.hardware, manifest.image, Some(manifest.slot))?;
+        let mac = hardware::mac(spec.id);
+        let another = was.hardware.mac != mac;
+        let hardware = Hardware { mac, ..was.hardware };
+        let now = starter.launch(folder, spec, boot, hardware, manifest.image, Some(manifest.slot))?;
         let mut monitor = Monitor::open(&folder.monitor())?;
-        read_memory(&saved.path, &mut monitor)?;
+        transfer::read(&saved.path, &mut monitor)?;
         let used = folder.used_memory();
         trash::remove_tree(&used)?;
         memory::becomes(&saved.path, &used)?;
@@ -214,134 +156,59 @@ impl Inner {
         if let Err(error) = trash::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "used memory was not removed");
         }
+        if let Err(error) = identify(folder, boot) {
+            if another {
+                return Err(error);
+            }
+            tracing::warn!(computer = %folder.id, %error, "an agent that is started again has an earlier token");
+        }
         Ok(Endpoint::Tcp(now.agent))
     }
 
     /// QEMU's version, in its own words.
-    pub(super) fn version(&self) -> EngineResult<String> {
+    fn version(&self) -> EngineResult<String> {
         let mut qemu = tool(&self.config.program);
         qemu.arg("--version");
         run("ask QEMU for its version", qemu).map(|text| text.lines().next().unwrap_or_default().to_owned())
     }
 }
 
+/// Has a guest stand still.
+fn hold(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
+    // Its memory has what is not written yet, but memory may be given up for the disk alone.
+    if let Err(error) = line::ask(folder, "flush", FLUSH_PATIENCE) {
+        tracing::info!(computer = %folder.id, %error, "a guest stands still with writes that only its memory has");
+    }
+    memory::fresh(folder)?;
+    monitor.ask("stop", json!({})).map(drop)
+}
+
 /// Lets a guest go on; what was saved of it counts no more before it does. An empty folder says meanwhile that it stands.
 fn go_on(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
     let fresh = memory::fresh(folder)?;
     if stands(monitor)? {
+        transfer::call_off(monitor)?;
         monitor.ask("cont", json!({}))?;
+        // Its clock stood too.
+        if let Err(error) = line::ask(folder, &format!("clock {}", now_ms()), PATIENCE) {
+            tracing::warn!(computer = %folder.id, %error, "a guest's clock is late by as long as it stood still");
+        }
     }
     trash::remove_tree(&fresh)?;
     trash::remove_tree(&folder.used_memory())
 }
 
-fn stands(monitor: &mut Monitor) -> EngineResult<bool> {
+/// Whether a guest stands still.
+pub(super) fn stands(monitor: &mut Monitor) -> EngineResult<bool> {
     let state = monitor.ask("query-status", json!({}))?;
     let running = state.get("running").and_then(Value::as_bool);
     running.map(|runs| !runs).ok_or_else(|| EngineError::failed("look whether the guest stands", state))
 }
 
-/// The processors that were added to those of the boot.
-pub(super) fn added_cpus(monitor: &mut Monitor, at_boot: u32) -> EngineResult<Vec<u32>> {
-    let all = monitor.ask("query-hotpluggable-cpus", json!({}))?;
-    let there = all.as_array().into_iter().flatten().filter(|cpu| cpu.get("qom-path").is_some());
-    let cores = there.filter_map(|cpu| cpu.get("props")?.get("core-id")?.as_u64());
-    let mut added: Vec<u32> =
-        cores.filter_map(|core| u32::try_from(core).ok()).filter(|core| *core >= at_boot).collect();
-    added.sort_unstable();
-    Ok(added)
-}
-
-/// Writes a standing guest's memory to a file in `fresh`.
-fn write_memory(fresh: &Path, monitor: &mut Monitor) -> EngineResult<()> {
-    const STEP: &str = "write the guest's memory";
-    let create = |name: &str| {
-        let path = fresh.join(name);
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(host_error(STEP, &path))
-    };
-    let mut compressing = None;
-    if can_compress() {
-        let mut zstd = tool("zstd");
-        // The least effort: memory is mostly zeros and text, and the guest waits.
-        zstd.args(["-q", "-1", "-T0", "-c"]).stdout(create(COMPRESSED)?).stderr(Stdio::null());
-        let (ours, theirs) = std::io::pipe().map_err(|error| EngineError::failed(STEP, error))?;
-        compressing = Some(spawn(STEP, zstd.stdin(ours))?);
-        monitor.hand_over("memory", theirs.as_fd())?;
-    } else {
-        monitor.hand_over("memory", create(PLAIN)?.as_fd())?;
-    }
-    monitor.ask("migrate-set-parameters", json!({ "max-bandwidth": UNBOUNDED }))?;
-    monitor.ask("migrate", json!({ "uri": "fd:memory" }))?;
-    let moved =
-        monitor.until("query-migrate", PATIENCE, |state| match state.get("status").and_then(Value::as_str) {
-            Some("completed") => Ok(Some(())),
-            Some(ended @ ("failed" | "cancelled")) => {
-                Err(EngineError::failed(STEP, format!("{ended}: {state}")))
-            }
-            Some(_) | None => Ok(None),
-        });
-    if moved.is_err()
-        && let Err(error) = monitor.ask("migrate_cancel", json!({}))
-    {
-        tracing::warn!(%error, "a guest's memory is still being written");
-    }
-    match compressing {
-        // Its input has ended with the migration.
-        Some(zstd) if moved.is_ok() => ended(STEP, zstd),
-        Some(mut zstd) => {
-            let killed = zstd.kill().and_then(|()| zstd.wait());
-            killed.map_err(|error| EngineError::failed(STEP, error))?;
-            moved
-        }
-        None => moved,
-    }
-}
-
-/// Gives a QEMU that waits for it the memory in a folder. On return the guest has it and stands.
-fn read_memory(saved: &Path, monitor: &mut Monitor) -> EngineResult<()> {
-    const STEP: &str = "read the guest's memory";
-    let open = |name: &str| File::open(saved.join(name)).map_err(host_error(STEP, &saved.join(name)));
-    let mut expanding = None;
-    if saved.join(COMPRESSED).exists() {
-        let mut zstd = tool("zstd");
-        zstd.args(["-q", "-d", "-c"]).stdin(open(COMPRESSED)?).stderr(Stdio::null());
-        let (theirs, ours) = std::io::pipe().map_err(|error| EngineError::failed(STEP, error))?;
-        expanding = Some(spawn(STEP, zstd.stdout(ours))?);
-        monitor.hand_over("memory", theirs.as_fd())?;
-    } else {
-        monitor.hand_over("memory", open(PLAIN)?.as_fd())?;
-    }
-    monitor.ask("migrate-incoming", json!({ "uri": "fd:memory" }))?;
-    // `inmigrate` until all of it is there; a guest that was let go on before would have half of its memory.
-    let there =
-        monitor.until("query-status", PATIENCE, |state| match state.get("status").and_then(Value::as_str) {
-            Some("paused" | "postmigrate") => Ok(Some(())),
-            Some("inmigrate" | "prelaunch") => Ok(None),
-            Some(_) | None => Err(EngineError::failed(STEP, state)),
-        });
-    match expanding {
-        Some(zstd) if there.is_ok() => ended(STEP, zstd),
-        Some(mut zstd) => {
-            let killed = zstd.kill().and_then(|()| zstd.wait());
-            killed.map_err(|error| EngineError::failed(STEP, error))?;
-            there
-        }
-        None => there,
-    }
-}
-
-fn can_compress() -> bool {
-    let mut zstd: Command = tool("zstd");
-    zstd.arg("--version");
-    run("look for zstd", zstd).is_ok()
-}
-
-fn ended(step: &'static str, mut child: Child) -> EngineResult<()> {
-    let status = command::finish(step, &mut child, PATIENCE)?;
-    judge(step, status, "zstd")
+/// Gives a guest what its host gives each at every boot: the link address, which QEMU hears of from the guest alone once that runs,
+/// the machine-id, and the token that an agent reads which is started again. Until a guest with another machine's memory has them,
+/// nobody reaches it: its address is nobody's, and its frames end in its own namespace. The rest its agent renews.
+fn identify(folder: &Folder, boot: &Boot) -> EngineResult<()> {
+    let (mac, machine_id) = (hardware::mac(folder.id), staged::machine_id(folder.id));
+    line::ask(folder, &format!("identity {mac} {machine_id} {}", boot.token.reveal()), PATIENCE)
 }

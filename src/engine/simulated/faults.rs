@@ -18,6 +18,7 @@ pub enum Verb {
     Resize,
     CopyDisk,
     Fork,
+    Launch,
     Snapshot,
     Rollback,
     RemoveSnapshot,

@@ -20,15 +20,19 @@ impl SimulatedEngine {
 
     /// What a machine that runs is and remembers, apart from what it remembers from now on.
     fn alike(&self, id: ComputerId) -> Option<Birth> {
+        let size = self.host.size(id);
         self.host.running().get(&id).map(|running| {
             let memory = running.birth.memory.copied();
-            Birth { memory, ..running.birth.clone() }
+            let spec = size.unwrap_or_else(|| running.birth.spec.clone());
+            Birth { memory, spec, ..running.birth.clone() }
         })
     }
 
     /// Puts memory in place, as if the machine had been suspended with it.
     fn put_memory(&self, id: ComputerId, birth: Birth) -> EngineResult<()> {
         let generation = birth.boot.generation;
+        // It goes on in a machine of the size that it knows.
+        self.host.sizes().insert(id, birth.spec.clone());
         let agent = (self.host.agent)(&birth);
         self.host.saved().insert(id, Saved { agent, birth });
         fs::write(self.host.memory(id), super::memory::whole(generation))
@@ -48,9 +52,31 @@ impl SimulatedEngine {
         let Some(birth) = self.alike(from) else {
             return Err(EngineError::failed("copy memory", "the machine does not run"));
         };
+        self.begin(to, &self.host.machine(from).join("disk"), birth)
+    }
+
+    pub(super) fn launch_machine(
+        &self,
+        from: ComputerId,
+        snapshot: Uuid,
+        to: &MachineSpec,
+    ) -> EngineResult<()> {
+        if self.host.memory(to.id).exists() {
+            return Ok(());
+        }
+        let birth = self.host.kept().get(&(from, snapshot)).cloned();
+        let Some(birth) = birth else {
+            return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+        };
+        let memory = birth.memory.copied();
+        self.begin(to, &self.snapshot_folder(from, snapshot), Birth { memory, ..birth })
+    }
+
+    /// Makes a machine that begins with a disk and a memory that were another's.
+    fn begin(&self, to: &MachineSpec, disk_of: &Path, birth: Birth) -> EngineResult<()> {
         let disk = self.host.machine(to.id).join("disk");
-        copy_folder(&self.host.machine(from).join("disk"), &disk)
-            .map_err(|error| EngineError::failed("copy the disk", error))?;
+        copy_folder(disk_of, &disk).map_err(|error| EngineError::failed("copy the disk", error))?;
+        self.host.sizes().insert(to.id, to.clone());
         self.put_memory(to.id, Birth { spec: to.clone(), disk, ..birth })
     }
 
@@ -91,10 +117,10 @@ impl SimulatedEngine {
         absent_is_fine(fs::remove_dir_all(&disk), STEP, &disk)?;
         copy_folder(&kept, &disk).map_err(|error| EngineError::failed(STEP, error))?;
         let birth = self.host.kept().get(&(id, snapshot)).cloned();
-        match birth {
-            Some(birth) => self.put_memory(id, Birth { memory: birth.memory.copied(), ..birth }),
-            None => Ok(()),
+        if let Some(birth) = birth {
+            self.put_memory(id, Birth { memory: birth.memory.copied(), ..birth })?;
         }
+        self.part(id)
     }
 
     pub(super) fn forget(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {

@@ -109,14 +109,20 @@ impl SimulatedEngine {
         fs::write(machine.join("away"), format!("{generation} {}", self.host.boots())).map_err(failed)
     }
 
+    /// Parts with what is in storage.
+    pub(super) fn part(&self, id: ComputerId) -> EngineResult<()> {
+        const STEP: &str = "part with what is in storage";
+        self.host.aside().remove(&id);
+        let machine = self.host.machine(id);
+        let (away, arriving) = (machine.join("away"), machine.join("arriving"));
+        absent_is_fine(fs::remove_file(&away), STEP, &away)?;
+        absent_is_fine(fs::remove_dir_all(&arriving), STEP, &arriving)
+    }
+
     pub(super) fn settle(&self, id: ComputerId) -> EngineResult<()> {
         match self.away(id)? {
             None => Ok(()),
-            Some((_, Place::Arrived)) => {
-                self.host.aside().remove(&id);
-                let away = self.host.machine(id).join("away");
-                absent_is_fine(fs::remove_file(&away), "settle what was fetched", &away)
-            }
+            Some((_, Place::Arrived)) => self.part(id),
             Some((_, Place::Here | Place::Away)) => {
                 Err(EngineError::failed("settle what was fetched", "it did not arrive"))
             }

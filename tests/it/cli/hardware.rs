@@ -69,5 +69,9 @@ async fn a_computer_is_forked_kept_and_rolled_back() {
     person.runs(&["snapshots", "rollback", "desk", "before"]).await.badly(1, &["there is no snapshot"]);
     let id = with_memory["id"].as_str().expect("an id");
     person.runs(&["snapshots", "rollback", "desk", id]).await.well();
+    let launch = ["computers", "fork", "desk", "two", "--snapshot", id, "--json"];
+    let launched = person.runs(&launch).await.json();
+    assert_eq!((&launched["name"], &launched["status"]), (&json!("two"), &json!("running")));
+    person.runs(&["computers", "fork", "desk", "-s", "before"]).await.badly(1, &["there is no snapshot"]);
     person.runs(&["snapshots", "create", "nobody"]).await.badly(1, &["there is no computer"]);
 }

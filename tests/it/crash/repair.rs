@@ -9,10 +9,12 @@ use std::time::Duration;
 use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
 use hotdesk::engine::container::{ContainerConfig, ContainerEngine};
+use hotdesk::engine::qemu::QemuEngine;
 use hotdesk::engine::{Boot, Engine, MachineSpec};
 use serde_json::{Value, json};
 
 use super::remains::Remains;
+use crate::engines::{qemu, qemu_desktop};
 use crate::harness::controller::{RunningController, image};
 use crate::harness::host;
 
@@ -181,6 +183,42 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
     house.start_again().await;
     assert_eq!(house.bash(&id, "cat /root/kept /dev/shm/kept").await, format!("kept\n{memory}"));
     remains.are(&[(id, "running".to_owned())], Duration::from_secs(45)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_knows_virtual_machines_too() {
+    let Some(mut house) = qemu_desktop::house("").await else { return };
+    house.kill();
+    let data = fs::canonicalize(house.data_dir()).expect("a folder");
+    let engine = QemuEngine::open(qemu::settings(data.clone())).expect("an engine");
+    let spec =
+        |id| MachineSpec { id, cpu: 1.0, memory_bytes: 1 << 29, disk_bytes: 1 << 28, bandwidth_mbps: 0 };
+    let (runs, rests) = (ComputerId::random(), ComputerId::random());
+    for id in [runs, rests] {
+        engine.create(&spec(id)).await.expect("created");
+    }
+    let boot = Boot { generation: 1, token: Secret::random(43), resolution: Default::default() };
+    engine.start(&spec(runs), &boot).await.expect("started");
+    // An agent's disk that was being made.
+    fs::write(data.join("agent/new"), "half").expect("a file");
+    let mark = data.to_string_lossy().into_owned();
+    let mut expected = [runs, rests]
+        .map(|id| ("machine".to_owned(), data.join("machines").join(id.to_string()).display().to_string()));
+    expected.sort();
+    let expected = [&expected[..], &[("unfinished file".to_owned(), format!("{mark}/agent/new"))]].concat();
+    let qemu = ["--engine", "qemu"];
+    let (code, looked) = told(&house, &qemu);
+    assert_eq!((code, ours(&looked, &[&mark])), (1, expected));
+    assert!(!host::processes(&runs.to_string()).is_empty(), "nothing was changed");
+    let (_, done) = told(&house, &[&qemu[..], &["--yes"]].concat());
+    let all = done["leftovers"].as_array().expect("a list").iter();
+    let mut own = all.filter(|it| it["place"].as_str().expect("a place").contains(&mark));
+    assert!(own.all(|it| it["done"] == true), "{done}");
+    assert_eq!(ours(&told(&house, &qemu).1, &[&mark]), []);
+    for left in [runs, rests] {
+        assert_eq!(host::left_of(&left.to_string()), None);
+        assert!(!house.machine(&left.to_string()).exists());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

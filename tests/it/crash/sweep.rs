@@ -5,36 +5,73 @@ use std::time::Duration;
 
 use hotdesk::base::ids::{ComputerId, ComputerRef};
 use hotdesk::base::wait;
+use hotdesk::domain::snapshot::State;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{Engine, EngineError, Observation};
+use hotdesk::store::Store;
+use hotdesk::store::snapshots::Snapshot;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::harness::agent::{Answered, answered};
-use crate::harness::caller::id_of;
+use crate::harness::caller::{Caller, id_of};
 use crate::harness::simulation::Simulation;
 
 /// What a client asks for.
-struct Ask {
-    name: &'static str,
+pub struct Ask {
+    pub name: &'static str,
     /// What the computer is before; `None`: there is none.
-    from: Option<&'static str>,
+    pub from: Option<&'static str>,
     method: Method,
-    /// Below the computer's own path.
+    /// Below the computer's own path; `{kept}`, here or in the body, is a snapshot with memory that is made before.
     path: &'static str,
     body: Value,
     /// What the computer, or its copy, is afterwards.
-    goal: &'static str,
+    pub goal: &'static str,
 }
 
-fn asks() -> Vec<Ask> {
+impl Ask {
+    /// The request: about this computer and its snapshot, or to make one in this workspace.
+    pub fn request(&self, house: &Caller, workspace: &str, id: Option<&str>, kept: &str) -> RequestBuilder {
+        let Some(id) = id else {
+            let body = json!({"workspace_id": workspace, "name": "desk"});
+            return house.request(Method::POST, "/computers").json(&body);
+        };
+        let path = format!("/computers/{id}/{}", self.path.replace(KEPT, kept));
+        let mut body = self.body.clone();
+        if body["snapshot_id"] == KEPT {
+            body["snapshot_id"] = json!(kept);
+        }
+        house.request(self.method.clone(), path.trim_end_matches('/')).json(&body)
+    }
+
+    /// Whether it begins with a snapshot with memory.
+    fn goes_by_a_snapshot(&self) -> bool {
+        self.path.contains(KEPT) || self.body["snapshot_id"] == KEPT
+    }
+
+    /// Whether memory that goes on is copied for it.
+    pub fn copies_memory(&self) -> bool {
+        self.goes_by_a_snapshot() || self.name == "fork" || self.body["memory"] == true
+    }
+}
+
+pub fn asks() -> Vec<Ask> {
     let post = |name, from, body, goal| Ask { name, from, method: Method::POST, path: name, body, goal };
     let nothing = || json!({});
+    let kept = || json!({"name": "copy", "snapshot_id": KEPT});
     let size = json!({"vcpus": 2, "mem_gb": 8, "disk_size_gb": 20, "bandwidth_limit_mbps": 50});
     let running = Some("running");
     vec![
         post("create", None, nothing(), "running"),
         post("clone", running, json!({"name": "copy"}), "running"),
+        post("fork", running, json!({"name": "copy"}), "running"),
+        Ask { path: "fork", ..post("launch", running, kept(), "running") },
+        Ask {
+            path: "snapshots",
+            ..post("snapshot with memory", running, json!({"memory": true}), "running")
+        },
+        post("rollback", running, kept(), "running"),
         post("suspend", running, nothing(), "suspended"),
         post("resume", Some("suspended"), nothing(), "running"),
         post("resize", running, size, "running"),
@@ -43,13 +80,22 @@ fn asks() -> Vec<Ask> {
         post("start", Some("stopped"), nothing(), "running"),
         post("restart", running, nothing(), "running"),
         post("restart", Some("suspended"), nothing(), "running"),
+        Ask { path: "snapshots", ..post("snapshot", running, nothing(), "running") },
         Ask { method: Method::DELETE, path: "", ..post("delete", running, nothing(), "none") },
         Ask { method: Method::DELETE, path: "", ..post("delete", Some("suspended"), nothing(), "none") },
+        Ask {
+            method: Method::DELETE,
+            path: "snapshots/{kept}",
+            ..post("remove snapshot", running, nothing(), "running")
+        },
     ]
 }
 
+/// Stands for the snapshot that is made before.
+const KEPT: &str = "{kept}";
+
 /// Every step that the engine takes for a verb of the API.
-const STEPS: [Verb; 10] = [
+const STEPS: [Verb; 15] = [
     Verb::Create,
     Verb::Start,
     Verb::Stop,
@@ -57,6 +103,11 @@ const STEPS: [Verb; 10] = [
     Verb::Observe,
     Verb::Resize,
     Verb::CopyDisk,
+    Verb::Fork,
+    Verb::Launch,
+    Verb::Snapshot,
+    Verb::Rollback,
+    Verb::RemoveSnapshot,
     Verb::Suspend,
     Verb::Resume,
     Verb::DiscardMemory,
@@ -67,6 +118,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn broken() -> EngineError {
     EngineError::failed("do the step", "on purpose")
+}
+
+/// What a verb begins with.
+struct Before {
+    id: Option<String>,
+    snapshot: String,
 }
 
 /// A house in which one case after another is set up and taken away.
@@ -82,28 +139,31 @@ impl Scene {
         Self { house, workspace }
     }
 
-    /// A computer with the status that a verb begins with; nothing where it begins with none.
-    async fn prepared(&self, ask: &Ask) -> Option<String> {
-        let from = ask.from?;
+    /// A computer with the status that a verb begins with, and its snapshot; nothing where it begins with none.
+    async fn prepared(&self, ask: &Ask) -> Before {
+        let Some(from) = ask.from else { return Before { id: None, snapshot: String::new() } };
         let id = self.house.computer(&self.workspace, "desk").await;
+        let mut snapshot = String::new();
+        if ask.goes_by_a_snapshot() {
+            let kept = self.house.post(&format!("/computers/{id}/snapshots"), json!({"memory": true})).await;
+            assert_eq!(kept.status, 201, "{}", kept.body);
+            snapshot = id_of(&kept.body);
+        }
         let way = match from {
-            "stopped" => "stop",
-            "suspended" => "suspend",
-            _ => return Some(id),
+            "stopped" => Some("stop"),
+            "suspended" => Some("suspend"),
+            _ => None,
         };
-        let there = self.house.post(&format!("/computers/{id}/{way}"), json!({})).await;
-        assert_eq!(there.status, 200, "{}", there.body);
-        self.house.until_status(&id, from).await;
-        Some(id)
+        if let Some(way) = way {
+            let there = self.house.post(&format!("/computers/{id}/{way}"), json!({})).await;
+            assert_eq!(there.status, 200, "{}", there.body);
+            self.house.until_status(&id, from).await;
+        }
+        Before { id: Some(id), snapshot }
     }
 
-    fn request(&self, ask: &Ask, id: Option<&str>) -> RequestBuilder {
-        let Some(id) = id else {
-            let body = json!({"workspace_id": self.workspace, "name": "desk"});
-            return self.house.request(Method::POST, "/computers").json(&body);
-        };
-        let path = format!("/computers/{id}/{}", ask.path);
-        self.house.request(ask.method.clone(), path.trim_end_matches('/')).json(&ask.body)
+    fn request(&self, ask: &Ask, before: &Before) -> RequestBuilder {
+        ask.request(&self.house, &self.workspace, before.id.as_deref(), &before.snapshot)
     }
 
     async fn listed(&self) -> Vec<Value> {
@@ -137,6 +197,7 @@ impl Scene {
             let row = store.computer(&ComputerRef::Id(id)).await.expect("the store").expect("a row");
             assert!(row.wanted.is_none(), "{name}: {:?}", row.wanted);
             assert!(row.saved_token.is_none() || row.status.name() == "suspended", "{name}: a token is kept");
+            self.keeps(&store, id, name).await;
             let seen = self.house.engine.observe(id).await.expect("seen");
             let fits = match (row.status.name(), &seen) {
                 ("running", Observation::Running { generation, .. }) => *generation == row.generation,
@@ -150,6 +211,19 @@ impl Scene {
                 "{name}: the row says {:?} of boot {}, {seen:?} is seen",
                 row.status, row.generation
             );
+            let kept = wait::until(PATIENCE, || async {
+                let (rows, there) = (store.snapshots(id).await, self.house.engine.snapshots(id).await);
+                let (rows, there) = (rows.expect("rows"), there.expect("a list"));
+                // One whose removal failed is on its way out until somebody tries again.
+                let kept = |row: &Snapshot| match row.state {
+                    State::Creating => false,
+                    State::Ready => there.contains(&row.id.0),
+                    State::Deleting => true,
+                };
+                let known = there.iter().all(|id| rows.iter().any(|row| row.id.0 == *id));
+                (rows.iter().all(kept) && known).then_some(())
+            });
+            assert!(kept.await.is_some(), "{name}: half a snapshot");
             if row.status.name() == "running" {
                 let size = self.house.size(&text);
                 assert_eq!(size.cpu, row.hardware.cpu, "{name}: the machine's size");
@@ -159,6 +233,26 @@ impl Scene {
                     "{name}: the machine's size"
                 );
             }
+        }
+    }
+
+    /// Asserts that a computer's snapshots are those of its rows, once what was cut short is undone.
+    async fn keeps(&self, store: &Store, id: ComputerId, name: &str) {
+        let look = || async {
+            let rows = store.snapshots(id).await.expect("the store");
+            let there = self.house.engine.snapshots(id).await.expect("a list");
+            let known = there.iter().all(|kept| rows.iter().any(|row| row.id.0 == *kept));
+            let whole = |row: &Snapshot| match row.state {
+                State::Ready => there.contains(&row.id.0),
+                // What could not be removed can be asked for again.
+                State::Deleting => true,
+                State::Creating => false,
+            };
+            (known && rows.iter().all(whole)).then_some(()).ok_or((rows, there))
+        };
+        let agreed = wait::until(PATIENCE, || async { look().await.ok() });
+        if agreed.await.is_none() {
+            panic!("{name}: snapshots and rows: {:?}", look().await);
         }
     }
 
@@ -174,9 +268,9 @@ impl Scene {
 
     /// The steps of a verb: which call of which, counted from its beginning.
     async fn steps(&self, ask: &Ask) -> Vec<(Verb, u32)> {
-        let id = self.prepared(ask).await;
+        let prepared = self.prepared(ask).await;
         let before = STEPS.map(|step| self.house.engine.calls(step));
-        let done = answered(self.request(ask, id.as_deref())).await;
+        let done = answered(self.request(ask, &prepared)).await;
         assert!(done.status < 300, "{}: {}", ask.name, done.body);
         let listed = self.at_rest(&["running", "stopped", "suspended"], ask.name).await;
         let reached =
@@ -221,14 +315,14 @@ async fn t18_every_step_of_every_verb_fails_once() {
                     continue;
                 }
                 let name = format!("{} from {:?}, {step:?}, {failure:?}", ask.name, ask.from);
-                let id = scene.prepared(&ask).await;
+                let before = scene.prepared(&ask).await;
                 scene.plan(step, failure);
-                let answer = answered(scene.request(&ask, id.as_deref())).await;
+                let answer = answered(scene.request(&ask, &before)).await;
                 is_told(&answer, &name);
                 let listed = scene.at_rest(&["running", "stopped", "suspended", "error"], &name).await;
                 scene.agrees(&listed, &name).await;
-                let made = |one: &Value| Some(id_of(one)) != id;
-                if ["create", "clone"].contains(&ask.name) {
+                let made = |one: &Value| Some(id_of(one)) != before.id;
+                if ["create", "clone", "fork", "launch"].contains(&ask.name) {
                     // All of it or nothing.
                     assert_eq!(listed.iter().any(made), answer.status == 201, "{name}: {listed:?}");
                 }
@@ -248,9 +342,9 @@ async fn t18_the_controller_is_killed_before_and_after_every_step_of_every_verb(
             for done in [false, true] {
                 let name =
                     format!("{} from {:?}, killed at {step:?}, its work done: {done}", ask.name, ask.from);
-                let id = scene.prepared(&ask).await;
+                let before = scene.prepared(&ask).await;
                 scene.plan(step, Failure::Never { done });
-                let request = scene.request(&ask, id.as_deref());
+                let request = scene.request(&ask, &before);
                 // What is answered before that step is reached goes on all the same.
                 let asked = async {
                     drop(request.send().await);
@@ -269,11 +363,11 @@ async fn t18_the_controller_is_killed_before_and_after_every_step_of_every_verb(
                 // As it was, or as was asked for; a copy or a new one is whole, or nobody was told of it.
                 for one in &listed {
                     let status = one["status"].as_str();
-                    let old = Some(id_of(one)) == id;
+                    let old = Some(id_of(one)) == before.id;
                     let fine = status == Some(ask.goal) || old && status == ask.from;
                     assert!(fine, "{name}: {one}");
                 }
-                let lost = id.is_some() && listed.is_empty() && ask.goal != "none";
+                let lost = before.id.is_some() && listed.is_empty() && ask.goal != "none";
                 assert!(!lost, "{name}: the computer is gone");
                 scene.is_cleared(&name).await;
                 cases += 1;
@@ -288,17 +382,18 @@ async fn t18_every_verb_is_asked_twice() {
     let scene = Scene::set().await;
     for ask in asks() {
         let name = format!("{} from {:?} twice", ask.name, ask.from);
-        let id = scene.prepared(&ask).await;
-        let both = (scene.request(&ask, id.as_deref()), scene.request(&ask, id.as_deref()));
+        let before = scene.prepared(&ask).await;
+        let both = (scene.request(&ask, &before), scene.request(&ask, &before));
         let (first, second) = tokio::join!(answered(both.0), answered(both.1));
-        let fine = |answer: &Answered| [200, 201, 404, 409].contains(&answer.status);
+        // 202: under way already, by the other.
+        let fine = |answer: &Answered| [200, 201, 202, 404, 409].contains(&answer.status);
         assert!(fine(&first) && fine(&second), "{name}: {} {}", first.body, second.body);
         assert!(first.status < 300 || second.status < 300, "{name}: {} {}", first.body, second.body);
         let listed = scene.at_rest(&["running", "stopped", "suspended"], &name).await;
         scene.agrees(&listed, &name).await;
         let expected = match ask.name {
             "delete" => 0,
-            "clone" => 2,
+            "clone" | "fork" | "launch" => 2,
             _ => 1,
         };
         assert_eq!(listed.len(), expected, "{name}: {listed:?}");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::stage::{PATIENCE, has};
 use crate::harness::agent::Answered;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::{RunningController, gvisor, no_computers_here};
 
 /// A computer and its programs' elements.
 struct Desk {
@@ -68,10 +68,21 @@ impl Desk {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_s_editor_is_read_and_written_through_the_controller() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    match no_computers_here() {
+        Some(reason) => println!("{reason}"),
+        None => an_editor_is_read_and_written(RunningController::boot().await).await,
     }
-    let desk = Desk::of(RunningController::boot().await).await;
+}
+
+/// Where neither the accessibility bus nor the X server learns from its sockets which program is which.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_editor_over_gvisor_is_read_and_written_through_the_controller() {
+    let Some(configuration) = gvisor() else { return };
+    an_editor_is_read_and_written(RunningController::boot_with(&configuration).await).await;
+}
+
+async fn an_editor_is_read_and_written(house: RunningController) {
+    let desk = Desk::of(house).await;
     // Reading the tree leaves the desktop alone, also when its files change afterwards.
     assert_eq!(desk.get("?include=all").await.status, 200);
     let desktop = || async { desk.house.bash(&desk.id, "pgrep -f 'pcmanfm --deskto[p]'").await };

@@ -10,7 +10,10 @@ use hotdesk::engine::{Boot, Engine, EngineError, MachineSpec, Observation};
 
 pub use super::copies::{a_copy_goes_its_own_way, what_is_not_there_is_not_copied};
 use super::guest::Guest;
-pub use super::moments::{a_fork_goes_on_beside_its_source, a_snapshot_of_memory_is_gone_back_to};
+pub use super::moments::{
+    a_fork_goes_on_beside_its_source, a_snapshot_of_memory_is_gone_back_to,
+    machines_are_launched_from_one_snapshot,
+};
 pub use super::resize::hardware_changes_when_the_engine_says;
 pub use super::saved::a_saved_state_leaves_its_host_and_comes_back;
 pub use super::snapshots::a_rollback_brings_back_what_a_snapshot_kept;
@@ -247,6 +250,7 @@ macro_rules! keeps_its_promises {
             a_machine_goes_on_where_it_was_suspended,
             a_fork_goes_on_beside_its_source,
             a_snapshot_of_memory_is_gone_back_to,
+            machines_are_launched_from_one_snapshot,
             a_saved_state_leaves_its_host_and_comes_back,
         );
     };

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use futures_util::future::join_all;
 use hotdesk::engine::container::NetworkConfig;
 use hotdesk::engine::{Engine, EngineError, Observation};
 use uuid::Uuid;
@@ -106,6 +107,63 @@ pub async fn a_snapshot_of_memory_is_gone_back_to(bench: &dyn Bench) {
     bench.nothing_is_left_of(id);
 }
 
+pub async fn machines_are_launched_from_one_snapshot(bench: &dyn Bench) {
+    let (engine, source, snapshot) = (bench.engine(), a_machine(), Uuid::new_v4());
+    let launched = [a_machine(), a_machine(), a_machine()];
+    engine.create(&source).await.expect("created");
+    let guest = Guest::at(&engine.start(&source, &boot(1)).await.expect("started"));
+    guest.answers().await;
+    guest.keep("note", "early").await;
+    assert_eq!(guest.count().await, 1);
+    if !engine.capabilities().memory_snapshot {
+        let refused = engine.launch(source.id, snapshot, &launched[0]).await.expect_err("not what it can");
+        assert!(matches!(refused, EngineError::Unsupported(_)), "{refused}");
+        return engine.destroy(source.id).await.expect("destroyed");
+    }
+    engine.snapshot(source.id, snapshot, true).await.expect("kept");
+    guest.answers().await;
+    guest.keep("note", "late").await;
+    let nothing = engine.launch(source.id, Uuid::new_v4(), &launched[0]).await.expect_err("no such snapshot");
+    assert!(matches!(nothing, EngineError::Damaged(_)), "{nothing}");
+    engine.destroy(launched[0].id).await.expect("destroyed");
+    bench.nothing_is_left_of(launched[0].id);
+
+    // All at once, of a source that goes on.
+    let made = join_all(launched.iter().map(async |to| {
+        for _ in 0..2 {
+            engine.launch(source.id, snapshot, to).await.expect("launched");
+            let seen = engine.observe(to.id).await.expect("seen");
+            assert!(matches!(seen, Observation::Suspended { .. }), "{seen:?}");
+        }
+    }));
+    made.await;
+    runs(&*engine, source.id, 1).await;
+    assert_eq!((guest.count().await, guest.kept("note").await.as_deref()), (2, Some("late")));
+    // What was launched needs neither its source nor the snapshot.
+    engine.remove_snapshot(source.id, snapshot).await.expect("removed");
+    engine.destroy(source.id).await.expect("destroyed");
+    drop(engine);
+
+    let engine = bench.reopened();
+    let woken = launched.iter().map(async |to| {
+        let guest = Guest::at(&engine.resume(to, &boot(5)).await.expect("resumed"));
+        guest.answers().await;
+        assert_eq!(guest.count().await, 2, "it goes on from the same memory");
+        assert_eq!(guest.kept("note").await.as_deref(), Some("early"));
+        guest.keep("note", &to.id.to_string()).await;
+    });
+    join_all(woken).await;
+    for to in &launched {
+        let guest = runs(&*engine, to.id, 5).await;
+        assert_eq!(guest.kept("note").await, Some(to.id.to_string()), "each has a disk of its own");
+        assert_eq!(guest.count().await, 3);
+    }
+    for id in launched.iter().map(|to| to.id).chain([source.id]) {
+        engine.destroy(id).await.expect("destroyed");
+        bench.nothing_is_left_of(id);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_snapshot_of_memory_is_refused_and_half_of_one_is_removed() {
     let Some(bench) = Containers::gvisor(NetworkConfig::disabled()) else { return };
@@ -132,6 +190,13 @@ async fn a_damaged_snapshot_of_memory_is_refused_and_half_of_one_is_removed() {
     let refused = bench.engine.rollback(id, snapshot).await.expect_err("one bit differs");
     assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused}");
     assert_eq!(bench.engine.observe(id).await.expect("seen"), Observation::Stopped);
+    // A launch takes it as it is, and wakes nothing.
+    let fork = a_machine();
+    bench.engine.launch(id, snapshot, &fork).await.expect("launched");
+    let refused = bench.engine.resume(&fork, &boot(1)).await.expect_err("one bit differs");
+    assert!(matches!(&refused, EngineError::Damaged(what) if what.contains("pages.img")), "{refused}");
+    bench.engine.destroy(fork.id).await.expect("destroyed");
+    bench.nothing_is_left_of(fork.id);
     let guest = Guest::at(&bench.engine.start(&spec, &boot(2)).await.expect("started"));
     guest.answers().await;
     assert_eq!(guest.kept("note").await.as_deref(), Some("late"), "as before the refusal");

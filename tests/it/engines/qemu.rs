@@ -1,12 +1,15 @@
 //! Does the engine of virtual machines keep the contract? Real guests boot here, emulated where the host has no KVM that works.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hotdesk::base::ids::ComputerId;
 use hotdesk::engine::qemu::{QemuConfig, QemuEngine};
-use hotdesk::engine::{Engine, EngineError, NetworkConfig, Observation};
+use hotdesk::engine::{Engine, EngineError, MachineSpec, NetworkConfig, Observation};
+use serde_json::Value;
 
 use super::conformance::{Bench, GRACE, a_machine, boot, keeps_its_promises, runs};
 use super::guest::Guest;
@@ -38,31 +41,84 @@ pub fn no_machines_here() -> Option<String> {
 
 /// An engine on a state folder of its own. Whatever a failed test leaves in it is destroyed at its end.
 pub struct Machines {
-    config: QemuConfig,
-    engine: QemuEngine,
+    pub config: QemuConfig,
+    pub engine: QemuEngine,
     _folder: tempfile::TempDir,
 }
 
+/// The settings of an engine over a state folder, whose guests run the tests' agent and have no network.
+pub fn settings(state: PathBuf) -> QemuConfig {
+    let mut config = QemuConfig::new(state, kernel(), image(), env!("CARGO_BIN_EXE_hotdesk"));
+    config.network = NetworkConfig::disabled();
+    // Each test is a process, and would try the host's processors anew; `qemu_desktop` does.
+    config.emulate = true;
+    config.init_args =
+        Some(["/usr/bin/python3", "-I", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
+    config
+}
+
 impl Machines {
-    pub fn with(network: NetworkConfig) -> Option<Self> {
+    /// An engine whose guests have no network; `None`, with the reason printed, where they cannot run.
+    pub fn lonely() -> Option<Self> {
+        Self::with(|_| {})
+    }
+
+    /// An engine whose settings differ from the usual.
+    pub fn with(differ: impl FnOnce(&mut QemuConfig)) -> Option<Self> {
+        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
+        Self::at(folder.path().join("state"), folder, differ)
+    }
+
+    /// An engine on a state folder in `folder`, which goes with it.
+    pub fn at(
+        state: PathBuf,
+        folder: tempfile::TempDir,
+        differ: impl FnOnce(&mut QemuConfig),
+    ) -> Option<Self> {
         if let Some(reason) = no_machines_here() {
             eprintln!("{reason}");
             return None;
         }
-        let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
-        let hotdesk = env!("CARGO_BIN_EXE_hotdesk");
-        let mut config = QemuConfig::new(folder.path().join("state"), kernel(), image(), hotdesk);
-        config.network = network;
-        // Each test is a process, and would try the host's processors anew; `qemu_desktop` does.
-        config.emulate = true;
-        config.init_args =
-            Some(["/usr/bin/python3", "-I", "-c", &one_line(FAKE_AGENT)].map(str::to_owned).to_vec());
+        let mut config = settings(state);
+        differ(&mut config);
         let engine = QemuEngine::open(config.clone()).expect("an engine");
         Some(Self { config, engine, _folder: folder })
     }
 
     fn root(&self) -> PathBuf {
         fs::canonicalize(&self.config.state_dir).expect("the state folder")
+    }
+
+    pub fn folder(&self, id: ComputerId) -> PathBuf {
+        self.root().join("machines").join(id.to_string())
+    }
+
+    /// Creates and starts a machine; it, its id and its agent, which answers.
+    pub async fn running(&self, spec: MachineSpec) -> (MachineSpec, ComputerId, Guest) {
+        self.engine.create(&spec).await.expect("created");
+        let guest = Guest::at(&self.engine.start(&spec, &boot(1)).await.expect("started"));
+        guest.answers().await;
+        let id = spec.id;
+        (spec, id, guest)
+    }
+
+    /// Asks a machine's QEMU for something, as the engine does.
+    pub fn asks_qemu(&self, id: ComputerId, command: &str) -> Value {
+        let stream = UnixStream::connect(self.folder(id).join("qmp.sock")).expect("its monitor");
+        stream.set_read_timeout(Some(GRACE)).expect("a bound");
+        let mut lines = BufReader::new(stream);
+        for command in ["qmp_capabilities", command] {
+            let text = format!("{{\"execute\": {command:?}, \"id\": {command:?}}}\n");
+            lines.get_mut().write_all(text.as_bytes()).expect("asked");
+        }
+        // Events, a greeting and another answer come before it.
+        for line in lines.lines() {
+            let mut told: Value = serde_json::from_str(&line.expect("an answer")).expect("JSON");
+            if told["id"] == command {
+                return told["return"].take();
+            }
+        }
+        panic!("QEMU has gone");
     }
 }
 
@@ -103,8 +159,18 @@ impl Drop for Machines {
     }
 }
 
-keeps_its_promises!(Machines::with(NetworkConfig::disabled()));
-keeps_its_promises!(Machines::with(NetworkConfig::disabled()), copies);
+keeps_its_promises!(Machines::lonely());
+keeps_its_promises!(Machines::lonely(), copies);
+
+/// Turns one bit of the saved memory in a folder over; done twice, it is as before.
+pub fn damage_one_bit(memory: &Path) {
+    let part = ["memory.zst", "memory"].map(|name| memory.join(name)).into_iter().find(|part| part.exists());
+    let part = part.expect("the memory");
+    let mut bytes = fs::read(&part).expect("memory");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&part, &bytes).expect("damaged");
+}
 
 /// What QEMU's own process may do on its host.
 fn process_of(id: ComputerId) -> String {
@@ -115,7 +181,7 @@ fn process_of(id: ComputerId) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_has_a_kernel_of_its_own_and_its_qemu_little_of_the_host() {
-    let Some(bench) = Machines::with(NetworkConfig::default()) else { return };
+    let Some(bench) = Machines::with(|config| config.network = NetworkConfig::default()) else { return };
     let (engine, spec) = (bench.engine(), a_machine());
     engine.create(&spec).await.expect("created");
     let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
@@ -161,14 +227,14 @@ async fn a_guest_has_a_kernel_of_its_own_and_its_qemu_little_of_the_host() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
-    let Some(bench) = Machines::with(NetworkConfig::disabled()) else { return };
+    let Some(bench) = Machines::lonely() else { return };
     let (engine, spec) = (bench.engine(), a_machine());
     engine.create(&spec).await.expect("created");
     let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
     guest.answers().await;
     assert_eq!(guest.count().await, 1);
     // As a controller leaves it that died while it saved: the guest stands, and nothing whole is there.
-    let folder = bench.root().join("machines").join(spec.id.to_string());
+    let folder = bench.folder(spec.id);
     fs::create_dir(folder.join("memory.new")).expect("a folder");
     let early = tokio::time::timeout(std::time::Duration::from_millis(500), engine.stopped(spec.id)).await;
     assert!(early.is_err(), "it runs still");
@@ -177,17 +243,11 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
 
     engine.suspend(spec.id).await.expect("suspended");
     let memory = folder.join("memory");
-    let part = ["memory.zst", "memory"].map(|name| memory.join(name)).into_iter().find(|part| part.exists());
-    let part = part.expect("the memory");
-    let mut text = fs::read(&part).expect("memory");
-    let middle = text.len() / 2;
-    text[middle] ^= 1;
-    fs::write(&part, &text).expect("damaged");
+    damage_one_bit(&memory);
     let refused = engine.resume(&spec, &boot(2)).await.expect_err("damaged");
     assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
     assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Suspended { generation: 1 });
-    text[middle] ^= 1;
-    fs::write(&part, &text).expect("mended");
+    damage_one_bit(&memory);
     Guest::at(&engine.resume(&spec, &boot(2)).await.expect("resumed")).answers().await;
     assert_eq!(runs(&*engine, spec.id, 2).await.count().await, 3, "memory is kept");
     engine.stop(spec.id, GRACE).await.expect("stopped");

@@ -1,20 +1,32 @@
-//! Is a virtual machine a usable desktop through the public API, and does all of it go on after a stop and after a suspend?
+//! Is a virtual machine a usable desktop through the public API, and does all of it go on after a stop, after a suspend, in a fork
+//! and after a rollback?
 
 use std::time::Instant;
 
 use serde_json::json;
 
-use super::gvisor_desktop::{PROGRAMS, clock_is_off, reads, shows_a_screen, types};
+use super::desktop::{
+    PROGRAMS, clock_is_off, count, counts_on, reads, shows_a_screen, sleeps_and_wakes, types,
+};
+use super::gvisor_fork::{SINCE, are_launched_at_once, differ, goes_back_to_what_ran};
 use super::qemu::{kernel, no_machines_here};
+use crate::harness::caller::id_of;
 use crate::harness::controller::RunningController;
+
+/// A controller whose computers are virtual machines, with more of its settings; `None`, with the reason printed, where they
+/// cannot run.
+pub async fn house(more: &str) -> Option<RunningController> {
+    if let Some(reason) = no_machines_here() {
+        println!("{reason}");
+        return None;
+    }
+    let configuration = format!("engine = \"qemu\"\n[qemu]\nkernel = {:?}\n{more}", kernel());
+    Some(RunningController::boot_with(&configuration).await)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
-    if let Some(reason) = no_machines_here() {
-        return println!("{reason}");
-    }
-    let configuration = format!("engine = \"qemu\"\n[qemu]\nkernel = {:?}\n", kernel());
-    let mut house = RunningController::boot_with(&configuration).await;
+    let Some(mut house) = house("").await else { return };
     let workspace = house.workspace("demo").await;
     let began = Instant::now();
     let record = house.computer(&workspace, "one").await;
@@ -30,44 +42,7 @@ async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
 
     house.bash(id, PROGRAMS).await;
     reads(&house, id).await;
-    types(&house, id, "before", "before").await;
-    let password = house.get(&format!("/computers/{id}/vnc-password")).await.body["password"].clone();
-    for round in 0..2 {
-        let began = Instant::now();
-        let suspended = house.act(id, "suspend", json!({})).await;
-        assert_eq!(
-            (suspended.status, &suspended.body["status"]),
-            (200, &json!("suspended")),
-            "{}",
-            suspended.body
-        );
-        let suspended = began.elapsed();
-        let bytes: u64 = std::fs::read_dir(house.machine(id).join("memory"))
-            .expect("memory")
-            .map(|entry| entry.and_then(|entry| entry.metadata()).expect("a file").len())
-            .sum();
-        if round == 1 {
-            // A sleeping computer needs no controller.
-            house.kill();
-            house.start_again().await;
-            assert_eq!(house.get(&format!("/computers/{id}/suspension")).await.body["status"], "suspended");
-        }
-        let began = Instant::now();
-        let resumed = house.act(id, "resume", json!({})).await;
-        assert_eq!(resumed.status, 200, "{}", resumed.body);
-        println!(
-            "a virtual machine: suspended in {suspended:?}, {bytes} bytes, resumed in {:?}",
-            began.elapsed()
-        );
-        let count = house.bash(id, "cat /root/count").await;
-        let off = clock_is_off(&house, id).await;
-        assert!(off < 0.5, "its clock is off by {off} s");
-        types(&house, id, "after", &format!("before{}", "\nafter".repeat(round + 1))).await;
-        assert_ne!(house.bash(id, "cat /root/count").await, count, "the counter goes on");
-        shows_a_screen(&house, id).await;
-    }
-    let now = house.get(&format!("/computers/{id}/vnc-password")).await.body["password"].clone();
-    assert_ne!(now, password, "its secrets are new");
+    sleeps_and_wakes(&mut house, id, 2).await;
     // A controller that starts again finds the machine as it runs.
     let up = house.bash(id, "cut -d. -f1 /proc/uptime").await;
     house.kill();
@@ -75,4 +50,64 @@ async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
     let later = house.bash(id, "cut -d. -f1 /proc/uptime").await;
     let seconds = |text: &str| text.trim().parse::<u64>().expect("seconds");
     assert!(seconds(&later) >= seconds(&up), "the same boot");
+}
+
+/// Who a computer is to its programs, a line each. The address is the same in all guests: the host's is the slot's.
+const IDENTITY: [&str; 6] = [
+    "hostname",
+    "cat /etc/hostname",
+    "cat /etc/machine-id",
+    "cat /run/hotdesk/token",
+    "ip -o link | grep -o 'ether [0-9a-f:]*'",
+    "head -c 16 /dev/urandom | base64",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_virtual_machine_is_forked_while_it_goes_on() {
+    let Some(house) = house("").await else { return };
+    let workspace = house.workspace("demo").await;
+    let record = house.computer(&workspace, "one").await;
+    let one = id_of(&record);
+    house.bash(&one, PROGRAMS).await;
+    reads(&house, &one).await;
+    types(&house, &one, "before", "before").await;
+    let (since, before) = (house.bash(&one, SINCE).await, counts_on(&house, &one).await);
+    let began = Instant::now();
+    let forked = house.act(&one, "fork", json!({})).await;
+    println!("a virtual machine: forked in {:?}", began.elapsed());
+    assert_eq!((forked.status, &forked.body["name"]), (201, &json!("one (fork)")), "{}", forked.body);
+    let two = id_of(&forked.body);
+    for id in [&one, &two] {
+        let off = clock_is_off(&house, id).await;
+        assert!(off < 0.5, "the clock of {id} is off by {off} s");
+        assert!(counts_on(&house, id).await > before);
+        assert_eq!(house.bash(id, SINCE).await, since, "the same processes");
+        types(&house, id, id, &format!("before\n{id}")).await;
+        shows_a_screen(&house, id).await;
+    }
+    differ(&house, &one, &two, &IDENTITY).await;
+    assert_eq!(house.bash(&two, "hostname").await.trim(), format!("hotdesk-{}", &two[..8]));
+    let now = house.record(&one).await;
+    assert_eq!((&now["status"], &now["vnc_password"]), (&json!("running"), &record["vnc_password"]));
+    for own in ["vnc_password", "instance_id", "ip"] {
+        assert!(now[own].is_string() && now[own] != forked.body[own], "{own}: {now} {}", forked.body);
+    }
+    assert_eq!(house.delete(&format!("/computers/{one}")).await.status, 200);
+    assert_eq!(house.act(&two, "suspend", json!({})).await.status, 200);
+    let slept_at = count(&house, &two).await;
+    assert!(slept_at > before && counts_on(&house, &two).await > slept_at);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_virtual_machine_goes_back_to_what_ran() {
+    if let Some(house) = house("").await {
+        goes_back_to_what_ran(house).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn virtual_machines_are_launched_at_once_from_one_snapshot() {
+    if let Some(house) = house("").await {
+        are_launched_at_once(house, 3, &IDENTITY).await;
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hotdesk::engine::{Engine, EngineError, Extents, MachineSpec, Observation, Place, SavedFile, SavedState};
+use uuid::Uuid;
 
 use super::conformance::{Bench, GRACE, a_machine, boot, runs};
 use super::guest::Guest;
@@ -104,10 +105,31 @@ pub async fn a_saved_state_leaves_its_host_and_comes_back(bench: &dyn Bench) {
     engine.destroy(spec.id).await.expect("destroyed");
     bench.nothing_is_left_of(spec.id);
 
-    // One that is away is destroyed as any other.
-    let spec = a_machine();
+    // One that is away goes back to a snapshot that is here, with nothing fetched, and is copied nowhere.
+    let (spec, kept) = (a_machine(), Uuid::new_v4());
     engine.create(&spec).await.expect("created");
-    Guest::at(&engine.start(&spec, &boot(1)).await.expect("started")).answers().await;
+    let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
+    guest.answers().await;
+    guest.keep("note", "early").await;
+    engine.snapshot(spec.id, kept, false).await.expect("kept");
+    guest.keep("note", "late").await;
+    engine.suspend(spec.id).await.expect("suspended");
+    let all = carried(engine, &spec).await;
+    engine.evict(spec.id).await.expect("evicted");
+    assert!(engine.snapshot(spec.id, Uuid::new_v4(), false).await.is_err(), "its disk is not here");
+    assert!(engine.rollback(spec.id, Uuid::new_v4()).await.is_err(), "there is none such");
+    assert_eq!(saved(engine, &spec).await, away);
+    put_back(engine, &spec, &all[..1], true).await;
+    for _ in 0..2 {
+        engine.rollback(spec.id, kept).await.expect("rolled back");
+        assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);
+        assert_eq!(engine.saved(spec.id).await.expect("looked at"), None);
+    }
+    let guest = Guest::at(&engine.start(&spec, &boot(2)).await.expect("started"));
+    guest.answers().await;
+    assert_eq!(guest.kept("note").await.as_deref(), Some("early"));
+
+    // One that is away is destroyed as any other.
     engine.suspend(spec.id).await.expect("suspended");
     engine.evict(spec.id).await.expect("evicted");
     engine.destroy(spec.id).await.expect("destroyed");

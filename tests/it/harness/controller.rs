@@ -2,7 +2,7 @@
 //! computers and ends.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use hotdesk::base::wait;
@@ -138,8 +138,23 @@ impl RunningController {
 
     /// `kill -9`; nothing of the controller is left.
     pub fn kill(&mut self) {
-        self.child.0.kill().expect("it lives");
-        self.child.0.wait().expect("it ends");
+        match self.child.0.kill() {
+            // Whoever followed it killed it, and has waited for it.
+            Err(error) if error.raw_os_error() == Some(nix::libc::ESRCH) => {}
+            killed => killed.expect("it lives"),
+        }
+        self.died();
+    }
+
+    /// Takes note of the end of a controller that was killed by its process id.
+    pub fn died(&mut self) {
+        match self.child.0.wait() {
+            // Whoever followed it has waited for it.
+            Err(error) if error.raw_os_error() == Some(nix::libc::ECHILD) => {}
+            ended => {
+                ended.expect("it ends");
+            }
+        }
     }
 
     /// The host of a controller on a disk of its own loses its power, and the disk comes back: the controller and its
@@ -286,7 +301,11 @@ impl RunningController {
             let seen = self.get(&format!("/computers/{id}")).await.body;
             (seen["status"] == status).then(|| common(seen))
         });
-        found.await.unwrap_or_else(|| panic!("computer {id} did not become {status}"))
+        let Some(found) = found.await else {
+            let seen = self.get(&format!("/computers/{id}")).await.body;
+            panic!("computer {id} did not become {status}: {seen}")
+        };
+        found
     }
 
     /// What a command prints on a computer.
@@ -320,8 +339,9 @@ pub fn purge(data: &Path) {
     let mut purge = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
     without_own_variables(&mut purge);
     // No image, as where somebody removed it first.
-    let purged = purge.args(["purge", "--yes", "--image", "/nowhere", "--data-dir"]).arg(data).status();
-    let done = purged.as_ref().is_ok_and(ExitStatus::success);
+    let purged = purge.args(["purge", "--yes", "--image", "/nowhere", "--data-dir"]).arg(data).output();
+    let told = |it: &Output| String::from_utf8_lossy(&it.stdout).contains("Removed ");
+    let done = purged.as_ref().is_ok_and(|it| it.status.success() && told(it));
     insist(done, || format!("the computers of {} could not be removed: {purged:?}", data.display()));
     let own = format!("{}/", data.display());
     let disk = || loop_files().into_iter().find(|file| file.starts_with(&own));
@@ -364,6 +384,7 @@ async fn start(folder: &Path) -> (Owned, String, Option<String>) {
 fn common(mut record: Value) -> Value {
     if let Some(fields) = record.as_object_mut() {
         fields.remove("auto_stop");
+        fields.remove("billing");
     }
     record
 }

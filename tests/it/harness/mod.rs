@@ -1,6 +1,7 @@
 //! What do tests boot, and how do they ask? Real processes in temporary folders.
 
 pub mod agent;
+pub mod browser;
 pub mod caller;
 pub mod controller;
 pub mod host;
@@ -12,6 +13,8 @@ pub mod rtmp;
 pub mod simulation;
 pub mod small_disk;
 pub mod socket;
+pub mod steps;
+pub mod underway;
 pub mod world;
 
 /// A builder of HTTP clients. TLS is never spoken here, but reqwest wants to know by whom.

@@ -9,13 +9,19 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use hotdesk::base::clock::now_ms;
+use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
+use hotdesk::controller::auth::keys;
 use hotdesk::controller::config::{Config, Limits, Pace, StorageSettings, Suspension};
 use hotdesk::engine::simulated::{AgentFactory, Birth, Fault, SimulatedEngine, SimulatedHost};
 use hotdesk::engine::{Capabilities, MachineSpec};
+use hotdesk::http::guarded::{Guarded, Trust};
 use hotdesk::http::serve::{Bound, Listen, bind, serve};
 use hotdesk::store::Store;
+use hotdesk::store::accounts::NewKey;
+use hotdesk::store::people::Account;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
@@ -36,6 +42,12 @@ pub struct Setup {
     pub limits: Limits,
     pub pace: Pace,
     pub storage: StorageSettings,
+    /// How what clients name is fetched; `None` is how it always is.
+    pub trust: Option<Trust>,
+    /// What is put around the controller's routes, with a store of its own on the same file.
+    pub dress: Option<fn(Router, Store) -> Router>,
+    /// All the rest.
+    pub config: Config,
 }
 
 impl Default for Setup {
@@ -46,6 +58,9 @@ impl Default for Setup {
             limits: Limits::default(),
             pace: Pace::default(),
             storage: StorageSettings::default(),
+            trust: None,
+            dress: None,
+            config: Config::default(),
         }
     }
 }
@@ -80,6 +95,17 @@ impl Simulation {
     /// A controller with these limits.
     pub async fn boot_limited(limits: Limits) -> Self {
         Self::set_up(Setup { limits, ..Setup::default() }, Router::new()).await
+    }
+
+    /// A controller with this configuration, but for what the harness itself sets.
+    pub async fn boot_configured(config: Config) -> Self {
+        let (limits, pace) = (config.limits.clone(), config.auto_stop);
+        Self::set_up(Setup { limits, pace, config, ..Setup::default() }, Router::new()).await
+    }
+
+    /// A controller that believes proxies on this machine.
+    pub async fn boot_behind_a_proxy() -> Self {
+        Self::boot_configured(Config { trusted_proxies: "127.0.0.1".to_owned(), ..Config::default() }).await
     }
 
     /// A controller over an engine that says that it can do this.
@@ -140,9 +166,41 @@ impl Simulation {
         self.folder.path().join("data/hotdesk.db")
     }
 
+    /// A connection of one's own to the same file, for what no honest controller does.
+    pub async fn sql(&self, statement: &str) {
+        sqlx::any::install_default_drivers();
+        let url = format!("sqlite://{}", self.store_file().display());
+        let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
+        let done = sqlx::query(sqlx::AssertSqlSafe(statement.to_owned())).execute(&pool).await;
+        done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        pool.close().await;
+    }
+
     /// A store of one's own on the same file.
     pub async fn store(&self) -> Store {
         Store::open(&self.store_file()).await.expect("the store opens twice")
+    }
+
+    /// Another account, and a key of all of it.
+    pub async fn account(&self, email: &str) -> (AccountId, String) {
+        let store = self.store().await;
+        let id = AccountId::random();
+        let account = Account {
+            id,
+            email: email.to_owned(),
+            full_name: email.to_owned(),
+            password_hash: None,
+            kind: "person".to_owned(),
+            plan: None,
+            created_at: now_ms(),
+        };
+        store.add_account(&account).await.expect("an account");
+        (id, add_key(&store, id, None).await)
+    }
+
+    /// A new key of an account, or of one of its workspaces alone.
+    pub async fn key_of(&self, account: AccountId, workspace: Option<&str>) -> String {
+        add_key(&self.store().await, account, workspace).await
     }
 
     /// Machines that have a folder on the host.
@@ -205,6 +263,15 @@ impl Simulation {
     }
 }
 
+async fn add_key(store: &Store, account: AccountId, workspace: Option<&str>) -> String {
+    let text = keys::fresh();
+    let workspace = workspace.map(|id| id.parse::<WorkspaceId>().expect("an id"));
+    let (digest, last_four) = (keys::digest(text.reveal()), keys::last_four(&text));
+    let key = NewKey { account, workspace, name: "test", digest: &digest, last_four };
+    store.add_key(&key).await.expect("the key is stored");
+    text.reveal().to_owned()
+}
+
 impl Drop for Simulation {
     fn drop(&mut self) {
         self.tasks.stopping().cancel();
@@ -224,7 +291,7 @@ async fn start(
         suspension: Suspension { reads_wake: setup.reads_wake },
         auto_stop: setup.pace,
         storage: setup.storage.clone(),
-        ..Config::default()
+        ..setup.config.clone()
     };
     let engine = Arc::new(match setup.capabilities {
         Some(capabilities) => SimulatedEngine::limited(Arc::clone(host), capabilities),
@@ -232,13 +299,20 @@ async fn start(
     });
     faults.iter().for_each(|fault| engine.plan(fault.clone()));
     let tasks = Tasks::new();
-    let ready =
-        controller::start(config, Arc::clone(&engine) as _, &tasks).await.expect("the controller starts");
+    let guarded = Guarded::new(setup.trust.clone().unwrap_or_default());
+    let ready = controller::start_with(config, Arc::clone(&engine) as _, &tasks, guarded).await;
+    let ready = ready.expect("the controller starts");
     let key = ready.first_key.as_ref().map(|key| key.reveal().to_owned());
     let bound = bind(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.expect("a free port");
     let Bound::Tcp(listener) = &bound else { panic!("TCP was asked for") };
     let base = format!("http://{}", listener.local_addr().expect("an address"));
-    let (router, group) = (ready.router, tasks.clone());
+    let router = match setup.dress {
+        Some(dress) => {
+            dress(ready.router, Store::open(&folder.path().join("data/hotdesk.db")).await.expect("a store"))
+        }
+        None => ready.router,
+    };
+    let group = tasks.clone();
     let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });
     (engine, tasks, base, key)
 }

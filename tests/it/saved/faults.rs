@@ -16,10 +16,10 @@ use super::Vault;
 use super::store::Mangled;
 use crate::suspension::refused;
 
-const LOST: &str =
+pub const LOST: &str =
     "The computer's saved memory is damaged or missing; stop it and start it to boot from its disk";
 
-fn broken() -> EngineError {
+pub fn broken() -> EngineError {
     EngineError::failed("do the step", "on purpose")
 }
 
@@ -256,4 +256,56 @@ async fn a_host_that_loses_its_power_before_all_is_on_its_disk_has_the_copy_stil
     assert_eq!((row.status, row.converging), (Status::Suspended, false));
     assert_eq!(row.saved_token.expect("kept").reveal(), saved.reveal());
     assert!(!vault.objects("manifest").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reads_stopped_is_on_the_host_s_disk_whatever_was_under_way() {
+    let mut vault = Vault::evicting().await;
+    assert_eq!(vault.scene.count().await, 1);
+    vault.sleeps_in_storage().await;
+    for call in 1..3 {
+        let call = vault.scene.house.engine.calls(Verb::Converge) + call;
+        let failure = Failure::Delay(Duration::from_secs(1));
+        vault.scene.house.engine.plan(Fault { verb: Verb::Converge, call, failure });
+    }
+    assert_eq!(vault.scene.count().await, 2, "it woke, and converges");
+    std::fs::write(vault.scene.house.disk(&vault.scene.id).join("late"), "written since").expect("a file");
+    assert_eq!(vault.scene.ask("stop").await.status, 200);
+    vault.until_status("stopped").await;
+    vault.scene.house.end().await;
+    vault.scene.house.host.reboot();
+    vault.scene.house.begin(&[]).await;
+    vault.scene.is("stopped").await;
+    vault.until_empty().await;
+    assert_eq!(vault.scene.ask("start").await.status, 200);
+    assert_eq!(vault.scene.count().await, 1, "booted from its disk");
+    assert_eq!(vault.scene.house.engine.calls(Verb::WriteSaved), 0, "nothing is fetched again");
+    let late = std::fs::read(vault.scene.house.disk(&vault.scene.id).join("late"));
+    assert_eq!(late.expect("the file"), b"written since");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_ended_by_itself_before_all_was_on_the_disk_sleeps_again_after_a_power_cut() {
+    let mut vault = Vault::evicting().await;
+    assert_eq!(vault.scene.count().await, 1);
+    vault.sleeps_in_storage().await;
+    for call in 1..20 {
+        let call = vault.scene.house.engine.calls(Verb::Converge) + call;
+        let failure = Failure::Before(broken());
+        vault.scene.house.engine.plan(Fault { verb: Verb::Converge, call, failure });
+    }
+    assert_eq!(vault.scene.count().await, 2);
+    vault.scene.house.host.crash(vault.scene.id.parse().expect("an id"));
+    vault.until_status("error").await;
+    vault.scene.house.end().await;
+    vault.scene.house.host.reboot();
+    vault.scene.house.begin(&[]).await;
+    vault.until_status("suspended").await;
+    assert!(!row(&vault).await.converging && !vault.objects("manifest").await.is_empty());
+    assert_eq!(vault.scene.ask("stop").await.status, 200);
+    vault.until_status("stopped").await;
+    vault.disk_is_as_it_was();
+    vault.until_empty().await;
+    assert_eq!(vault.scene.ask("start").await.status, 200);
+    assert_eq!(vault.scene.count().await, 1);
 }

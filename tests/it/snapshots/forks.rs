@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hotdesk::base::ids::{ComputerId, ComputerRef};
 use hotdesk::base::wait;
-use hotdesk::controller::config::Limits;
+use hotdesk::controller::config::{Config, Limits};
 use hotdesk::engine::simulated::{Failure, Verb};
 use hotdesk::engine::{Capabilities, Engine, EngineError};
 use hotdesk::store::copies::{Extent, NewCopy};
@@ -25,12 +25,13 @@ impl Scene {
     }
 
     /// How often the agent of another computer was asked, this time included.
-    async fn count_of(&self, id: &str) -> String {
+    pub async fn count_of(&self, id: &str) -> String {
         let answer = self.house.post(&format!("/computers/{id}/bash"), json!({"command": "x"})).await;
         answer.body["output"].as_str().unwrap_or_else(|| panic!("{}", answer.body)).to_owned()
     }
 
-    async fn names(&self) -> Vec<String> {
+    /// The names of all computers; there is a machine for each.
+    pub async fn names(&self) -> Vec<String> {
         let listed = self.house.get("/computers").await.body;
         let all = listed["computers"].as_array().expect("a list");
         assert_eq!(self.house.machines().len(), all.len(), "as many machines as rows");
@@ -147,9 +148,9 @@ async fn t18_half_a_fork_is_undone_at_the_next_start() {
     let mut scene = Scene::set().await;
     assert_eq!(scene.count().await, 1);
     for forked in [false, true] {
-        let allowance = Limits::default().allowance();
-        let (id, extent, source) = (ComputerId::random(), Extent::Fork, scene.computer());
-        let copy = NewCopy { id, source, extent, workspace: None, name: None, allowance };
+        let plans = Config::default().plans();
+        let (id, extent, source) = (ComputerId::random(), Extent::Fork(None), scene.computer());
+        let copy = NewCopy { id, source, extent, workspace: None, name: None, plans };
         let store = scene.house.store().await;
         assert_eq!(store.add_copy(&copy).await.expect("stored").name, "desk (fork)");
         if forked {

@@ -40,6 +40,13 @@ impl Night {
         self.scene.house.engine.snapshot(self.id, snapshot.0, memory).await.expect("kept");
     }
 
+    /// Stores the intent to go back to a snapshot.
+    async fn intended_back(&self, snapshot: SnapshotId, status: Status) {
+        let target = self.store.snapshot(self.id, snapshot).await.expect("a row");
+        let allowance = Limits::default().allowance();
+        self.store.begin_rollback(self.id, &target, status, &allowance).await.expect("stored");
+    }
+
     async fn machine_rolled_back(&self, snapshot: SnapshotId) {
         let engine = &self.scene.house.engine;
         engine.stop(self.id, Duration::ZERO).await.expect("stopped");
@@ -104,7 +111,7 @@ async fn a_rollback_that_was_cut_short_is_finished() {
             scene.write("late");
             let night = Night::falls(scene).await;
             let id = snapshot.parse().expect("an id");
-            night.store.begin_rollback(night.id, id, status).await.expect("stored");
+            night.intended_back(id, status).await;
             if done {
                 night.machine_rolled_back(id).await;
             }
@@ -132,7 +139,7 @@ async fn a_rollback_whose_outcome_is_stored_goes_on_from_there() {
     let snapshot = scene.kept(true).await.parse().expect("an id");
     assert_eq!(scene.count().await, 2);
     let night = Night::falls(scene).await;
-    night.store.begin_rollback(night.id, snapshot, Status::Restarting).await.expect("stored");
+    night.intended_back(snapshot, Status::Restarting).await;
     night.machine_rolled_back(snapshot).await;
     night.store.settle_rollback_of_memory(night.id, true).await.expect("stored");
     let row = night.scene.row().await;

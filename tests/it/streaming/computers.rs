@@ -1,5 +1,6 @@
 //! Does a real computer stream through its network to a real server, and to no private one?
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use hotdesk::base::wait;
@@ -7,13 +8,47 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::harness::caller::id_of;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, gvisor};
 use crate::harness::host;
 use crate::harness::rtmp::{RtmpServer, colours, loudness, probe, tone};
 use crate::harness::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEY: &str = "hunter2secret?token=correct-horse";
+
+/// What is an encoder to a kernel of the guest's own: a stream reaches its server, and a recording plays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_computer_over_gvisor_streams_and_is_recorded() {
+    let Some(runtime) = gvisor() else { return };
+    let configuration = format!("{runtime}[streaming]\nallow_private = true\n");
+    let Some(house) = RunningController::boot_full_with(&configuration).await else { return };
+    let world = World::new();
+    let Some(server) = RtmpServer::in_the(&world).await else { return };
+    let workspace = house.workspace("w").await;
+    let id = id_of(&house.computer(&workspace, "desk").await);
+    let to = json!({"name": "world", "url": server.url("live"), "key": KEY});
+    house.made("/stream/connections", to).await;
+    let at = |what: &str| format!("/computers/{id}/{what}");
+    let started = house.post(&at("stream/start"), json!({"connection_name": "world"})).await;
+    assert_eq!((started.status, &started.body["status"]), (200, &json!("streaming")), "{}", started.body);
+    let begun = house.post(&at("recordings"), json!({"fps": 5, "max_seconds": 120})).await;
+    assert_eq!(begun.status, 201, "{}", begun.body);
+    let recording = at(&format!("recordings/{}", id_of(&begun.body)));
+    let lasts = wait::until(PATIENCE, || async {
+        house.get(&recording).await.body["seconds"].as_f64().filter(|seconds| *seconds > 2.0)
+    });
+    assert!(lasts.await.is_some(), "{}", house.get(&recording).await.body);
+    let ended = house.post(&format!("{recording}/stop"), json!({})).await;
+    assert_eq!((ended.status, &ended.body["status"]), (200, &json!("stopped")), "{}", ended.body);
+    let video = house.request(Method::GET, &format!("{recording}/video")).send().await.expect("an answer");
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(&video.bytes().await.expect("a video")).expect("written");
+    assert_eq!(probe(file.path()), (vec!["h264".to_owned()], 1280, 720));
+    let file = server.received(20_000).await;
+    assert_eq!(house.get(&at("stream/status")).await.body["status"], "streaming");
+    assert_eq!(house.post(&at("stream/stop"), json!({})).await.status, 200);
+    assert_eq!(probe(&file), (vec!["aac".to_owned(), "h264".to_owned()], 1280, 720));
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_streams_to_the_world_and_its_key_shows_nowhere() {

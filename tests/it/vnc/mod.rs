@@ -5,7 +5,7 @@ mod page;
 mod pixels;
 mod pressed;
 mod programs;
-mod puppet;
+pub mod puppet;
 mod tickets;
 
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! Does a browser on the viewer page show the desktop and act on it? Chromium, without hotdesk's help.
 
-use std::path::Path;
 use std::time::Duration;
 
 use hotdesk::base::wait;
@@ -13,15 +12,6 @@ use super::{heard, listener, screenshot, ticket};
 use crate::harness::agent::answered;
 use crate::harness::controller::RunningController;
 use crate::harness::simulation::Simulation;
-
-/// A browser, or why there is none.
-fn browser() -> Option<Puppet> {
-    if !Path::new("/usr/bin/chromium").exists() {
-        println!("skipped: Chromium is not installed (make deps-test)");
-        return None;
-    }
-    Puppet::start("browser.py", &[])
-}
 
 /// Waits until the page's state reads so.
 fn until_state(browser: &mut Puppet, state: &str) {
@@ -52,7 +42,7 @@ const TEAL: [u8; 3] = [0, 128, 128];
 #[tokio::test(flavor = "multi_thread")]
 async fn the_viewer_page_shows_a_desktop_and_types_into_it() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let Some(mut browser) = browser() else { return };
+    let Some(mut browser) = Puppet::chromium() else { return };
     let wall = ["xterm", "-bg", "#008080", "-fg", "#008080", "-cr", "#008080", "-geometry", "120x30+400+250"];
     let made = house.act(&id, "launch", json!({"argv": wall, "wait_seconds": 30})).await;
     assert!(made.body["window"].is_object(), "{}", made.body);
@@ -139,7 +129,7 @@ fn no_surprise() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_for_watching_types_nothing() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let Some(mut browser) = browser() else { return };
+    let Some(mut browser) = Puppet::chromium() else { return };
     listener(&house, &id).await;
     let link = ticket(&house, &id, json!({"mode": "view"})).await["url"].clone();
     // Somebody makes the page forget that it is for watching: the ticket does not.
@@ -166,7 +156,7 @@ async fn a_page_for_watching_types_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_opens_the_screen_and_the_way_that_the_address_names() {
     let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let Some(mut browser) = browser() else { return };
+    let Some(mut browser) = Puppet::chromium() else { return };
     let made = house.made(&format!("/computers/{id}/screens"), json!({"width": 640, "height": 480})).await;
     let second = made["id"].as_str().expect("an id");
     let moved = house.act(&id, &format!("move?screen={second}"), json!({"x": 20, "y": 20})).await;

@@ -1,6 +1,7 @@
 //! How does a test lead a Python program? A line of JSON for each order and each answer.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -25,6 +26,15 @@ impl Puppet {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python");
         let answers = BufReader::new(child.stdout.take().expect("its output"));
         Some(Self { orders: child.stdin.take(), child, answers })
+    }
+
+    /// A headless Chromium, or why there is none.
+    pub fn chromium() -> Option<Self> {
+        if !Path::new("/usr/bin/chromium").exists() {
+            println!("skipped: Chromium is not installed (make deps-test)");
+            return None;
+        }
+        Self::start("browser.py", &[])
     }
 
     /// Gives an order; what it answered, or its error.

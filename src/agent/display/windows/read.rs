@@ -1,7 +1,6 @@
 //! How are the windows of a screen read? All questions about all windows are sent before the first answer is waited
 //! for, so that a list costs two round trips; a window that has gone meanwhile is left out.
 
-use x11rb::connection::RequestConnection as _;
 use x11rb::cookie::Cookie;
 use x11rb::protocol::res::{self, ClientIdMask, ClientIdSpec, ConnectionExt as _};
 use x11rb::protocol::xproto::{
@@ -67,7 +66,7 @@ impl Seat {
     pub(super) fn windows(&mut self, screen: &str) -> Outcome<Vec<Window>> {
         self.rearm();
         let atoms = Atoms::new(&self.link)?.reply()?;
-        let has_res = self.link.extension_information(res::X11_EXTENSION_NAME)?.is_some();
+        let knows_clients = !self.clients()?.is_empty();
         let property = |name, most| self.link.get_property(false, self.root, name, AtomEnum::WINDOW, 0, most);
         let list = property(atoms._NET_CLIENT_LIST_STACKING, MOST_WINDOWS)?;
         let active = property(atoms._NET_ACTIVE_WINDOW, 1)?;
@@ -75,7 +74,7 @@ impl Seat {
         let active = active.reply()?.value32().and_then(|mut ids| ids.next()).unwrap_or(x11rb::NONE);
         self.rearm();
         let asked: Vec<Asked<'_>> =
-            ids.iter().rev().map(|id| self.ask_about(&atoms, *id, has_res)).collect::<Outcome<_>>()?;
+            ids.iter().rev().map(|id| self.ask_about(&atoms, *id, knows_clients)).collect::<Outcome<_>>()?;
         let mut windows = Vec::with_capacity(asked.len());
         for asked in asked {
             self.rearm();
@@ -89,7 +88,7 @@ impl Seat {
         Ok(windows)
     }
 
-    fn ask_about(&self, atoms: &Atoms, window: xproto::Window, has_res: bool) -> Outcome<Asked<'_>> {
+    fn ask_about(&self, atoms: &Atoms, window: xproto::Window, knows_clients: bool) -> Outcome<Asked<'_>> {
         let link = &self.link;
         let property = |name: u32, most| link.get_property(false, window, name, AtomEnum::ANY, 0, most);
         let spec = ClientIdSpec { client: window, mask: ClientIdMask::LOCAL_CLIENT_PID };
@@ -100,7 +99,7 @@ impl Seat {
             title: Title::ask(link, atoms, window)?,
             class: property(AtomEnum::WM_CLASS.into(), MOST_TEXT)?,
             pid: property(atoms._NET_WM_PID, 1)?,
-            client: if has_res { Some(link.res_query_client_ids(&[spec])?) } else { None },
+            client: if knows_clients { Some(link.res_query_client_ids(&[spec])?) } else { None },
             states: property(atoms._NET_WM_STATE, MOST_ATOMS)?,
             types: property(atoms._NET_WM_WINDOW_TYPE, MOST_ATOMS)?,
             desktop: property(atoms._NET_WM_DESKTOP, 1)?,

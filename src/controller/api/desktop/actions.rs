@@ -48,7 +48,7 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(post, path = "/computers/{id}/click", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Click,
     responses((status = 200, description = "Delivered", body = ActionResult)))]
-async fn click(
+pub(in crate::controller) async fn click(
     state: State<Shared>,
     caller: Caller,
     key: IdempotencyKey,
@@ -144,7 +144,7 @@ async fn scroll(
 #[utoipa::path(post, path = "/computers/{id}/type", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Type,
     responses((status = 200, description = "Delivered", body = ActionResult)))]
-async fn type_text(
+pub(in crate::controller) async fn type_text(
     state: State<Shared>,
     caller: Caller,
     key: IdempotencyKey,
@@ -160,7 +160,7 @@ async fn type_text(
 #[utoipa::path(post, path = "/computers/{id}/key", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Key,
     responses((status = 200, description = "Delivered", body = ActionResult)))]
-async fn key(
+pub(in crate::controller) async fn key(
     state: State<Shared>,
     caller: Caller,
     key: IdempotencyKey,

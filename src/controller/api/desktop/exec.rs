@@ -30,7 +30,7 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions",
     params(("id" = String, Path), IdempotencyHeader), request_body = Bash,
     responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
-async fn bash(
+pub(in crate::controller) async fn bash(
     state: State<Shared>,
     caller: Caller,
     key: IdempotencyKey,

@@ -17,6 +17,7 @@ use super::patience::seconds;
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::Result;
+use crate::domain::limits::MAX_STDIN;
 use crate::guest::{Guest, QUICK, percent_encode};
 use crate::http::extract::{Json as Read, Path, Query};
 use crate::wire::action::Done;
@@ -28,8 +29,6 @@ use crate::wire::process::{
 const MAX_WAIT_SECONDS: f64 = 300.0;
 /// Most bytes of one answer: a follower of a guest that never stops writing asks again after a gigabyte.
 const MAX_OUTPUT: usize = 1024 * 1024 * 1024;
-/// Most bytes for a standard input at once; past the agent's own limit, so that it is the agent that refuses.
-const MAX_STDIN: usize = 17 * 1024 * 1024;
 /// How long they may take: the slowest line that is worth waiting for sends 16 MiB in five minutes.
 const STDIN_PATIENCE: Duration = Duration::from_secs(300);
 

@@ -15,7 +15,7 @@ use crate::controller::origin::Origin;
 use crate::controller::storage::Kind;
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
-use crate::guest::{Image, Sight};
+use crate::guest::{Guest, Image, Sight};
 use crate::http::extract::{Path, Query};
 use crate::http::marks::IfNoneMatch;
 use crate::wire::screenshot::{
@@ -62,28 +62,34 @@ async fn screenshot(
     let guest = app.fleet.guest_to_read(&computer).await?;
     match wanted.as_str() {
         "binary" => Ok(in_bytes(guest.screenshot(&query, &held).await?)),
-        form => match guest.screenshot(&query, &IfNoneMatch::default()).await? {
-            Sight::Image(image) if form == "base64" => in_json(&image),
-            Sight::Image(image) => stored(&app, &origin, &image).await,
-            Sight::Same(_) => Err(Error::internal("a picture that nobody has was left out")),
+        form => match taken(&guest, &query).await? {
+            image if form == "base64" => Ok(Json(ScreenshotJson::Base64(encoded(&image)?)).into_response()),
+            image => stored(&app, &origin, &image).await,
         },
     }
 }
 
+/// A picture as bytes, whatever anybody has.
+pub(in crate::controller) async fn taken(guest: &Guest, query: &ScreenshotQuery) -> Result<Image> {
+    match guest.screenshot(query, &IfNoneMatch::default()).await? {
+        Sight::Image(image) => Ok(image),
+        Sight::Same(_) => Err(Error::internal("a picture that nobody has was left out")),
+    }
+}
+
 /// Encoded here: of a large picture, base64 in JSON would be beyond what an agent's JSON may have.
-fn in_json(image: &Image) -> Result<Response> {
+pub(in crate::controller) fn encoded(image: &Image) -> Result<ScreenshotBase64> {
     let Some(marks) = &image.marks else {
         return Err(Error::internal("the computer's agent sent a picture without saying what it shows"));
     };
-    let body = ScreenshotBase64 {
+    Ok(ScreenshotBase64 {
         success: true,
         image: STANDARD.encode(&image.bytes),
         mime_type: image.mime_type.to_owned(),
         width: marks.width,
         height: marks.height,
         shown: marks.shown(),
-    };
-    Ok(Json(ScreenshotJson::Base64(body)).into_response())
+    })
 }
 
 fn in_bytes(sight: Sight) -> Response {

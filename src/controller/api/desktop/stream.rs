@@ -1,5 +1,6 @@
 //! Streaming a computer's screen and sound to an RTMP server over HTTP (wire.md 8): done by its agent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,11 +10,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::forward;
-use crate::controller::Shared;
+use crate::base::ids::ComputerId;
+use crate::controller::{Shared, audit};
 use crate::domain::access::Caller;
-use crate::domain::error::Result;
+use crate::domain::error::{Error, Kind, Result};
 use crate::domain::limits::MAX_STREAM_START_SECONDS;
-use crate::guest::QUICK;
+use crate::guest::{Guest, QUICK};
 use crate::http::extract::{Json as Body, Path};
 use crate::wire::action::Done;
 use crate::wire::stream::{StartStream, StreamStarted, StreamStatus, StreamTo};
@@ -48,7 +50,43 @@ async fn start(
         allow_private: app.config.streaming.allow_private,
     };
     let guest = app.fleet.guest(&computer).await?;
-    guest.call(Method::POST, "/stream/start", (), Some(&body), START_PATIENCE).await.map(Json)
+    // A client that hangs up, or loses the computer, leaves no stream of which nobody knows whose it is.
+    let begun = audit::carried(begin(Arc::clone(&app), caller, computer.id, guest, body));
+    let started = app.tasks.spawn("stream start", begun).await.map_err(Error::internal)?;
+    started.unwrap_or_else(|| Err(Error::internal("the start of a stream panicked"))).map(Json)
+}
+
+async fn begin(
+    app: Shared,
+    caller: Caller,
+    computer: ComputerId,
+    guest: Guest,
+    body: StreamTo,
+) -> Result<StreamStarted> {
+    let sent: Result<StreamStarted> =
+        guest.call(Method::POST, "/stream/start", (), Some(&body), START_PATIENCE).await;
+    if sent.as_ref().is_err_and(|error| !may_stream(error)) {
+        return sent;
+    }
+    let whose = sent.is_ok().then_some(caller.account);
+    let kept = async {
+        app.store.set_streamed_by(computer, whose).await?;
+        // Whoever lost the computer meanwhile was not known as the one who streams.
+        app.find_computer(&caller, &computer.to_string()).await
+    };
+    if let Err(lost) = kept.await {
+        if let Err(error) = app.store.order_stream_end(computer).await {
+            tracing::warn!(%computer, %error, "that its stream is to be ended is not stored: it is tried once");
+        }
+        app.end_streams(vec![computer]);
+        return Err(lost);
+    }
+    sent
+}
+
+/// Whether a computer may stream though its agent's answer to a start is none: only a refusal says that it does not.
+fn may_stream(error: &Error) -> bool {
+    error.code.is_none() && matches!(error.kind, Kind::Internal | Kind::Unavailable | Kind::TimedOut)
 }
 
 /// Whether the computer streams, and why it does not any more.
@@ -67,4 +105,25 @@ async fn status(
     responses((status = 200, description = "Nothing is streamed", body = Done)))]
 async fn stop(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
     forward(&app, &caller, &id, Method::POST, "/stream/stop", (), None::<&()>, QUICK).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_says_that_nothing_is_streamed() {
+        for (error, open) in [
+            (Error::timed_out("late"), true),
+            (Error::unavailable("The computer broke off its answer"), true),
+            (Error::internal("nonsense"), true),
+            (Error::invalid("a port"), false),
+            (Error::not_found("no screen"), false),
+            (Error::conflict("streams already").code("already_streaming"), false),
+            (Error::unavailable("no").code("stream_refused"), false),
+            (Error::unavailable("no").code("encoder_failed"), false),
+        ] {
+            assert_eq!(may_stream(&error), open, "{error:?}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -25,7 +25,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(issue))
 }
 
-/// Issues a ticket that opens one screen once, to see it or to act on it.
+/// Issues a ticket that opens one screen once, to see it or to act on it; whoever may only view gets one to see.
 #[utoipa::path(post, path = "/computers/{id}/stream-tickets", tag = "screens", params(("id" = String, Path)),
     request_body = NewTicket, responses((status = 201, description = "The ticket, shown once", body = Record)))]
 async fn issue(
@@ -34,14 +34,21 @@ async fn issue(
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<NewTicket>,
-) -> Result<(StatusCode, Json<Record>)> {
+) -> Result<(StatusCode, [(HeaderName, HeaderValue); 1], Json<Record>)> {
+    let caller = match wanted.mode {
+        Mode::View => caller.looking(),
+        Mode::Control => caller,
+    };
     let computer = app.find_computer(&caller, &id).await?;
     let life = wanted.ttl_seconds.map_or(DEFAULT_LIFE, |seconds| Duration::from_secs(seconds.into()));
     if life.is_zero() || life > MAX_LIFE {
         return Err(Error::invalid(format!("ttl_seconds must be 1 to {}", MAX_LIFE.as_secs())));
     }
     let screen = wanted.screen.unwrap_or_else(|| "default".to_owned());
-    let guest = app.fleet.guest(&computer).await?;
+    let guest = match wanted.mode {
+        Mode::View => app.fleet.guest_to_read(&computer).await?,
+        Mode::Control => app.fleet.guest(&computer).await?,
+    };
     let seen: ScreenList = guest.call(Method::GET, "/screens", (), None::<&()>, QUICK).await?;
     if !seen.screens.iter().any(|seen| seen.id == screen) {
         return Err(Error::not_found(format!("Screen not found: {screen}")));
@@ -61,6 +68,8 @@ async fn issue(
     let socket = format!("{desktop}/ws/{}", Channel::Websockify.name()).replacen("http", "ws", 1);
     Ok((
         StatusCode::CREATED,
+        // access.md A6.
+        [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))],
         Json(Record {
             url: format!("{desktop}/view?{query}#ticket={}", text.reveal()),
             ws_url: format!("{socket}?ticket={}", text.reveal()),

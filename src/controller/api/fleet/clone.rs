@@ -9,16 +9,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::coded::coded;
+use super::snapshots;
 use crate::base::ids::ComputerId;
 use crate::controller::Shared;
-use crate::controller::computers::view;
 use crate::controller::origin::Origin;
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
 use crate::domain::name::Name;
 use crate::http::extract::{Json as Body, Path};
 use crate::store::copies::{Extent, NewCopy};
-use crate::wire::clone::{CloneComputer, ComputerMoved, MoveComputer};
+use crate::wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
 use crate::wire::computer::Computer;
 
 /// The routes of clones, forks and moves.
@@ -55,37 +55,42 @@ async fn clone(
         None => None,
     };
     let id = ComputerId::random();
-    let (extent, allowance) = (Extent::Clone, app.config.limits.allowance());
-    let copy = NewCopy { id, source: source.id, extent, workspace, name, allowance };
+    let (extent, plans) = (Extent::Clone, app.plans.clone());
+    let copy = NewCopy { id, source: source.id, extent, workspace, name, plans };
     let made = app.fleet.clone_computer(&source, copy).await?;
-    Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
+    Ok((StatusCode::CREATED, Json(app.told(&caller, &made, &origin).await)))
 }
 
 /// Makes a copy of a running computer with all that is on its disk and in its memory: its processes and windows go on in
-/// both. The answer comes when the fork is usable; a failure leaves nothing behind. `NOT_FORKABLE` where the engine copies
-/// no memory. Connections to the source may end. Every error has a `code`.
+/// both, and connections to the source may end. With a snapshot the copy goes on from that, many at once, and the
+/// source may be in any state. The answer comes when the fork is usable; a failure leaves nothing behind. `NOT_FORKABLE`
+/// where the engine copies no memory, or the snapshot holds none. Every error has a `code`.
 #[utoipa::path(post, path = "/computers/{id}/fork", tag = "computers", params(("id" = String, Path)),
+    request_body = ForkComputer,
     responses((status = 201, description = "The fork, running and always-on", body = Computer)))]
 async fn fork(
     State(app): State<Shared>,
     caller: Caller,
     origin: Origin,
     Path(id): Path<String>,
+    Body(wanted): Body<ForkComputer>,
 ) -> Result<(StatusCode, Json<Computer>)> {
     let source = app.find_computer(&caller, &id).await?;
+    let snapshot = wanted.snapshot_id.as_deref().map(snapshots::parse).transpose()?;
     let copy = NewCopy {
         id: ComputerId::random(),
         source: source.id,
-        extent: Extent::Fork,
+        extent: Extent::Fork(snapshot),
         workspace: None,
-        name: None,
-        allowance: app.config.limits.allowance(),
+        name: wanted.name.as_deref().map(Name::parse).transpose()?,
+        plans: app.plans.clone(),
     };
     let made = app.fleet.fork(&source, copy).await?;
-    Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
+    Ok((StatusCode::CREATED, Json(app.told(&caller, &made, &origin).await)))
 }
 
-/// Gives a computer to another workspace; it goes on as it is.
+/// Gives a computer to another workspace of the same owner; it goes on as it is. It gets another password where a member or
+/// a key of the workspace before does not reach the other one.
 #[utoipa::path(patch, path = "/computers/{id}/move", tag = "computers", params(("id" = String, Path)),
     request_body = MoveComputer, responses((status = 200, description = "It has moved", body = ComputerMoved)))]
 async fn move_to(
@@ -97,11 +102,19 @@ async fn move_to(
     let computer = app.find_computer(&caller, &id).await?;
     let target = wanted.workspace_id.as_ref().or(wanted.project_id.as_ref());
     let target = target.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
-    let target = app.find_workspace(&caller, target).await?.id;
+    let target = app.find_workspace(&caller, target).await?;
+    if target.account != computer.owner {
+        // It would leave its owner's plan for another's, and its owner without it.
+        return Err(Error::forbidden(
+            "A computer moves between workspaces of one owner only; clone it instead",
+        ));
+    }
+    let target = target.id;
     if target == computer.workspace {
         return Err(Error::invalid("The computer is in this workspace already"));
     }
-    app.store.move_computer(computer.id, target).await?;
+    let streams = app.store.move_computer(computer.id, target).await?;
+    app.end_streams(streams);
     Ok(Json(ComputerMoved {
         success: true,
         workspace_id: target.to_string(),

@@ -22,6 +22,7 @@ fn code(kind: Kind, failed: &'static str) -> &'static str {
     match kind {
         Kind::Invalid | Kind::TooLarge | Kind::UnsupportedMedia => "INVALID_REQUEST",
         Kind::Unauthenticated => "UNAUTHENTICATED",
+        Kind::PaymentRequired => "PAYMENT_REQUIRED",
         Kind::Forbidden => "ACCESS_DENIED",
         Kind::NotFound => "NOT_FOUND",
         Kind::Conflict => "CONFLICT",

@@ -7,18 +7,19 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::base::ids::ComputerId;
-use crate::controller::Shared;
 use crate::controller::background::idle;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
-use crate::domain::access::Caller;
+use crate::controller::{Shared, audit};
+use crate::domain::access::{Caller, Role};
 use crate::domain::computer::{Order, parse_order};
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::{Command, Status};
 use crate::domain::name::Name;
 use crate::domain::template;
 use crate::http::extract::{Json as Body, Path, Query};
-use crate::store::computers::{Filter, NewComputer};
+use crate::store::computers::NewComputer;
+use crate::store::find::Filter;
 use crate::wire::action::Done;
 use crate::wire::computer::{Computer, ComputerList, CreateComputer, ListQuery, UpdateComputer, VncPassword};
 
@@ -56,7 +57,7 @@ async fn create(
         auto_stop_minutes: wanted.auto_stop_minutes,
     };
     let mut hardware = parse_order(&order)?;
-    hardware.bandwidth_mbps = app.config.limits.max_bandwidth_mbps;
+    hardware.bandwidth_mbps = app.allowance(workspace.account).await?.bandwidth_mbps;
     if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
         template::check_ref(reference)?;
     }
@@ -66,16 +67,17 @@ async fn create(
         name,
         hardware,
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
-        allowance: app.config.limits.allowance(),
+        plans: app.plans.clone(),
     };
+    audit::on(new.id);
     let made = app.fleet.create(new).await?;
-    Ok((StatusCode::CREATED, Json(view::full(&made, app.fleet.live(made.id), &origin))))
+    Ok((StatusCode::CREATED, Json(app.told(&caller, &made, &origin).await)))
 }
 
 /// The computers available to the key.
 #[utoipa::path(get, path = "/computers", tag = "computers", params(ListQuery),
     responses((status = 200, description = "A page of them, oldest first", body = ComputerList)))]
-async fn list(
+pub(in crate::controller) async fn list(
     State(app): State<Shared>,
     caller: Caller,
     origin: Origin,
@@ -113,15 +115,21 @@ async fn list(
 /// One computer with its connection details.
 #[utoipa::path(get, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
     responses((status = 200, description = "The computer", body = Computer)))]
-async fn get(
+pub(in crate::controller) async fn get(
     State(app): State<Shared>,
     caller: Caller,
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let (computer, role) = app.find_computer_as(&caller, &id).await?;
     let auto_stop = Some(idle::told(&app, &computer));
-    Ok(Json(Computer { auto_stop, ..view::full(&computer, app.fleet.live(computer.id), &origin) }))
+    let billing = Some(view::billing(&computer));
+    let record = match role {
+        // The password lets its holder act on the screens.
+        Role::Viewer => view::listed,
+        Role::Member | Role::Admin | Role::Owner => view::full,
+    };
+    Ok(Json(Computer { auto_stop, billing, ..record(&computer, app.fleet.live(computer.id), &origin) }))
 }
 
 /// Renames a computer.
@@ -136,7 +144,7 @@ async fn update(
 ) -> Result<Json<Computer>> {
     let computer = app.find_computer(&caller, &id).await?;
     let computer = app.store.rename_computer(computer.id, &Name::parse(&wanted.name)?).await?;
-    Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
+    Ok(Json(app.told(&caller, &computer, &origin).await))
 }
 
 /// Removes a computer and everything on it.
@@ -148,7 +156,7 @@ async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String
     Ok(Json(Done { success: true }))
 }
 
-/// The password of the computer's screens and sockets.
+/// The password of the computer's screens and sockets; whoever may only view is refused.
 #[utoipa::path(get, path = "/computers/{id}/vnc-password", tag = "computers", params(("id" = String, Path)),
     responses((status = 200, description = "The password", body = VncPassword)))]
 async fn vnc_password(
@@ -156,6 +164,6 @@ async fn vnc_password(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<VncPassword>> {
-    let computer = app.find_computer(&caller, &id).await?;
+    let computer = app.find_computer(&caller.changing(), &id).await?;
     Ok(Json(VncPassword { password: computer.vnc_password.reveal().to_owned() }))
 }

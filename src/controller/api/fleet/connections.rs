@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use crate::base::clock::iso8601;
 use crate::controller::{App, Shared};
-use crate::domain::access::{self, Caller, Target};
+use crate::domain::access::{self, Caller, Role, Target};
 use crate::domain::error::{Error, Result};
 use crate::domain::name;
 use crate::domain::stream::{Destination, check_key, connection_name};
@@ -96,7 +96,10 @@ impl App {
 
 fn check(caller: &Caller, connection: &Connection) -> Result<()> {
     match &connection.workspace {
-        Some((id, name)) => access::check(caller, &Target { id: *id, name, owner: connection.account }),
+        Some((id, name)) => {
+            let role = (caller.account == connection.account).then_some(Role::Owner);
+            access::check(caller, &Target { id: *id, name, role }).map(|_| ())
+        }
         None => access::check_account_wide(caller, "use the account's streaming connections"),
     }
 }

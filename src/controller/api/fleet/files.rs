@@ -12,17 +12,19 @@ use utoipa_axum::routes;
 
 use crate::base::clock::now_ms;
 use crate::base::ids::FileId;
-use crate::controller::Shared;
-use crate::controller::files::{MAX_EXPORT, deliver, record};
+use crate::base::tally::Seat;
+use crate::controller::files::{MAX_EXPORT, MAX_FORM, Storing, UPLOAD_PATIENCE, What, deliver, record};
 use crate::controller::origin::Origin;
 use crate::controller::storage::{self, Kind};
+use crate::controller::{App, Shared};
 use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
 use crate::domain::filename::FileName;
 use crate::domain::limits::MAX_UPLOAD;
 use crate::http::extract::{Json as Body, Query};
-use crate::store::computers::{Computer, Filter};
+use crate::store::computers::Computer;
 use crate::store::files::File;
+use crate::store::find::Filter;
 use crate::wire::action::Done;
 use crate::wire::file::{
     Delivery, Download, Export, Exported, FileList, FileQuery, FilesQuery, UploadForm, Uploaded,
@@ -32,13 +34,14 @@ use crate::wire::file::{
 const MAX_FIELD: usize = 256;
 /// Most parts of the form: the fields under all their names.
 const MAX_PARTS: usize = 16;
-/// What a form may add to the file: boundaries, part headers and fields.
-const FORM_OVERHEAD: usize = 64 * 1024;
 /// Pushes at once: enough for a workspace full of computers without a burst of open blobs.
 const PUSHES_AT_ONCE: usize = 8;
-/// How long an upload may take to arrive: 10 MiB over a line of half a megabit. A slower sender holds a connection and a
-/// blob for nothing (threats.md T13).
-const UPLOAD_PATIENCE: std::time::Duration = std::time::Duration::from_secs(180);
+/// Files that one credential stores at once, each of which has bytes on the disk before its record counts: uploads are small ...
+const UPLOADS_AT_ONCE: usize = 16;
+/// ... and exports are up to a GB.
+const EXPORTS_AT_ONCE: usize = 4;
+/// As many credentials of an account may do their most at once: one that does leaves room to the others, who may be its clients.
+const CREDENTIALS_AT_ONCE: usize = 4;
 /// How long an export may take.
 const EXPORT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
 
@@ -53,11 +56,13 @@ pub fn router() -> OpenApiRouter<Shared> {
 }
 
 /// Stores a file in a workspace and puts it on the desktop of its computers: on those that run now, on the others
-/// when they start. A file of that name on a desktop is never replaced.
+/// when they start. A file of that name on a desktop is never replaced. More than the plan of the workspace's owner gives: 403
+/// `PLAN_LIMIT`.
 #[utoipa::path(post, path = "/files/upload", tag = "files",
     request_body(content = UploadForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "Stored, and what became of it on each computer", body = Uploaded)))]
 async fn upload(State(app): State<Shared>, caller: Caller, request: Request) -> Result<Json<Uploaded>> {
+    let _storing = seats(&app, &caller, What::Upload)?;
     let id = FileId::random();
     let stored = tokio::time::timeout(UPLOAD_PATIENCE, store_upload(&app, &caller, request, id)).await;
     let stored = stored.unwrap_or_else(|_| Err(Error::invalid("the upload did not arrive in time")));
@@ -82,7 +87,7 @@ async fn store_upload(
     request: Request,
     id: FileId,
 ) -> Result<(File, Option<Computer>)> {
-    let limit = usize::try_from(MAX_UPLOAD).unwrap_or(usize::MAX) + FORM_OVERHEAD;
+    let limit = usize::try_from(MAX_FORM).map_err(Error::internal)?;
     let (parts, body) = request.into_parts();
     let limited = axum::body::Body::new(http_body_util::Limited::new(body, limit));
     let mut request = Request::from_parts(parts, limited);
@@ -126,7 +131,7 @@ async fn store_upload(
         source: "upload".to_owned(),
         created_at: now_ms(),
     };
-    app.store.add_file(&file).await?;
+    app.store.add_file(&file, &app.plans).await?;
     Ok((file, computer))
 }
 
@@ -230,6 +235,7 @@ async fn export(
 ) -> Result<Json<Exported>> {
     let computer = app.find_computer(&caller, &wanted.desktop_id).await?;
     let path = crate::domain::filename::exportable(&wanted.path)?;
+    let _storing = seats(&app, &caller, What::Export)?;
     let guest = app.fleet.guest(&computer).await?;
     let id = FileId::random();
     let fetched = tokio::time::timeout(EXPORT_PATIENCE, fetch(&app, &computer, &guest, &path, id)).await;
@@ -248,7 +254,16 @@ async fn fetch(
 ) -> Result<File> {
     let name = FileName::parse(path.rsplit('/').next().unwrap_or_default())?;
     app.storage.check_room()?;
-    let size_bytes = copy(guest, path, &app.storage.path(Kind::File, id.0)).await?;
+    // What is over is not fetched at all, instead of being refused when it is there.
+    let (quota, held) =
+        (app.terms(computer.owner).await?.plan.quota, app.store.stored_files(computer.owner).await?);
+    quota.admit_file(&held, 0)?;
+    let (most, refused) = match quota.bytes_left(&held) {
+        left if left < MAX_EXPORT => (left, quota.full(&held)),
+        _ => (MAX_EXPORT, Error::too_large("the file is larger than 1 GB")),
+    };
+    let fetched = copy(guest, path, &app.storage.path(Kind::File, id.0), most).await?;
+    let size_bytes = fetched.ok_or(refused)?;
     let file = File {
         id,
         workspace: computer.workspace,
@@ -259,11 +274,17 @@ async fn fetch(
         source: "export".to_owned(),
         created_at: now_ms(),
     };
-    app.store.add_file(&file).await?;
+    app.store.add_file(&file, &app.plans).await?;
     Ok(file)
 }
 
-async fn copy(guest: &crate::guest::Guest, path: &str, blob_path: &std::path::Path) -> Result<u64> {
+/// Copies a file of a guest into a blob; its bytes, or `None` when they are more than `most`.
+async fn copy(
+    guest: &crate::guest::Guest,
+    path: &str,
+    blob_path: &std::path::Path,
+    most: u64,
+) -> Result<Option<u64>> {
     let failed = |step: &'static str| move |error: std::io::Error| storage::failed(step, blob_path, &error);
     let mut content = BodyStream::new(guest.open_file(path).await?);
     let mut blob = tokio::fs::File::create_new(blob_path).await.map_err(failed("make"))?;
@@ -273,15 +294,28 @@ async fn copy(guest: &crate::guest::Guest, path: &str, blob_path: &std::path::Pa
             frame.map_err(|error| Error::unavailable("The computer broke off the file").context(error))?;
         let Ok(data) = frame.into_data() else { continue };
         size += data.len() as u64;
-        if size > MAX_EXPORT {
-            return Err(Error::too_large("the file is larger than 1 GB"));
+        if size > most {
+            return Ok(None);
         }
         blob.write_all(&data).await.map_err(failed("write"))?;
     }
     // Only a flush tells whether the last write failed.
     blob.flush().await.map_err(failed("write"))?;
     blob.sync_all().await.map_err(failed("sync"))?;
-    Ok(size)
+    Ok(Some(size))
+}
+
+/// Counts one more file that is being stored.
+fn seats(app: &App, caller: &Caller, what: What) -> Result<[Seat<Storing>; 2]> {
+    let most = match what {
+        What::Upload => UPLOADS_AT_ONCE,
+        What::Export => EXPORTS_AT_ONCE,
+    };
+    let admit = |credential, most| {
+        let admitted = app.storing.admit(Storing { what, account: caller.account, credential }, most);
+        admitted.ok_or_else(|| Error::rate_limited(1))
+    };
+    Ok([admit(Some(caller.credential), most)?, admit(None, CREDENTIALS_AT_ONCE * most)?])
 }
 
 /// A link to a stored file, good for an hour.

@@ -6,7 +6,6 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::controller::Shared;
-use crate::controller::computers::view;
 use crate::controller::origin::Origin;
 use crate::domain::access::Caller;
 use crate::domain::error::Result;
@@ -27,14 +26,22 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// comes when the change is stored; poll the computer for `running`.
 #[utoipa::path(post, path = "/computers/{id}/start", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
-async fn start(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
+pub(in crate::controller) async fn start(
+    state: State<Shared>,
+    caller: Caller,
+    path: Path<String>,
+) -> Result<Json<Transition>> {
     hand_over(state, caller, path, Command::Start).await
 }
 
 /// Stops a running or suspended computer; its disk is kept, what was in its memory is gone.
 #[utoipa::path(post, path = "/computers/{id}/stop", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
-async fn stop(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
+pub(in crate::controller) async fn stop(
+    state: State<Shared>,
+    caller: Caller,
+    path: Path<String>,
+) -> Result<Json<Transition>> {
     hand_over(state, caller, path, Command::Stop).await
 }
 
@@ -56,7 +63,7 @@ async fn ensure_running(
 ) -> Result<Json<Computer>> {
     let computer = app.find_computer(&caller, &id).await?;
     let computer = app.fleet.ensure_running(&computer).await?;
-    Ok(Json(view::full(&computer, app.fleet.live(computer.id), &origin)))
+    Ok(Json(app.told(&caller, &computer, &origin).await))
 }
 
 async fn hand_over(

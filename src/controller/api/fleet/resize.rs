@@ -14,7 +14,7 @@ use crate::domain::lifecycle::{Status, not_running};
 use crate::domain::resize::{Wish, ceilings};
 use crate::http::extract::{Json as Body, Path};
 use crate::store::computers::Computer;
-use crate::wire::resize::{ResizeCeilings, ResizeComputer, ResizeResult, Resized};
+use crate::wire::resize::{ResizeCeilings, ResizeComputer, ResizeRefused, ResizeResult, Resized};
 
 /// The routes of resizes.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -26,7 +26,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     request_body = ResizeComputer, responses(
         (status = 200, description = "Everything asked for is so", body = Resized),
         (status = 207, description = "Some dimensions changed, some did not", body = Resized),
-        (status = 422, description = "No dimension changed", body = Resized)))]
+        (status = 422, description = "No dimension changed", body = ResizeRefused)))]
 async fn resize(
     State(app): State<Shared>,
     caller: Caller,
@@ -41,7 +41,7 @@ async fn resize(
             "one of vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps and auto_stop_minutes is needed",
         ));
     }
-    let order = Order { wish, auto_stop_minutes, allowance: app.config.limits.allowance() };
+    let order = Order { wish, auto_stop_minutes, allowance: app.allowance(computer.owner).await? };
     let report = app.fleet.resize(&computer, order).await?;
     Ok(told(&order, report))
 }
@@ -51,7 +51,7 @@ async fn resize(
     request_body = ResizeComputer, responses(
         (status = 200, description = "Everything asked for is so", body = Resized),
         (status = 207, description = "Some dimensions changed, some did not", body = Resized),
-        (status = 422, description = "No dimension changed", body = Resized)))]
+        (status = 422, description = "No dimension changed", body = ResizeRefused)))]
 async fn resize_by_patch(
     state: State<Shared>,
     caller: Caller,
@@ -75,7 +75,7 @@ async fn headroom(
         return Ok(Json(fixed(&computer)));
     }
     let others = app.store.used_beside(&computer).await?;
-    let most = ceilings(hardware, &app.config.limits.allowance(), &others);
+    let most = ceilings(hardware, &app.allowance(computer.owner).await?, &others);
     let running = computer.status == Status::Running;
     Ok(Json(ResizeCeilings {
         resizable: true,

@@ -53,7 +53,7 @@ async fn create(
         id: SnapshotId::random(),
         name: wanted.name.as_deref().map(Name::parse).transpose()?,
         memory: wanted.memory,
-        allowance: app.config.limits.allowance(),
+        allowance: app.allowance(computer.owner).await?,
     };
     let made = app.fleet.snapshot(&computer, new).await?;
     let code = if made.state == Stage::Ready { StatusCode::CREATED } else { StatusCode::ACCEPTED };
@@ -115,7 +115,8 @@ async fn delete(
 
 /// Brings a computer back to one of its snapshots; what was done since is lost, and the snapshot stays. A running computer
 /// is stopped and runs again afterwards: from the memory of the snapshot if that holds any, else by a boot. Any other is
-/// suspended or stopped afterwards. The password of one that runs changes.
+/// suspended or stopped afterwards. The password of one that runs changes. With memory come the vCPUs and the RAM of that
+/// time (409 `snapshot_too_large` where the account has no room for them); a disk that has grown stays as large.
 #[utoipa::path(post, path = "/computers/{id}/rollback", tag = "snapshots", params(("id" = String, Path)),
     request_body = RollBack,
     responses((status = 200, description = "It is done", body = RolledBack),
@@ -128,7 +129,7 @@ async fn roll_back(
 ) -> Result<(StatusCode, Json<RolledBack>)> {
     let computer = app.find_computer(&caller, &id).await?;
     let snapshot = parse(&wanted.snapshot_id)?;
-    let status = app.fleet.roll_back(&computer, snapshot).await?;
+    let status = app.fleet.roll_back(&computer, snapshot, app.allowance(computer.owner).await?).await?;
     let at_rest = matches!(status, Status::Running | Status::Stopped | Status::Suspended);
     let code = if at_rest { StatusCode::OK } else { StatusCode::ACCEPTED };
     let answer =
@@ -136,7 +137,8 @@ async fn roll_back(
     Ok((code, Json(answer)))
 }
 
-fn parse(id: &str) -> Result<SnapshotId> {
+/// The id of a snapshot that a client names.
+pub(super) fn parse(id: &str) -> Result<SnapshotId> {
     id.parse().map_err(|_| no_snapshot())
 }
 

@@ -33,7 +33,7 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(post, path = "/computers/{id}/suspend", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "It is suspended", body = Suspended),
         (status = 202, description = "Its memory is still being saved; poll the suspension", body = Suspended)))]
-async fn suspend(
+pub(in crate::controller) async fn suspend(
     State(app): State<Shared>,
     caller: Caller,
     Path(id): Path<String>,
@@ -70,7 +70,7 @@ async fn suspension(
 #[utoipa::path(post, path = "/computers/{id}/resume", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "It runs", body = Resumed),
         (status = 202, description = "It is waking, from storage perhaps; poll the computer", body = Resumed)))]
-async fn resume(
+pub(in crate::controller) async fn resume(
     State(app): State<Shared>,
     caller: Caller,
     Path(id): Path<String>,

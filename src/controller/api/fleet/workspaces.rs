@@ -10,12 +10,12 @@ use crate::base::clock::iso8601;
 use crate::controller::Shared;
 use crate::controller::computers::view;
 use crate::controller::origin::Origin;
-use crate::domain::access::{self, Caller};
+use crate::domain::access::{self, Caller, Role};
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::lifecycle::{self, Command};
 use crate::domain::name::{self, Name};
 use crate::http::extract::{Json as Body, Path};
-use crate::store::computers::Filter;
+use crate::store::find::Filter;
 use crate::store::workspaces::{Change, Workspace};
 use crate::wire::action::Done;
 use crate::wire::workspace::{
@@ -44,13 +44,13 @@ async fn list(State(app): State<Shared>, caller: Caller, origin: Origin) -> Resu
     let mut records = Vec::new();
     for workspace in app.store.workspaces(caller.account).await? {
         if caller.scope.as_ref().is_none_or(|(id, _)| *id == workspace.id) {
-            records.push(record(&app, workspace, &origin).await?);
+            records.push(record(&app, &caller, workspace, &origin).await?);
         }
     }
     Ok(Json(WorkspaceList { workspaces: records.clone(), projects: records }))
 }
 
-/// Makes a workspace.
+/// Makes a workspace. One more than the account's plan gives: 403 `PLAN_LIMIT`.
 #[utoipa::path(post, path = "/workspaces", tag = "workspaces", request_body = CreateWorkspace,
     responses((status = 201, description = "The new workspace", body = Record)))]
 async fn create(
@@ -60,13 +60,12 @@ async fn create(
     Body(wanted): Body<CreateWorkspace>,
 ) -> Result<(StatusCode, Json<Record>)> {
     access::check_create_workspace(&caller)?;
-    let name = Name::parse(&wanted.name)?;
     let icon_url = wanted.icon_url.as_deref().filter(|url| !url.is_empty());
     check_icon(icon_url)?;
     let status = wanted.status.as_deref().unwrap_or("active");
     check_status(status)?;
-    let workspace = app.store.add_workspace(caller.account, &name, icon_url, status).await?;
-    Ok((StatusCode::CREATED, Json(record(&app, workspace, &origin).await?)))
+    let workspace = app.make_workspace(&caller, &wanted.name, icon_url, status).await?;
+    Ok((StatusCode::CREATED, Json(record(&app, &caller, workspace, &origin).await?)))
 }
 
 /// One workspace with its computers.
@@ -79,7 +78,7 @@ async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<Record>> {
     let workspace = app.find_workspace(&caller, &id).await?;
-    Ok(Json(record(&app, workspace, &origin).await?))
+    Ok(Json(record(&app, &caller, workspace, &origin).await?))
 }
 
 /// One workspace by its name, whatever the case.
@@ -94,10 +93,10 @@ async fn by_name(
     let found = app.store.workspace_named(caller.account, &name::fold(&wanted)).await?;
     let workspace = found.ok_or_else(|| Error::not_found("Workspace not found"))?;
     let workspace = app.find_workspace(&caller, &workspace.id.to_string()).await?;
-    Ok(Json(record(&app, workspace, &origin).await?))
+    Ok(Json(record(&app, &caller, workspace, &origin).await?))
 }
 
-/// Changes a workspace; omitted fields stay.
+/// Changes a workspace, for its admins and its owner; omitted fields stay.
 #[utoipa::path(patch, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
     request_body = UpdateWorkspace, responses((status = 200, description = "The changed workspace", body = Record)))]
 async fn update(
@@ -107,7 +106,7 @@ async fn update(
     Path(id): Path<String>,
     Body(wanted): Body<UpdateWorkspace>,
 ) -> Result<Json<Record>> {
-    let workspace = app.find_workspace(&caller, &id).await?;
+    let (workspace, _) = app.find_workspace_as(&caller, &id, Role::Admin).await?;
     if let Some(status) = &wanted.status {
         check_status(status)?;
     }
@@ -118,10 +117,10 @@ async fn update(
         status: wanted.status,
     };
     let changed = app.store.change_workspace(workspace.id, &change).await?;
-    Ok(Json(record(&app, changed, &origin).await?))
+    Ok(Json(record(&app, &caller, changed, &origin).await?))
 }
 
-/// Removes a workspace with its computers and files.
+/// Removes a workspace with its computers and files, for its owner.
 #[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
@@ -183,7 +182,10 @@ async fn command_all(
             continue;
         }
         match app.fleet.command(computer, command).await {
-            Err(error) if !matches!(error.kind, Kind::Conflict | Kind::NotFound) => return Err(error),
+            // What its state or its payment keeps from it is no matter of the others.
+            Err(error) if !matches!(error.kind, Kind::Conflict | Kind::NotFound | Kind::PaymentRequired) => {
+                return Err(error);
+            }
             Ok(_) | Err(_) => {}
         }
     }
@@ -197,30 +199,19 @@ async fn command_all(
 }
 
 async fn remove(app: &Shared, caller: &Caller, id: &str) -> Result<Json<Done>> {
-    let workspace = app.find_workspace(caller, id).await?;
-    let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
-    let (computers, _) = app.store.computers(workspace.account, &filter).await?;
-    let mut deletions = Vec::new();
-    for computer in &computers {
-        match app.fleet.command(computer, Command::Delete).await {
-            Ok(deletion) => deletions.push(deletion),
-            // Somebody else was quicker.
-            Err(error) if error.kind == Kind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+    let (workspace, _) = app.find_workspace_as(caller, id, Role::Owner).await?;
+    if let Some(client) = app.store.client_of(workspace.id).await? {
+        let text = format!("This workspace is that of the client {:?} and goes with it", client.external_id);
+        return Err(Error::conflict(text).code("CLIENT_WORKSPACE"));
     }
-    for deletion in deletions {
-        match deletion.finish().await {
-            Err(error) if error.kind != Kind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-    }
+    app.remove_computers(workspace.account, workspace.id).await?;
     let files = app.store.remove_workspace(workspace.id).await?;
     app.storage.forget(&files).await;
     Ok(Json(Done { success: true }))
 }
 
-async fn record(app: &Shared, workspace: Workspace, origin: &Origin) -> Result<Record> {
+async fn record(app: &Shared, caller: &Caller, workspace: Workspace, origin: &Origin) -> Result<Record> {
+    let role = app.admit_to(&caller.looking(), workspace.id, &workspace.name, workspace.account).await?;
     let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
     let (computers, total) = app.store.computers(workspace.account, &filter).await?;
     Ok(Record {
@@ -231,8 +222,8 @@ async fn record(app: &Shared, workspace: Workspace, origin: &Origin) -> Result<R
         icon_url: workspace.icon_url,
         created_at: iso8601(workspace.created_at),
         updated_at: iso8601(workspace.updated_at),
-        role: "owner".to_owned(),
-        member_count: 1,
+        role: role.name().to_owned(),
+        member_count: app.store.member_count(workspace.id).await?,
         computer_count: u32::try_from(total).unwrap_or(u32::MAX),
         desktops: computers
             .iter()

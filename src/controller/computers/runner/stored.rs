@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::super::fleet::stopping;
 use super::Runner;
 use crate::base::backoff::Backoff;
 use crate::domain::error::{Error, Result};
@@ -124,8 +125,29 @@ impl Runner {
         if with_memory { Ok(()) } else { engine.converge(self.id).await }
     }
 
-    /// Nothing came of a wake or a stop: the computer sleeps on with what was saved.
+    /// Brings what a machine has written that has ended to the host's own disk, also where that was fetched. Else a power cut
+    /// brings back what is in storage, though the computer read as one at rest.
+    pub(super) async fn settled(&self, ended: EngineResult<()>) -> EngineResult<()> {
+        ended?;
+        self.shared.engine.converge(self.id).await
+    }
+
+    /// After a start of the controller, of a computer that was at rest: its host may have lost its power before what it
+    /// fetched was on the host's disk. Then it sleeps, with what its copy holds.
+    pub(super) async fn rest_or_sleep(&mut self, row: &Computer) -> Result<()> {
+        if !row.converging {
+            return Ok(());
+        }
+        let saved = self.shared.engine.saved(self.id).await.map_err(Error::internal)?;
+        if saved.is_some_and(|saved| saved.place == Place::Away) { self.sleep_on().await } else { Ok(()) }
+    }
+
+    /// Nothing came of a wake or a stop: the computer sleeps on with what was saved. Where that is because this controller
+    /// ends, what was intended stays stored, and the next one goes on with it.
     pub(in super::super) async fn sleep_on(&mut self) -> Result<()> {
+        if self.shared.tasks.stopping().is_cancelled() {
+            return Err(stopping());
+        }
         let copy = self.shared.store.saved_copy(self.id).await?;
         match copy.filter(|copy| copy.state == CopyState::Whole) {
             Some(copy) => self.shared.store.sleep_on(&copy).await?,

@@ -109,7 +109,7 @@ function ended(code, withTicket, connected) {
     password = null;
     return withTicket
       ? ask("This link was used or has expired", "A link opens the desktop once. Ask for another one, or give the password.")
-      : ask("That is not the password", "It changes each time the computer starts.");
+      : ask("That is not the password", "It changes when the computer starts, and when somebody loses access to it.");
   }
   if (!password && !ticket) {
     const how = connected ? "The connection ended" : (ENDS[code] ?? BROKEN).title;

@@ -5,10 +5,11 @@
 //!      ^  (an error: unseal, thaw)                                                       |
 //!      |------- restore <-- memory.used <------- verify, create, network ----------------|
 //! ```
-//! The guest stands still from before its memory is read until it is killed, so that memory and disk are of one moment.
+//! The guest stands still from before its memory is read until it is killed, so that memory and disk are of one moment. For a
+//! fork, or a snapshot with memory, it goes on instead once its disk is copied; what it had not written yet goes to the disk
+//! with the checkpoint.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::boot::Starter;
@@ -18,113 +19,41 @@ use super::super::layout::Folder;
 use super::super::lock::{self, MachineLock};
 use super::super::memory::{self, Manifest, Saved};
 use super::super::runtime::State;
-use super::super::{ContainerEngine, Inner, away, disk, network, oci, process, slots, trash};
+use super::super::{ContainerEngine, Inner, Machinery, copy, disk, network, oci, process, slots, trash};
 use crate::base::ids::ComputerId;
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
+use crate::engine::machinery::gone_on;
+use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 
 /// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 impl ContainerEngine {
-    /// See [`Engine::suspend`](crate::engine::Engine::suspend).
-    pub(in super::super) async fn keep_memory(&self, id: ComputerId) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        let Some(_held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-        match self.blocking(move |inner| inner.observe(id)).await? {
-            Observation::Absent => return Err(EngineError::Absent),
-            Observation::Stopped => {
-                return Err(EngineError::failed("save memory", "the machine does not run"));
-            }
-            Observation::Suspended { .. } => {}
-            Observation::Running { generation, .. } => {
-                let plan = folder.clone();
-                self.blocking(move |inner| inner.save(&plan, generation)).await?;
-            }
-        }
-        self.settle(&folder).await
-    }
-
-    /// Ends a guest whose memory is whole on the disk, and brings its disk to rest.
-    async fn settle(&self, folder: &Folder) -> EngineResult<()> {
-        self.halt(folder, Duration::ZERO).await?;
-        let folder = folder.clone();
-        self.blocking(move |_| match Saved::find(&folder)? {
-            Some(saved) if !saved.settled => memory::becomes(&saved.path, &folder.memory()),
-            Some(_) | None => Ok(()),
-        })
-        .await
-    }
-
-    /// See [`Engine::resume`](crate::engine::Engine::resume).
-    pub(in super::super) async fn continue_memory(
-        &self,
-        spec: &MachineSpec,
-        boot: &Boot,
-    ) -> EngineResult<Endpoint> {
-        let (id, folder) = (spec.id, self.inner.state.folder(spec.id));
-        let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-        let held = Arc::new(held);
-        let plan = folder.clone();
-        let seen = self.blocking(move |inner| inner.take_up(&plan).and_then(|()| inner.observe(id)));
-        match seen.await? {
-            Observation::Absent => return Err(EngineError::Absent),
-            Observation::Running { generation, endpoint, .. } if generation == boot.generation => {
-                return Ok(endpoint);
-            }
-            Observation::Running { .. } | Observation::Stopped => {
-                return Err(EngineError::failed("continue the machine", "it has no saved memory"));
-            }
-            Observation::Suspended { .. } => self.settle(&folder).await?,
-        }
-        self.keep_record(&folder, spec)?;
-        let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&held));
-        let continued = self.blocking(move |inner| inner.restore(&plan, &of, &boot, &locked)).await;
-        if continued.is_err() {
-            self.undo_restore(&folder).await;
-        }
-        continued
-    }
-
     /// Takes a failed restore back. Where the guest did not run, its memory is as good as before.
-    async fn undo_restore(&self, folder: &Folder) {
+    pub(in super::super) async fn take_back(&self, folder: &Folder) -> EngineResult<()> {
         let (plan, id) = (folder.clone(), folder.id);
-        let kept = self.blocking(move |inner| {
-            let ran = inner.runtime.state(id)?.is_some_and(|state| state.status == "running");
-            inner.runtime.delete(id)?;
+        let kept = self.blocking(move |engine| {
+            let runtime = &engine.inner.runtime;
+            let ran = runtime.state(id)?.is_some_and(|state| state.status == "running");
+            runtime.delete(id)?;
             let used = plan.used_memory();
             if used.exists() && !ran { memory::becomes(&used, &plan.memory()) } else { Ok(()) }
         });
-        let undone = match kept.await {
-            Ok(()) => self.sweep(folder).await,
-            Err(error) => Err(error),
-        };
-        if let Err(left) = undone {
-            tracing::warn!(computer = %folder.id, error = %left, "a failed resume left something behind");
-        }
+        kept.await?;
+        self.clear(folder).await
     }
 
-    /// See [`Engine::discard_memory`](crate::engine::Engine::discard_memory).
-    pub(in super::super) async fn drop_memory(&self, id: ComputerId) -> EngineResult<()> {
-        let folder = self.inner.state.folder(id);
-        let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
-        let seen = self.blocking(move |inner| inner.observe(id)).await?;
-        if !matches!(seen, Observation::Suspended { .. }) {
-            return Ok(());
-        }
-        if away::generation(&folder)?.is_some() {
-            return Err(EngineError::failed("drop the memory", "its disk is in storage: fetch that first"));
-        }
-        self.settle(&folder).await?;
-        self.blocking(move |inner| memory::discard(&inner.state, &folder)).await
-    }
-
-    /// Lets a guest go on that a suspend of a controller which died left standing.
+    /// Lets a guest go on that a suspend of a controller which died left standing, and its clients in.
     pub(in super::super) async fn thaw_abandoned(&self, id: ComputerId) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
         let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
-        self.blocking(move |inner| {
-            let stands = inner.state_of(id)?.is_some_and(|state| state.status == "paused");
-            if stands && Saved::find(&folder)?.is_none() { inner.thaw(&folder) } else { Ok(()) }
+        self.blocking(move |engine| {
+            let Some(state) = engine.inner.state_of(id)? else { return Ok(()) };
+            match (state.status.as_str(), Saved::find(&folder)?) {
+                ("paused", None) => engine.inner.thaw(&folder),
+                // One that goes on already, and whose clients could not be let in then.
+                (_, None) => engine.inner.let_in(&folder),
+                (_, Some(_)) => Ok(()),
+            }
         })
         .await
     }
@@ -132,15 +61,10 @@ impl ContainerEngine {
 
 impl Inner {
     /// Saves a guest's memory. On success it stands still, on error it goes on.
-    fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
+    pub(in super::super) fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         disk::check_reserve(&folder.path)?;
         let saved = self.save_standing(folder, generation);
-        if saved.is_err()
-            && let Err(error) = self.thaw(folder)
-        {
-            tracing::warn!(computer = %folder.id, %error, "a guest stands still after a suspend that failed");
-        }
-        saved
+        if saved.is_ok() { saved } else { gone_on(folder, saved, self.thaw(folder)) }
     }
 
     fn save_standing(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
@@ -151,22 +75,55 @@ impl Inner {
         memory::seal(&fresh, generation, |parts| Manifest { parts, ..manifest })
     }
 
-    /// Has a guest stand still, with nobody connected to its agent.
-    pub(super) fn hold(&self, folder: &Folder) -> EngineResult<State> {
+    /// Saves a guest's memory to `memory` and copies its disk, both while it stands still. It goes on afterwards, whatever came
+    /// of it. What remains is to seal the memory.
+    pub(in super::super) fn moment(
+        &self,
+        folder: &Folder,
+        memory: &Path,
+        fresh: &Path,
+        to: &Path,
+    ) -> EngineResult<Manifest> {
+        let taken = self.hold(folder).and_then(|state| {
+            self.checkpoint(folder, memory)?;
+            let manifest = self.manifest(folder, &state)?;
+            copy::disk(&folder.disk(), fresh, to).map(|()| manifest)
+        });
+        gone_on(folder, taken, self.thaw(folder))
+    }
+
+    /// Tells a guest's kernel its host name, which it remembers from the machine that it was. The guest's root may not do
+    /// that; the agent's executable, which it cannot replace, may for this once.
+    fn name_guest(&self, id: ComputerId) -> EngineResult<()> {
+        let mut call = self.runtime.call();
+        call.args(["exec", "--cap", "CAP_SYS_ADMIN"]).arg(id.to_string());
+        call.args(["/usr/bin/hotdesk", "set-hostname"]).arg(id.hostname());
+        run("name the guest", call).map(drop)
+    }
+
+    /// Has a guest stand still, with nobody connected to its agent, and nobody who can be until it goes on.
+    fn hold(&self, folder: &Folder) -> EngineResult<State> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
+        let agent = match slots::held(folder)? {
+            Some(slot) => {
+                network::hold_off(&self.config.network, slot)?;
+                Some(network::agent(&self.config.network, slot))
+            }
+            None => None,
+        };
         if state.status != "paused" {
+            // While it runs, so that its agent lets go of its ends; those that stand with the guest are saved half open.
+            agent.map_or(Ok(()), super::cut_connections)?;
             let mut pause = self.runtime.call();
             pause.arg("pause").arg(folder.id.to_string());
             run("hold the guest", pause)?;
         }
-        if let Some(slot) = slots::held(folder)? {
-            super::cut_connections(network::agent(&self.config.network, slot))?;
-        }
+        agent.map_or(Ok(()), super::cut_connections)?;
         Ok(state)
     }
 
     /// Saves the memory of a guest that stands still, and goes on standing.
-    pub(super) fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
+    fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
         let mut save = self.runtime.call();
         save.args([
             "checkpoint",
@@ -181,7 +138,7 @@ impl Inner {
     }
 
     /// What saved memory of this guest needs again, but for its parts.
-    pub(super) fn manifest(&self, folder: &Folder, state: &State) -> EngineResult<Manifest> {
+    fn manifest(&self, folder: &Folder, state: &State) -> EngineResult<Manifest> {
         let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
         let (runtime, slot, hostname) =
             (self.runtime.version()?, slots::held(folder)?, Some(folder.id.hostname()));
@@ -190,15 +147,21 @@ impl Inner {
     }
 
     /// Lets a guest go on; what was saved of it counts no more before it does.
-    pub(super) fn thaw(&self, folder: &Folder) -> EngineResult<()> {
+    fn thaw(&self, folder: &Folder) -> EngineResult<()> {
         trash::remove_tree(&folder.fresh_memory())?;
         let mut thaw = self.runtime.call();
         thaw.arg("resume").arg(folder.id.to_string());
-        run("let the guest go on", thaw).map(drop)
+        run("let the guest go on", thaw)?;
+        // Nothing of the network's keeps a guest from going on; whoever waited is let in then.
+        self.let_in(folder)
+    }
+
+    fn let_in(&self, folder: &Folder) -> EngineResult<()> {
+        slots::held(folder)?.map_or(Ok(()), |slot| network::let_in(&self.config.network, slot))
     }
 
     /// Takes up a resume whose controller was killed. Memory is as good as before where its guest was made and never ran.
-    fn take_up(&self, folder: &Folder) -> EngineResult<()> {
+    pub(in super::super) fn take_up(&self, folder: &Folder) -> EngineResult<()> {
         let used = folder.used_memory();
         if !used.exists() {
             return Ok(());
@@ -210,7 +173,7 @@ impl Inner {
         }
     }
 
-    fn restore(
+    pub(in super::super) fn restore(
         &self,
         folder: &Folder,
         spec: &MachineSpec,

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use hotdesk::base::wait;
+use hotdesk::domain::snapshot::State;
+use hotdesk::store::Store;
 use serde_json::{Value, json};
 
+use super::super::remains::Row;
 use super::desk::Desk;
+use crate::harness::caller::id_of;
 use crate::harness::controller::RunningController;
 
 /// Until every computer is at rest after a start: boots of a few desktops on a busy machine.
@@ -18,6 +22,35 @@ pub const AT_REST: [&str; 4] = ["running", "stopped", "suspended", "error"];
 /// The records of all computers.
 pub async fn around(house: &RunningController) -> Vec<Value> {
     house.get("/computers").await.body["computers"].as_array().expect("a list").clone()
+}
+
+/// The computers with their statuses.
+pub async fn rows(house: &RunningController) -> Vec<Row> {
+    let row = |record: &Value| (id_of(record), record["status"].as_str().expect("a status").to_owned());
+    around(house).await.iter().map(row).collect()
+}
+
+/// Waits until every row is at rest and none waits for something, which is seen in the store alone.
+pub async fn rested(house: &RunningController) {
+    let store = Store::open(&house.data_dir().join("hotdesk.db")).await.expect("it opens twice");
+    let rested = wait::until(PATIENCE, || async {
+        let rows = store.all_computers().await.expect("rows");
+        for row in &rows {
+            let status = row.status.name();
+            // A wake that failed is tried again with the token that the memory knows.
+            let renewed = row.saved_token.is_none() || status == "suspended";
+            let kept = store.snapshots(row.id).await.expect("rows");
+            let ready = kept.iter().all(|snapshot| snapshot.state == State::Ready);
+            if !AT_REST.contains(&status) || row.wanted.is_some() || !renewed || !ready {
+                return None;
+            }
+        }
+        Some(())
+    });
+    let rested = rested.await.is_some();
+    // What is open would keep a disk that lost its power in use.
+    store.close().await;
+    assert!(rested, "not at rest: {:?}", rows(house).await);
 }
 
 /// A computer that is at rest, with what is in it where it runs. What is being adopted reads as it was until it is looked at.

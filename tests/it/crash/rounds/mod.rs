@@ -6,22 +6,17 @@
 
 mod client;
 mod desk;
-mod look;
+pub mod look;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use hotdesk::base::wait;
-use hotdesk::store::Store;
-use hotdesk::store::computers::Computer;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::Value;
 
 use self::client::{Able, Client};
-use super::remains::{Remains, Row};
-use crate::harness::caller::id_of;
+use super::remains::Remains;
 use crate::harness::controller::{RunningController, no_computers_here, runsc};
 
 /// Kills of an ordinary run, of which a fifth is over gVisor.
@@ -33,12 +28,17 @@ const CLIENTS: usize = 3;
 /// Within this the host holds what the rows say and nothing else, once no computer is on its way any more: what a machine at
 /// rest keeps to (`make soak`), and a busy one. The longest time since a start, boots included, is printed.
 const SOON: Duration = Duration::from_secs(10);
-const SOON_WHERE_OTHERS_WORK: Duration = Duration::from_secs(90);
+pub const SOON_WHERE_OTHERS_WORK: Duration = Duration::from_secs(90);
 /// The data folder's disk for power cuts: the reserve that the engine keeps, the agent's program and a few computers.
 const DISK_MIB: u64 = 4096;
 
-fn rounds() -> Option<u32> {
+pub fn rounds() -> Option<u32> {
     std::env::var("HOTDESK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok())
+}
+
+/// By when the host holds what the rows say.
+pub fn soon() -> Duration {
+    if rounds().is_some() { SOON } else { SOON_WHERE_OTHERS_WORK }
 }
 
 /// A house, its clients, and what they were told.
@@ -82,7 +82,7 @@ impl Rounds {
         self.clients = clients;
         self.house.start_again().await;
         let begun = Instant::now();
-        self.at_rest().await;
+        look::rested(&self.house).await;
         let mut listed = look::around(&self.house).await;
         for client in &mut self.clients {
             if lost_power {
@@ -91,34 +91,9 @@ impl Rounds {
             client.judge(&self.house, &mut listed).await;
         }
         assert!(listed.is_empty(), "nobody asked for these, or they are back: {listed:?}");
-        let rows = self.rows().await;
-        let soon = if rounds().is_some() { SOON } else { SOON_WHERE_OTHERS_WORK };
-        self.remains.are(&rows, soon).await;
+        let rows = look::rows(&self.house).await;
+        self.remains.are(&rows, soon()).await;
         self.worst = self.worst.max(begun.elapsed());
-    }
-
-    async fn rows(&self) -> Vec<Row> {
-        let listed = self.house.get("/computers").await.body;
-        let row = |record: &Value| (id_of(record), record["status"].as_str().expect("a status").to_owned());
-        listed["computers"].as_array().expect("a list").iter().map(row).collect()
-    }
-
-    /// Waits until every row is at rest and none waits for something, which is seen in the store alone.
-    async fn at_rest(&self) {
-        let store = Store::open(&self.house.data_dir().join("hotdesk.db")).await.expect("it opens twice");
-        // A wake that failed is tried again with the token that the memory knows.
-        let rests = |row: &Computer| {
-            let status = row.status.name();
-            let renewed = row.saved_token.is_none() || status == "suspended";
-            look::AT_REST.contains(&status) && row.wanted.is_none() && renewed
-        };
-        let rested = wait::until(look::PATIENCE, || async {
-            store.all_computers().await.expect("rows").iter().all(rests).then_some(())
-        });
-        let rested = rested.await.is_some();
-        // What is open would keep a disk that lost its power in use.
-        store.close().await;
-        assert!(rested, "not at rest: {:?}", self.rows().await);
     }
 
     /// Removes everything and tells what was done.
@@ -131,7 +106,7 @@ impl Rounds {
             }
         }
         println!("{what}: as the rows say within {:?}; acknowledged and cut off: {tally:?}", self.worst);
-        for (id, _) in self.rows().await {
+        for (id, _) in look::rows(&self.house).await {
             let removed = self.house.delete(&format!("/computers/{id}")).await;
             assert_eq!(removed.status, 200, "{}", removed.body);
         }

@@ -1,0 +1,30 @@
+//! What may an account do, and which accounts come and go without a person? Plans, agents' accounts, and who may say what is
+//! paid.
+
+pub mod agents;
+pub mod expiry;
+pub mod signature;
+
+use super::App;
+use crate::base::ids::AccountId;
+use crate::domain::allowance::Allowance;
+use crate::domain::error::Result;
+use crate::domain::plan::Terms;
+
+impl App {
+    /// What an account may do: its plan, and what it added.
+    ///
+    /// # Errors
+    /// As [`Plans::terms`](crate::domain::plan::Plans::terms); or the store fails.
+    pub async fn terms(&self, account: AccountId) -> Result<Terms> {
+        self.plans.terms(&self.store.standing(account).await?)
+    }
+
+    /// What an account may have. For a computer it is its workspace's owner's (interface.md "Clone" rule 5).
+    ///
+    /// # Errors
+    /// As [`App::terms`].
+    pub async fn allowance(&self, owner: AccountId) -> Result<Allowance> {
+        self.terms(owner).await.map(|terms| terms.allowance)
+    }
+}

@@ -1,0 +1,100 @@
+//! From where does a request come? What wrong passwords are counted by.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+
+use crate::controller::App;
+use crate::domain::error::{Error, Result};
+use crate::http::serve::Peer;
+
+/// Who shows passwords: an address, for IPv6 the network that one customer has, or this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source(Option<IpAddr>);
+
+impl Source {
+    pub(super) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            address if address.is_loopback() => Self(None),
+            IpAddr::V4(address) => Self(Some(IpAddr::V4(address))),
+            IpAddr::V6(address) => {
+                let mut parts = address.octets();
+                parts[8..].fill(0);
+                Self(Some(IpAddr::V6(parts.into())))
+            }
+        }
+    }
+
+    /// Whether it may be everybody: a proxy on this machine that is not among the trusted ones. Its wrong passwords must not
+    /// lock the right one out.
+    pub fn may_be_many(self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// For people: an address, or a network in its usual form.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("this machine"),
+            Some(IpAddr::V4(address)) => address.fmt(f),
+            Some(IpAddr::V6(network)) => write!(f, "{network}/64"),
+        }
+    }
+}
+
+impl App {
+    /// From where a request comes, behind whatever trusted proxies.
+    pub fn source(&self, peer: &Peer, headers: &HeaderMap) -> Source {
+        self.address(peer, headers).map_or(Source(None), Source::of)
+    }
+
+    /// The address that a request comes from, behind whatever trusted proxies; `None` of a process on this machine.
+    pub fn address(&self, peer: &Peer, headers: &HeaderMap) -> Option<IpAddr> {
+        let Peer::Tcp(address) = peer else { return None };
+        let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+        Some(self.trusted_proxies.client(address.ip(), forwarded))
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Source {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+        let ConnectInfo(peer) = peer.ok_or_else(|| Error::internal("a request without a peer"))?;
+        Ok(app.source(peer, &parts.headers))
+    }
+}
+
+#[cfg(test)]
+impl Source {
+    /// The source that an address is.
+    pub fn parse(text: &str) -> Self {
+        Self::of(text.parse().expect("an address"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_an_address_or_a_customers_network() {
+        let source = Source::parse;
+        assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
+        assert_eq!(source("2001:db8::1"), source("2001:db8::2:3"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert!(source("127.0.0.1").may_be_many() && source("::1").may_be_many());
+        assert!(!source("192.0.2.1").may_be_many());
+        for (text, shown) in
+            [("192.0.2.1", "192.0.2.1"), ("2001:db8::7", "2001:db8::/64"), ("::1", "this machine")]
+        {
+            assert_eq!(source(text).to_string(), shown);
+        }
+    }
+}

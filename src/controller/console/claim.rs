@@ -1,0 +1,159 @@
+//! How does a person take over an account that an AI agent made? By its claim link: the page shows what the account holds, and
+//! the person chooses what to keep.
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use maud::{Markup, html};
+
+use super::page::{Failure, page};
+use crate::base::clock::iso8601;
+use crate::controller::auth::keys;
+use crate::controller::auth::session::{Posted, SignedIn};
+use crate::controller::{App, Shared};
+use crate::domain::error::{Error, Result};
+use crate::http::extract::Path;
+use crate::store::agents::AgentAccount;
+use crate::store::computers::Computer;
+use crate::store::find::Filter;
+use crate::store::keys::Key;
+use crate::store::takeover::{Choice, no_claim};
+use crate::store::workspaces::Workspace;
+
+/// Form fields of a workspace and of a key begin so, and go on with the id.
+const WORKSPACE: &str = "workspace.";
+const KEY: &str = "key.";
+
+/// The page for it.
+pub fn router() -> Router<Shared> {
+    Router::new().route("/claim/{code}", get(show).post(take))
+}
+
+/// What an account holds.
+struct Holdings {
+    workspaces: Vec<(Workspace, Vec<Computer>)>,
+    keys: Vec<Key>,
+}
+
+/// `GET /claim/{code}`.
+async fn show(
+    State(app): State<Shared>,
+    who: SignedIn,
+    Path(code): Path<String>,
+) -> Result<Response, Failure> {
+    let agent = app.store.agent_of_claim(&keys::digest(&code)).await?.ok_or_else(no_claim)?;
+    let held = holdings(&app, &agent).await?;
+    Ok(page("Take over an agent's account", &form(&agent, &held, &code, &who.csrf)))
+}
+
+/// `POST /claim/{code}`.
+async fn take(
+    State(app): State<Shared>,
+    Path(code): Path<String>,
+    posted: Posted<Vec<(String, String)>>,
+) -> Result<Response, Failure> {
+    let choice = chosen(&posted.form)?;
+    let (person, digest) = (posted.who.account, keys::digest(&code));
+    let taken = app.store.take_over(&digest, person, &choice, &app.plans).await?;
+    app.end_streams(taken.streams);
+    tracing::info!(account = %taken.agent, by = %person, "an agent's account was taken over");
+    let (workspaces, kept) = (choice.workspaces.len(), choice.keys.len());
+    Ok(page(
+        "Taken over",
+        &html! {
+            p { "Yours now: " (workspaces) " workspaces with their computers and files, and " (kept) " keys." }
+            p.dim { "Whatever you did not choose is being removed. The link does not work any more." }
+            p { a href="/settings" { "To the settings" } }
+        },
+    ))
+}
+
+async fn holdings(app: &App, agent: &AgentAccount) -> Result<Holdings> {
+    let mut workspaces = Vec::new();
+    // What others let it into is not its to hand over.
+    let own = |workspace: &Workspace| workspace.account == agent.account;
+    for workspace in app.store.workspaces(agent.account).await?.into_iter().filter(own) {
+        let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
+        let (computers, _) = app.store.computers(agent.account, &filter).await?;
+        workspaces.push((workspace, computers));
+    }
+    Ok(Holdings { workspaces, keys: app.store.keys_of(agent.account).await? })
+}
+
+/// Reads what was chosen: `workspace.ID=take`, `key.ID=WORKSPACE`; an empty value is a key that ends.
+fn chosen(fields: &[(String, String)]) -> Result<Choice> {
+    let bad = |_| Error::invalid("the form names something that is no id");
+    let mut choice = Choice::default();
+    for (name, value) in fields {
+        if let Some(id) = name.strip_prefix(WORKSPACE) {
+            choice.workspaces.push(id.parse().map_err(bad)?);
+        } else if let Some(id) = name.strip_prefix(KEY).filter(|_| !value.is_empty()) {
+            choice.keys.insert(id.parse().map_err(bad)?, value.parse().map_err(bad)?);
+        }
+    }
+    choice.workspaces.sort_unstable();
+    choice.workspaces.dedup();
+    Ok(choice)
+}
+
+fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup {
+    html! {
+        p {
+            "An AI agent that calls itself " strong { (agent.name) } " made this account on "
+            (day(agent.created_at)) ". Unless somebody takes it over, it goes on " (day(agent.expires_at)) "."
+        }
+        p.dim { "Take it over only if this agent works for you: its computers will count in your plan." }
+        form.card method="post" action={ "/claim/" (code) } {
+            input type="hidden" name="csrf" value=(csrf);
+            h2 { "Workspaces" }
+            @if held.workspaces.is_empty() { p { "It has none." } }
+            @for (workspace, computers) in &held.workspaces {
+                label {
+                    input type="checkbox" name={ (WORKSPACE) (workspace.id) } value="take" checked;
+                    " " strong { (workspace.name) } ": " (listed(computers))
+                }
+            }
+            h2 { "Keys" }
+            p.dim { "A key that you keep reaches one of the workspaces that you take over, and nothing else of yours." }
+            @for key in &held.keys {
+                label {
+                    span { (key.name) " (…" (key.last_four) ")" }
+                    select name={ (KEY) (key.id) } {
+                        option value="" { "End it" }
+                        @for (workspace, _) in reached(key, held) {
+                            option value=(workspace.id) { "Keep it for " (workspace.name) }
+                        }
+                    }
+                }
+            }
+            p.dim { "What you do not choose is removed for good." }
+            button { "Take over" }
+        }
+    }
+}
+
+/// The workspaces for which a key may be kept: those that it reaches.
+fn reached<'a>(key: &'a Key, held: &'a Holdings) -> impl Iterator<Item = &'a (Workspace, Vec<Computer>)> {
+    let only = key.workspace.as_ref().map(|only| only.id);
+    held.workspaces.iter().filter(move |(workspace, _)| only.is_none_or(|only| only == workspace.id))
+}
+
+fn listed(computers: &[Computer]) -> String {
+    if computers.is_empty() {
+        return "no computers".to_owned();
+    }
+    let told = computers.iter().map(|computer| {
+        let size = &computer.hardware;
+        let status = computer.status.name();
+        format!(
+            "{} ({status}, {} vCPU, {} GB RAM, {} GB disk)",
+            computer.name, size.cpu, size.ram_gb, size.disk_gb
+        )
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn day(ms: i64) -> String {
+    iso8601(ms).chars().take(10).collect()
+}

@@ -1,0 +1,93 @@
+//! Which MCP clients did a person let in, and how are they put out again? `/settings/connections` (access.md A63).
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::page::{Failure, csrf, page};
+use super::settings::navigation;
+use crate::base::clock::iso8601;
+use crate::base::ids::GrantId;
+use crate::controller::Shared;
+use crate::controller::auth::session::{Posted, SignedIn};
+use crate::controller::oauth::tokens;
+use crate::domain::audit::Action;
+use crate::domain::error::Error;
+use crate::http::extract::Path;
+use crate::store::oauth_grants::Connection;
+
+/// The pages for it.
+pub fn router() -> Router<Shared> {
+    Router::new().route("/settings/connections", get(list)).route("/settings/connections/{id}/end", post(end))
+}
+
+#[derive(Debug, Deserialize)]
+struct Nothing {}
+
+/// Where they are.
+const HERE: &str = "/settings/connections";
+
+/// `GET /settings/connections`.
+async fn list(State(app): State<Shared>, who: SignedIn) -> Result<Response, Failure> {
+    let connections = app.store.connections(who.account).await?;
+    Ok(page("Connections", &html! { (navigation(HERE)) (table(&connections, &who)) }))
+}
+
+/// `POST /settings/connections/{id}/end`: its tokens open nothing from the next request on.
+async fn end(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+    posted: Posted<Nothing>,
+) -> Result<Response, Failure> {
+    let unknown = || Error::not_found("There is no such connection (any more)");
+    let id: GrantId = id.parse().map_err(|_| unknown())?;
+    let grant = app.store.grant(id).await?.filter(|grant| grant.account == posted.who.account);
+    let grant = grant.ok_or_else(unknown)?;
+    if !app.store.remove_grant(id, Some(posted.who.account)).await? {
+        return Err(unknown().into());
+    }
+    tokens::about(&grant, Action::ConnectionRevoked);
+    app.mcp.end(id).await;
+    Ok(Redirect::to(HERE).into_response())
+}
+
+fn table(connections: &[Connection], who: &SignedIn) -> Markup {
+    html! {
+        p { "Programs that you let into a workspace in a browser (MCP). Each connection ends by itself 30 days after it was made." }
+        @if connections.is_empty() { p.dim { "None." } } @else {
+            table {
+                thead { tr { th { "Program" } th { "Workspace" } th { "Since" } th { "Last used" } th { "Ends" } th { } } }
+                tbody { @for connection in connections { (row(connection, who)) } }
+            }
+        }
+    }
+}
+
+fn row(connection: &Connection, who: &SignedIn) -> Markup {
+    let name = connection.client_name.as_deref().unwrap_or(&connection.client_id);
+    html! {
+        tr {
+            td { (name) br; span.dim.code { (connection.client_id) } }
+            td { (connection.workspace) }
+            td { (moment(connection.created_at)) }
+            td { @match connection.used_at { Some(at) => (moment(at)), None => "not yet" } }
+            td { (moment(connection.expires_at)) }
+            td {
+                form method="post" action={ "/settings/connections/" (connection.id) "/end" } {
+                    (csrf(who))
+                    button.danger aria-label={ "End the connection of " (name) } { "End" }
+                }
+            }
+        }
+    }
+}
+
+/// A stamp for people, to the minute: `2026-11-22 04:05 UTC`.
+fn moment(ms: i64) -> Markup {
+    let stamp = iso8601(ms);
+    let (day, time) = stamp.split_once('T').unwrap_or_default();
+    html! { time datetime=(stamp) { (day) " " (time.get(..5).unwrap_or_default()) " UTC" } }
+}

@@ -1,0 +1,113 @@
+//! What does an invitation's link show? Who asks whom into what; taking it is a form of its own.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::page::{Failure, csrf, new_password, page};
+use crate::base::ids::WorkspaceId;
+use crate::base::secret::Secret;
+use crate::controller::Shared;
+use crate::controller::auth::session::{Open, Posted, SignedIn};
+use crate::http::encode::percent_encode;
+use crate::http::extract::Query;
+use crate::store::invitations::Invitation;
+
+/// The pages of invitations.
+pub fn router() -> Router<Shared> {
+    Router::new().route("/invitation", get(show).post(join)).route("/invitation/account", post(join_anew))
+}
+
+#[derive(Debug, Deserialize)]
+struct Link {
+    token: Secret,
+}
+
+#[derive(Debug, Deserialize)]
+struct NewAccount {
+    token: Secret,
+    #[serde(default)]
+    full_name: String,
+    password: Secret,
+}
+
+/// `GET /invitation`.
+async fn show(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    Query(link): Query<Link>,
+) -> Result<Response, Failure> {
+    let invitation = app.invitation(link.token.reveal()).await?;
+    let choice = match app.signed_in(&headers).await? {
+        Some(who) => {
+            let account = app.store.account(who.account).await?;
+            let own = account.is_some_and(|account| account.email == invitation.email);
+            if own { for_signed_in(&who, &link.token) } else { for_another(&who, &invitation) }
+        }
+        None if app.store.account_of(&invitation.email).await?.is_some() => {
+            let back = format!("/invitation?token={}", link.token.reveal());
+            html! { p { a href={ "/sign-in?next=" (percent_encode(&back)) } { "Sign in" } " as " (invitation.email) " to join." } }
+        }
+        None => for_new(&invitation, &link.token),
+    };
+    let body = html! {
+        p {
+            strong { (invitation.inviter) } " invites " strong { (invitation.email) } " into the workspace "
+            strong { (invitation.workspace_name) } " as " strong { (invitation.role.name()) } "."
+        }
+        (choice)
+    };
+    Ok(page("Invitation", &body))
+}
+
+/// `POST /invitation`.
+async fn join(State(app): State<Shared>, Posted { who, form }: Posted<Link>) -> Result<Response, Failure> {
+    Ok(entered(app.join(form.token.reveal(), who.account).await?))
+}
+
+/// `POST /invitation/account`.
+async fn join_anew(State(app): State<Shared>, Open(form): Open<NewAccount>) -> Result<Response, Failure> {
+    let (account, workspace) = app.join_anew(form.token.reveal(), &form.full_name, form.password).await?;
+    let cookie = app.sign_in(account).await?;
+    Ok(([(header::SET_COOKIE, cookie)], entered(workspace)).into_response())
+}
+
+fn entered(workspace: WorkspaceId) -> Response {
+    Redirect::to(&format!("/settings/workspaces/{workspace}")).into_response()
+}
+
+fn token_field(token: &Secret) -> Markup {
+    html! { input type="hidden" name="token" value=(token.reveal()); }
+}
+
+fn for_signed_in(who: &SignedIn, token: &Secret) -> Markup {
+    html! {
+        form.card method="post" action="/invitation" { (csrf(who)) (token_field(token)) button { "Join" } }
+    }
+}
+
+fn for_another(who: &SignedIn, invitation: &Invitation) -> Markup {
+    html! {
+        p.bad role="alert" { "You are signed in with another address. Sign out, and open the link again as " (invitation.email) "." }
+        form method="post" action="/sign-out" { (csrf(who)) button.quiet { "Sign out" } }
+    }
+}
+
+fn for_new(invitation: &Invitation, token: &Secret) -> Markup {
+    html! {
+        form.card method="post" action="/invitation/account" {
+            (token_field(token))
+            label {
+                span { "E-mail" }
+                input type="email" name="email" value=(invitation.email) autocomplete="username" readonly;
+            }
+            label { span { "Name" } input type="text" name="full_name" autocomplete="name"; }
+            (new_password())
+            button { "Make an account and join" }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! How does a page of the console look? One frame, one style sheet, headers that let nobody frame it or run a script.
+
+use std::sync::LazyLock;
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, html};
+use sha2::{Digest, Sha256};
+
+use crate::base::hex::hex;
+use crate::controller::auth::session::{MIN_PASSWORD, SignedIn};
+use crate::domain::error::{Error, Kind};
+use crate::http::refuse;
+
+static STYLE: &str = include_str!("console.css");
+
+/// The first digits of the style sheet's hash: its address changes with it, and what is at one address never does.
+static RELEASE: LazyLock<String> = LazyLock::new(|| hex(&Sha256::digest(STYLE.as_bytes())[..8]));
+
+/// What the browser lets a page do: our style and forms to us. Where a page ends in a redirect to another site (an MCP
+/// client), [`page_to`] names that site, because browsers hold `form-action` against redirects too.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// A page whose forms lead to us.
+pub fn page(title: &str, body: &Markup) -> Response {
+    page_to(title, body, "")
+}
+
+/// A page whose forms may lead on to one more origin.
+pub fn page_to(title: &str, body: &Markup, target: &str) -> Response {
+    let whole = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " · hotdesk" }
+                link rel="stylesheet" href={ "/console/" (*RELEASE) "/console.css" };
+            }
+            body {
+                header { a href="/settings" { "hotdesk" } }
+                main { h1 { (title) } (body) }
+            }
+        }
+    };
+    let mut response = axum::response::Html(whole.into_string()).into_response();
+    let policy = format!("{POLICY}; form-action 'self' {target}");
+    let policy = HeaderValue::from_str(policy.trim_end()).unwrap_or(HeaderValue::from_static(POLICY));
+    for (name, value) in [
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+    ] {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// One more field of a form: what it is called, its name, its type, and what it is filled with.
+pub fn field(label: &str, name: &str, kind: &str, value: &str, autocomplete: &str) -> Markup {
+    html! {
+        label {
+            span { (label) }
+            input type=(kind) name=(name) value=(value) autocomplete=(autocomplete) required;
+        }
+    }
+}
+
+/// The fields of a new password.
+pub fn new_password() -> Markup {
+    html! {
+        label {
+            span { "New password (at least " (MIN_PASSWORD) " characters)" }
+            input type="password" name="password" minlength=(MIN_PASSWORD) autocomplete="new-password" required;
+        }
+    }
+}
+
+/// What every form of a signed-in person carries.
+pub fn csrf(who: &SignedIn) -> Markup {
+    html! { input type="hidden" name="csrf" value=(who.csrf); }
+}
+
+/// A failure as a page, for people.
+#[derive(Debug)]
+pub struct Failure(pub Error);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let Self(error) = self;
+        if error.kind == Kind::Internal {
+            tracing::error!(context = error.context, "{}", error.message);
+        }
+        let title = match error.kind {
+            Kind::NotFound => "Not found",
+            Kind::Forbidden | Kind::Unauthenticated => "Not allowed",
+            Kind::Invalid
+            | Kind::PaymentRequired
+            | Kind::Conflict
+            | Kind::TooLarge
+            | Kind::UnsupportedMedia
+            | Kind::RateLimited
+            | Kind::Internal
+            | Kind::Unavailable
+            | Kind::TimedOut => "That did not work",
+        };
+        let status = refuse::status(error.kind);
+        let mut response = page(title, &html! { p.bad role="alert" { (error.message) } });
+        *response.status_mut() = status;
+        if let Some(seconds) = error.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// `GET /console/{release}/console.css`.
+pub async fn style(axum::extract::Path(release): axum::extract::Path<String>) -> Response {
+    if release != *RELEASE {
+        return (StatusCode::NOT_FOUND, "").into_response();
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, STYLE).into_response()
+}

@@ -1,0 +1,108 @@
+//! How does the operator come by a password? On the first visit, by the key that the first start printed.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::page::{Failure, field, new_password, page};
+use crate::base::secret::Secret;
+use crate::controller::auth::keys;
+use crate::controller::auth::session::{Open, hash_password};
+use crate::controller::people::invitations::person_name;
+use crate::controller::{App, Shared};
+use crate::domain::email::Email;
+use crate::domain::error::{Error, Kind, Result};
+use crate::http::refuse;
+
+/// The page for it.
+pub fn router() -> Router<Shared> {
+    Router::new().route("/set-up", get(form).post(set_up))
+}
+
+#[derive(Debug, Deserialize)]
+struct SetUp {
+    key: Secret,
+    email: String,
+    #[serde(default)]
+    full_name: String,
+    password: Secret,
+}
+
+impl App {
+    /// Whether nobody can sign in to the operator's account yet.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn is_new(&self) -> Result<bool> {
+        let operator = self.store.account(self.store.operator().await?).await?;
+        Ok(operator.is_some_and(|operator| operator.password_hash.is_none()))
+    }
+}
+
+fn done() -> Error {
+    Error::forbidden(
+        "This hotdesk is set up already: sign in. Who has lost the password uses `hotdesk admin`.",
+    )
+}
+
+/// `GET /set-up`.
+async fn form(State(app): State<Shared>) -> Result<Response, Failure> {
+    if !app.is_new().await? {
+        return Err(done().into());
+    }
+    Ok(page("Set up hotdesk", &fields("", "", None)))
+}
+
+/// `POST /set-up`.
+async fn set_up(State(app): State<Shared>, Open(form): Open<SetUp>) -> Result<Response, Failure> {
+    if !app.is_new().await? {
+        return Err(done().into());
+    }
+    let (email, full_name) = (form.email.clone(), form.full_name.clone());
+    match enter(&app, form).await {
+        Ok(cookie) => Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/settings")).into_response()),
+        Err(error) if matches!(error.kind, Kind::Invalid | Kind::Unauthenticated | Kind::Conflict) => {
+            let mut again = page("Set up hotdesk", &fields(&email, &full_name, Some(&error.message)));
+            *again.status_mut() = refuse::status(error.kind);
+            Ok(again)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn enter(app: &App, form: SetUp) -> Result<axum::http::HeaderValue> {
+    let operator = app.store.operator().await?;
+    let holder = keys::holder(&app.store, form.key.reveal().trim()).await?;
+    if holder.account != operator || holder.scope.is_some() {
+        return Err(Error::unauthenticated(
+            "Invalid API key: it takes an account-wide one of the operator's",
+        ));
+    }
+    let (email, full_name) = (Email::parse(&form.email)?, person_name(&form.full_name)?);
+    let hash = hash_password(form.password).await?;
+    if !app.store.set_sign_in(operator, email.as_str(), &full_name, &hash).await? {
+        return Err(done());
+    }
+    app.sign_in(operator).await
+}
+
+fn fields(email: &str, full_name: &str, wrong: Option<&str>) -> Markup {
+    html! {
+        form.card method="post" action="/set-up" {
+            @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
+            p { "The first start of hotdesk printed an API key. Whoever has it gives the operator's account what it signs in with." }
+            (field("API key", "key", "password", "", "off"))
+            (field("E-mail", "email", "email", email, "username"))
+            label {
+                span { "Name" }
+                input type="text" name="full_name" value=(full_name) autocomplete="name";
+            }
+            (new_password())
+            button { "Set up" }
+        }
+    }
+}

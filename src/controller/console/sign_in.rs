@@ -1,0 +1,151 @@
+//! How does a person sign in and out? With e-mail and password.
+
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::page::{Failure, page};
+use crate::base::secret::Secret;
+use crate::controller::auth::session::{self, Open, Posted};
+use crate::controller::auth::source::Source;
+use crate::controller::{Shared, audit};
+use crate::domain::audit::Action;
+use crate::domain::error::Error;
+use crate::http::extract::Query;
+use crate::http::refuse;
+
+/// The pages for it.
+pub fn router() -> Router<Shared> {
+    Router::new().route("/sign-in", get(form).post(enter)).route("/sign-out", post(leave))
+}
+
+/// Where to go afterwards.
+#[derive(Debug, Default, Deserialize)]
+struct Next {
+    #[serde(default)]
+    next: String,
+}
+
+impl Next {
+    /// Only a path of ours: a sign-in must not send people elsewhere.
+    fn path(&self) -> &str {
+        let ours = self.next.starts_with('/')
+            && !self.next.starts_with("//")
+            && self.next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+        if ours { &self.next } else { "/settings" }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct SignIn {
+    email: String,
+    password: Secret,
+    #[serde(flatten)]
+    next: Next,
+}
+
+#[derive(Debug, Deserialize)]
+struct Nothing {}
+
+/// `GET /sign-in`.
+async fn form(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    Query(next): Query<Next>,
+) -> Result<Response, Failure> {
+    if app.signed_in(&headers).await?.is_some() {
+        return Ok(Redirect::to(next.path()).into_response());
+    }
+    let new = app.is_new().await?;
+    let body = html! {
+        (fields("", &next, None))
+        @if new { p { "Is this hotdesk new? " a href="/set-up" { "Set it up" } " first." } }
+    };
+    Ok(page("Sign in", &body))
+}
+
+/// `POST /sign-in`.
+async fn enter(
+    State(app): State<Shared>,
+    source: Source,
+    Open(form): Open<SignIn>,
+) -> Result<Response, Failure> {
+    audit::did(Action::SignIn);
+    let email = form.email.trim().to_lowercase();
+    let now = Instant::now();
+    let tried = match app.sign_ins.attempt(source, &email, now) {
+        Ok(tried) => tried,
+        Err(refused) => {
+            if app.sign_ins.is_told(&email, now) {
+                audit::anyway();
+                if let Some(account) = app.store.account_of(&email).await? {
+                    audit::on_account(account.id);
+                }
+            }
+            return Err(refused.into());
+        }
+    };
+    let account = app.store.account_of(&email).await?;
+    let hash = account.as_ref().and_then(|account| account.password_hash.clone());
+    let known = session::is_password(form.password, hash).await?;
+    let tried_for = account.as_ref().map(|account| account.id);
+    let Some(account) = account.filter(|_| known) else {
+        if let Some(account) = tried_for {
+            audit::on_account(account);
+        }
+        let error = Error::unauthenticated("The e-mail address or the password is not right.");
+        let mut response = page("Sign in", &fields(&email, &form.next, Some(&error.message)));
+        *response.status_mut() = refuse::status(error.kind);
+        return Ok(response);
+    };
+    tried.succeeded();
+    let cookie = app.sign_in(account.id).await?;
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(form.next.path())).into_response())
+}
+
+/// `POST /sign-out`.
+async fn leave(State(app): State<Shared>, posted: Posted<Nothing>) -> Result<Response, Failure> {
+    audit::did(Action::SignOut);
+    let cookie = app.sign_out(posted.who.session).await?;
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
+}
+
+fn fields(email: &str, next: &Next, wrong: Option<&str>) -> Markup {
+    html! {
+        form.card method="post" action="/sign-in" {
+            @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
+            input type="hidden" name="next" value=(next.path());
+            label { span { "E-mail" } input type="email" name="email" value=(email) autocomplete="username" required autofocus; }
+            label {
+                span { "Password" }
+                input type="password" name="password" autocomplete="current-password" required;
+            }
+            button { "Sign in" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_in_leads_to_our_own_pages_only() {
+        for (next, path) in [
+            ("/cli/approve?code=ABCD", "/cli/approve?code=ABCD"),
+            ("", "/settings"),
+            ("//evil.example", "/settings"),
+            ("/\\evil.example", "/settings"),
+            ("https://evil.example", "/settings"),
+            ("/a b", "/settings"),
+        ] {
+            assert_eq!(Next { next: next.to_owned() }.path(), path, "{next}");
+        }
+    }
+}

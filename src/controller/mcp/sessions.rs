@@ -1,0 +1,237 @@
+//! Which sessions are open, and whose are they? Clients of the revisions before 2026-07-28 have one each, which is bound to the
+//! connection that opened it (access.md A78), and ends when it rests or when its account opens too many.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::Stream;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::WorkerTransport;
+use rmcp::transport::streamable_http_server::session::local::{
+    LocalSessionManager, LocalSessionManagerError, LocalSessionWorker, SessionConfig,
+};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+
+use crate::base::ids::{AccountId, GrantId};
+use crate::domain::access::{Caller, Credential};
+
+/// Sessions of one account; the one that was used longest ago makes room. An account's clients are a handful.
+const MAX_PER_ACCOUNT: usize = 32;
+/// Sessions of all; each has two tasks and some 20 KB.
+const MAX_SESSIONS: usize = 1024;
+/// How long a session may rest: a person thinks, a model computes.
+const MAX_REST: Duration = Duration::from_secs(30 * 60);
+/// Messages that wait in a session, each way: one at a time is what clients do.
+const WAITING: usize = 16;
+
+/// Whose a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    account: AccountId,
+    credential: Credential,
+}
+
+impl Owner {
+    pub(super) fn of(caller: &Caller) -> Self {
+        Self { account: caller.account, credential: caller.credential }
+    }
+}
+
+#[derive(Debug)]
+struct Open {
+    owner: Owner,
+    used: Instant,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    workers: LocalSessionManager,
+    open: Mutex<HashMap<SessionId, Open>>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let mut config = SessionConfig::default();
+        config.keep_alive = Some(MAX_REST);
+        config.channel_capacity = WAITING;
+        let mut workers = LocalSessionManager::default();
+        workers.session_config = config;
+        Self { workers, open: Mutex::default() }
+    }
+}
+
+impl Sessions {
+    /// Whether a session is open and this owner's; it counts as used then.
+    pub(super) fn is_of(&self, id: &str, owner: Owner) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = open.get_mut(id).filter(|session| session.owner == owner);
+        session.map(|session| session.used = Instant::now()).is_some()
+    }
+
+    /// Notes a new session; the ones that must make room.
+    fn note(&self, id: SessionId, owner: Owner, now: Instant) -> Vec<SessionId> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(id, Open { owner, used: now });
+        let of_account = open.values().filter(|session| session.owner.account == owner.account).count();
+        let all = open.len();
+        let mut gone = Vec::new();
+        if of_account > MAX_PER_ACCOUNT {
+            gone.extend(oldest(&open, |session| session.owner.account == owner.account));
+        } else if all > MAX_SESSIONS {
+            gone.extend(oldest(&open, |_| true));
+        }
+        open.retain(|id, _| !gone.contains(id));
+        gone
+    }
+
+    fn forget(&self, id: &str) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Ends the sessions of a connection, and the streams in them.
+    pub(super) async fn end(&self, grant: GrantId) {
+        let of_grant = |session: &Open| session.owner.credential == Credential::Grant(grant);
+        let ended: Vec<SessionId> = {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.iter().filter(|(_, session)| of_grant(session)).map(|(id, _)| SessionId::clone(id)).collect()
+        };
+        for id in ended {
+            self.close(&id).await;
+        }
+    }
+
+    async fn close(&self, id: &SessionId) {
+        self.forget(id);
+        if let Err(error) = self.workers.close_session(id).await {
+            tracing::debug!(%error, "a session ended before");
+        }
+    }
+}
+
+fn oldest(open: &HashMap<SessionId, Open>, among: impl Fn(&Open) -> bool) -> Option<SessionId> {
+    let among = open.iter().filter(|(_, session)| among(session));
+    among.min_by_key(|(_, session)| session.used).map(|(id, _)| SessionId::clone(id))
+}
+
+/// The sessions as one owner sees them: the others' are not there.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    pub(super) all: Arc<Sessions>,
+    pub(super) owner: Owner,
+}
+
+impl SessionManager for Own {
+    type Error = LocalSessionManagerError;
+    type Transport = WorkerTransport<LocalSessionWorker>;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        let (id, transport) = self.all.workers.create_session().await?;
+        for gone in self.all.note(SessionId::clone(&id), self.owner, Instant::now()) {
+            self.all.close(&gone).await;
+        }
+        Ok((id, transport))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        self.all.workers.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        Ok(self.all.is_of(id, self.owner))
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        self.all.forget(id);
+        self.all.workers.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.all.workers.create_stream(id, message).await
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        self.all.workers.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.all.workers.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        self.all.workers.resume(id, last_event_id).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner { account: AccountId::random(), credential: Credential::Grant(GrantId::random()) }
+    }
+
+    fn id(number: usize) -> SessionId {
+        number.to_string().into()
+    }
+
+    #[test]
+    fn a_session_is_its_connection_s_alone() {
+        let (sessions, one) = (Sessions::default(), owner());
+        sessions.note(id(1), one, Instant::now());
+        assert!(sessions.is_of("1", one) && !sessions.is_of("2", one) && !sessions.is_of("1", owner()));
+        let same_account = Owner { credential: Credential::Grant(GrantId::random()), ..one };
+        assert!(!sessions.is_of("1", same_account));
+        sessions.forget("1");
+        assert!(!sessions.is_of("1", one));
+    }
+
+    #[test]
+    fn an_account_s_oldest_session_makes_room_and_nobody_else_s() {
+        let (sessions, one, began) = (Sessions::default(), owner(), Instant::now());
+        assert!(sessions.note(id(0), owner(), began).is_empty());
+        for number in 1..=MAX_PER_ACCOUNT {
+            let at = began + Duration::from_secs(number as u64);
+            assert!(sessions.note(id(number), one, at).is_empty());
+        }
+        assert_eq!(sessions.note(id(99), one, began + MAX_REST), [id(1)]);
+        assert_eq!(sessions.open.lock().unwrap().len(), MAX_PER_ACCOUNT + 1);
+    }
+
+    #[test]
+    fn all_sessions_are_bounded() {
+        let (sessions, began) = (Sessions::default(), Instant::now());
+        let gone = (0..MAX_SESSIONS + 10).flat_map(|number| {
+            sessions.note(id(number), owner(), began + Duration::from_millis(number as u64))
+        });
+        assert_eq!(gone.collect::<Vec<_>>(), (0..10).map(id).collect::<Vec<_>>());
+        assert_eq!(sessions.open.lock().unwrap().len(), MAX_SESSIONS);
+    }
+
+    #[tokio::test]
+    async fn the_sessions_of_a_connection_end_together() {
+        let (sessions, one, other) = (Sessions::default(), owner(), owner());
+        for (number, owner) in [(1, one), (2, one), (3, other)] {
+            sessions.note(id(number), owner, Instant::now());
+        }
+        let Credential::Grant(grant) = one.credential else { panic!("it is a grant") };
+        sessions.end(grant).await;
+        assert!(!sessions.is_of("1", one) && !sessions.is_of("2", one) && sessions.is_of("3", other));
+    }
+}

@@ -1,0 +1,121 @@
+//! How does a code or a refresh token become tokens? `POST /oauth/token` (RFC 6749 sections 4.1.3 and 6, RFC 9700 section 4.14).
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::answer::{ClientForm, Failed, answer};
+use super::{resource, tokens};
+use crate::base::clock::now_ms;
+use crate::controller::Shared;
+use crate::controller::auth::keys::digest;
+use crate::controller::origin::Origin;
+use crate::domain::audit::Action;
+use crate::domain::oauth::parameters::Parameters;
+use crate::domain::oauth::refusal::{Code, Refusal};
+use crate::domain::oauth::{pkce, request};
+use crate::store::oauth_grants::Grant;
+use crate::wire::oauth::Tokens;
+
+/// What is exchanged.
+enum Exchange {
+    Code,
+    Refresh,
+}
+
+/// `POST /oauth/token`.
+pub async fn exchange(
+    State(app): State<Shared>,
+    site: Origin,
+    ClientForm(parameters): ClientForm,
+) -> Result<Response, Failed> {
+    let by = match parameters.need("grant_type", "grant_type is missing")? {
+        "authorization_code" => Exchange::Code,
+        "refresh_token" => Exchange::Refresh,
+        _ => {
+            let why = "grant_type can only be authorization_code or refresh_token";
+            return Err(Code::UnsupportedGrantType.because(why).into());
+        }
+    };
+    let client = parameters.need("client_id", "client_id is missing")?;
+    if !app.knows_client(client).await? {
+        return Err(Code::InvalidClient.because("the client is not known").into());
+    }
+    request::check_scope(&parameters)?;
+    request::check_resource(&parameters, &resource(&site))?;
+    let tokens = match by {
+        Exchange::Code => redeem(&app, client, &parameters).await?,
+        Exchange::Refresh => refresh(&app, client, &parameters).await?,
+    };
+    Ok(answer(StatusCode::OK, &tokens))
+}
+
+/// A code or a refresh token that opens nothing: the same words whatever the reason, so that whoever guesses does not learn which
+/// were real.
+fn dead() -> Refusal {
+    Code::InvalidGrant.because("it is unknown, expired, used before, or another client's")
+}
+
+/// The refusal of a verifier that does not fit a code which this very client was given (RFC 7636 section 4.6). Of a code that
+/// was used it says no more than [`dead`].
+fn unproven(grant: &Grant) -> Refusal {
+    if grant.refresh.is_some() {
+        return dead();
+    }
+    Code::InvalidGrant
+        .because("code_verifier is not the one that code_challenge was made of by S256 (RFC 7636)")
+}
+
+/// Whether a grant was given to who asks, for what is asked for.
+fn is_for(grant: &Grant, client: &str, parameters: &Parameters) -> Result<bool, Refusal> {
+    let asked = parameters.one("resource")?;
+    Ok(grant.client_id == client && asked.is_none_or(|asked| asked == grant.resource))
+}
+
+async fn redeem(app: &Shared, client: &str, parameters: &Parameters) -> Result<Tokens, Failed> {
+    let code = digest(parameters.need("code", "code is missing")?);
+    let verifier = parameters.need("code_verifier", "code_verifier is missing")?;
+    let redirect = parameters.one("redirect_uri")?;
+    let grant = app.store.grant_of_code(&code).await?.ok_or_else(dead)?;
+    // OAuth 2.1 clients need not repeat the redirect URI, because PKCE binds the code; one that is repeated must be the same.
+    let same = redirect.is_none_or(|uri| uri == grant.redirect_uri);
+    if !is_for(&grant, client, parameters)? || !same {
+        return Err(dead().into());
+    }
+    if !pkce::verifies(&grant.challenge, verifier) {
+        return Err(unproven(&grant).into());
+    }
+    let (tokens, digests) = tokens::fresh(None, grant.expires_at);
+    if grant.refresh.is_none() && app.store.redeem(grant.id, &digests).await? {
+        tokens::told(&grant, Action::TokenIssued);
+        return Ok(tokens);
+    }
+    // Dead of age, or used before: then two have it, and one of them should not (section 4.1.2).
+    let used = app.store.grant_of_code(&code).await?.filter(|grant| grant.refresh.is_some());
+    if let Some(grant) = used
+        && app.end_grant(grant.id, "its code was used twice").await?
+    {
+        tokens::told(&grant, Action::TokenReused);
+    }
+    Err(dead().into())
+}
+
+async fn refresh(app: &Shared, client: &str, parameters: &Parameters) -> Result<Tokens, Failed> {
+    let shown = parameters.need("refresh_token", "refresh_token is missing")?;
+    let family = tokens::family_of(shown).ok_or_else(dead)?;
+    let grant = app.store.grant_of_family(&digest(family)).await?.ok_or_else(dead)?;
+    if !is_for(&grant, client, parameters)? {
+        return Err(dead().into());
+    }
+    let (tokens, digests) = tokens::fresh(Some(family), grant.expires_at);
+    if app.store.rotate(grant.id, &digest(shown), &digests).await? {
+        tokens::told(&grant, Action::TokenRefreshed);
+        return Ok(tokens);
+    }
+    // It has the family and is not the current one: it was used before, so two have it. Or the connection is over, and then it
+    // does no harm.
+    if app.end_grant(grant.id, "a refresh token was used twice").await? && grant.expires_at > now_ms() {
+        tokens::told(&grant, Action::TokenReused);
+    }
+    Err(dead().into())
+}

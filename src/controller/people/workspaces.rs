@@ -1,0 +1,28 @@
+//! How does an account come by a workspace? By the API and by the console's page alike.
+
+use crate::controller::{App, audit};
+use crate::domain::access::{self, Caller, Role};
+use crate::domain::error::Result;
+use crate::domain::name::Name;
+use crate::store::workspaces::Workspace;
+
+impl App {
+    /// Makes a workspace of the caller's account, as far as its plan goes.
+    ///
+    /// # Errors
+    /// `Forbidden` for a key that reaches one workspace only; as [`Name::parse`] and
+    /// [`crate::store::Store::add_workspace`].
+    pub async fn make_workspace(
+        &self,
+        caller: &Caller,
+        name: &str,
+        icon_url: Option<&str>,
+        status: &str,
+    ) -> Result<Workspace> {
+        access::check_create_workspace(caller)?;
+        let name = Name::parse(name)?;
+        let made = self.store.add_workspace(caller.account, &name, icon_url, status, &self.plans).await?;
+        audit::about(made.id, caller.account, Some(Role::Owner));
+        Ok(made)
+    }
+}

@@ -1,0 +1,104 @@
+//! What are the parts of a URL that a client sent? Cut by the letter, nothing normalised: what is compared and shown is what was
+//! written (RFC 3986 section 6.2.1).
+
+/// Longest URL in bytes that a client may name.
+pub const MAX_BYTES: usize = 2048;
+
+/// An `http` or `https` URL in its parts, which together are the whole of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// Whether it is `https`.
+    pub secure: bool,
+    /// The host: a name or an address of IPv4, or `[::1]`.
+    pub host: &'a str,
+    /// The port, if one is written.
+    pub port: Option<u16>,
+    /// Path and query; empty when there is neither.
+    pub rest: &'a str,
+}
+
+/// Takes a URL apart.
+///
+/// # Errors
+/// What is wrong with it: another scheme, user information, a fragment, a wildcard, a character that belongs to no URL.
+pub fn parts(uri: &str) -> Result<Parts<'_>, &'static str> {
+    if uri.len() > MAX_BYTES {
+        return Err("is longer than 2048 bytes");
+    }
+    if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\\\"<>^`{|}".contains(&byte)) {
+        return Err("holds a character that belongs to no URL");
+    }
+    if uri.contains('#') {
+        return Err("has a fragment");
+    }
+    if uri.contains('*') {
+        return Err("has a wildcard");
+    }
+    let (secure, rest) = match (uri.strip_prefix("https://"), uri.strip_prefix("http://")) {
+        (Some(rest), _) => (true, rest),
+        (None, Some(rest)) => (false, rest),
+        (None, None) => return Err("is neither https:// nor http://"),
+    };
+    let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Err("has user information");
+    }
+    let (host, port) = match authority.rfind(':').filter(|at| !authority[*at..].contains(']')) {
+        Some(at) => (&authority[..at], Some(&authority[at + 1..])),
+        None => (authority, None),
+    };
+    let named =
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    if !named && host != "[::1]" {
+        return Err("has no host that could be meant");
+    }
+    let port = port.map(|port| match port.parse() {
+        Ok(number) if number > 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
+        _ => Err("has a port that is none"),
+    });
+    Ok(Parts { secure, host, port: port.transpose()?, rest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_cut_where_it_says() {
+        let cut = |uri| parts(uri).map(|parts| (parts.secure, parts.host, parts.port, parts.rest));
+        assert_eq!(cut("https://a.example/cb?x=1"), Ok((true, "a.example", None, "/cb?x=1")));
+        assert_eq!(cut("http://127.0.0.1:80/cb"), Ok((false, "127.0.0.1", Some(80), "/cb")));
+        assert_eq!(cut("http://[::1]:9"), Ok((false, "[::1]", Some(9), "")));
+        assert_eq!(cut("https://a.example?x=:1/"), Ok((true, "a.example", None, "?x=:1/")));
+        let long = format!("https://a.example/{}", "x".repeat(MAX_BYTES));
+        for wrong in [
+            "",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "HTTPS://a.example/",
+            "//a.example/",
+            "https:/a.example/",
+            "https://",
+            "https:///cb",
+            "https://:443/cb",
+            "https://u@a.example/cb",
+            "https://a.example@evil.example/cb",
+            "https://a.example\\@evil.example/cb",
+            "https://a.example/cb#",
+            "https://*.example/cb",
+            "https://a.example/*",
+            "https://a.example:0/cb",
+            "https://a.example:99999/cb",
+            "https://a.example:+80/cb",
+            "https://a.example:/cb",
+            "https://a.example /cb",
+            "https://a.example/\n",
+            "https://é.example/cb",
+            "https://[2001:db8::1]/cb",
+            "http://[::1/cb",
+            &long,
+        ] {
+            assert!(parts(wrong).is_err(), "{wrong}");
+        }
+    }
+}

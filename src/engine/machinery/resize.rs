@@ -1,0 +1,29 @@
+//! How does a machine's hardware change? At once for one that runs, where its engine can; else at its next start, which takes
+//! every size from the spec.
+
+use super::{Machinery, life};
+use crate::engine::layout::Folder;
+use crate::engine::{Change, Effect, EngineError, EngineResult, Observation, disk};
+
+/// [`crate::engine::Engine::resize`], under the machine's lock. Blocks.
+pub(super) fn change<M: Machinery>(engine: &M, folder: &Folder, change: Change) -> EngineResult<Effect> {
+    let runs = match life::look(engine, folder.id)? {
+        Observation::Absent => return Err(EngineError::Absent),
+        Observation::Running { .. } => true,
+        Observation::Stopped | Observation::Suspended { .. } => false,
+    };
+    let before = folder.read_record()?;
+    let after = before.changed(change)?;
+    if let Change::Disk(_) = change {
+        disk::check_reserve(&folder.path)?;
+    }
+    folder.write_record(&after)?;
+    if !runs {
+        return Ok(Effect::AtNextStart);
+    }
+    engine.apply(folder, &before, change).inspect_err(|_| {
+        if let Err(error) = folder.write_record(&before) {
+            tracing::warn!(computer = %folder.id, %error, "a machine's record says what did not come true");
+        }
+    })
+}

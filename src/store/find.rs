@@ -1,0 +1,121 @@
+//! Which of the computers is meant, and which are listed?
+
+use super::computers::{Computer, Row, SELECT};
+use super::{Store, Write, failed};
+use crate::base::ids::{AccountId, ComputerId, ComputerRef, WorkspaceId};
+use crate::domain::error::{Error, Result};
+use crate::domain::lifecycle::Status;
+
+/// Handles are random: one that is somebody's present one and was another's before is the former's.
+const BY_INSTANCE: &str = "c.id = COALESCE((SELECT id FROM computers WHERE instance_id = $1), \
+                           (SELECT computer_id FROM earlier_instances WHERE instance_id = $1))";
+
+/// Which computers a listing shows.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only this workspace's.
+    pub workspace: Option<WorkspaceId>,
+    /// Only those with this status.
+    pub status: Option<Status>,
+    /// Only those whose name holds this text, whatever the case.
+    pub name_contains: Option<String>,
+    /// At most so many; `None` is all.
+    pub limit: Option<u32>,
+    /// After so many.
+    pub offset: u32,
+}
+
+impl Store {
+    /// One computer by UUID or instance handle, its present one or one of before.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn computer(&self, reference: &ComputerRef) -> Result<Option<Computer>> {
+        let (clause, value) = match reference {
+            ComputerRef::Id(id) => ("c.id = $1", id.to_string()),
+            ComputerRef::Instance(instance) => (BY_INSTANCE, instance.to_string()),
+        };
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE {clause}")))
+            .bind(value)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("read a computer"))?;
+        row.map(Computer::try_from).transpose()
+    }
+
+    /// Every computer there is, for recovery.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn all_computers(&self) -> Result<Vec<Computer>> {
+        let rows: Vec<Row> =
+            sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} ORDER BY c.created_at, c.id")))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed("list computers"))?;
+        rows.into_iter().map(Computer::try_from).collect()
+    }
+
+    /// The computers of an account's workspaces, its own and those that it is a member of, that a filter lets through,
+    /// oldest first, and how many there are without the page.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn computers(&self, account: AccountId, filter: &Filter) -> Result<(Vec<Computer>, u64)> {
+        let clause = "WHERE (w.account_id = $1 OR EXISTS (SELECT 1 FROM members m WHERE m.workspace_id = w.id \
+                      AND m.account_id = $1)) AND ($2 = '' OR c.workspace_id = $2) AND ($3 = '' OR c.status = $3) \
+                      AND ($4 = '' OR c.name_folded LIKE $4 ESCAPE '\\')";
+        let pattern = filter.name_contains.as_deref().map(like_pattern).unwrap_or_default();
+        let workspace = filter.workspace.map(|id| id.to_string()).unwrap_or_default();
+        let status = filter.status.map(Status::name).unwrap_or_default();
+        let counted: (i64,) = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+            "SELECT COUNT(*) FROM computers c JOIN workspaces w ON w.id = c.workspace_id {clause}"
+        )))
+        .bind(account.to_string())
+        .bind(&workspace)
+        .bind(status)
+        .bind(&pattern)
+        .fetch_one(&self.pool)
+        .await
+        .map_err(failed("count computers"))?;
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+            "{SELECT} {clause} ORDER BY c.created_at, c.id LIMIT $5 OFFSET $6"
+        )))
+        .bind(account.to_string())
+        .bind(&workspace)
+        .bind(status)
+        .bind(&pattern)
+        .bind(filter.limit.map_or(i64::MAX, i64::from))
+        .bind(i64::from(filter.offset))
+        .fetch_all(&self.pool)
+        .await
+        .map_err(failed("list computers"))?;
+        let page = rows.into_iter().map(Computer::try_from).collect::<Result<_>>()?;
+        Ok((page, u64::try_from(counted.0).unwrap_or_default()))
+    }
+}
+
+impl Write {
+    /// A computer as this write sees it.
+    pub(super) async fn computer(&mut self, computer: ComputerId) -> Result<Computer> {
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE c.id = $1")))
+            .bind(computer.to_string())
+            .fetch_optional(&mut *self.tx)
+            .await
+            .map_err(failed("read a computer"))?;
+        row.ok_or_else(|| Error::not_found("Desktop not found"))?.try_into()
+    }
+}
+
+/// A LIKE pattern that finds a text anywhere, its own wildcards taken literally.
+fn like_pattern(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for character in text.to_lowercase().chars() {
+        if matches!(character, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push('%');
+    pattern
+}

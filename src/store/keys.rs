@@ -1,0 +1,268 @@
+//! Which keys has an account, and when was each last used? Making and removing one is written into the audit log in the same
+//! transaction; whoever uses a key that goes is told to stop.
+
+use super::accounts::{NewKey, insert_key};
+use super::{Store, Write, failed, id};
+use crate::base::clock::now_ms;
+use crate::base::ids::{AccountId, KeyId, WorkspaceId};
+use crate::domain::access::Credential;
+use crate::domain::api_key::{MAX_CLIENT_KEYS, MAX_KEYS};
+use crate::domain::audit::Entry;
+use crate::domain::error::{Error, Result};
+
+/// Credentials that one question is about; SQLite takes tens of thousands of values, PostgreSQL 65,535.
+const MAX_AT_ONCE: usize = 500;
+
+/// A key's record. Its text was shown once, and only its digest is kept.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Its id.
+    pub id: KeyId,
+    /// The account that it belongs to.
+    pub account: AccountId,
+    /// The only workspace that it reaches; `None` for an account-wide key.
+    pub workspace: Option<KeyWorkspace>,
+    /// What its owner calls it.
+    pub name: String,
+    /// Its last four characters.
+    pub last_four: String,
+    /// When it was made.
+    pub created_at: i64,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<i64>,
+}
+
+/// The workspace of a key.
+#[derive(Clone, Debug)]
+pub struct KeyWorkspace {
+    /// Its id.
+    pub id: WorkspaceId,
+    /// Its name.
+    pub name: String,
+    /// The account that owns it.
+    pub owner: AccountId,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: String,
+    account_id: String,
+    workspace_id: Option<String>,
+    workspace_name: Option<String>,
+    owner_id: Option<String>,
+    name: String,
+    last_four: String,
+    created_at: i64,
+    last_used_at: Option<i64>,
+}
+
+const SELECT: &str = "SELECT k.id, k.account_id, k.workspace_id, w.name AS workspace_name, w.account_id AS owner_id, k.name, \
+    k.last_four, k.created_at, k.last_used_at FROM api_keys k LEFT JOIN workspaces w ON w.id = k.workspace_id";
+
+impl TryFrom<Row> for Key {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        let workspace = match (row.workspace_id, row.workspace_name, row.owner_id) {
+            (Some(workspace), Some(name), Some(owner)) => {
+                Some(KeyWorkspace { id: id(&workspace)?, name, owner: id(&owner)? })
+            }
+            _ => None,
+        };
+        Ok(Self {
+            id: id(&row.id)?,
+            account: id(&row.account_id)?,
+            workspace,
+            name: row.name,
+            last_four: row.last_four,
+            created_at: row.created_at,
+            last_used_at: row.last_used_at,
+        })
+    }
+}
+
+impl Store {
+    /// Stores a key of an account that has room for one more, with its line in the audit log, which gets the key's id.
+    ///
+    /// # Errors
+    /// `Forbidden` (`KEY_LIMIT`) where there are as many as may be; or the store fails.
+    pub async fn mint_key(&self, key: &NewKey<'_>, entry: Option<Entry>) -> Result<Key> {
+        let mut write = self.write().await?;
+        write.check_keys(key.account, key.workspace).await?;
+        let fresh = KeyId::random();
+        insert_key(&mut write, fresh, key).await?;
+        if let Some(entry) = entry {
+            write.audit(&Entry { target: Some(fresh.to_string()), ..entry }).await?;
+        }
+        write.commit().await?;
+        self.key(fresh).await?.ok_or_else(|| Error::internal("the new key is not there"))
+    }
+
+    /// One key.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn key(&self, key: KeyId) -> Result<Option<Key>> {
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE k.id = $1")))
+            .bind(key.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("read a key"))?;
+        row.map(Key::try_from).transpose()
+    }
+
+    /// An account's keys, oldest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn keys_of(&self, account: AccountId) -> Result<Vec<Key>> {
+        self.keys_where("k.account_id", account.to_string()).await
+    }
+
+    /// The keys of any account that reach one workspace alone, oldest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn keys_to(&self, workspace: WorkspaceId) -> Result<Vec<Key>> {
+        self.keys_where("k.workspace_id", workspace.to_string()).await
+    }
+
+    async fn keys_where(&self, column: &'static str, value: String) -> Result<Vec<Key>> {
+        let select = format!("{SELECT} WHERE {column} = $1 ORDER BY k.created_at, k.id");
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .bind(value)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list keys"))?;
+        rows.into_iter().map(Key::try_from).collect()
+    }
+
+    /// Removes a key, with its line in the audit log; whoever uses it hears of that. False when it was not there.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn remove_key(&self, key: KeyId, entry: Option<Entry>) -> Result<bool> {
+        let mut write = self.write().await?;
+        let removed = sqlx::query("DELETE FROM api_keys WHERE id = $1")
+            .bind(key.to_string())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("remove a key"))?;
+        if removed.rows_affected() == 0 {
+            return Ok(false);
+        }
+        if let Some(entry) = entry {
+            write.audit(&Entry { target: Some(key.to_string()), ..entry }).await?;
+        }
+        write.commit().await?;
+        self.live.end(&Credential::Key(key));
+        Ok(true)
+    }
+
+    /// Notes when keys were last used.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn note_used(&self, used: &[(KeyId, i64)]) -> Result<()> {
+        let mut write = self.write().await?;
+        for (key, at) in used {
+            sqlx::query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1")
+                .bind(key.to_string())
+                .bind(*at)
+                .execute(&mut *write.tx)
+                .await
+                .map_err(failed("note a key's use"))?;
+        }
+        write.commit().await
+    }
+
+    /// Which of these are not there any more, whoever removed them, or past their time.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn gone(&self, credentials: &[Credential]) -> Result<Vec<Credential>> {
+        let (mut keys, mut sessions, mut grants) = (Vec::new(), Vec::new(), Vec::new());
+        for credential in credentials {
+            match credential {
+                Credential::Key(key) => keys.push(*key),
+                Credential::Session(session) => sessions.push(*session),
+                Credential::Grant(grant) => grants.push(*grant),
+            }
+        }
+        let valid = |table: &str| format!("SELECT id FROM {table} WHERE expires_at > {} AND", now_ms());
+        let keys = self.missing("SELECT id FROM api_keys WHERE", &keys).await?;
+        let sessions = self.missing(&valid("sessions"), &sessions).await?;
+        let grants = self.missing(&valid("oauth_grants"), &grants).await?;
+        let keys = keys.into_iter().map(Credential::Key);
+        let browsers = sessions.into_iter().map(Credential::Session);
+        Ok(keys.chain(browsers).chain(grants.into_iter().map(Credential::Grant)).collect())
+    }
+
+    /// Those of some ids that a query with one more condition does not find.
+    async fn missing<T: Copy + ToString>(&self, select: &str, ids: &[T]) -> Result<Vec<T>> {
+        let mut missing = Vec::new();
+        for some in ids.chunks(MAX_AT_ONCE) {
+            let places: Vec<String> = (1..=some.len()).map(|place| format!("${place}")).collect();
+            let select = format!("{select} id IN ({})", places.join(", "));
+            let mut query = sqlx::query_as(sqlx::AssertSqlSafe(select));
+            for id in some {
+                query = query.bind(id.to_string());
+            }
+            let there: Vec<(String,)> =
+                query.fetch_all(&self.pool).await.map_err(failed("look for credentials"))?;
+            missing.extend(some.iter().filter(|id| !there.iter().any(|(there,)| *there == id.to_string())));
+        }
+        Ok(missing)
+    }
+}
+
+impl Write {
+    /// Refuses (`KEY_LIMIT`) when an account has as many keys as may be. Those to a client's workspace are counted there,
+    /// whosever they are: a client must not use up its operator's.
+    pub(super) async fn check_keys(
+        &mut self,
+        account: AccountId,
+        workspace: Option<WorkspaceId>,
+    ) -> Result<()> {
+        // Of a key for no single workspace there is no client: no workspace has the empty id.
+        let workspace = workspace.map(|workspace| workspace.to_string()).unwrap_or_default();
+        let (clients, theirs): (i64, i64) = sqlx::query_as(
+            "SELECT (SELECT COUNT(*) FROM clients WHERE workspace_id = $1), \
+             (SELECT COUNT(*) FROM api_keys WHERE workspace_id = $1)",
+        )
+        .bind(&workspace)
+        .fetch_one(&mut *self.tx)
+        .await
+        .map_err(failed("count a client's keys"))?;
+        if clients > 0 {
+            return room_for_key("client", theirs, MAX_CLIENT_KEYS);
+        }
+        let (own,): (i64,) = sqlx::query_as(
+            "SELECT COUNT(*) FROM api_keys a WHERE a.account_id = $1 \
+             AND NOT EXISTS (SELECT 1 FROM clients k WHERE k.workspace_id = a.workspace_id)",
+        )
+        .bind(account.to_string())
+        .fetch_one(&mut *self.tx)
+        .await
+        .map_err(failed("count keys"))?;
+        room_for_key("account", own, MAX_KEYS)
+    }
+
+    /// The keys that go with a workspace.
+    pub(super) async fn keys_to(&mut self, workspace: WorkspaceId) -> Result<Vec<Credential>> {
+        let rows: Vec<(String,)> = sqlx::query_as("SELECT id FROM api_keys WHERE workspace_id = $1")
+            .bind(workspace.to_string())
+            .fetch_all(&mut *self.tx)
+            .await
+            .map_err(failed("list a workspace's keys"))?;
+        rows.iter().map(|(text,)| id(text).map(Credential::Key)).collect()
+    }
+}
+
+fn room_for_key(whose: &str, held: i64, most: u32) -> Result<()> {
+    if held < i64::from(most) {
+        return Ok(());
+    }
+    let message = format!("The {whose} has {most} API keys, and may have no more: delete one first");
+    Err(Error::forbidden(message).code("KEY_LIMIT"))
+}

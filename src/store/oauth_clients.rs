@@ -1,0 +1,111 @@
+//! Which MCP clients registered themselves? So many, and only as long as somebody uses them.
+
+use super::{Store, Write, failed};
+use crate::base::clock::now_ms;
+use crate::domain::error::{Error, Result};
+use crate::domain::oauth::client::Client;
+
+/// Registered clients at once, of up to 20 KB each.
+const MAX_CLIENTS: i64 = 2_000;
+/// How long one is kept that nobody has let in yet: a sign-in takes minutes.
+const UNUSED_MS: i64 = 24 * 3_600_000;
+/// How long one is kept that has no connection any more, since somebody let it in: clients keep their ids.
+const LEFT_MS: i64 = 90 * 24 * 3_600_000;
+/// The clients with a connection, or with a code for one, at `$1`.
+const CONNECTED: &str = "SELECT client_id FROM oauth_grants WHERE expires_at > $1 \
+    AND (refresh IS NOT NULL OR code_expires_at > $1)";
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: String,
+    name: Option<String>,
+    redirect_uris: String,
+}
+
+impl TryFrom<Row> for Client {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        let redirect_uris = serde_json::from_str(&row.redirect_uris).map_err(Error::internal)?;
+        Ok(Self { id: row.id, name: row.name, redirect_uris })
+    }
+}
+
+impl Store {
+    /// Registers a client. Those that nobody uses go; when there are too many, also one without a connection: the oldest that
+    /// never had any, or else the one that was let in longest ago.
+    ///
+    /// # Errors
+    /// `Unavailable` when all that may be are connected; or the store fails.
+    pub async fn add_oauth_client(&self, client: &Client) -> Result<()> {
+        let mut write = self.write().await?;
+        sweep(&mut write).await?;
+        make_room(&mut write).await?;
+        let redirect_uris = serde_json::to_string(&client.redirect_uris).map_err(Error::internal)?;
+        sqlx::query(
+            "INSERT INTO oauth_clients (id, name, redirect_uris, created_at) VALUES ($1, $2, $3, $4)",
+        )
+        .bind(&client.id)
+        .bind(&client.name)
+        .bind(redirect_uris)
+        .bind(now_ms())
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("store a client"))?;
+        write.commit().await
+    }
+
+    /// A registered client.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn oauth_client(&self, id: &str) -> Result<Option<Client>> {
+        let row: Option<Row> =
+            sqlx::query_as("SELECT id, name, redirect_uris FROM oauth_clients WHERE id = $1")
+                .bind(id)
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(failed("look up a client"))?;
+        row.map(Client::try_from).transpose()
+    }
+}
+
+async fn sweep(write: &mut Write) -> Result<()> {
+    let now = now_ms();
+    let delete = format!(
+        "DELETE FROM oauth_clients WHERE ((used_at IS NULL AND created_at <= $2) OR used_at <= $3) \
+         AND id NOT IN ({CONNECTED})"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(delete))
+        .bind(now)
+        .bind(now - UNUSED_MS)
+        .bind(now - LEFT_MS)
+        .execute(&mut *write.tx)
+        .await
+        .map(|_| ())
+        .map_err(failed("sweep clients"))
+}
+
+async fn make_room(write: &mut Write) -> Result<()> {
+    let delete = format!(
+        "DELETE FROM oauth_clients WHERE id IN (SELECT id FROM oauth_clients WHERE id NOT IN ({CONNECTED}) \
+         AND (SELECT COUNT(*) FROM oauth_clients) >= $2 \
+         ORDER BY CASE WHEN used_at IS NULL THEN 0 ELSE 1 END, COALESCE(used_at, created_at), id LIMIT 1)"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(delete))
+        .bind(now_ms())
+        .bind(MAX_CLIENTS)
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("make room for a client"))?;
+    let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM oauth_clients")
+        .fetch_one(&mut *write.tx)
+        .await
+        .map_err(failed("count clients"))?;
+    if count < MAX_CLIENTS {
+        return Ok(());
+    }
+    Err(Error::unavailable(
+        "As many clients are registered as may be; name yours by a URL (client_id) instead",
+    ))
+}

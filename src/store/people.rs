@@ -1,0 +1,290 @@
+//! Who can sign in, and which browsers did? Passwords as argon2 texts, cookies as SHA-256 only.
+
+use super::{Store, Write, failed, id, is_duplicate};
+use crate::base::clock::now_ms;
+use crate::base::ids::{AccountId, SessionId};
+use crate::domain::access::Credential;
+use crate::domain::email::Email;
+use crate::domain::error::{Error, Result};
+
+/// Browsers that one account may be signed in at, which are more than a person has; the sign-in that is longest ago makes room.
+const MAX_SESSIONS: i64 = 100;
+/// Sessions that end at once to make room: one, as a rule.
+const ENDED_AT_ONCE: i64 = 1000;
+
+/// What `kind` holds for a person's account.
+const PERSON: &str = "person";
+
+/// An account as it is stored.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Its id.
+    pub id: AccountId,
+    /// The e-mail address that it signs in with, in small letters; unique.
+    pub email: String,
+    /// What it is called.
+    pub full_name: String,
+    /// Its password's argon2 text; `None` for an account that cannot sign in.
+    pub password_hash: Option<String>,
+    /// `person` or `agent`.
+    pub kind: String,
+    /// The name of its plan; `None` is the default one.
+    pub plan: Option<String>,
+    /// When it was made.
+    pub created_at: i64,
+}
+
+impl Account {
+    /// A new account of a person who signs in with this password (its argon2 text), if with any.
+    pub fn person(email: &Email, full_name: &str, password_hash: Option<String>) -> Self {
+        Self {
+            id: AccountId::random(),
+            email: email.as_str().to_owned(),
+            full_name: full_name.to_owned(),
+            password_hash,
+            kind: PERSON.to_owned(),
+            plan: None,
+            created_at: now_ms(),
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: String,
+    email: String,
+    full_name: String,
+    password_hash: Option<String>,
+    kind: String,
+    plan: Option<String>,
+    created_at: i64,
+}
+
+impl TryFrom<Row> for Account {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        Ok(Self {
+            id: id(&row.id)?,
+            email: row.email,
+            full_name: row.full_name,
+            password_hash: row.password_hash,
+            kind: row.kind,
+            plan: row.plan,
+            created_at: row.created_at,
+        })
+    }
+}
+
+const COLUMNS: &str = "id, email, full_name, password_hash, kind, plan, created_at";
+
+impl Store {
+    /// Makes an account.
+    ///
+    /// # Errors
+    /// `EMAIL_TAKEN` when one has this address; or the store fails.
+    pub async fn add_account(&self, account: &Account) -> Result<()> {
+        let mut write = self.write().await?;
+        write.insert_account(account).await?;
+        write.commit().await
+    }
+
+    /// All accounts, the oldest, which is the operator's, first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn accounts(&self) -> Result<Vec<Account>> {
+        let select = format!("SELECT {COLUMNS} FROM accounts ORDER BY created_at, id");
+        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed("list accounts"))?;
+        rows.into_iter().map(Account::try_from).collect()
+    }
+
+    /// One account.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn account(&self, account: AccountId) -> Result<Option<Account>> {
+        self.account_where("id", &account.to_string()).await
+    }
+
+    /// The account that signs in with an address, given in small letters.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn account_of(&self, email: &str) -> Result<Option<Account>> {
+        self.account_where("email", email).await
+    }
+
+    async fn account_where(&self, column: &'static str, value: &str) -> Result<Option<Account>> {
+        let select = format!("SELECT {COLUMNS} FROM accounts WHERE {column} = $1");
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
+            .bind(value)
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(failed("read an account"))?;
+        row.map(Account::try_from).transpose()
+    }
+
+    /// Gives an account that nobody can sign in to yet the address, the name and the password (its argon2 text) for it.
+    /// False when somebody can by now.
+    ///
+    /// # Errors
+    /// `EMAIL_TAKEN`; or the store fails.
+    pub async fn set_sign_in(
+        &self,
+        account: AccountId,
+        email: &str,
+        full_name: &str,
+        hash: &str,
+    ) -> Result<bool> {
+        let mut write = self.write().await?;
+        let updated = sqlx::query(
+            "UPDATE accounts SET email = $2, full_name = $3, password_hash = $4 \
+             WHERE id = $1 AND password_hash IS NULL",
+        )
+        .bind(account.to_string())
+        .bind(email)
+        .bind(full_name)
+        .bind(hash)
+        .execute(&mut *write.tx)
+        .await;
+        let updated = match updated {
+            Err(error) if is_duplicate(&error) => return Err(email_taken()),
+            other => other.map_err(failed("store a password"))?,
+        };
+        write.commit().await?;
+        Ok(updated.rows_affected() > 0)
+    }
+
+    /// Sets an account's password (its argon2 text) and ends its sessions, but for the one that asked.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn set_password(&self, account: AccountId, hash: &str, keep: Option<SessionId>) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("UPDATE accounts SET password_hash = $2 WHERE id = $1")
+            .bind(account.to_string())
+            .bind(hash)
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("store a password"))?;
+        sqlx::query("DELETE FROM sessions WHERE account_id = $1 AND id <> $2")
+            .bind(account.to_string())
+            .bind(keep.map(|session| session.to_string()).unwrap_or_default())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("end sessions"))?;
+        write.commit().await
+    }
+
+    /// Stores a signed-in browser by its cookie's digest; sessions past their time go, and the oldest of too many.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn add_session(&self, account: AccountId, digest: &str, expires_at: i64) -> Result<SessionId> {
+        let mut write = self.write().await?;
+        sqlx::query("DELETE FROM sessions WHERE expires_at <= $1")
+            .bind(now_ms())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("sweep sessions"))?;
+        let excess = write.make_room_for_session(account).await?;
+        let session = SessionId::random();
+        sqlx::query(
+            "INSERT INTO sessions (id, account_id, digest, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
+        )
+        .bind(session.to_string())
+        .bind(account.to_string())
+        .bind(digest)
+        .bind(now_ms())
+        .bind(expires_at)
+        .execute(&mut *write.tx)
+        .await
+        .map_err(failed("store a session"))?;
+        write.commit().await?;
+        excess.iter().for_each(|session| self.live.end(&Credential::Session(*session)));
+        Ok(session)
+    }
+
+    /// The session of a cookie with this digest that has not expired, and whose it is.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn session(&self, digest: &str) -> Result<Option<(SessionId, AccountId)>> {
+        let row: Option<(String, String)> =
+            sqlx::query_as("SELECT id, account_id FROM sessions WHERE digest = $1 AND expires_at > $2")
+                .bind(digest)
+                .bind(now_ms())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(failed("look up a session"))?;
+        row.map(|(session, account)| Ok((id(&session)?, id(&account)?))).transpose()
+    }
+
+    /// Ends a session, and what goes on under it.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn remove_session(&self, session: SessionId) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("DELETE FROM sessions WHERE id = $1")
+            .bind(session.to_string())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("remove a session"))?;
+        write.commit().await?;
+        self.live.end(&Credential::Session(session));
+        Ok(())
+    }
+}
+
+impl Write {
+    /// Ends the oldest sessions of an account that has as many as may be; those that end.
+    async fn make_room_for_session(&mut self, account: AccountId) -> Result<Vec<SessionId>> {
+        let oldest: Vec<(String,)> = sqlx::query_as(
+            "SELECT id FROM sessions WHERE account_id = $1 ORDER BY created_at DESC, id LIMIT $2 OFFSET $3",
+        )
+        .bind(account.to_string())
+        .bind(ENDED_AT_ONCE)
+        .bind(MAX_SESSIONS - 1)
+        .fetch_all(&mut *self.tx)
+        .await
+        .map_err(failed("look for an account's oldest sessions"))?;
+        for (session,) in &oldest {
+            sqlx::query("DELETE FROM sessions WHERE id = $1")
+                .bind(session)
+                .execute(&mut *self.tx)
+                .await
+                .map_err(failed("end an old session"))?;
+        }
+        oldest.iter().map(|(text,)| id(text)).collect()
+    }
+
+    /// See [`Store::add_account`].
+    pub(super) async fn insert_account(&mut self, account: &Account) -> Result<()> {
+        let inserted = sqlx::query(
+            "INSERT INTO accounts (id, email, full_name, password_hash, kind, plan, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(account.id.to_string())
+        .bind(&account.email)
+        .bind(&account.full_name)
+        .bind(&account.password_hash)
+        .bind(&account.kind)
+        .bind(&account.plan)
+        .bind(account.created_at)
+        .execute(&mut *self.tx)
+        .await;
+        match inserted {
+            Err(error) if is_duplicate(&error) => Err(email_taken()),
+            other => other.map(drop).map_err(failed("store an account")),
+        }
+    }
+}
+
+fn email_taken() -> Error {
+    Error::conflict("An account with this e-mail address exists already").code("EMAIL_TAKEN")
+}

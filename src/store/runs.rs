@@ -1,0 +1,147 @@
+//! When did which computer run, and how large was it? A row per run of one size for one payer, kept in the transactions
+//! that change the computer's own row, so that the two never differ.
+//!
+//! Machines outlive their controller, so a run goes on while there is none. What is found dead afterwards ran until it was
+//! last seen: every running computer is stamped now and then, and a run that was not seen since this store was opened ends
+//! with that stamp.
+
+use std::ops::Range;
+
+use super::{Store, Write, failed, id};
+use crate::base::clock::now_ms;
+use crate::base::ids::{ClientId, ComputerId};
+use crate::domain::error::{Error, Result};
+use crate::domain::lifecycle::Status;
+use crate::domain::usage::Run;
+
+/// What is charged for, and to whom; a run ends when it changes.
+#[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
+struct Load {
+    cpu: f64,
+    ram_gb: i64,
+    account_id: String,
+    client_id: Option<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    computer_id: String,
+    ram_gb: i64,
+    started_at: i64,
+    ended_at: Option<i64>,
+}
+
+impl TryFrom<Row> for Run {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        Ok(Self {
+            computer: id(&row.computer_id)?,
+            ram_gb: u32::try_from(row.ram_gb).map_err(|_| Error::internal("a run holds a bad ram_gb"))?,
+            started_at: row.started_at,
+            ended_at: row.ended_at,
+        })
+    }
+}
+
+impl Store {
+    /// Stamps computers that are known to run at this moment.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn saw_running(&self, computers: &[ComputerId]) -> Result<()> {
+        if computers.is_empty() {
+            return Ok(());
+        }
+        let mut write = self.write().await?;
+        for computer in computers {
+            // Also opens the run of one that ran before runs were kept.
+            write.meter(*computer).await?;
+            sqlx::query(
+                "UPDATE runs SET seen_at = $2 WHERE computer_id = $1 AND ended_at IS NULL AND seen_at < $2",
+            )
+            .bind(computer.to_string())
+            .bind(now_ms())
+            .execute(&mut *write.tx)
+            .await
+            .map_err(failed("stamp a run"))?;
+        }
+        write.commit().await
+    }
+
+    /// The runs of a client's computers that touch a time.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn runs_of(&self, client: ClientId, within: &Range<i64>) -> Result<Vec<Run>> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT computer_id, ram_gb, started_at, ended_at FROM runs WHERE client_id = $1 AND started_at < $2 \
+             AND (ended_at IS NULL OR ended_at > $3) ORDER BY started_at, id",
+        )
+        .bind(client.to_string())
+        .bind(within.end)
+        .bind(within.start)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(failed("list runs"))?;
+        rows.into_iter().map(Run::try_from).collect()
+    }
+}
+
+impl Write {
+    /// Brings a computer's runs in line with its row: to be called last in every transaction that changes its status, its
+    /// size, its workspace or that workspace's owner, or removes it.
+    pub(super) async fn meter(&mut self, computer: ComputerId) -> Result<()> {
+        let text = computer.to_string();
+        let runs: Option<Load> = sqlx::query_as(
+            "SELECT c.cpu, c.ram_gb, w.account_id, k.id AS client_id FROM computers c \
+             JOIN workspaces w ON w.id = c.workspace_id LEFT JOIN clients k ON k.workspace_id = w.id \
+             WHERE c.id = $1 AND c.status = $2",
+        )
+        .bind(&text)
+        .bind(Status::Running.name())
+        .fetch_optional(&mut *self.tx)
+        .await
+        .map_err(failed("read what a computer runs as"))?;
+        let noted: Option<Load> = sqlx::query_as(
+            "SELECT cpu, ram_gb, account_id, client_id FROM runs WHERE computer_id = $1 AND ended_at IS NULL",
+        )
+        .bind(&text)
+        .fetch_optional(&mut *self.tx)
+        .await
+        .map_err(failed("read a run"))?;
+        if runs == noted {
+            return Ok(());
+        }
+        let now = now_ms();
+        sqlx::query(
+            "UPDATE runs SET ended_at = CASE WHEN seen_at < $2 THEN seen_at WHEN started_at > $3 THEN started_at \
+             ELSE $3 END WHERE computer_id = $1 AND ended_at IS NULL",
+        )
+        .bind(&text)
+        .bind(self.opened_at)
+        .bind(now)
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("end a run"))?;
+        if noted.is_some() {
+            self.fold_runs(computer).await?;
+        }
+        let Some(load) = runs else { return Ok(()) };
+        sqlx::query(
+            "INSERT INTO runs (id, computer_id, account_id, client_id, cpu, ram_gb, started_at, seen_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $7)",
+        )
+        .bind(uuid::Uuid::new_v4().to_string())
+        .bind(&text)
+        .bind(load.account_id)
+        .bind(load.client_id)
+        .bind(load.cpu)
+        .bind(load.ram_gb)
+        .bind(now)
+        .execute(&mut *self.tx)
+        .await
+        .map_err(failed("begin a run"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! Accounts, browsers and keys that a test needs, straight from the store.
+
+use hotdesk::base::clock::now_ms;
+use hotdesk::base::ids::{AccountId, WorkspaceId};
+use hotdesk::base::secret::Secret;
+use hotdesk::controller::auth::{keys, session};
+use hotdesk::store::Store;
+use hotdesk::store::accounts::NewKey;
+use hotdesk::store::people::Account;
+
+/// What everybody signs in with.
+pub const PASSWORD: &str = "correct horse battery";
+
+/// An account that can sign in.
+pub async fn add_account(store: &Store, email: &str) -> AccountId {
+    let hash = session::hash_password(Secret::new(PASSWORD)).await.expect("a hash");
+    let account = Account {
+        id: AccountId::random(),
+        email: email.to_owned(),
+        full_name: String::new(),
+        password_hash: Some(hash),
+        kind: "person".to_owned(),
+        plan: None,
+        created_at: now_ms(),
+    };
+    store.add_account(&account).await.expect("an account");
+    account.id
+}
+
+/// A key of an account: its text.
+pub async fn add_key(store: &Store, account: AccountId, workspace: Option<&str>) -> String {
+    let text = keys::fresh();
+    let workspace = workspace.map(|id| id.parse::<WorkspaceId>().expect("an id"));
+    let digest = keys::digest(text.reveal());
+    let key = NewKey { account, workspace, name: "test", digest: &digest, last_four: keys::last_four(&text) };
+    store.add_key(&key).await.expect("the key is stored");
+    text.reveal().to_owned()
+}

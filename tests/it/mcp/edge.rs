@@ -1,0 +1,166 @@
+//! Who is let in at `/mcp`? (access.md A39, A40, A57, A75, A76, A77)
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::scene::{NOW, Scene, initialize, stateless};
+use crate::harness::agent::answered;
+use crate::harness::controller::RunningController;
+use crate::harness::raw::exchange;
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a39_a40_a75_every_request_needs_a_token_and_is_told_where_to_get_one() {
+    let scene = Scene::set().await;
+    let place = format!("{}/.well-known/oauth-protected-resource/mcp", scene.house.base);
+    let unknown = format!("{}x", scene.token);
+    for method in [Method::POST, Method::GET, Method::DELETE, Method::PUT] {
+        let ask = || scene.bare(method.clone()).json(&stateless("tools/list", &json!({})));
+        let twice = ask().bearer_auth(&scene.token).bearer_auth(&scene.token);
+        for (what, request, error) in [
+            ("nothing", ask(), ""),
+            ("another token", ask().bearer_auth(&unknown), "error=\"invalid_token\", "),
+            ("an API key", ask().bearer_auth(scene.house.key()), "error=\"invalid_token\", "),
+            ("another scheme", ask().basic_auth("a", Some(&scene.token)), "error=\"invalid_token\", "),
+            ("two", twice, "error=\"invalid_token\", "),
+            // A token in any other place is none (A75).
+            ("a query", ask().query(&[("access_token", &scene.token), ("token", &scene.token)]), ""),
+            ("a cookie", ask().header("cookie", format!("access_token={}", scene.token)), ""),
+            ("another field", ask().header("x-api-key", &scene.token), ""),
+        ] {
+            let answer = request.send().await.expect("an answer");
+            assert_eq!(answer.status(), 401, "{method} with {what}");
+            let expected = format!("Bearer {error}resource_metadata=\"{place}\", scope=\"mcp:tools\"");
+            assert_eq!(answer.headers()["www-authenticate"], expected.as_str(), "{method} with {what}");
+            let body: Value = answer.json().await.expect("JSON");
+            assert!(body["error"].is_string() && body["request_id"].is_string(), "{body}");
+            let told =
+                body["error"].as_str().is_some_and(|text| text.contains("takes an OAuth access token"));
+            assert_eq!(told, what == "an API key", "{body}");
+        }
+    }
+    assert_eq!(scene.message("tools/list", json!({})).send().await.expect("an answer").status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a57_a_token_is_for_the_mcp_server_alone_and_goes_no_further() {
+    let scene = Scene::set().await;
+    for path in ["/workspaces", "/computers", &format!("/computers/{}", scene.computer)] {
+        let refused = answered(scene.house.request_with(&scene.token, Method::GET, path)).await;
+        assert_eq!(refused.status, 401, "{path}");
+        assert!(refused.body["error"].as_str().expect("a sentence").starts_with("Invalid API key"));
+    }
+    // What comes to the agent: its own token, and nothing of the client's.
+    let possessed = scene.house.possess(&scene.computer);
+    let call = scene.call("bash", json!({"computer_id": scene.computer, "command": "true"}));
+    let heard = async {
+        let accepted = tokio::time::timeout(SOON, possessed.accept()).await.expect("in time");
+        let (mut stream, _) = accepted.expect("a connection");
+        let mut heard = vec![0; 16 * 1024];
+        let length = tokio::io::AsyncReadExt::read(&mut stream, &mut heard).await.expect("a request");
+        String::from_utf8_lossy(&heard[..length]).into_owned()
+    };
+    let (_, heard) = tokio::join!(call, heard);
+    assert!(heard.contains("authorization: Bearer"), "{heard}");
+    assert!(!heard.contains(&scene.token) && !heard.contains("mcp-"), "{heard}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a76_a_page_that_is_not_allowed_is_refused_before_anything_else() {
+    let pages = "[web]\nallowed_origins = \"https://inspector.example, http://localhost:6274\"\n";
+    let house = RunningController::boot_with(pages).await;
+    let own = house.base().to_owned();
+    let ask = |method: Method, page: &str| house.bare(method, "/mcp").header("origin", page);
+    let refused = [
+        "https://evil.example",
+        "null",
+        "http://localhost:6275",
+        "https://inspector.example.evil",
+        "inspector.example",
+        "",
+    ];
+    for page in refused {
+        for method in [Method::POST, Method::GET, Method::DELETE, Method::OPTIONS] {
+            let answer = ask(method.clone(), page).send().await.expect("an answer");
+            assert_eq!(answer.status(), 403, "{method} from {page:?}");
+            assert!(answer.headers().get("access-control-allow-origin").is_none());
+            let body: Value = answer.json().await.expect("JSON");
+            assert_eq!(body["code"], "origin_not_allowed");
+        }
+    }
+    let twice = ask(Method::POST, &own).header("origin", "https://evil.example");
+    assert_eq!(answered(twice).await.status, 403, "two are not one");
+    for page in [&own, "https://inspector.example", "http://localhost:6274"] {
+        let answer = ask(Method::POST, page).json(&initialize()).send().await.expect("an answer");
+        assert_eq!(answer.status(), 401, "{page}: the token is asked for next");
+        assert_eq!(answer.headers()["access-control-allow-origin"], page);
+        let flight = ask(Method::OPTIONS, page)
+            .header("access-control-request-method", "POST")
+            .send()
+            .await
+            .expect("one");
+        assert_eq!(flight.status(), 204, "{page}");
+        assert_eq!(flight.headers()["access-control-allow-headers"], "authorization, *");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a77_only_names_of_ours_are_answered() {
+    let names =
+        "public_url = \"https://desk.example\"\n[web]\nallowed_hosts = \"other.example, third.example\"\n";
+    let house = RunningController::boot_with(names).await;
+    let ask = async |host: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        exchange(house.address(), request.as_bytes(), SOON).await
+    };
+    for host in [
+        "desk.example",
+        "DESK.EXAMPLE:8700",
+        "other.example",
+        "third.example",
+        "localhost:1",
+        "127.0.0.1",
+        "[::1]:80",
+    ] {
+        assert_eq!(ask(host, "/health").await.status(), 200, "{host}");
+        assert_eq!(ask(host, "/mcp").await.status(), 401, "{host}");
+    }
+    for host in
+        ["evil.example", "desk.example.evil", "127.0.0.1.evil.example", "a.desk.example", "xlocalhost"]
+    {
+        for path in ["/health", "/api/workspaces", "/openapi.json", "/sign-in", "/mcp"] {
+            let raw = ask(host, path).await;
+            assert_eq!(
+                (raw.status(), &raw.body()["code"]),
+                (403, &json!("host_not_allowed")),
+                "{host} {path}"
+            );
+        }
+    }
+    let counted = ask("localhost", "/metrics").await.text;
+    assert!(counted.contains("hotdesk_hosts_refused_total 25"), "{counted}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t14_what_is_no_message_is_refused_and_bounded() {
+    let scene = Scene::set().await;
+    let post = || scene.bare(Method::POST).bearer_auth(&scene.token).header("mcp-protocol-version", NOW);
+    let cases: [(&str, reqwest::RequestBuilder, u16); 6] = [
+        ("no JSON", post().body("{"), 400),
+        ("no message", post().body("{\"jsonrpc\":\"2.0\"}"), 400),
+        ("a list", post().json(&json!([stateless("ping", &json!({}))])), 400),
+        ("too much", post().body(format!("\"{}\"", "x".repeat(3 * 1024 * 1024))), 413),
+        ("no type", scene.house.bare(Method::POST, "/mcp").bearer_auth(&scene.token).body("{}"), 406),
+        ("no such method", scene.bare(Method::PUT).bearer_auth(&scene.token), 405),
+    ];
+    for (what, request, status) in cases {
+        let answer = request.send().await.expect("an answer");
+        assert_eq!(answer.status(), status, "{what}");
+        assert_eq!(answer.headers().contains_key("allow"), status == 405, "{what}");
+        let body: Value = answer.json().await.expect("JSON");
+        assert!(body["error"].is_string() && body["request_id"].is_string(), "{what}: {body}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Who speaks MCP to whom? A client with a token for one workspace of a simulated house, and its messages.
+
+use axum::Router;
+use hotdesk::base::clock::now_ms;
+use hotdesk::base::ids::AccountId;
+use hotdesk::base::secret::Secret;
+use hotdesk::controller::auth::keys;
+use hotdesk::store::Store;
+use hotdesk::store::oauth_grants::{Digests, NewGrant};
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+
+use crate::harness::simulation::Simulation;
+
+/// The revision without sessions.
+pub const NOW: &str = "2026-07-28";
+/// The last one with them.
+pub const BEFORE: &str = "2025-11-25";
+
+/// An access token of an account for a workspace, as it is after a person's consent.
+pub async fn token(store: &Store, account: AccountId, workspace: &str) -> String {
+    let soon = now_ms() + 3_600_000;
+    let [token, refresh, family, code] = [(); 4].map(|()| Secret::random(43));
+    let digest = |secret: &Secret| keys::digest(secret.reveal());
+    let new = NewGrant {
+        account,
+        workspace: workspace.parse().expect("an id"),
+        client_id: "https://client.example/id.json",
+        client_name: Some("test"),
+        redirect_uri: "http://127.0.0.1/back",
+        resource: "http://127.0.0.1/mcp",
+        challenge: "x",
+        code: &digest(&code),
+        code_expires_at: soon,
+        expires_at: soon,
+    };
+    let grant = store.add_grant(&new).await.expect("it is stored");
+    let access_expires_at = soon;
+    let (family, refresh, access) = (digest(&family), digest(&refresh), digest(&token));
+    let first = Digests { family, refresh, access, access_expires_at };
+    assert!(store.redeem(grant, &first).await.expect("the store"), "the code is good");
+    token.reveal().to_owned()
+}
+
+/// A house with a computer in `home` and one in `away`, and a token for `home`.
+pub struct Scene {
+    pub house: Simulation,
+    pub home: String,
+    pub away: String,
+    pub computer: String,
+    pub elsewhere: String,
+    pub token: String,
+}
+
+impl Scene {
+    pub async fn set() -> Self {
+        Self::set_with(Router::new()).await
+    }
+
+    /// One whose computers' agents have these routes.
+    pub async fn set_with(routes: Router) -> Self {
+        let house = Simulation::boot_with(routes).await;
+        let (home, away) = (house.workspace("home").await, house.workspace("away").await);
+        let (computer, elsewhere) =
+            (house.computer(&home, "desk").await, house.computer(&away, "desk").await);
+        let store = house.store().await;
+        let operator = store.operator().await.expect("the operator");
+        let token = token(&store, operator, &home).await;
+        Self { house, home, away, computer, elsewhere, token }
+    }
+
+    /// Another token of the same account.
+    pub async fn another_token(&self) -> String {
+        let store = self.house.store().await;
+        let operator = store.operator().await.expect("the operator");
+        token(&store, operator, &self.home).await
+    }
+
+    /// A request to `/mcp` without a token.
+    pub fn bare(&self, method: Method) -> RequestBuilder {
+        let request = self.house.bare(method, "/mcp");
+        request
+            .header("accept", "application/json, text/event-stream")
+            .header("content-type", "application/json")
+    }
+
+    /// A message without a session, as clients of the present revision send it.
+    pub fn message(&self, method: &str, params: Value) -> RequestBuilder {
+        let request = self.bare(Method::POST).bearer_auth(&self.token).header("mcp-protocol-version", NOW);
+        let request = request.header("mcp-method", method).json(&stateless(method, &params));
+        match params["name"].as_str() {
+            Some(name) => request.header("mcp-name", name),
+            None => request,
+        }
+    }
+
+    /// What a tool answers to a client of the present revision.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let answer = self.message("tools/call", json!({"name": tool, "arguments": arguments})).send().await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["content-type"], "application/json");
+        let body: Value = answer.json().await.expect("JSON");
+        assert!(body["error"].is_null(), "{body}");
+        body["result"].clone()
+    }
+
+    /// A message of an earlier revision, perhaps in a session.
+    pub fn earlier(&self, token: &str, session: Option<&str>, message: &Value) -> RequestBuilder {
+        let request = self.bare(Method::POST).bearer_auth(token).json(message);
+        match session {
+            Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", BEFORE),
+            None => request,
+        }
+    }
+
+    /// Opens a session; its id.
+    pub async fn open(&self, token: &str) -> String {
+        let answer = self.earlier(token, None, &initialize()).send().await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+        let id = answer.headers()["mcp-session-id"].to_str().expect("text").to_owned();
+        assert_eq!(event(answer).await["result"]["protocolVersion"], BEFORE);
+        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let begun = self.earlier(token, Some(&id), &begun).send().await.expect("an answer");
+        assert_eq!(begun.status(), 202);
+        id
+    }
+}
+
+/// A message with what every request of the present revision carries.
+pub fn stateless(method: &str, params: &Value) -> Value {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": NOW,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    });
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+}
+
+/// The first message of a session.
+pub fn initialize() -> Value {
+    let info = json!({"name": "test", "version": "1"});
+    let params = json!({"protocolVersion": BEFORE, "capabilities": {}, "clientInfo": info});
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+}
+
+/// A request of an earlier revision.
+pub fn request(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+}
+
+/// The first message of an event stream.
+pub async fn event(answer: Response) -> Value {
+    assert_eq!(answer.headers()["content-type"], "text/event-stream");
+    let text = answer.text().await.expect("a stream that ends");
+    let data = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"))
+        .map(str::trim)
+        .find(|data| !data.is_empty());
+    serde_json::from_str(data.unwrap_or_else(|| panic!("no message in {text:?}"))).expect("JSON")
+}

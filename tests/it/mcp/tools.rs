@@ -1,0 +1,242 @@
+//! What do the tools do? What their REST twins do, in one workspace, within bounds (access.md A66).
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::{get, post};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::scene::Scene;
+use crate::harness::agent::answered;
+
+/// Agents whose screens, hands and shells say what they were told.
+fn agent() -> Router {
+    let echo = |action: &'static str| {
+        post(async move |request: Request| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.expect("a body");
+            let told: Value = serde_json::from_slice(&body).expect("JSON");
+            axum::Json(json!({"success": true, "action": action, "details": {"told": told, "query": query}}))
+        })
+    };
+    let bash = post(async |axum::Json(told): axum::Json<Value>| {
+        let output = match told["command"].as_str() {
+            Some("long") => "ab\n".repeat(100_000),
+            other => format!("{}\n", other.unwrap_or_default()),
+        };
+        axum::Json(
+            json!({"success": true, "action": "bash", "command": "", "output": output, "exit_code": 3}),
+        )
+    });
+    let screenshot = get(async |request: Request| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let marks = [
+            ("x-hotdesk-frame", "f-1"),
+            ("x-hotdesk-screen", "default"),
+            ("x-hotdesk-scale", "1"),
+            ("x-hotdesk-width", "1280"),
+            ("x-hotdesk-height", "720"),
+        ];
+        let picture = match query.contains("screen=large") {
+            true => vec![0_u8; 700_000],
+            false => query.into_bytes(),
+        };
+        (marks, [b"\x89PNG\r\n\x1a\n".as_slice(), &picture].concat())
+    });
+    Router::new()
+        .route("/click", echo("click"))
+        .route("/type", echo("type"))
+        .route("/key", echo("key_press"))
+        .route("/bash", bash)
+        .route("/screenshot", screenshot)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_say_what_they_are_and_do_it() {
+    let scene = Scene::set_with(agent()).await;
+    let listed: Value = scene.message("tools/list", json!({})).send().await.unwrap().json().await.unwrap();
+    for tool in listed["result"]["tools"].as_array().expect("tools") {
+        let hints = &tool["annotations"];
+        let looks =
+            ["list_computers", "get_computer", "screenshot"].contains(&tool["name"].as_str().unwrap());
+        assert_eq!(hints["readOnlyHint"], looks, "{tool}");
+        assert!(hints["destructiveHint"].is_boolean() && hints["idempotentHint"].is_boolean(), "{tool}");
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+        assert!(tool["description"].as_str().is_some_and(|text| text.len() > 20), "{tool}");
+        for (name, field) in tool["inputSchema"]["properties"].as_object().expect("fields") {
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            assert!(field["description"].is_string(), "{name}: {field}");
+        }
+    }
+    let id = &scene.computer;
+    let done = scene
+        .call("click", json!({"computer_id": id, "x": 3, "y": 4.5, "frame": "f-1", "screen": "s"}))
+        .await;
+    assert_eq!(done["isError"], false);
+    let told = &done["structuredContent"]["details"];
+    assert_eq!(told, &json!({"told": {"x": 3.0, "y": 4.5, "frame": "f-1"}, "query": "screen=s"}), "{done}");
+    assert_eq!(
+        serde_json::from_str::<Value>(done["content"][0]["text"].as_str().unwrap()).unwrap(),
+        done["structuredContent"]
+    );
+    let typed = scene.call("type", json!({"computer_id": id, "text": "hi"})).await;
+    assert_eq!(typed["structuredContent"]["details"]["told"], json!({"text": "hi"}));
+    let pressed = scene.call("key", json!({"computer_id": id, "key": "ctrl+c", "repeat": 2})).await;
+    assert_eq!(pressed["structuredContent"]["details"]["told"], json!({"key": "ctrl+c", "repeat": 2}));
+    let ran = scene.call("bash", json!({"computer_id": id, "command": "echo"})).await;
+    assert_eq!(
+        ran["structuredContent"],
+        json!({"success": true, "exit_code": 3, "output": "echo\n", "omitted_bytes": 0, "timeout": false})
+    );
+    let seen = scene.call("screenshot", json!({"computer_id": id, "region": "0,0,9,9"})).await;
+    let shown = json!({"width": 1280, "height": 720, "mime_type": "image/png", "frame": "f-1", "scale": 1.0, "screen": "default"});
+    assert_eq!((&seen["structuredContent"], &seen["content"][1]["type"]), (&shown, &json!("image")));
+    let picture = base64::Engine::decode(
+        &base64::engine::general_purpose::STANDARD,
+        seen["content"][1]["data"].as_str().unwrap(),
+    );
+    let asked = String::from_utf8_lossy(&picture.unwrap()[8..]).into_owned();
+    assert!(
+        asked.contains("format=jpeg") && asked.contains("max_bytes=700000") && asked.contains("region="),
+        "{asked}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_tool_answers_is_bounded() {
+    let scene = Scene::set_with(agent()).await;
+    let ran = scene.call("bash", json!({"computer_id": scene.computer, "command": "long"})).await;
+    let ran = &ran["structuredContent"];
+    let output = ran["output"].as_str().expect("text");
+    assert!(
+        output.len() < 66_000 && output.starts_with("ab\n") && output.ends_with("ab\n"),
+        "{}",
+        output.len()
+    );
+    assert_eq!(ran["omitted_bytes"], 300_000 - 64 * 1024);
+    let large = scene.call("screenshot", json!({"computer_id": scene.computer, "screen": "large"})).await;
+    assert_eq!(
+        (&large["isError"], large["content"].as_array().map(Vec::len)),
+        (&json!(true), Some(1)),
+        "{large}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn computers_are_brought_up_and_down() {
+    let scene = Scene::set().await;
+    let one = json!({"computer_id": scene.computer});
+    for (tool, status) in [
+        ("stop_computer", "stopped"),
+        ("start_computer", "running"),
+        ("suspend_computer", "suspended"),
+        ("resume_computer", "running"),
+    ] {
+        let done = scene.call(tool, one.clone()).await;
+        assert_eq!(done["isError"], false, "{tool}: {done}");
+        scene.house.until_status(&scene.computer, status).await;
+        let record = scene.call("get_computer", one.clone()).await;
+        assert_eq!(record["structuredContent"]["status"], status, "{tool}");
+        assert!(record["structuredContent"]["vnc_password"].is_null(), "{record}");
+    }
+    let listed = scene.call("list_computers", json!({"status": "running"})).await;
+    assert_eq!(listed["structuredContent"]["total"], 1, "{listed}");
+    assert_eq!(
+        scene.call("list_computers", json!({"status": "stopped"})).await["structuredContent"]["total"],
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a66_a_connection_acts_in_its_workspace_alone() {
+    let scene = Scene::set().await;
+    let listed = scene.call("list_computers", json!({})).await;
+    let computers = listed["structuredContent"]["computers"].as_array().expect("a list");
+    assert!(computers.len() == 1 && computers[0]["id"] == scene.computer.as_str(), "{listed}");
+    for (tool, more) in [
+        ("get_computer", json!({})),
+        ("start_computer", json!({})),
+        ("stop_computer", json!({})),
+        ("suspend_computer", json!({})),
+        ("resume_computer", json!({})),
+        ("screenshot", json!({})),
+        ("click", json!({"x": 1, "y": 1})),
+        ("type", json!({"text": "x"})),
+        ("key", json!({"key": "a"})),
+        ("bash", json!({"command": "true"})),
+    ] {
+        let mut arguments = more;
+        arguments["computer_id"] = json!(scene.elsewhere);
+        let refused = scene.call(tool, arguments.clone()).await;
+        assert_eq!(refused["isError"], true, "{tool}: {refused}");
+        let body = &refused["structuredContent"];
+        assert_eq!(body["code"], "workspace_scope_mismatch", "{tool}: {refused}");
+        assert_eq!(
+            (&body["key_workspace_id"], &body["target_workspace_id"]),
+            (&json!(scene.home), &json!(scene.away))
+        );
+        let error = body["error"].as_str().expect("a sentence");
+        assert!(
+            error.contains("\"home\"") && error.contains("\"away\"") && body["request_id"].is_string(),
+            "{error}"
+        );
+        // The instance handle is no way around (A15), and what is not there is not there.
+        let record = scene.house.get(&format!("/computers/{}", scene.elsewhere)).await.body;
+        arguments["computer_id"] = record["instance_id"].clone();
+        assert_eq!(
+            scene.call(tool, arguments.clone()).await["structuredContent"]["code"],
+            "workspace_scope_mismatch"
+        );
+        arguments["computer_id"] = json!("00000000-0000-4000-8000-000000000000");
+        let unknown = scene.call(tool, arguments).await;
+        assert_eq!(unknown["structuredContent"]["error"], "Desktop not found", "{tool}");
+    }
+    assert_eq!(scene.house.status(&scene.elsewhere).await, "running");
+    for (tool, arguments) in [
+        ("click", json!({"computer_id": scene.computer, "x": "left", "y": 1})),
+        ("click", json!({"computer_id": scene.computer})),
+        ("bash", json!({})),
+    ] {
+        let refused = scene.call(tool, arguments).await;
+        assert!(
+            refused["structuredContent"]["error"]
+                .as_str()
+                .is_some_and(|error| error.starts_with("invalid arguments")),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tools_change_and_what_they_are_refused_is_in_the_log() {
+    let scene = Scene::set_with(agent()).await;
+    let (own, other) = (&scene.computer, &scene.elsewhere);
+    let calls = [
+        ("get_computer", json!({"computer_id": own}), false),
+        ("screenshot", json!({"computer_id": own}), false),
+        ("bash", json!({"computer_id": own, "command": "b-canary"}), false),
+        ("get_computer", json!({"computer_id": other}), true),
+        ("stop_computer", json!({"computer_id": "nowhere"}), true),
+    ];
+    for (tool, arguments, fails) in calls {
+        let result = scene.call(tool, arguments).await;
+        assert_eq!(result["isError"], fails, "{tool}: {result}");
+    }
+    let listed = answered(scene.house.request(Method::GET, "/audit")).await;
+    assert_eq!(listed.status, 200, "{}", listed.body);
+    let all = listed.body["entries"].as_array().expect("entries");
+    let lines: Vec<_> = all.iter().filter(|entry| entry["credential"] == "grant").collect();
+    let told = |entry: &Value| json!([entry["route"], entry["result"], entry["status"], entry["code"]]);
+    let expected = json!([
+        ["/mcp tools/call stop_computer", "failed", 404, null],
+        ["/mcp tools/call get_computer", "refused", 403, "workspace_scope_mismatch"],
+        ["/mcp tools/call bash", "done", 200, null],
+    ]);
+    assert_eq!(lines.iter().copied().map(told).collect::<Value>(), expected);
+    let (refused, done) = (lines[1], lines[2]);
+    assert_eq!((&done["computer_id"], &done["workspace_id"]), (&json!(own), &json!(scene.home)));
+    assert_eq!((&refused["computer_id"], &refused["workspace_id"]), (&json!(other), &json!(scene.away)));
+    assert_eq!((&done["method"], &done["source"]), (&json!("POST"), &json!("127.0.0.1")));
+    assert!(lines.iter().all(|entry| entry["credential_id"].is_string() && entry["request_id"] != ""));
+    assert!(!listed.body.to_string().contains("canary"));
+}

@@ -1,0 +1,101 @@
+//! Is the operator's account given its password once, by whoever holds the first key?
+
+use crate::harness::browser::{Browser, PASSWORD, person};
+use crate::harness::simulation::Simulation;
+
+fn form<'a>(key: &'a str, email: &'a str, password: &'a str) -> [(&'a str, &'a str); 4] {
+    [("key", key), ("email", email), ("full_name", "Ada"), ("password", password)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_key_sets_the_operator_up_once() {
+    let house = Simulation::boot().await;
+    let mut browser = Browser::new(&house.base);
+    assert!(browser.get("/sign-in").await.text.contains("href=\"/set-up\""));
+    assert!(browser.get("/set-up").await.text.contains("name=\"key\""));
+
+    let store = house.store().await;
+    let stranger = person(&store, "eve@x.example").await;
+    let other = hotdesk::controller::auth::keys::fresh();
+    let digest = hotdesk::controller::auth::keys::digest(other.reveal());
+    let key = hotdesk::store::accounts::NewKey {
+        account: stranger.id,
+        workspace: None,
+        name: "k",
+        digest: &digest,
+        last_four: "",
+    };
+    store.add_key(&key).await.expect("a key");
+    for (key, email, password, status) in [
+        ("sk_live_guess", "ada@x.example", PASSWORD, 401),
+        (other.reveal(), "ada@x.example", PASSWORD, 401),
+        (house.key(), "ada", PASSWORD, 400),
+        (house.key(), "ada@x.example", "short", 400),
+        (house.key(), "eve@x.example", PASSWORD, 409),
+    ] {
+        let refused = browser.send("/set-up", &form(key, email, password)).await;
+        assert_eq!(refused.status, status, "{}", refused.text);
+        assert!(refused.text.contains("role=\"alert\""), "{}", refused.text);
+        assert!(
+            !refused.text.contains(house.key()) && !refused.text.contains(PASSWORD),
+            "no secret comes back"
+        );
+    }
+
+    // Of two at once one is it.
+    let (first, second) =
+        (form(house.key(), "Ada@X.example", PASSWORD), form(house.key(), "b@x.example", PASSWORD));
+    let (first, second) = tokio::join!(browser.send("/set-up", &first), browser.send("/set-up", &second));
+    let mut statuses = [first.status, second.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [303, 403], "{first:?} {second:?}");
+    let (entered, email) =
+        if first.status == 303 { (first, "ada@x.example") } else { (second, "b@x.example") };
+    assert_eq!(entered.location(), "/settings");
+    browser.keep(&entered).await;
+    assert!(browser.get("/settings").await.text.contains(email));
+    for done in [
+        browser.get("/set-up").await,
+        browser.send("/set-up", &form(house.key(), "c@x.example", PASSWORD)).await,
+    ] {
+        assert_eq!(done.status, 403, "{}", done.text);
+    }
+    assert!(!Browser::new(&house.base).get("/sign-in").await.text.contains("set-up"));
+    // The key is what it was, and its account has an address by now.
+    let profile = house.get("/user/profile").await;
+    assert_eq!((profile.status, &profile.body["email"]), (200, &email.into()));
+    assert_eq!(profile.body["full_name"], "Ada");
+    assert_eq!(profile.body["id"], store.operator().await.expect("one").to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_from_elsewhere_does_nothing() {
+    let house = Simulation::boot().await;
+    person(&house.store().await, "ada@x.example").await;
+    let browser = Browser::signed_in(&house.base, "ada@x.example").await;
+    let csrf = browser.csrf.clone();
+    let post = |headers: &[(&str, &str)], csrf: &str| {
+        let body = serde_urlencoded::to_string([("csrf", csrf)]).expect("a form");
+        let request = browser.request(reqwest::Method::POST, "/sign-out").body(body);
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+    };
+    let cases: [(&[(&str, &str)], &str); 6] = [
+        (&[], ""),
+        (&[], "0000"),
+        (&[("origin", "http://evil.example")], &csrf),
+        (&[("origin", "null"), ("sec-fetch-site", "cross-site")], &csrf),
+        (&[("sec-fetch-site", "cross-site")], &csrf),
+        (&[("sec-fetch-site", "same-site")], &csrf),
+    ];
+    for (headers, csrf) in cases {
+        let refused = crate::harness::browser::page(post(headers, csrf)).await;
+        assert_eq!(refused.status, 403, "{headers:?} {csrf:?}");
+    }
+    assert_eq!(browser.get("/settings").await.status, 200);
+    let left =
+        crate::harness::browser::page(post(&[("origin", "null"), ("sec-fetch-site", "same-origin")], &csrf))
+            .await;
+    assert_eq!((left.status, left.location()), (303, "/sign-in"));
+    let out = browser.get("/settings").await;
+    assert_eq!((out.status, out.location()), (303, "/sign-in?next=%2Fsettings"));
+}

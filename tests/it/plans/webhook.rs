@@ -1,0 +1,263 @@
+//! Are events of a payment service believed only when they are signed, and carried out once?
+
+use std::os::unix::fs::PermissionsExt;
+
+use futures_util::future::join_all;
+use hmac::{Hmac, KeyInit, Mac};
+use hotdesk::base::clock::{iso8601, now_ms};
+use hotdesk::base::hex::hex;
+use hotdesk::controller::config::{BillingSettings, Config};
+use hotdesk::domain::billing::{Change, Payment};
+use hotdesk::store::billing::Subject;
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use super::{config, give_plan, say};
+use crate::harness::agent::{Answered, answered};
+use crate::harness::simulation::Simulation;
+
+const SECRET: &str = "wh-0123456789abcdef0123456789abcdef";
+
+struct Scene {
+    house: Simulation,
+    id: String,
+    _secret: tempfile::TempDir,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        std::fs::write(&file, format!("{SECRET}\n")).expect("a secret");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("a mode");
+        let billing = BillingSettings { webhook_secret_file: file };
+        let house = Simulation::boot_configured(Config { billing, ..config() }).await;
+        let workspace = house.workspace("demo").await;
+        let id = house.computer(&workspace, "one").await;
+        Self { house, id, _secret: folder }
+    }
+
+    /// Sends an event, which occurred now unless it says otherwise.
+    async fn send(&self, body: &Value) -> Answered {
+        let mut body = body.clone();
+        if let Some(fields) = body.as_object_mut() {
+            fields.entry("occurred_at").or_insert_with(|| json!(iso8601(now_ms())));
+        }
+        let text = body.to_string();
+        self.deliver(&signature(SECRET, now_ms() / 1000, &text), text).await
+    }
+
+    async fn deliver(&self, signature: &str, body: String) -> Answered {
+        let request = self.house.bare(Method::POST, "/api/billing/webhook");
+        answered(request.header("hotdesk-signature", signature).body(body)).await
+    }
+
+    async fn suspend(&self) -> Answered {
+        self.house.command(format!("/computers/{}/suspend", self.id)).await
+    }
+}
+
+fn signature(secret: &str, seconds: i64, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key");
+    mac.update(format!("{seconds}.{body}").as_bytes());
+    format!("t={seconds},v1={}", hex(&mac.finalize().into_bytes()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signed_event_is_carried_out_once() {
+    let scene = Scene::set().await;
+    let hourly = json!({"id": "evt_1", "computer_id": scene.id, "variant": "hourly"});
+    let taken = scene.send(&hourly).await;
+    assert_eq!((taken.status, &taken.body["repeated"]), (200, &json!(false)), "{}", taken.body);
+    assert_eq!(scene.suspend().await.body["code"], "HOURLY_USE_STOP");
+    let included = json!({"id": "evt_2", "computer_id": scene.id, "variant": "included"});
+    assert_eq!(scene.send(&included).await.status, 200);
+    // The first comes again, as services send events when an answer was lost.
+    let again = scene.send(&hourly).await;
+    assert_eq!((again.status, &again.body["repeated"]), (200, &json!(true)), "{}", again.body);
+    assert_eq!(scene.suspend().await.status, 200, "it is included still");
+
+    let account = scene.house.store().await.operator().await.expect("the operator");
+    let plan =
+        json!({"id": "evt_3", "account_id": account.to_string(), "plan": "small", "payment": "lapsed"});
+    let answers = join_all([0; 50].map(|_| scene.send(&plan))).await;
+    assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.body["repeated"] == false).count(), 1);
+    let told = scene.house.get("/user/subscription").await.body;
+    assert_eq!((&told["tier"], &told["payment"]), (&json!("small"), &json!("lapsed")));
+    let back = json!({"id": "evt_4", "account_id": account.to_string(), "plan": null, "payment": "current"});
+    assert_eq!(scene.send(&back).await.status, 200);
+    assert_eq!(scene.house.get("/user/subscription").await.body["tier"], "default");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_accepted_event_is_in_the_log_of_whom_it_is_about_and_not_among_strangers() {
+    let scene = Scene::set().await;
+    let (account, key) = scene.house.account("payer@example.org").await;
+    let of_account = json!({"account_id": account.to_string(), "payment": "lapsed"});
+    let of_computer = json!({"computer_id": scene.id, "variant": "hourly"});
+    // More than strangers have lines for in a minute.
+    for number in 0..25 {
+        let mut event = of_account.clone();
+        event["id"] = json!(format!("evt_{number}"));
+        assert_eq!(scene.send(&event).await.status, 200);
+    }
+    let mut event = of_computer;
+    event["id"] = json!("evt_computer");
+    assert_eq!(scene.send(&event).await.status, 200);
+    assert_eq!(scene.deliver("t=1,v1=00", event.to_string()).await.status, 403);
+
+    let read = async |key: &str| {
+        let log = answered(scene.house.request_with(key, Method::GET, "/audit?limit=500")).await.body;
+        log["entries"].as_array().expect("entries").clone()
+    };
+    let theirs = read(&key).await;
+    assert_eq!(theirs.len(), 25, "{theirs:?}");
+    for line in &theirs {
+        let told = (&line["action"], &line["target_id"], &line["result"]);
+        assert_eq!(told, (&json!("billing_change"), &json!(account.to_string()), &json!("done")), "{line}");
+    }
+    let owners = read(scene.house.key()).await;
+    let of_one: Vec<&Value> = owners.iter().filter(|line| line["computer_id"] == scene.id.as_str()).collect();
+    assert_eq!(of_one[0]["action"], "billing_change", "{of_one:?}");
+    assert!(of_one[0]["workspace_id"].is_string());
+    // What is not signed is still nobody's.
+    assert_eq!((&owners[0]["action"], &owners[0]["status"]), (&Value::Null, &json!(403)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_is_not_signed_now_and_by_us_changes_nothing() {
+    let scene = Scene::set().await;
+    let text = json!({"id": "evt_1", "computer_id": scene.id, "variant": "hourly"}).to_string();
+    let now = now_ms() / 1000;
+    for wrong in [
+        String::new(),
+        signature("wh-another-secret-of-the-same-length", now, &text),
+        signature(SECRET, now - 400, &text),
+        signature(SECRET, now + 400, &text),
+        signature(SECRET, now, &text.replace("hourly", "included")),
+    ] {
+        assert_eq!(scene.deliver(&wrong, text.clone()).await.status, 403, "{wrong}");
+    }
+    let keyed = scene.house.post("/billing/webhook", json!({"id": "evt_1", "computer_id": scene.id})).await;
+    assert_eq!(keyed.status, 403, "a key signs nothing");
+    let unset = Simulation::boot_configured(config()).await;
+    let empty = answered(
+        unset
+            .bare(Method::POST, "/api/billing/webhook")
+            .header("hotdesk-signature", signature("", now, &text))
+            .body(text.clone()),
+    );
+    assert_eq!(empty.await.status, 403, "without a secret nothing is right");
+    assert_eq!(scene.suspend().await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_event_that_comes_late_undoes_nothing_newer() {
+    let scene = Scene::set().await;
+    let at = |minutes: i64| iso8601(now_ms() - minutes * 60_000);
+    let said = async |id: &str, minutes: i64, mut fields: Value| {
+        fields["id"] = json!(id);
+        fields["occurred_at"] = json!(at(minutes));
+        let taken = scene.send(&fields).await;
+        assert_eq!((taken.status, &taken.body["repeated"]), (200, &json!(false)), "{}", taken.body);
+        taken.body["outdated"].clone()
+    };
+    let told = async || scene.house.get(&format!("/computers/{}", scene.id)).await.body["billing"].clone();
+    let computer = |fields: Value| {
+        let mut event = json!({"computer_id": scene.id});
+        event.as_object_mut().expect("fields").extend(fields.as_object().expect("fields").clone());
+        event
+    };
+    // It lapsed and was paid; the news of the lapse comes last.
+    assert_eq!(said("paid", 10, computer(json!({"payment": "current"}))).await, json!([]));
+    assert_eq!(said("lapsed", 20, computer(json!({"payment": "lapsed"}))).await, json!(["payment"]));
+    assert_eq!(told().await["payment"], "current");
+    // What is newer of an older event counts.
+    let both = computer(json!({"payment": "lapsed", "variant": "hourly"}));
+    assert_eq!(said("both", 15, both).await, json!(["payment"]));
+    assert_eq!((&told().await["payment"], &told().await["variant"]), (&json!("current"), &json!("hourly")));
+    assert_eq!(said("later", 5, computer(json!({"payment": "lapsed"}))).await, json!([]));
+    assert_eq!(told().await["payment"], "lapsed");
+
+    // An account's plan makes its computers included; an older word that one is on trial comes late.
+    let account = scene.house.store().await.operator().await.expect("the operator");
+    let plan = |plan: &str| json!({"account_id": account.to_string(), "plan": plan});
+    assert_eq!(said("included", 12, computer(json!({"variant": "included"}))).await, json!([]));
+    assert_eq!(said("small", 8, plan("small")).await, json!([]));
+    assert_eq!(said("trial", 9, plan("trial")).await, json!(["plan"]));
+    let trial = computer(json!({"variant": "trial", "trial_ends_at": at(1)}));
+    assert_eq!(said("on trial", 9, trial).await, json!(["variant", "trial_ends_at"]));
+    assert_eq!(scene.house.get("/user/subscription").await.body["tier"], "small");
+    assert_eq!(
+        (&told().await["variant"], &told().await["trial_ends_at"]),
+        (&json!("included"), &Value::Null)
+    );
+
+    // The operator says what is so, and what came to be before that changes nothing.
+    let subject = Subject::Account(account);
+    let change = Change::Account { plan: None, payment: Some(Payment::Current) };
+    assert_eq!(
+        said("account", 0, json!({"account_id": account.to_string(), "payment": "lapsed"})).await,
+        json!([])
+    );
+    say(&scene.house, &config(), subject, change).await;
+    let late = json!({"account_id": account.to_string(), "payment": "lapsed"});
+    assert_eq!(said("account again", 1, late).await, json!(["payment"]));
+    assert_eq!(scene.house.get("/user/subscription").await.body["payment"], "current");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_s_plan_counts_over_an_event_that_is_ahead_of_now() {
+    let scene = Scene::set().await;
+    let account = scene.house.store().await.operator().await.expect("the operator");
+    // As a payment service says it whose clock is four minutes ahead.
+    let (ahead, later) = (iso8601(now_ms() + 240_000), iso8601(now_ms() + 3_600_000));
+    for event in [
+        json!({"id": "trial", "computer_id": scene.id, "variant": "trial", "trial_ends_at": later, "occurred_at": ahead}),
+        json!({"id": "plan", "account_id": account.to_string(), "plan": "small"}),
+    ] {
+        let taken = scene.send(&event).await;
+        assert_eq!((taken.status, &taken.body["outdated"]), (200, &json!([])), "{}", taken.body);
+    }
+    let told = async || scene.house.get(&format!("/computers/{}", scene.id)).await.body["billing"].clone();
+    assert_eq!(told().await["variant"], "trial", "an event about a plan is older");
+    give_plan(&scene.house, &config(), account, "small").await;
+    let billing = told().await;
+    assert_eq!((&billing["variant"], &billing["trial_ends_at"]), (&json!("included"), &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_makes_no_sense_is_refused_and_may_come_again_mended() {
+    let scene = Scene::set().await;
+    let account = scene.house.store().await.operator().await.expect("the operator").to_string();
+    let id = &scene.id;
+    let nobody = "00000000-0000-4000-8000-000000000000";
+    for (event, status) in [
+        (json!({"id": "e"}), 400),
+        (json!({"id": "", "computer_id": id}), 400),
+        (json!({"id": "x".repeat(256), "computer_id": id}), 400),
+        (json!({"id": "e", "computer_id": id, "account_id": account}), 400),
+        (json!({"id": "e", "computer_id": id, "variant": "free"}), 400),
+        (json!({"id": "e", "computer_id": id, "payment": "maybe"}), 400),
+        (json!({"id": "e", "computer_id": id, "occurred_at": "lately"}), 400),
+        (json!({"id": "e", "computer_id": id, "occurred_at": null}), 400),
+        (json!({"id": "e", "computer_id": id, "occurred_at": iso8601(now_ms() + 600_000)}), 400),
+        (json!({"id": "e", "computer_id": id, "trial_ends_at": "soon"}), 400),
+        (json!({"id": "e", "computer_id": id, "plan": "small"}), 400),
+        (json!({"id": "e", "computer_id": id, "planet": "small"}), 400),
+        (json!({"id": "e", "account_id": account, "plan": "gold"}), 400),
+        (json!({"id": "e", "account_id": account, "variant": "hourly"}), 400),
+        (json!({"id": "e", "account_id": nobody, "plan": "small"}), 404),
+        (json!({"id": "e", "computer_id": nobody, "variant": "hourly"}), 404),
+        (json!([]), 400),
+    ] {
+        let answer = scene.send(&event).await;
+        assert_eq!(answer.status, status, "{event}: {}", answer.body);
+    }
+    let right =
+        scene.send(&json!({"id": "e", "computer_id": id, "trial_ends_at": null, "device": true})).await;
+    assert_eq!((right.status, &right.body["repeated"]), (200, &json!(false)), "{}", right.body);
+    assert_eq!(scene.suspend().await.body["code"], "DEVICE_LIFECYCLE_UNSUPPORTED");
+}

@@ -1,0 +1,115 @@
+//! Does the tree hold a secret? `detect-secrets` looks at every tracked file, and what it finds must have been reviewed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use hotdesk::controller::auth::keys;
+use serde_json::Value;
+
+use crate::clients::python;
+
+/// What was found and is none: a file, the SHA-1 of the text as the scanner tells it, and why. The scanner's own baseline has no
+/// place for reasons, and line numbers that change with every edit.
+const REVIEWED: &str = include_str!("reviewed.txt");
+
+/// What the scanner found in the files that git tracks in a folder: `FILE SHA-1`, and for people the line and the kind.
+///
+/// Lines that say of themselves that they are allowed are looked at too, and nothing is asked of any service (`--no-verify`).
+fn hits(scanner: &Path, root: &Path) -> BTreeSet<(String, String)> {
+    let listed = Command::new("git")
+        // The tree may be another user's.
+        .args(["-c", "safe.directory=*", "ls-files", "-z"])
+        .current_dir(root)
+        .output()
+        .expect("git is installed");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let listed = String::from_utf8(listed.stdout).expect("names in UTF-8");
+    let files: Vec<&str> = listed.split_terminator('\0').collect();
+    assert!(!files.is_empty(), "git tracks nothing in {}", root.display());
+    let ran = Command::new(scanner)
+        .args([
+            "scan",
+            "--no-verify",
+            "--disable-filter",
+            "detect_secrets.filters.allowlist.is_line_allowlisted",
+        ])
+        .args(files)
+        .current_dir(root)
+        .env("PYTHONUTF8", "1")
+        .output()
+        .expect("it runs");
+    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{said}\n{complained}");
+    let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error} in {said}"));
+    let found = told["results"].as_object().expect("results");
+    let all = found
+        .iter()
+        .flat_map(|(file, hits)| hits.as_array().into_iter().flatten().map(move |hit| (file, hit)));
+    all.map(|(file, hit)| {
+        let hash = hit["hashed_secret"].as_str().expect("a hash");
+        (format!("{file} {hash}"), format!("line {}, {}", hit["line_number"], hit["type"]))
+    })
+    .collect()
+}
+
+/// The scanner of the tests' virtual environment.
+fn scanner() -> Option<std::path::PathBuf> {
+    let found =
+        python().map(|python| python.with_file_name("detect-secrets")).filter(|program| program.exists());
+    if found.is_none() {
+        println!("skipped: no detect-secrets (make deps-test)");
+    }
+    found
+}
+
+#[test]
+fn t24_no_tracked_file_holds_a_secret_that_was_not_reviewed() {
+    let Some(scanner) = scanner() else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if !root.join(".git").exists() {
+        return println!("skipped: not a git checkout");
+    }
+    let hits = hits(&scanner, root);
+    let lines = REVIEWED.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let reviewed: BTreeSet<String> = lines
+        .map(|line| match line.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            [file, hash, reason] if !reason.trim().is_empty() => format!("{file} {hash}"),
+            _ => panic!("no file, hash and reason in {line:?}"),
+        })
+        .collect();
+    let new: Vec<_> = hits.iter().filter(|(hit, _)| !reviewed.contains(hit)).collect();
+    assert!(new.is_empty(), "review these, and say why they are none in reviewed.txt: {new:#?}");
+    let stale: Vec<_> = reviewed.iter().filter(|entry| !hits.iter().any(|(hit, _)| hit == *entry)).collect();
+    assert!(stale.is_empty(), "reviewed and no longer there: {stale:#?}");
+}
+
+#[test]
+fn t24_a_key_that_somebody_adds_is_found() {
+    let Some(scanner) = scanner() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let git = |arguments: &[&str]| {
+        let ran = Command::new("git").args(arguments).current_dir(folder.path()).output().expect("git");
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    };
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    git(&["init", "--quiet"]);
+    write("harmless.rs", "const GREETING: &str = \"hello\";\n");
+    git(&["add", "--all"]);
+    assert!(hits(&scanner, folder.path()).is_empty());
+    // One of each place where keys get lost; put together here, or this file would be found.
+    let ours = keys::fresh();
+    let header = ["-----BEGIN RSA PRIVATE", "KEY-----"].join(" ");
+    write("notes.md", &format!("Use {} for the demo.\n", ours.reveal()));
+    write("main.rs", &format!("const KEY: &str = \"{}\"; // pragma: allowlist secret\n", ours.reveal()));
+    write("deploy.env", &format!("AWS_ACCESS_KEY_ID=AKIA{}\n", "Q3EGXJ7Z5N2WV4TB"));
+    write("server.pem", &format!("{header}\nMIIE\n"));
+    git(&["add", "--all"]);
+    // What git does not track is nobody's but its owner's.
+    write("untracked.md", &format!("{}\n", ours.reveal()));
+    let found: BTreeSet<String> = hits(&scanner, folder.path())
+        .into_iter()
+        .map(|(hit, _)| hit.split(' ').next().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(found, ["deploy.env", "main.rs", "notes.md", "server.pem"].map(str::to_owned).into());
+}

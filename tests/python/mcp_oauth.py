@@ -1,0 +1,106 @@
+"""A whole authorization by the Python `mcp` client, whose person is a browser without a window.
+
+usage: mcp_oauth.py BASE COOKIE WORKSPACE [CLIENT_URL]
+
+Everything but the consent page is the client's own doing: it asks, is challenged, finds the metadata, registers (or names
+itself by CLIENT_URL), sends its person to the page, redeems the code, and refreshes.
+"""
+
+import asyncio
+import re
+import sys
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
+
+BASE, COOKIE, WORKSPACE = sys.argv[1:4]
+CLIENT_URL = sys.argv[4] if len(sys.argv) > 4 else None
+REDIRECT = "http://127.0.0.1:53210/callback"
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "round trip", "version": "1"},
+    },
+}
+HEADERS = {"Accept": "application/json, text/event-stream"}
+
+
+class Memory:
+    """What the client keeps."""
+
+    def __init__(self):
+        self.tokens = None
+        self.client = None
+
+    async def get_tokens(self):
+        return self.tokens
+
+    async def set_tokens(self, tokens):
+        self.tokens = tokens
+
+    async def get_client_info(self):
+        return self.client
+
+    async def set_client_info(self, client):
+        self.client = client
+
+
+class Person:
+    """Sits before a browser that is signed in, and lets everybody in."""
+
+    def __init__(self):
+        self.asked = 0
+        self.landed = None
+
+    async def open(self, url):
+        self.asked += 1
+        async with httpx2.AsyncClient(headers={"Cookie": COOKIE}) as browser:
+            page = await browser.get(url)
+            assert page.status_code == 200, page.text
+            csrf = re.search(r'name="csrf" value="([^"]+)"', page.text).group(1)
+            form = {"csrf": csrf, "decision": "allow", "workspace": WORKSPACE}
+            answer = await browser.post(url, data=form)
+            assert answer.status_code == 303, answer.text
+            self.landed = answer.headers["location"]
+
+    async def land(self):
+        assert self.landed.startswith(REDIRECT + "?"), self.landed
+        said = {name: values[0] for name, values in parse_qs(urlsplit(self.landed).query).items()}
+        return AuthorizationCodeResult(code=said["code"], state=said["state"], iss=said["iss"])
+
+
+async def main():
+    memory, person = Memory(), Person()
+    metadata = OAuthClientMetadata(client_name="Round trip", redirect_uris=[REDIRECT])
+    provider = OAuthClientProvider(
+        f"{BASE}/mcp", metadata, memory, person.open, person.land, client_metadata_url=CLIENT_URL
+    )
+    async with httpx2.AsyncClient(auth=provider, headers=HEADERS) as client:
+        first = await client.post(f"{BASE}/mcp", json=HELLO)
+        assert first.status_code == 200, first.text
+        assert person.asked == 1
+        assert memory.client.client_id == CLIENT_URL if CLIENT_URL else memory.client.client_secret is None
+        assert (memory.tokens.token_type, memory.tokens.scope) == ("Bearer", "mcp:tools")
+        before = memory.tokens
+        # The hour passes, as far as the client knows: it refreshes by itself and asks nobody.
+        provider.context.token_expiry_time = 1
+        second = await client.post(f"{BASE}/mcp", json=HELLO)
+        assert second.status_code == 200, second.text
+        assert person.asked == 1
+        assert memory.tokens.access_token != before.access_token
+        assert memory.tokens.refresh_token != before.refresh_token
+    # With the token that was replaced one gets nowhere.
+    async with httpx2.AsyncClient(headers=HEADERS) as client:
+        old = {"Authorization": f"Bearer {before.access_token}"}
+        refused = await client.post(f"{BASE}/mcp", json=HELLO, headers=old)
+        assert refused.status_code == 401, refused.text
+    print("the whole trip")
+
+
+asyncio.run(main())
