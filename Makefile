@@ -50,6 +50,7 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
+	$(BENCH) benches/key_check.py
 	$(BENCH) benches/goals.py
 	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::error::{Error, Result};
-use crate::http::idempotency::digest;
+use crate::http::idempotency::{digest, reused};
 
 /// Keys remembered; a client that acts ten times a second finds its last minutes, which is when retries come.
 const MOST_KEYS: usize = 4096;
@@ -103,8 +103,8 @@ impl Journal {
     /// Begins a request under a key, or tells what became of it before. It blocks for a file's writing.
     ///
     /// # Errors
-    /// `Conflict` with code `idempotency_in_progress`, `outcome_unknown`, or `idempotency_key_reused`; `Unavailable`
-    /// when the journal cannot be written.
+    /// `Conflict` with code `idempotency_in_progress` or `outcome_unknown`; [`reused`]; `Unavailable` when the journal cannot
+    /// be written.
     pub fn begin(&self, key: &[u8], request: &[&[u8]]) -> Result<Begun> {
         let name = digest(&[key]);
         let request = digest(request);
@@ -112,8 +112,7 @@ impl Journal {
         let known = read(&self.path(&name)).map_err(unwritable)?;
         if let Some(record) = known {
             if record.request != request {
-                return Err(Error::conflict("This Idempotency-Key was used for another request")
-                    .code("idempotency_key_reused"));
+                return Err(reused());
             }
             if let Some(answer) = record.answer {
                 return Ok(Begun::Done(answer));

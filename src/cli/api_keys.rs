@@ -1,5 +1,7 @@
 //! `hotdesk api-keys`: which keys are there, and how are they made and deleted?
 
+use std::collections::HashMap;
+
 use clap::Subcommand;
 use reqwest::Method;
 
@@ -8,6 +10,7 @@ use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
 use crate::wire::key::{CreateKey, Key, KeyList, MintedKey};
+use crate::wire::workspace::WorkspaceList;
 
 /// `hotdesk api-keys`.
 #[derive(Debug, Subcommand)]
@@ -57,10 +60,19 @@ async fn list(workspace: Option<String>, session: &Session) -> Outcome<()> {
     let query: Vec<(&str, &str)> = workspace.iter().map(|id| ("workspace_id", id.as_str())).collect();
     let answer = session.api.get(&["keys"], &query, QUICK).await?;
     let list: KeyList = answer.decode()?;
+    let names: HashMap<String, String> = if list.keys.iter().any(|it| it.workspace_id.is_some()) {
+        let known: WorkspaceList = session.api.get(&["workspaces"], &[], QUICK).await?.decode()?;
+        known.workspaces.into_iter().map(|it| (it.id, it.name)).collect()
+    } else {
+        HashMap::new()
+    };
     session.show(&answer, || {
         let row = |it: Key| {
             let text = format!("{}…{}", it.prefix, it.last_four);
-            let reaches = it.workspace_id.unwrap_or_else(|| "all workspaces".to_owned());
+            let reaches = match it.workspace_id {
+                Some(id) => names.get(&id).cloned().unwrap_or(id),
+                None => "all workspaces".to_owned(),
+            };
             vec![it.name, text, reaches, it.last_used_at.unwrap_or_else(|| "never".to_owned()), it.id]
         };
         let rows = list.keys.into_iter().map(row).collect();

@@ -36,13 +36,15 @@ pub enum Action {
     /// An account's plan or payment, or how a computer is paid for, became another: by an event of the payment service, or by
     /// whoever owns the data folder.
     BillingChange,
+    /// Whoever owns the data folder made an account; the target is the account.
+    AccountMade,
     /// Whoever owns the data folder made a key for an account; the target is the key.
     KeyMade,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SignIn,
         Self::SignOut,
         Self::PasswordChange,
@@ -56,6 +58,7 @@ impl Action {
         Self::DeviceDenied,
         Self::TrialEnd,
         Self::BillingChange,
+        Self::AccountMade,
         Self::KeyMade,
     ];
 
@@ -75,6 +78,7 @@ impl Action {
             Self::DeviceDenied => "device_denied",
             Self::TrialEnd => "trial_end",
             Self::BillingChange => "billing_change",
+            Self::AccountMade => "account_made",
             Self::KeyMade => "key_made",
         }
     }

@@ -20,6 +20,8 @@ pub enum Kind {
     NotFound,
     /// The thing's state blocks the operation.
     Conflict,
+    /// Understood, and another request than the one that it claims to be.
+    Mismatched,
     /// More than may be sent at once.
     TooLarge,
     /// The body's media type is not accepted.
@@ -111,6 +113,11 @@ impl Error {
     /// The thing's state blocks the operation.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(Kind::Conflict, message)
+    }
+
+    /// Understood, and another request than the one that it claims to be.
+    pub fn mismatched(message: impl Into<String>) -> Self {
+        Self::new(Kind::Mismatched, message)
     }
 
     /// More than may be sent at once.

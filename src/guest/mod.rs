@@ -3,6 +3,7 @@
 //! The agent must be treated as compromised (threats.md): every answer is bounded in time and size, no redirect is
 //! followed, nothing it says becomes a path here, and a header only what [`crate::http::marks`] has read as plain words.
 
+mod acted;
 mod collect;
 mod connect;
 mod failure;
@@ -28,6 +29,7 @@ use crate::http::idempotency;
 use crate::wire::agent::{Activity, Health, PutResult, Renewal, Renewed};
 
 pub use crate::http::encode::percent_encode;
+pub use acted::Acted;
 pub use screenshot::{Image, Sight};
 pub use socket::Socket;
 
@@ -116,7 +118,7 @@ impl Guest {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri(path, query)?;
-        self.ask(request, patience).await
+        self.ask(request, patience).await.map(|acted| acted.answer)
     }
 
     /// One action, done at most once where it has a key.
@@ -130,7 +132,7 @@ impl Guest {
         body: &Send,
         key: Option<HeaderValue>,
         patience: Duration,
-    ) -> Result<Receive> {
+    ) -> Result<Acted<Receive>> {
         let mut request = Request::new(Body::from(serde_json::to_vec(body).map_err(Error::internal)?));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri(path, query)?;
@@ -145,12 +147,14 @@ impl Guest {
         &self,
         mut request: Request<Body>,
         patience: Duration,
-    ) -> Result<Receive> {
+    ) -> Result<Acted<Receive>> {
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let exchange = async {
             let response = self.exchange(request, StatusCode::is_success).await?;
+            let replayed = response.headers().get(idempotency::REPLAYED).is_some_and(|value| value == "true");
             let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
-            serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
+            let answer = serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))?;
+            Ok(Acted { answer, replayed })
         };
         within(patience, exchange).await
     }

@@ -21,9 +21,9 @@ const LENGTH: std::ops::RangeInclusive<usize> = 8..=255;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct IdempotencyHeader {
-    /// Sent again with the same key, the request is carried out at most once: the stored answer is given, or 409 with
-    /// code `idempotency_in_progress`, `outcome_unknown` (the computer's agent died meanwhile) or
-    /// `idempotency_key_reused` (another request had this key).
+    /// Sent again with the same key, the request is carried out at most once: the stored answer is given, with
+    /// `Idempotency-Replayed: true`; or 409 with code `idempotency_in_progress` or `outcome_unknown` (the computer's agent died
+    /// meanwhile). Another request under the key is 422 `idempotency_key_reused`.
     #[serde(rename = "Idempotency-Key")]
     #[param(rename = "Idempotency-Key", min_length = 8, max_length = 255, pattern = "^[!-~]+$")]
     pub key: Option<String>,
@@ -63,6 +63,11 @@ pub fn shown(headers: &HeaderMap) -> Result<Option<HeaderValue>> {
     Err(Error::invalid(format!(
         "Idempotency-Key must be {least} to {most} visible ASCII characters, sent once"
     )))
+}
+
+/// Another request had the key (draft-ietf-httpapi-idempotency-key-header-07 section 2.7: 422).
+pub fn reused() -> Error {
+    Error::mismatched("This Idempotency-Key was used for another request").code("idempotency_key_reused")
 }
 
 /// A name for several texts: SHA-256, with their lengths, so that no two lists have the same.

@@ -10,8 +10,8 @@ mod bearers;
 mod connections;
 
 pub use bearers::Bearer;
-use connections::check_connections;
-pub use connections::{Choice, Connection, MAX_CONNECTIONS};
+pub use connections::{Choice, Connection, MAX_CONNECTIONS, not_theirs};
+use connections::{check_chosen, check_connections};
 
 /// What a person granted, with the SHA-256 of the code for it.
 #[derive(Clone, Debug)]
@@ -96,11 +96,14 @@ impl Store {
     /// past their end go.
     ///
     /// # Errors
-    /// `Forbidden` (`CONNECTION_LIMIT`) for an account with as many as may be; or the store fails.
+    /// `Forbidden` for a workspace that the person does not work in, and (`CONNECTION_LIMIT`) for an account with as many as may be;
+    /// or the store fails.
     pub async fn add_grant(&self, new: &NewGrant<'_>) -> Result<GrantId> {
         let mut write = self.write().await?;
         let (grant, now) = (GrantId::random(), now_ms());
         sweep(&mut write, now).await?;
+        // Here and not before: whoever loses the workspace meanwhile leaves no connection behind.
+        check_chosen(&mut write, new.account, new.workspace).await?;
         check_connections(&mut write, new.account).await?;
         sqlx::query(
             "INSERT INTO oauth_grants (id, account_id, workspace_id, client_id, client_name, redirect_uri, resource, \

@@ -31,8 +31,8 @@ pub struct AuditEntry {
     /// What it is about, where the route does not say it: `sign_in`, `sign_out`, `password_change`, `consent_given`,
     /// `consent_refused`, `token_issued`, `token_refreshed`, `token_reused` (a code or a refresh token came a second time,
     /// which ended the connection), `connection_revoked`, `device_approved`, `device_denied`, `trial_end` (the service ended a
-    /// computer whose trial was over), `billing_change` (a plan, a payment, or how a computer is paid for), `key_made` (by
-    /// `hotdesk admin`).
+    /// computer whose trial was over), `billing_change` (a plan, a payment, or how a computer is paid for), `account_made` and
+    /// `key_made` (by `hotdesk admin`).
     pub action: Option<String>,
     /// The workspace that it was about.
     pub workspace_id: Option<String>,

@@ -1,6 +1,7 @@
 //! What is left after a controller's death, at whatever moment, and on a full disk? (threats.md T18-T20)
 
 mod adopt;
+mod arrival;
 mod full;
 mod points;
 mod remains;

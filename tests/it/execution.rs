@@ -37,6 +37,23 @@ async fn commands_sessions_and_processes_are_reached_through_the_controller() {
     assert_eq!(house.delete(&format!("/computers/{id}/sessions/s")).await.status, 200);
     assert_eq!(house.delete(&format!("/computers/{id}/sessions/s")).await.status, 404);
 
+    // Sent again with its key it is answered by the agent that did it, on every path; another command under the key is refused.
+    let keyed = async |path: String, command: &str| {
+        let request = house.request(Method::POST, &path).header("Idempotency-Key", "a-key-of-one");
+        request.json(&json!({ "command": command })).send().await.expect("an answer")
+    };
+    let bash = format!("/computers/{id}/bash");
+    let count = "echo x >>/tmp/count; wc -l </tmp/count";
+    for (path, replayed) in [(&bash, false), (&bash, true), (&format!("/desktops/{id}/proxy/bash"), true)] {
+        let answer = keyed(path.clone(), count).await;
+        assert_eq!(answer.headers().contains_key("idempotency-replayed"), replayed, "{path}");
+        assert_eq!(answer.json::<serde_json::Value>().await.expect("JSON")["output"], "1\n", "{path}");
+    }
+    let other = keyed(bash, "true").await;
+    assert_eq!(other.status(), 422);
+    let other: serde_json::Value = other.json().await.expect("JSON");
+    assert_eq!(other["code"], "idempotency_key_reused", "{other}");
+
     let made = house.act(&id, "processes", json!({"argv": ["cat"], "stdin": "pipe", "name": "echo"})).await;
     assert_eq!((made.status, &made.body["status"]), (201, &json!("running")), "{}", made.body);
     let process = format!("/computers/{id}/processes/{}", made.body["id"].as_str().unwrap());

@@ -108,6 +108,7 @@ async fn act(store: &Store, config: &Config, command: Command, json: bool) -> Ou
             let hash = if no_password { None } else { Some(read_password().await?) };
             let account = Account::person(&email, &name, hash);
             store.add_account(&account).await.map_err(told)?;
+            write_down(store, account.id, Action::AccountMade, account.id.to_string()).await?;
             output::line(&format!("Made account {} ({email}).", account.id))
         }
         Command::Password { email } => {

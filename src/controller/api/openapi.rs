@@ -72,13 +72,13 @@ fn is_public(operation: &Operation) -> bool {
 
 /// What changes something may be sent again safely.
 fn complete_change(operation: &mut Operation) {
-    if is_public(operation) || idempotent::names_a_key(operation) {
+    if is_public(operation) {
         return;
     }
-    operation
-        .parameters
-        .get_or_insert_default()
-        .extend(KeptHeader::into_params(|| None).into_iter().map(RefOr::T));
+    if !idempotent::names_a_key(operation) {
+        let kept = KeptHeader::into_params(|| None).into_iter().map(RefOr::T);
+        operation.parameters.get_or_insert_default().extend(kept);
+    }
     let reused = "This Idempotency-Key was used for another request";
     operation.responses.responses.entry("422".to_owned()).or_insert_with(|| refusal(reused));
 }

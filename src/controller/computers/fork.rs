@@ -11,6 +11,7 @@ use crate::domain::clone::{check_fork, check_launch, not_forkable};
 use crate::domain::error::{Error, Result};
 use crate::domain::snapshot::check_ready;
 use crate::engine::EngineError;
+use crate::guest::Guest;
 use crate::store::computers::Computer;
 use crate::store::copies::NewCopy;
 
@@ -71,17 +72,14 @@ impl Runner {
         copied
     }
 
-    /// In the fork's runner: goes on from the copied memory; the guest is live afterwards, and knows who it is.
-    pub(super) async fn go_on_as_another(&mut self) -> Result<()> {
+    /// In the fork's runner: goes on from the copied memory, as a guest that knows who it is. Nobody reaches it yet.
+    pub(super) async fn go_on_as_another(&mut self) -> Result<Guest> {
         let row = self.row().await?;
         let shared = Arc::clone(&self.shared);
-        let turn = shared.starts.acquire().await.map_err(Error::internal)?;
+        let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let resumed = shared.engine.resume(&machine(&row), &boot(&row)).await;
         let endpoint = resumed.map_err(not_forked)?;
-        let guest = self.renewed(&row, endpoint).await?;
-        drop(turn);
-        self.meet(&row, guest).await;
-        Ok(())
+        self.renewed(&row, endpoint).await
     }
 }
 

@@ -107,6 +107,7 @@ impl IntoResponse for Failure {
             Kind::Invalid
             | Kind::PaymentRequired
             | Kind::Conflict
+            | Kind::Mismatched
             | Kind::TooLarge
             | Kind::UnsupportedMedia
             | Kind::RateLimited

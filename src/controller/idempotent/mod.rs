@@ -16,9 +16,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 
@@ -30,7 +30,6 @@ use crate::domain::access::{Caller, Credential};
 use crate::domain::error::{Error, Result};
 use crate::http::edge::RequestId;
 use crate::http::idempotency::{self, digest};
-use crate::http::refuse;
 use crate::store::idempotency::{Keyed, Known, REMEMBERED};
 
 mod answer;
@@ -141,7 +140,7 @@ async fn at_most_once(app: Shared, keyed: Keyed, request: Request, next: Next) -
     let place = app.running.admit(keyed.digest.clone(), 1);
     let known = app.store.begin_request(&keyed, place.is_some(), now_ms() - LIFE_MS, REMEMBERED).await?;
     match (known, place) {
-        (Known::Another, _) => Ok(reused()),
+        (Known::Another, _) => Err(idempotency::reused()),
         (Known::Answered(answer), _) => answer::tell_again(answer),
         (Known::Nothing, Some(place)) => Ok(carry_out(&app, &keyed, place, request, next).await),
         (Known::Begun, Some(_)) => Err(outcome_unknown()),
@@ -191,13 +190,6 @@ fn holder(caller: &Caller) -> String {
         Credential::Session(session) => format!("session {session}"),
         Credential::Grant(grant) => format!("grant {grant}"),
     }
-}
-
-/// draft-ietf-httpapi-idempotency-key-header-07 section 2.7: 422.
-fn reused() -> Response {
-    let error =
-        Error::conflict("This Idempotency-Key was used for another request").code("idempotency_key_reused");
-    refuse::with_status(StatusCode::UNPROCESSABLE_ENTITY, error).into_response()
 }
 
 fn in_progress() -> Error {

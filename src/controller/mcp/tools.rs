@@ -19,6 +19,7 @@ use crate::controller::api::fleet::{computers, lifecycle, suspension};
 use crate::controller::origin::Origin;
 use crate::domain::access::{Caller, Intent};
 use crate::domain::error::{Error, Result};
+use crate::guest::Acted;
 use crate::http::extract::{Json as Body, Path, Query};
 use crate::http::idempotency::IdempotencyKey;
 use crate::wire::action::{Click, Key, ScreenQuery, Type};
@@ -238,7 +239,8 @@ async fn click(call: Call, asked: ClickAt) -> Result<Answer> {
     };
     let (computer, screen) = (Path(asked.computer_id), Query(ScreenQuery { screen: asked.screen }));
     let key = IdempotencyKey(None);
-    let Json(done) = actions::click(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
+    let Acted { answer: done, .. } =
+        actions::click(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
     Answer::of(&done)
 }
 
@@ -247,7 +249,7 @@ async fn type_text(call: Call, asked: TypeText) -> Result<Answer> {
     let body = Type { text: asked.text, mode: None, stop_on_focus_change: None, options };
     let (computer, screen) = (Path(asked.computer_id), Query(ScreenQuery { screen: asked.screen }));
     let key = IdempotencyKey(None);
-    let Json(done) =
+    let Acted { answer: done, .. } =
         actions::type_text(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
     Answer::of(&done)
 }
@@ -256,14 +258,16 @@ async fn press_key(call: Call, asked: PressKey) -> Result<Answer> {
     let body = Key { key: Some(asked.key), repeat: asked.repeat, ..Key::default() };
     let (computer, screen) = (Path(asked.computer_id), Query(ScreenQuery { screen: asked.screen }));
     let key = IdempotencyKey(None);
-    let Json(done) = actions::key(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
+    let Acted { answer: done, .. } =
+        actions::key(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
     Answer::of(&done)
 }
 
 async fn run_bash(call: Call, asked: RunBash) -> Result<Answer> {
     let body = Bash { command: asked.command, timeout: asked.timeout, cwd: asked.cwd, ..Bash::default() };
     let (computer, key) = (Path(asked.computer_id), IdempotencyKey(None));
-    let Json(ran) = exec::bash(State(call.app), call.caller, key, computer, Body(body)).await?;
+    let Acted { answer: ran, .. } =
+        exec::bash(State(call.app), call.caller, key, computer, Body(body)).await?;
     let (output, left_out) = cut(ran.output, MAX_OUTPUT);
     let omitted_bytes = ran.omitted_bytes.saturating_add(left_out);
     let (success, exit_code, timeout) = (ran.success, ran.exit_code, ran.timeout);

@@ -28,7 +28,7 @@ use crate::domain::oauth::refusal::{Code, Refusal};
 use crate::domain::oauth::request;
 use crate::http::encode::percent_encode;
 use crate::http::serve::Peer;
-use crate::store::oauth_grants::{Choice, NewGrant};
+use crate::store::oauth_grants::{Choice, NewGrant, not_theirs};
 
 /// How long a code lives: a redirect and a request (access.md A51).
 const CODE_MS: i64 = 60_000;
@@ -176,11 +176,7 @@ impl App {
     async fn chosen(&self, account: AccountId, chosen: &str) -> Result<Choice> {
         let choices = self.store.choices(account).await?;
         let found = choices.into_iter().find(|choice| choice.id.to_string() == chosen);
-        found.ok_or_else(|| {
-            Error::forbidden(
-                "You cannot let anybody into this workspace: choose one that you work in yourself",
-            )
-        })
+        found.ok_or_else(not_theirs)
     }
 
     /// Checks a request: first whom it is from and where the answer goes, then what it asks for.

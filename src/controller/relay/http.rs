@@ -17,6 +17,7 @@ use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
 use crate::domain::limits::MAX_COMMAND_SECONDS;
 use crate::http::extract::Path;
+use crate::http::idempotency::REPLAYED;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
 const ENDPOINTS: [&str; 30] = [
@@ -76,7 +77,7 @@ const DROPPED: [HeaderName; 12] = [
 
 /// Fields of an agent's answer that may reach a client, beside those of [`ANSWERED_KINDS`]. A browser acts for the whole
 /// origin on others (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and more to come), so these are named and not those.
-const ANSWERED: [HeaderName; 14] = [
+const ANSWERED: [HeaderName; 15] = [
     header::ACCEPT_RANGES,
     header::ALLOW,
     header::CACHE_CONTROL,
@@ -91,6 +92,7 @@ const ANSWERED: [HeaderName; 14] = [
     header::LAST_MODIFIED,
     header::RETRY_AFTER,
     header::VARY,
+    REPLAYED,
 ];
 /// How the other fields begin that may reach a client: hotdesk's own, and those of resumable uploads (tus.io).
 const ANSWERED_KINDS: [&str; 3] = ["x-", "tus-", "upload-"];
@@ -233,6 +235,7 @@ mod tests {
     fn an_answer_tells_about_its_content_and_nothing_about_the_origin() {
         let names = [
             "content-type",
+            "idempotency-replayed",
             "content-range",
             "etag",
             "x-frame",
@@ -254,7 +257,10 @@ mod tests {
             names.map(|name| (HeaderName::from_static(name), value.clone())).into_iter().collect();
         let mut passed: Vec<String> = answers(&said).keys().map(ToString::to_string).collect();
         passed.sort_unstable();
-        assert_eq!(passed, ["content-range", "content-type", "etag", "upload-offset", "x-frame"]);
+        assert_eq!(
+            passed,
+            ["content-range", "content-type", "etag", "idempotency-replayed", "upload-offset", "x-frame"]
+        );
     }
 
     #[test]

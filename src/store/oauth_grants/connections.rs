@@ -142,6 +142,29 @@ impl Store {
     }
 }
 
+/// Refuses a workspace that a person does not work in, or not any more.
+pub(super) async fn check_chosen(
+    write: &mut Write,
+    account: AccountId,
+    workspace: WorkspaceId,
+) -> Result<()> {
+    let row: Option<(String,)> = sqlx::query_as(
+        "SELECT w.id FROM workspaces w LEFT JOIN members m ON m.workspace_id = w.id AND m.account_id = $1 \
+         WHERE w.id = $2 AND (w.account_id = $1 OR m.role IN ('member', 'admin'))",
+    )
+    .bind(account.to_string())
+    .bind(workspace.to_string())
+    .fetch_optional(&mut *write.tx)
+    .await
+    .map_err(failed("see whether a workspace may be chosen"))?;
+    row.map(drop).ok_or_else(not_theirs)
+}
+
+/// Who may let nobody into a workspace: whoever does not work in it.
+pub fn not_theirs() -> Error {
+    Error::forbidden("You cannot let anybody into this workspace: choose one that you work in yourself")
+}
+
 /// Refuses when an account has as many connections as may be.
 pub(super) async fn check_connections(write: &mut Write, account: AccountId) -> Result<()> {
     let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM oauth_grants WHERE account_id = $1")

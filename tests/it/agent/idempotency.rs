@@ -24,7 +24,7 @@ async fn a_request_sent_again_is_answered_and_not_repeated() {
     assert_eq!((first.status, &first.body), (200, &second.body));
     assert_eq!(agent.file("count").await, "x\n");
     let other = send(&agent, "/bash", "key-number-1", &json!({"command": "true"})).await;
-    assert_eq!((other.status, &other.body["code"]), (409, &json!("idempotency_key_reused")));
+    assert_eq!((other.status, &other.body["code"]), (422, &json!("idempotency_key_reused")));
     // What was refused is refused again.
     for _ in 0..2 {
         let refused = send(&agent, "/bash", "key-number-2", &json!({"timeout": 1})).await;

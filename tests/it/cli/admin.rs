@@ -54,7 +54,7 @@ async fn accounts_are_made_and_changed_while_the_controller_runs_and_while_not()
     let log = Caller::new(house.base.clone(), "/api", key.clone()).get("/audit").await.body;
     let lines = log["entries"].as_array().expect("entries").iter().rev();
     let here: Vec<&Value> = lines.filter(|line| line["method"] == "").collect();
-    let words = ["key_made", "password_change", "billing_change", "password_change"];
+    let words = ["account_made", "key_made", "password_change", "billing_change", "password_change"];
     assert_eq!(here.iter().map(|line| &line["action"]).collect::<Vec<_>>(), words, "{log}");
     assert!(here.iter().all(|line| line["target_id"].is_string() && line["result"] == "done"), "{log}");
     assert!(!log.to_string().contains(&key), "{log}");

@@ -17,9 +17,11 @@ async fn keys_are_made_used_and_deleted_and_the_log_tells() {
 
     let listed = owner.runs(&["api-keys", "list"]).await.well();
     assert!(
-        listed.contains("all workspaces") && listed.contains(&home) && !listed.contains(&key),
+        listed.contains("all workspaces") && !listed.contains(&home) && !listed.contains(&key),
         "{listed}"
     );
+    let of_one = listed.lines().find(|line| line.starts_with("ci ")).expect("its line");
+    assert!(of_one.contains(" home "), "{listed}");
     let listed = owner.runs(&["api-keys", "list", "--workspace", "home", "--json"]).await.json();
     assert_eq!(listed["keys"].as_array().map(Vec::len), Some(1), "{listed}");
     let id = listed["keys"][0]["id"].as_str().expect("an id").to_owned();

@@ -19,7 +19,7 @@ use hotdesk::base::wait;
 use hotdesk::domain::resolution::{Resolution, Size};
 use hotdesk::http::edge;
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 /// Longest a test waits for anything; far above what a loaded two-core machine needs.
@@ -157,9 +157,11 @@ impl Desk {
         self.displays.screen(None).expect("a boot screen")
     }
 
-    /// A program may be ready before its window is managed: what is typed before goes nowhere.
-    pub async fn until_a_window_has_the_focus(&self) {
+    /// Clicks until a window has the focus. A program may be ready before its window is managed: what is typed before goes
+    /// nowhere, and a click before makes the window manager take the window for one that nobody waits for.
+    pub async fn give_a_window_the_focus(&self) {
         let focused = || async {
+            self.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
             let list = self.ok("GET", "/windows", Value::Null).await;
             let windows = list["windows"].as_array().expect("a list");
             windows.iter().any(|window| window["focused"] == true).then_some(())

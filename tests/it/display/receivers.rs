@@ -91,15 +91,16 @@ impl Receiver {
         let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("the program");
         let receiver = Self { _child: Owned(child), folder, kind, seen: 0 };
         let ready = receiver.folder.path().join("ready");
-        let has_keyboard = || async {
+        let is_ready = || async {
+            // What waits for its window to have the keyboard before it says so.
             desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
             ready.exists().then_some(())
         };
-        if wait::until(PATIENCE, has_keyboard).await.is_none() {
+        if wait::until(PATIENCE, is_ready).await.is_none() {
             let log = std::fs::read_to_string(receiver.folder.path().join("log"));
             panic!("{kind:?} did not start: {log:?}");
         }
-        desk.until_a_window_has_the_focus().await;
+        desk.give_a_window_the_focus().await;
         receiver
     }
 

@@ -108,9 +108,10 @@ async fn a_terminal_receives_exactly(session: Session) {
     let managed = matches!(session, Session::Embedded);
     let desk = Desk::own(800, 600, session).await;
     let terminal = Terminal::open(&desk.display()).await;
-    desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
     if managed {
-        desk.until_a_window_has_the_focus().await;
+        desk.give_a_window_the_focus().await;
+    } else {
+        desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
     }
     let text = long_text();
     desk.ok("POST", "/type", json!({ "text": text })).await;

@@ -17,12 +17,10 @@ pub const NOW: &str = "2026-07-28";
 /// The last one with them.
 pub const BEFORE: &str = "2025-11-25";
 
-/// An access token of an account for a workspace, as it is after a person's consent.
-pub async fn token(store: &Store, account: AccountId, workspace: &str) -> String {
+/// A person's consent for a workspace.
+pub fn consent<'a>(account: AccountId, workspace: &str, code: &'a str) -> NewGrant<'a> {
     let soon = now_ms() + 3_600_000;
-    let [token, refresh, family, code] = [(); 4].map(|()| Secret::random(43));
-    let digest = |secret: &Secret| keys::digest(secret.reveal());
-    let new = NewGrant {
+    NewGrant {
         account,
         workspace: workspace.parse().expect("an id"),
         client_id: "https://client.example/id.json",
@@ -30,12 +28,20 @@ pub async fn token(store: &Store, account: AccountId, workspace: &str) -> String
         redirect_uri: "http://127.0.0.1/back",
         resource: "http://127.0.0.1/mcp",
         challenge: "x",
-        code: &digest(&code),
+        code,
         code_expires_at: soon,
         expires_at: soon,
-    };
+    }
+}
+
+/// An access token of an account for a workspace, as it is after a person's consent.
+pub async fn token(store: &Store, account: AccountId, workspace: &str) -> String {
+    let [token, refresh, family, code] = [(); 4].map(|()| Secret::random(43));
+    let digest = |secret: &Secret| keys::digest(secret.reveal());
+    let code = digest(&code);
+    let new = consent(account, workspace, &code);
     let grant = store.add_grant(&new).await.expect("it is stored");
-    let access_expires_at = soon;
+    let access_expires_at = new.expires_at;
     let (family, refresh, access) = (digest(&family), digest(&refresh), digest(&token));
     let first = Digests { family, refresh, access, access_expires_at };
     assert!(store.redeem(grant, &first).await.expect("the store"), "the code is good");

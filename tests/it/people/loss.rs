@@ -13,6 +13,7 @@ use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::access::Role;
 use hotdesk::domain::channel::{Channel, Failure};
+use hotdesk::domain::error::Kind;
 use hotdesk::http::socket::{Closing, Heard, Sockets, Upgrade};
 use hotdesk::store::Store;
 use reqwest::Method;
@@ -26,7 +27,7 @@ use crate::harness::caller::{Answered, Caller};
 use crate::harness::controller::RunningController;
 use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Came, Client};
-use crate::mcp::scene::{initialize, token};
+use crate::mcp::scene::{consent, initialize, token};
 
 /// Within what time everything ends that was open by a password that is none any more. A second is meant;
 /// a busy machine is given more.
@@ -205,6 +206,10 @@ async fn an_mcp_client_s_connection_ends_with_the_membership_and_not_with_a_less
         assert_eq!(mcp(&house, &elsewhere).await, 200, "{email}: another workspace is not meant");
         let left = store.connections(account).await.expect("a list");
         assert_eq!(left.iter().map(|it| &*it.workspace).collect::<Vec<_>>(), ["away"], "{email}");
+        // A consent that was on its way meanwhile leaves none behind.
+        let late = store.add_grant(&consent(account, &home, email)).await;
+        assert_eq!(late.map_err(|error| error.kind).err(), Some(Kind::Forbidden), "{email}");
+        assert_eq!(store.connections(account).await.expect("a list").len(), 1, "{email}");
     }
 }
 

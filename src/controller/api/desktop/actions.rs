@@ -14,7 +14,7 @@ use super::patience;
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::Result;
-use crate::guest::QUICK;
+use crate::guest::{Acted, QUICK};
 use crate::http::extract::{Json as Body, Path, Query, Shaped};
 use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
 use crate::wire::action::{
@@ -55,7 +55,7 @@ pub(in crate::controller) async fn click(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Click>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::Click(body.clone()));
     act(state, caller, id, "/click", screen, &body, key, patience).await
 }
@@ -71,7 +71,7 @@ async fn pointer_move(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Move>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::Move(body.clone()));
     act(state, caller, id, "/move", screen, &body, key, patience).await
 }
@@ -87,7 +87,7 @@ async fn mouse_down(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<PointerButton>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::MouseDown(body.clone()));
     act(state, caller, id, "/mouse_down", screen, &body, key, patience).await
 }
@@ -103,7 +103,7 @@ async fn mouse_up(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<PointerButton>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::MouseUp(body.clone()));
     act(state, caller, id, "/mouse_up", screen, &body, key, patience).await
 }
@@ -119,7 +119,7 @@ async fn drag(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Drag>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::Drag(body.clone()));
     act(state, caller, id, "/drag", screen, &body, key, patience).await
 }
@@ -135,7 +135,7 @@ async fn scroll(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Scroll>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::Scroll(body.clone()));
     act(state, caller, id, "/scroll", screen, &body, key, patience).await
 }
@@ -151,7 +151,7 @@ pub(in crate::controller) async fn type_text(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Type>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::Type(body.clone()));
     act(state, caller, id, "/type", screen, &body, key, patience).await
 }
@@ -167,7 +167,7 @@ pub(in crate::controller) async fn key(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Key>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::Key(body.clone()));
     act(state, caller, id, "/key", screen, &body, key, patience).await
 }
@@ -183,7 +183,7 @@ async fn key_down(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Key>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::KeyDown(body.clone()));
     act(state, caller, id, "/key_down", screen, &body, key, patience).await
 }
@@ -199,7 +199,7 @@ async fn key_up(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Key>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::KeyUp(body.clone()));
     act(state, caller, id, "/key_up", screen, &body, key, patience).await
 }
@@ -215,7 +215,7 @@ async fn wait_stable(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<WaitStable>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::WaitStable(body.clone()));
     act(state, caller, id, "/wait_stable", screen, &body, key, patience).await
 }
@@ -231,7 +231,7 @@ async fn wait_change(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<WaitChange>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::WaitChange(body.clone()));
     act(state, caller, id, "/wait_change", screen, &body, key, patience).await
 }
@@ -263,7 +263,7 @@ async fn actions(
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
     Shaped(actions): Shaped<Batch>,
-) -> Result<Json<BatchResult>> {
+) -> Result<Acted<BatchResult>> {
     let patience = patience::list(&actions.actions);
     act(state, caller, id, "/actions", screen, &actions, key, patience).await
 }
@@ -278,7 +278,7 @@ async fn wait(
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Wait>,
-) -> Result<Json<ActionResult>> {
+) -> Result<Acted<ActionResult>> {
     let patience = patience::of(&Action::Wait(body.clone()));
     act(state, caller, id, "/wait", (), &body, key, patience).await
 }
@@ -293,8 +293,8 @@ pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     body: &Send,
     IdempotencyKey(key): IdempotencyKey,
     patience: Duration,
-) -> Result<Json<Receive>> {
+) -> Result<Acted<Receive>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
-    guest.act(path, query, body, key, patience).await.map(Json)
+    guest.act(path, query, body, key, patience).await
 }

@@ -11,7 +11,7 @@ use super::patience;
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::Result;
-use crate::guest::{QUICK, percent_encode};
+use crate::guest::{Acted, QUICK, percent_encode};
 use crate::http::extract::{Json as Body, Path};
 use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
 use crate::wire::action::Done;
@@ -36,7 +36,7 @@ pub(in crate::controller) async fn bash(
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Bash>,
-) -> Result<Json<BashResult>> {
+) -> Result<Acted<BashResult>> {
     act(state, caller, id, "/bash", (), &body, key, patience::command(body.timeout)).await
 }
 
@@ -50,7 +50,7 @@ async fn exec(
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Exec>,
-) -> Result<Json<ExecResult>> {
+) -> Result<Acted<ExecResult>> {
     act(state, caller, id, "/exec", (), &body, key, patience::command(body.timeout)).await
 }
 

@@ -20,7 +20,7 @@ pub fn coded(mut response: Response, failed: &'static str) -> Response {
 
 fn code(kind: Kind, failed: &'static str) -> &'static str {
     match kind {
-        Kind::Invalid | Kind::TooLarge | Kind::UnsupportedMedia => "INVALID_REQUEST",
+        Kind::Invalid | Kind::Mismatched | Kind::TooLarge | Kind::UnsupportedMedia => "INVALID_REQUEST",
         Kind::Unauthenticated => "UNAUTHENTICATED",
         Kind::PaymentRequired => "PAYMENT_REQUIRED",
         Kind::Forbidden => "ACCESS_DENIED",

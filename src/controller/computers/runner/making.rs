@@ -43,15 +43,12 @@ impl Runner {
             (Ok(()), Beginning::DiskOf(_)) => self.bring_up(row, true).await,
             (Err(error), _) => Err(error),
         };
-        let ran = match made {
-            Ok(()) => self.shared.store.set_status(self.id, Status::Running).await,
+        let arrived = match made {
+            Ok(guest) => self.arrive(row, guest).await,
             Err(error) => Err(error),
         };
-        match ran {
-            Ok(()) => {
-                self.presence.send_modify(|now| now.status = Some(Status::Running));
-                (Ok(()), Next::Stay)
-            }
+        match arrived {
+            Ok(()) => (Ok(()), Next::Stay),
             Err(error) => {
                 tracing::warn!(computer = %self.id, %error, "create failed; undoing it");
                 let (removed, next) = self.remove().await;

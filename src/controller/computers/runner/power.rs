@@ -61,11 +61,7 @@ impl Runner {
     pub(super) async fn boot(&mut self) -> Result<()> {
         let row = self.row().await?;
         match self.bring_up(&row, false).await {
-            Ok(()) => {
-                self.shared.store.set_status(self.id, Status::Running).await?;
-                self.presence.send_modify(|now| now.status = Some(Status::Running));
-                Ok(())
-            }
+            Ok(guest) => self.arrive(&row, guest).await,
             Err(error) => {
                 if let Err(again) = self.shared.engine.stop(self.id, Duration::ZERO).await {
                     tracing::error!(computer = %self.id, error = %again, "clean-up after a failed boot failed");
@@ -76,11 +72,12 @@ impl Runner {
         }
     }
 
-    /// Starts the machine and waits for a usable desktop; the guest is live afterwards. On a disk that is another
-    /// computer's, what tells the two apart is made anew before anybody reaches it (threats.md T28).
-    pub(super) async fn bring_up(&mut self, row: &Computer, copied: bool) -> Result<()> {
+    /// Starts the machine and waits for a usable desktop, which nobody reaches yet. On a disk that is another computer's,
+    /// what tells the two apart is made anew before anybody does (threats.md T28).
+    pub(super) async fn bring_up(&mut self, row: &Computer, copied: bool) -> Result<Guest> {
         let shared = Arc::clone(&self.shared);
-        let turn = shared.starts.acquire().await.map_err(Error::internal)?;
+        // Held through the costly part alone; a guest that is slow to take its files holds up itself.
+        let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
         let started = shared.engine.start(&machine(row), &boot(row)).await;
         let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
         let guest = Guest::new(endpoint, &row.agent_token)?;
@@ -99,20 +96,19 @@ impl Runner {
         if copied {
             tell_what_failed(row, &guest.renew(&renewal(row)).await?);
         }
-        // The costly part is over; a guest that is slow to take its files holds up itself alone.
-        drop(turn);
-        self.meet(row, guest).await;
-        Ok(())
+        Ok(guest)
     }
 
-    /// The guest of a computer on its way up is there; whoever waits for it may act.
-    pub(in super::super) async fn meet(&mut self, row: &Computer, guest: Guest) {
-        let address = self.address().await;
-        self.presence.send_modify(|now| {
-            now.guest = Some(guest.clone());
-            now.address = address;
-        });
+    /// A computer that came up is usable from now on, with the files that waited for it. That it runs is stored before
+    /// anybody reaches it: what is acknowledged is of this boot then, and no controller that starts again makes another.
+    pub(in super::super) async fn arrive(&mut self, row: &Computer, guest: Guest) -> Result<()> {
         self.deliver(row, &guest).await;
+        self.shared.store.set_status(self.id, Status::Running).await?;
+        let address = self.address().await;
+        self.show(Status::Running, Some(guest.clone()), address);
+        // What was uploaded meanwhile; what comes from here on is given to the guest at once.
+        self.deliver(row, &guest).await;
+        Ok(())
     }
 
     /// Where it is reached in the host's network, if that can be told.
