@@ -419,3 +419,19 @@ async fn a_resize_takes_its_turn() {
     house.until_status(&desk, "stopped").await;
     assert!(row(&house, &desk).await.wanted.is_none());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_resize_whose_outcome_could_not_be_stored_is_put_right_by_the_next_one() {
+    let house = Simulation::boot().await;
+    let desk = with_a_desk(&house).await;
+    let before = row(&house, &desk).await.hardware;
+    let full = "CREATE TRIGGER full BEFORE UPDATE OF cpu ON computers BEGIN SELECT RAISE(ABORT, 'on purpose'); END";
+    house.sql(full).await;
+    let failed = resize(&house, &desk, json!({"vcpus": 2})).await;
+    assert_eq!(failed.status, 500, "{}", failed.body);
+    assert!((house.size(&desk).cpu - 2.0).abs() < f64::EPSILON, "the machine has changed");
+    house.sql("DROP TRIGGER full").await;
+    let told = resize(&house, &desk, json!({"vcpus": 1})).await;
+    assert_eq!(told.status, 200, "{}", told.body);
+    has(&house, &desk, (1.0, before.ram_gb, before.disk_gb, before.bandwidth_mbps)).await;
+}

@@ -46,7 +46,6 @@ impl Vault {
         rand::fill(&mut note[5 * MIB..]);
         std::fs::write(disk.join("home/note"), &note).expect("a file");
         std::fs::write(disk.join("empty"), "").expect("a file");
-        // What boots is usable a moment before its status says so.
         scene.house.until_status(&scene.id, "running").await;
         Self { scene, store, note }
     }

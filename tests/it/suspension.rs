@@ -58,7 +58,7 @@ impl Scene {
         answer.body["output"].as_str().and_then(|text| text.parse().ok()).expect("a number")
     }
 
-    /// Suspends it. What boots is usable a moment before its status says so.
+    /// Suspends it once it runs.
     pub async fn suspended(&self) {
         self.house.until_status(&self.id, "running").await;
         let answer = self.ask("suspend").await;

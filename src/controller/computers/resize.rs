@@ -133,7 +133,9 @@ impl Runner {
         let (mut size, mut restart, mut attempts) = (row.hardware, false, Vec::new());
         for dimension in Dimension::ALL {
             let requested = dimension.of(wanted);
-            if requested == dimension.of(&row.hardware) {
+            // An earlier resize whose outcome could not be stored may have changed the machine.
+            let unsure = row.wanted.is_some_and(|was| dimension.of(&was) != dimension.of(&row.hardware));
+            if requested == dimension.of(&row.hardware) && !unsure {
                 continue;
             }
             let error = match self.shared.engine.resize(self.id, change(dimension, wanted)).await {

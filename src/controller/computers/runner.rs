@@ -33,6 +33,10 @@ use crate::store::snapshots::NewSnapshot;
 
 /// How long a guest may take to end by itself when it is told to.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Pauses before an outcome is stored again that could not be: as long as another process may hold the store, or its disk be full
+/// until somebody looks. The store waits for some seconds itself each time.
+const STORE_AGAIN: [Duration; 4] =
+    [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(10)];
 /// Bytes in a GB, as computers are ordered.
 pub(super) const GB: u64 = 1024 * 1024 * 1024;
 
@@ -281,9 +285,24 @@ impl Runner {
     }
 
     pub(super) async fn rest(&mut self, status: Status) -> Result<()> {
-        self.shared.store.set_status(self.id, status).await?;
+        self.conclude(status).await?;
         self.show(status, None, None);
         Ok(())
+    }
+
+    /// Stores what has become of the computer. That is so already: a store that fails is asked again, or a guest that runs would be
+    /// reached by nobody.
+    async fn conclude(&self, status: Status) -> Result<()> {
+        for pause in STORE_AGAIN {
+            match self.shared.store.set_status(self.id, status).await {
+                Err(error) if !self.shared.tasks.stopping().is_cancelled() => {
+                    tracing::warn!(computer = %self.id, status = status.name(), %error, "not stored yet");
+                    tokio::time::sleep(pause).await;
+                }
+                stored => return stored,
+            }
+        }
+        self.shared.store.set_status(self.id, status).await
     }
 
     fn shown(&self) -> Option<Status> {

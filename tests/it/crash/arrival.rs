@@ -15,6 +15,9 @@ use crate::harness::agent::answered;
 use crate::harness::simulation::Simulation;
 use crate::harness::underway::begin;
 
+/// The store takes no computer that runs, as one whose disk is full would.
+const FULL: &str = "CREATE TRIGGER full BEFORE UPDATE OF status ON computers WHEN NEW.status = 'running' \
+                    BEGIN SELECT RAISE(ABORT, 'on purpose'); END";
 /// Longer than an answer takes that nothing holds up.
 const A_WHILE: Duration = Duration::from_millis(500);
 
@@ -53,5 +56,24 @@ async fn t18_what_a_boot_acknowledges_is_not_followed_by_another_boot() {
     house.until_status(&id, "running").await;
     assert_eq!(house.post(&format!("/computers/{id}/bash"), json!({"command": "true"})).await.status, 200);
     assert_eq!(house.engine.calls(Verb::Start), 0, "it runs on");
+    start.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t18_a_boot_that_could_not_be_stored_is_stored_once_it_can_be() {
+    let house = Simulation::boot().await;
+    let workspace = house.workspace("w").await;
+    let id = house.computer(&workspace, "desk").await;
+    assert_eq!(house.post(&format!("/computers/{id}/stop"), json!({})).await.status, 200);
+    house.until_status(&id, "stopped").await;
+    house.sql(FULL).await;
+    let start = begin(house.request(Method::POST, &format!("/computers/{id}/start")).json(&json!({})));
+    house.until_status(&id, "starting").await;
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(house.status(&id).await, "starting");
+    house.sql("DROP TRIGGER full").await;
+    house.until_status(&id, "running").await;
+    assert_eq!(house.post(&format!("/computers/{id}/bash"), json!({"command": "true"})).await.status, 200);
+    assert_eq!(house.engine.calls(Verb::Start), 2, "it was booted once for its start");
     start.abort();
 }

@@ -18,6 +18,14 @@ fn fail_next(scene: &Scene, verb: Verb, failure: Failure) {
     scene.house.engine.plan(Fault { verb, call, failure });
 }
 
+/// Nobody can see the machine, however often it is looked for.
+fn be_blind(scene: &Scene) {
+    let seen = scene.house.engine.calls(Verb::Observe);
+    for call in seen + 1..=seen + 3 {
+        scene.house.engine.plan(Fault { verb: Verb::Observe, call, failure: Failure::Before(broken()) });
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
     let scene = Scene::set().await;
@@ -43,12 +51,20 @@ async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
         assert_eq!(scene.count().await, u32::try_from(turn).expect("small") + 1, "it ran on");
     }
     // An answer that was lost: it is suspended all the same.
+    let asked = scene.house.engine.calls(Verb::Suspend);
     fail_next(&scene, Verb::Suspend, Failure::After(broken()));
     scene.suspended().await;
+    assert_eq!(scene.house.engine.calls(Verb::Suspend), asked + 2, "what was left of it is done");
     assert_eq!(scene.count().await, 4);
-    // Not even to be seen: the status says so, and leads out.
+    // One look that fails gives nothing up.
     fail_next(&scene, Verb::Suspend, Failure::Before(broken()));
     fail_next(&scene, Verb::Observe, Failure::Before(broken()));
+    refused(&scene.ask("suspend").await, 500, None, text);
+    scene.is("running").await;
+    assert_eq!(scene.count().await, 5);
+    // Not even to be seen: the status says so, and leads out.
+    fail_next(&scene, Verb::Suspend, Failure::Before(broken()));
+    be_blind(&scene);
     refused(&scene.ask("suspend").await, 500, None, "Computer could not be adopted");
     scene.is("error").await;
     assert_eq!(scene.ask("start").await.status, 200);

@@ -64,9 +64,10 @@ impl Night {
     }
 }
 
-fn blind() -> Fault {
-    let failure = Failure::Before(EngineError::failed("look", "on purpose"));
-    Fault { verb: Verb::Observe, call: 1, failure }
+/// Nobody can see a machine, the first so many times that it is looked for.
+fn blind(times: u32) -> Vec<Fault> {
+    let failure = || Failure::Before(EngineError::failed("look", "on purpose"));
+    (1..=times).map(|call| Fault { verb: Verb::Observe, call, failure: failure() }).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,10 +97,17 @@ async fn a_suspend_that_was_cut_short_is_what_the_engine_sees() {
     assert_eq!(scene.ask("start").await.status, 200);
     assert_eq!(scene.count().await, 1);
 
+    // At a second look.
+    let night = Night::falls().await;
+    night.stored(Status::Suspending).await;
+    let scene = night.dawns(&blind(1)).await;
+    scene.house.until_status(&scene.id, "running").await;
+    assert_eq!(scene.count().await, 2);
+
     // Nobody can tell.
     let night = Night::falls().await;
     night.stored(Status::Suspending).await;
-    let scene = night.dawns(&[blind()]).await;
+    let scene = night.dawns(&blind(3)).await;
     scene.house.until_status(&scene.id, "error").await;
 }
 
@@ -108,7 +116,7 @@ async fn a_computer_that_slept_through_a_restart_sleeps_on_or_tells_that_its_mem
     let night = Night::falls().await;
     night.stored(Status::Suspended).await;
     night.machine_suspended().await;
-    let mut scene = night.dawns(&[blind()]).await;
+    let mut scene = night.dawns(&blind(3)).await;
     scene.is("suspended").await;
     scene.house.restart().await;
     scene.is("suspended").await;

@@ -38,7 +38,8 @@ impl Runner {
         let Err(error) = self.shared.engine.suspend(self.id).await else {
             return self.fall_asleep(row).await.map(drop);
         };
-        let status = self.adopt(row).await?;
+        // As it is now stored: on its way to sleep, so that a sleep whose end failed is carried to its end.
+        let status = self.adopt(&self.row().await?).await?;
         if matches!(status, Status::Suspended | Status::Suspending) {
             // Only the answer was lost.
             return Ok(());

@@ -41,9 +41,12 @@ impl Runner {
         address: Option<IpAddr>,
     ) -> Result<()> {
         if self.shown() != Some(Status::Running) {
-            self.shared.store.set_status(self.id, Status::Running).await?;
+            self.conclude(Status::Running).await?;
         }
-        self.shared.store.saw_running(&[self.id]).await?;
+        // What is used is stamped every minute; a stamp that fails keeps nobody from the computer.
+        if let Err(error) = self.shared.store.saw_running(&[self.id]).await {
+            tracing::warn!(computer = %self.id, %error, "its use could not be stamped");
+        }
         self.show(Status::Running, Some(guest.clone()), address);
         self.end_stream(&guest);
         self.deliver(row, &guest).await;
@@ -103,7 +106,7 @@ impl Runner {
     /// anybody reaches it: what is acknowledged is of this boot then, and no controller that starts again makes another.
     pub(in super::super) async fn arrive(&mut self, row: &Computer, guest: Guest) -> Result<()> {
         self.deliver(row, &guest).await;
-        self.shared.store.set_status(self.id, Status::Running).await?;
+        self.conclude(Status::Running).await?;
         let address = self.address().await;
         self.show(Status::Running, Some(guest.clone()), address);
         // What was uploaded meanwhile; what comes from here on is given to the guest at once.

@@ -9,9 +9,12 @@ use std::time::Duration;
 use super::{Next, Runner, WithoutMemory, refused};
 use crate::domain::error::Result;
 use crate::domain::lifecycle::Status;
-use crate::engine::Observation;
+use crate::engine::{EngineResult, Observation};
 use crate::guest::Guest;
 use crate::store::computers::Computer;
+
+/// Pauses before a computer is looked at again that could not be seen.
+const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 
 impl Runner {
     /// Where things stand after a start of the controller.
@@ -39,7 +42,7 @@ impl Runner {
     /// Takes a computer over as the engine sees it; what it is since then. One that ran or slept and is not there any
     /// more reads `stopped`.
     pub(super) async fn adopt(&mut self, row: &Computer) -> Result<Status> {
-        match self.shared.engine.observe(self.id).await {
+        match self.observed().await {
             Ok(Observation::Running { generation, endpoint, address }) if generation == row.generation => {
                 let guest = match row.saved_token {
                     None => Guest::new(endpoint, &row.agent_token)?,
@@ -67,6 +70,19 @@ impl Runner {
             }
             Err(error) => self.fail("Computer could not be adopted", &error).await.map(|()| Status::Error),
         }
+    }
+
+    /// What the engine sees of it. One look that fails gives nothing up: a host on which a hundred computers are looked at at once is
+    /// slow.
+    async fn observed(&self) -> EngineResult<Observation> {
+        for pause in LOOK_AGAIN {
+            match self.shared.engine.observe(self.id).await {
+                Err(error) => tracing::warn!(computer = %self.id, %error, "cannot be seen yet"),
+                seen => return seen,
+            }
+            tokio::time::sleep(pause).await;
+        }
+        self.shared.engine.observe(self.id).await
     }
 
     /// Ends when the machine of a running computer ends; never for others.
