@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::{Store, Write, failed};
 use crate::base::clock::now_ms;
 use crate::base::ids::AccountId;
+use crate::domain::access::Credential;
 use crate::domain::error::{Error, Result};
 
 /// How many requests are remembered; the ones that were answered first make room.
@@ -36,6 +37,16 @@ pub struct Keyed {
     pub digest: String,
     /// Of what is asked.
     pub request: String,
+}
+
+/// How a credential is called beside what it asked. Keys belong to the credential that they were sent with: one of a narrower scope
+/// must not be told what a wider one did.
+pub fn holder(credential: Credential) -> String {
+    match credential {
+        Credential::Key(key) => format!("key {key}"),
+        Credential::Session(session) => format!("session {session}"),
+        Credential::Grant(grant) => format!("grant {grant}"),
+    }
 }
 
 /// An answer as it is kept.

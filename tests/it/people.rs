@@ -6,7 +6,7 @@ mod device_ends;
 mod invitations;
 mod late;
 mod log;
-mod loss;
+pub mod loss;
 mod loss_under_way;
 mod members;
 mod passwords;

@@ -10,6 +10,7 @@ use super::tickets::Ticket;
 use crate::base::ids::{ComputerId, ComputerRef, WorkspaceId};
 use crate::base::living::Hold;
 use crate::controller::App;
+use crate::domain::access::Credential;
 use crate::domain::channel::{Channel, Failure};
 use crate::domain::error::Result;
 use crate::http::bearer::{self, Shown};
@@ -21,6 +22,10 @@ use crate::store::passwords::Pass;
 const MAX_FAILURES: u32 = 10;
 /// The time in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
+/// Why a socket is closed whose ticket's maker is gone.
+pub const MAKER_ENDED: &str = "the key that made the ticket has ended";
+/// Why a socket is closed for wrong passwords before it.
+const TOO_MANY: &str = "too many wrong tokens, try again in a minute";
 
 /// Wrong passwords of late, by source and computer: junk from one place locks nobody else out.
 pub type WrongPasswords = Failures<(Source, ComputerId)>;
@@ -34,6 +39,8 @@ pub struct Admitted<T> {
     pub given: T,
     /// Ends when the computer's password is changed while it runs: whoever came in by it, or by a ticket of its time, goes.
     pub hold: Hold<Pass>,
+    /// Ends with what made the ticket; `None` when the password was shown, which is no key's.
+    pub by: Option<Hold<Credential>>,
 }
 
 /// None yet.
@@ -68,7 +75,8 @@ impl App {
         self.admit_by(channel, reference, shown, source, password).await
     }
 
-    /// As [`App::admit`], for whoever shows a ticket (wire.md 10.3 knows the password alone); it is used up by that.
+    /// As [`App::admit`], for whoever shows a ticket (wire.md 10.3 knows the password alone); it is used up by that. What made the
+    /// ticket is held as well: what was opened by it ends with that.
     ///
     /// # Errors
     /// When the store fails.
@@ -78,8 +86,19 @@ impl App {
         shown: &str,
         source: Source,
     ) -> Result<std::result::Result<Admitted<Ticket>, Closing>> {
+        let channel = Channel::Websockify;
         let ticket = |computer: &Computer, shown: &str| self.tickets.redeem(computer, shown);
-        self.admit_by(Channel::Websockify, reference, Some(shown), source, ticket).await
+        let mut admitted = match self.admit_by(channel, reference, Some(shown), source, ticket).await? {
+            Ok(admitted) => admitted,
+            Err(closing) => return Ok(Err(closing)),
+        };
+        let by = admitted.given.by;
+        // Held before it is looked for: whatever ends it after the look is heard.
+        admitted.by = Some(self.store.live.hold(by));
+        if !self.store.gone(&[by]).await?.is_empty() {
+            return Ok(Err(Closing::new(channel.close_code(Failure::Unauthenticated), MAKER_ENDED)));
+        }
+        Ok(Ok(admitted))
     }
 
     /// What a credential gives its holder on a computer, by a check whose failures are counted.
@@ -101,11 +120,16 @@ impl App {
             return refused(Failure::Unknown, "computer not found");
         };
         let (now, tried) = (Instant::now(), (source, computer.id));
+        let too_many = self.failures.wait(&tried, now).is_some();
         // From where everybody may come, the right one must go through: it is 95 bits, and nobody guesses that.
-        if !source.may_be_many() && self.failures.wait(&tried, now).is_some() {
-            return refused(Failure::Unauthenticated, "too many wrong tokens, try again in a minute");
+        if too_many && !source.may_be_many() {
+            return refused(Failure::Unauthenticated, TOO_MANY);
         }
         let Some(given) = check(&computer, shown) else {
+            // A flood of wrong ones does not have all computers' passwords read.
+            if too_many {
+                return refused(Failure::Unauthenticated, TOO_MANY);
+            }
             self.failures.note(tried, now);
             let elsewhere = self.opens_elsewhere(shown, computer.workspace).await?;
             let failure = if elsewhere { Failure::ElsewhereOnly } else { Failure::Unauthenticated };
@@ -119,7 +143,7 @@ impl App {
                 return refused(Failure::Unauthenticated, "the password was changed");
             }
         }
-        Ok(Ok(Admitted { computer, given, hold }))
+        Ok(Ok(Admitted { computer, given, hold, by: None }))
     }
 
     /// Whether a credential opens a computer of another workspace (wire.md 10.3): a client that mixes up its own computers

@@ -38,10 +38,10 @@ use source::Source;
 
 /// How every key begins, whatever kind it is of (interface.md "Authentication").
 const KEY_FAMILY: &str = "sk_";
-/// The time in which wrong keys are counted, in seconds: their bound in the configuration is one a minute.
+/// The time in which wrong credentials are counted, in seconds: their bound in the configuration is one a minute.
 const GUESSES_SECONDS: u32 = 60;
 
-/// Wrong keys of late, by source. They never shut out a key that is right: that is looked up first.
+/// Wrong keys, tokens and codes of late, by source. They never shut out one that is right: that is looked up first.
 pub fn guesses(limits: &Limits) -> Failures<Source> {
     Failures::new(limits.wrong_keys_per_minute, Duration::from_secs(GUESSES_SECONDS.into()))
 }
@@ -93,18 +93,18 @@ pub async fn identify(State(app): State<Shared>, request: Request, next: Next) -
     }
     parts.extensions.insert(Identified(finding.caller));
     let mut response = next.run(Request::from_parts(parts, body)).await;
-    let mut standing = finding.standing;
+    if let Some(standing) = finding.standing {
+        standing.write(response.headers_mut());
+    }
     if response.status() == StatusCode::UNAUTHORIZED {
         if shown
             && !known
             && let Some(source) = source
+            && let Some(refused) = app.guessed(source, "Invalid API key")
         {
-            standing = app.guessed(source, &mut response);
+            response = refused;
         }
         challenge(shown, &mut response);
-    }
-    if let Some(standing) = standing {
-        standing.write(response.headers_mut());
     }
     if known {
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -171,14 +171,17 @@ impl App {
         }
     }
 
-    /// Counts a wrong credential of a source. One too many is answered as that: how the source stands then.
-    fn guessed(&self, source: Source, response: &mut Response) -> Option<Standing> {
-        let most = self.config.limits.wrong_keys_per_minute;
+    /// Counts a wrong credential of a source, whatever kind it is of; what it is said to be begins the refusal of one too many. To be
+    /// called once it was looked up: the right one is never shut out.
+    pub fn guessed(&self, source: Source, wrong: &str) -> Option<Response> {
+        let quota = self.config.limits.wrong_keys_per_minute;
         let refused = self.guesses.attempt(&source, Instant::now()).err()?;
         let seconds = refused.retry_after.unwrap_or(1);
-        let message = "Invalid API key, and too many wrong ones before it from your address".to_owned();
-        *response = Error { message, ..refused }.into_response();
-        Some(Standing { policy: "wrong-keys", quota: most, window: GUESSES_SECONDS, left: 0, seconds })
+        let message = format!("{wrong}, and too many wrong ones before it from your address");
+        let mut response = Error { message, ..refused }.into_response();
+        let window = GUESSES_SECONDS;
+        Standing { policy: "wrong-keys", quota, window, left: 0, seconds }.write(response.headers_mut());
+        Some(response)
     }
 }
 

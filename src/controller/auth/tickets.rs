@@ -1,5 +1,5 @@
 //! Who may open a screen without the password? Whoever shows a ticket: for one screen, once, soon, and while the password is
-//! the one that it was.
+//! the one that it was and the credential that made the ticket is there.
 //!
 //! Tickets are kept in memory only, as hashes: a controller that starts again has forgotten them, which costs their
 //! holders a new one and spares a table that would have to be swept.
@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::ids::ComputerId;
 use crate::base::secret::Secret;
+use crate::domain::access::Credential;
 use crate::domain::error::{Error, Result};
 use crate::store::computers::Computer;
 use crate::store::passwords::Pass;
@@ -33,6 +34,8 @@ pub struct Ticket {
     pub mode: Mode,
     /// The screen.
     pub screen: String,
+    /// What made it; it ends with that.
+    pub by: Credential,
 }
 
 #[derive(Debug)]
@@ -103,9 +106,11 @@ impl Tickets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::KeyId;
 
     fn view() -> Ticket {
-        Ticket { mode: Mode::View, screen: "default".to_owned() }
+        let by = Credential::Key(KeyId::random());
+        Ticket { mode: Mode::View, screen: "default".to_owned(), by }
     }
 
     fn some_pass() -> Pass {
@@ -114,11 +119,11 @@ mod tests {
 
     #[test]
     fn a_ticket_opens_its_computer_once() {
-        let (tickets, now, pass) = (Tickets::default(), Instant::now(), some_pass());
-        let text = tickets.issue_at(pass, view(), DEFAULT_LIFE, now).unwrap();
+        let (tickets, now, pass, ticket) = (Tickets::default(), Instant::now(), some_pass(), view());
+        let text = tickets.issue_at(pass, ticket.clone(), DEFAULT_LIFE, now).unwrap();
         assert_eq!(tickets.redeem_at(some_pass(), text.reveal(), now), None);
         assert_eq!(tickets.redeem_at(pass, "guess", now), None);
-        assert_eq!(tickets.redeem_at(pass, text.reveal(), now), Some(view()));
+        assert_eq!(tickets.redeem_at(pass, text.reveal(), now), Some(ticket));
         assert_eq!(tickets.redeem_at(pass, text.reveal(), now), None);
     }
 

@@ -47,7 +47,8 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// API requests per key at once.
     pub request_burst: u32,
-    /// Wrong API keys that one address may send in a minute; more are answered 429. A right key is never shut out.
+    /// Wrong API keys, access tokens, OAuth codes and refresh tokens, together, that one address may send in a minute; more are
+    /// answered 429. A right one is never shut out.
     pub wrong_keys_per_minute: u32,
 }
 

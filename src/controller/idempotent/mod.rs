@@ -26,11 +26,11 @@ use super::auth::Identified;
 use super::{Shared, audit};
 use crate::base::clock::now_ms;
 use crate::base::tally::{Seat, Tally};
-use crate::domain::access::{Caller, Credential};
+use crate::domain::access::Caller;
 use crate::domain::error::{Error, Result};
 use crate::http::edge::RequestId;
 use crate::http::idempotency::{self, digest};
-use crate::store::idempotency::{Keyed, Known, REMEMBERED};
+use crate::store::idempotency::{Keyed, Known, REMEMBERED, holder};
 
 mod answer;
 mod asked;
@@ -113,7 +113,7 @@ pub async fn once(State(noting): State<Noting>, request: Request, next: Next) ->
     let app = noting.app;
     let (parts, body) = request.into_parts();
     let spooled = app.spools.take(body, caller.account, &takes).await?;
-    let holder = holder(&caller);
+    let holder = holder(caller.credential);
     let keyed = Keyed {
         account: caller.account,
         digest: digest(&[holder.as_bytes(), key.as_bytes()]),
@@ -181,15 +181,6 @@ async fn note(app: &Shared, keyed: &Keyed, outcome: Outcome) -> Result<()> {
 /// When the store fails.
 pub async fn sweep(app: &Shared) -> Result<()> {
     app.store.sweep_requests(now_ms() - LIFE_MS).await
-}
-
-/// Keys belong to the credential that they were sent with: one of a narrower scope must not be told what a wider one did.
-fn holder(caller: &Caller) -> String {
-    match caller.credential {
-        Credential::Key(key) => format!("key {key}"),
-        Credential::Session(session) => format!("session {session}"),
-        Credential::Grant(grant) => format!("grant {grant}"),
-    }
 }
 
 fn in_progress() -> Error {

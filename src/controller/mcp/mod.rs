@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
+use super::auth::source::Source;
 use super::auth::{ClientName, live};
 use super::oauth::challenge::{Why, challenge};
 use super::origin::Origin;
@@ -61,14 +62,14 @@ pub fn router(app: Shared) -> Router<Shared> {
 }
 
 /// Every request: first whether its page may (access.md A76), then whose token it shows.
-async fn enter(State(app): State<Shared>, own: Origin, request: Request) -> Response {
+async fn enter(State(app): State<Shared>, own: Origin, source: Source, request: Request) -> Response {
     let page = match app.page_of(&own, request.headers()) {
         Ok(page) => page,
         Err(refused) => return refused.into_response(),
     };
     let mut response = match page {
         Some(_) if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
-        _ => serve(&app, &own, request).await.unwrap_or_else(IntoResponse::into_response),
+        _ => serve(&app, &own, source, request).await.unwrap_or_else(IntoResponse::into_response),
     };
     if let Some(page) = page {
         share(response.headers_mut(), &page);
@@ -76,7 +77,7 @@ async fn enter(State(app): State<Shared>, own: Origin, request: Request) -> Resp
     response
 }
 
-async fn serve(app: &Shared, own: &Origin, request: Request) -> Result<Response> {
+async fn serve(app: &Shared, own: &Origin, source: Source, request: Request) -> Result<Response> {
     let (mut parts, body) = request.into_parts();
     let found = match bearer::shown(&parts.headers) {
         Shown::Nothing => Err(Why::NoToken),
@@ -88,8 +89,13 @@ async fn serve(app: &Shared, own: &Origin, request: Request) -> Result<Response>
     };
     let (caller, client, hold) = match found {
         Ok(found) => found,
-        Err(why) => return Ok(challenge(own, why)),
+        Err(Why::NoToken) => return Ok(challenge(own, Why::NoToken)),
+        Err(why) => {
+            let one_too_many = app.guessed(source, "Invalid access token");
+            return Ok(one_too_many.unwrap_or_else(|| challenge(own, why)));
+        }
     };
+    app.guesses.forget(&source);
     audit::by(caller.credential, caller.account);
     let standing = match app.rates.take(&caller.credential) {
         Ok(standing) => standing,

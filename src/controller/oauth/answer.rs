@@ -25,6 +25,8 @@ pub enum Failed {
     Refused(Refusal),
     /// In the house's.
     Broken(Error),
+    /// As one of too many wrong credentials.
+    Guessed(Box<Response>),
 }
 
 impl From<Refusal> for Failed {
@@ -43,6 +45,7 @@ impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         let refusal = match self {
             Self::Broken(error) => return error.into_response(),
+            Self::Guessed(response) => return *response,
             Self::Refused(refusal) => refusal,
         };
         // RFC 6749 section 5.2: everything is 400, but who is not known gets 401.

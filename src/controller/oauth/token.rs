@@ -9,6 +9,7 @@ use super::{resource, tokens};
 use crate::base::clock::now_ms;
 use crate::controller::Shared;
 use crate::controller::auth::keys::digest;
+use crate::controller::auth::source::Source;
 use crate::controller::origin::Origin;
 use crate::domain::audit::Action;
 use crate::domain::oauth::parameters::Parameters;
@@ -27,6 +28,7 @@ enum Exchange {
 pub async fn exchange(
     State(app): State<Shared>,
     site: Origin,
+    source: Source,
     ClientForm(parameters): ClientForm,
 ) -> Result<Response, Failed> {
     let by = match parameters.need("grant_type", "grant_type is missing")? {
@@ -44,10 +46,18 @@ pub async fn exchange(
     request::check_scope(&parameters)?;
     request::check_resource(&parameters, &resource(&site))?;
     let tokens = match by {
-        Exchange::Code => redeem(&app, client, &parameters).await?,
-        Exchange::Refresh => refresh(&app, client, &parameters).await?,
+        Exchange::Code => redeem(&app, source, client, &parameters).await?,
+        Exchange::Refresh => refresh(&app, source, client, &parameters).await?,
     };
+    app.guesses.forget(&source);
     Ok(answer(StatusCode::OK, &tokens))
+}
+
+/// The refusal of what leads to no connection: it may be a guess, and counts as one. What leads to one and opens nothing does not,
+/// since who has it guesses no more.
+fn unknown(app: &Shared, source: Source) -> Failed {
+    let one_too_many = app.guessed(source, "Invalid grant").map(Box::new);
+    one_too_many.map_or_else(|| dead().into(), Failed::Guessed)
 }
 
 /// A code or a refresh token that opens nothing: the same words whatever the reason, so that whoever guesses does not learn which
@@ -72,11 +82,16 @@ fn is_for(grant: &Grant, client: &str, parameters: &Parameters) -> Result<bool, 
     Ok(grant.client_id == client && asked.is_none_or(|asked| asked == grant.resource))
 }
 
-async fn redeem(app: &Shared, client: &str, parameters: &Parameters) -> Result<Tokens, Failed> {
+async fn redeem(
+    app: &Shared,
+    source: Source,
+    client: &str,
+    parameters: &Parameters,
+) -> Result<Tokens, Failed> {
     let code = digest(parameters.need("code", "code is missing")?);
     let verifier = parameters.need("code_verifier", "code_verifier is missing")?;
     let redirect = parameters.one("redirect_uri")?;
-    let grant = app.store.grant_of_code(&code).await?.ok_or_else(dead)?;
+    let grant = app.store.grant_of_code(&code).await?.ok_or_else(|| unknown(app, source))?;
     // OAuth 2.1 clients need not repeat the redirect URI, because PKCE binds the code; one that is repeated must be the same.
     let same = redirect.is_none_or(|uri| uri == grant.redirect_uri);
     if !is_for(&grant, client, parameters)? || !same {
@@ -100,10 +115,15 @@ async fn redeem(app: &Shared, client: &str, parameters: &Parameters) -> Result<T
     Err(dead().into())
 }
 
-async fn refresh(app: &Shared, client: &str, parameters: &Parameters) -> Result<Tokens, Failed> {
+async fn refresh(
+    app: &Shared,
+    source: Source,
+    client: &str,
+    parameters: &Parameters,
+) -> Result<Tokens, Failed> {
     let shown = parameters.need("refresh_token", "refresh_token is missing")?;
-    let family = tokens::family_of(shown).ok_or_else(dead)?;
-    let grant = app.store.grant_of_family(&digest(family)).await?.ok_or_else(dead)?;
+    let family = tokens::family_of(shown).ok_or_else(|| unknown(app, source))?;
+    let grant = app.store.grant_of_family(&digest(family)).await?.ok_or_else(|| unknown(app, source))?;
     if !is_for(&grant, client, parameters)? {
         return Err(dead().into());
     }

@@ -54,20 +54,20 @@ impl App {
         Ok(())
     }
 
-    /// Takes a member out of a workspace, or lets the caller leave it, whatever it is there. Its computers get other
-    /// passwords, and what is open by those before ends; so do the connections of the MCP clients that it let in there.
+    /// Takes a member out of a workspace, or lets the caller leave it, whatever it is there. Neither is a scoped key's to do. Its
+    /// computers get other passwords, and what is open by those before ends; so do the connections of the MCP clients that it let in
+    /// there.
     ///
     /// # Errors
     /// As [`App::change_member`].
     pub async fn remove_member(&self, caller: &Caller, workspace: &str, member: &str) -> Result<()> {
         let leaves = member.parse() == Ok(caller.account);
-        let (workspace, _) = if leaves {
-            self.find_workspace_as(&caller.looking(), workspace, Role::Viewer).await?
+        let ((workspace, _), what) = if leaves {
+            (self.find_workspace_as(&caller.looking(), workspace, Role::Viewer).await?, "leave workspaces")
         } else {
-            let found = self.find_workspace_as(caller, workspace, Role::Admin).await?;
-            check_account_wide(caller, "remove members")?;
-            found
+            (self.find_workspace_as(caller, workspace, Role::Admin).await?, "remove members")
         };
+        check_account_wide(caller, what)?;
         let member = member_of(&workspace, member)?;
         audit::target(member);
         let removed = self.store.remove_member(workspace.id, member).await?.ok_or_else(unknown)?;

@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use crate::base::living::Hold;
 use crate::controller::Shared;
 use crate::controller::auth::door::{self, Admitted};
+use crate::domain::access::Credential;
 use crate::domain::channel::{self, Channel, Failure, GOING_AWAY, NORMAL};
 use crate::domain::error::{Error, Result};
 use crate::domain::rfb::{Refused, ViewOnly};
@@ -57,10 +58,11 @@ pub async fn open(
         None => app
             .admit(channel, &id, door::token(&headers, &query).as_deref(), source)
             .await?
-            .map(|Admitted { computer, hold, .. }| Session { computer, hold, query, filter: None }),
+            .map(|Admitted { computer, hold, by, .. }| Session { computer, hold, by, query, filter: None }),
         Some(ticket) => app.admit_ticket(&id, ticket, source).await?.map(|admitted| Session {
             computer: admitted.computer,
             hold: admitted.hold,
+            by: admitted.by,
             query: vec![("screen".to_owned(), admitted.given.screen)],
             filter: (admitted.given.mode == Mode::View).then(ViewOnly::default),
         }),
@@ -77,8 +79,10 @@ pub async fn open(
 /// What somebody was admitted to.
 struct Session {
     computer: Computer,
-    /// What it was opened by.
+    /// The password of that time.
     hold: Hold<Pass>,
+    /// What made the ticket that it was opened by, if one did.
+    by: Option<Hold<Credential>>,
     query: Vec<(String, String)>,
     /// Reads along where the client may only watch.
     filter: Option<ViewOnly>,
@@ -87,12 +91,18 @@ struct Session {
 /// Joins a client with the computer for as long as what it came in by opens that.
 async fn attend(app: &Shared, channel: Channel, session: Session, client: (Sender, Receiver)) -> Closing {
     // Held to the end: nobody is told of the end of what nobody holds.
-    let hold = session.hold.clone();
+    let (hold, by) = (session.hold.clone(), session.by.clone());
+    let ended = |why: &'static str| Closing::new(channel.close_code(Failure::Unauthenticated), why);
+    let maker_ended = async {
+        match &by {
+            Some(by) => by.ended().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
-        () = hold.ended() => {
-            Closing::new(channel.close_code(Failure::Unauthenticated), "the password was changed")
-        }
+        () = hold.ended() => ended("the password was changed"),
+        () = maker_ended => ended(door::MAKER_ENDED),
         closing = converse(app, channel, session, client) => closing,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::super::idempotency::holder;
 use super::super::passwords::Pass;
 use super::super::{Write, failed, id};
 use super::Choice;
@@ -109,6 +110,14 @@ impl Write {
         if given.rows_affected() == 0 {
             return Err(Error::invalid("a key that was chosen is not there, or is another workspace's"));
         }
+        // Its retries are its own wherever it goes: with the agent's account it would forget what it has done.
+        sqlx::query("UPDATE idempotent_requests SET account_id = $3 WHERE account_id = $1 AND holder = $2")
+            .bind(agent.to_string())
+            .bind(holder(Credential::Key(key)))
+            .bind(person.to_string())
+            .execute(&mut *self.tx)
+            .await
+            .map_err(failed("give a key's requests to a person"))?;
         Ok(())
     }
 }

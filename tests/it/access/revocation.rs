@@ -3,19 +3,23 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{SinkExt, StreamExt, stream};
 use hotdesk::base::ids::{AccountId, GrantId, KeyId, SessionId};
 use hotdesk::base::wait;
 use hotdesk::domain::access::Credential;
+use hotdesk::domain::channel::Channel;
 use hotdesk::store::Store;
 use reqwest::Method;
 use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::cast::{add_account, add_key};
 use crate::harness::agent::answered;
-use crate::harness::caller::id_of;
+use crate::harness::caller::{Caller, id_of};
 use crate::harness::simulation::Simulation;
+use crate::harness::socket::Came;
 use crate::harness::underway::{PATIENCE, SOON, Streams, begin, endless, patient_agent, until};
+use crate::people::loss::{self, closed, live, refused, ticket};
 
 /// Waits until all of them have ended, because their key has.
 async fn end(streams: Streams) {
@@ -99,6 +103,36 @@ async fn a11_a_key_that_another_process_removes_ends_too() {
     tokio::time::timeout(SOON, end(streams)).await.expect("every stream has ended");
     println!("every stream had ended after {:?}", began.elapsed());
     others.flow().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a11_tickets_end_with_the_key_that_made_them_used_or_not_and_another_key_s_do_not() {
+    let (house, _, desk, _) = loss::house().await;
+    let channel = Channel::Websockify;
+    for elsewhere in [false, true] {
+        let made = house.made("/keys", json!({"name": "exposed"})).await;
+        let exposed =
+            Caller::new(house.base.clone(), "/api", made["key"].as_str().expect("a key").to_owned());
+        let open = async |who: &Caller| {
+            let path = ticket(who, &desk, "control").await;
+            live(house.address(), channel, &path).await
+        };
+        let (ending, mut going) = (open(&exposed).await, open(&house).await);
+        let (unused, other) =
+            (ticket(&exposed, &desk, "control").await, ticket(&house, &desk, "control").await);
+        if elsewhere {
+            let store = house.store().await;
+            assert!(store.remove_key(id_of(&made).parse().expect("an id"), None).await.expect("removed"));
+        } else {
+            assert_eq!(house.delete(&format!("/keys/{}", id_of(&made))).await.status, 200);
+        }
+        // Nobody holds what made this one: it is looked for.
+        refused(house.address(), &unused, channel).await;
+        closed(vec![(channel, ending)], SOON).await;
+        going.0.send(Message::text("on")).await.expect("it is open");
+        assert_eq!(going.next().await, Came::Text("on".to_owned()), "by another process: {elsewhere}");
+        live(house.address(), channel, &other).await;
+    }
 }
 
 #[tokio::test]

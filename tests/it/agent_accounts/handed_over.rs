@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::SinkExt;
 use hotdesk::base::clock::now_ms;
 use hotdesk::base::living::Hold;
+use hotdesk::base::wait;
 use hotdesk::controller::auth::keys;
 use hotdesk::controller::config::{Config, PlanSettings};
 use hotdesk::domain::access::{Credential, Role};
@@ -29,6 +30,8 @@ use crate::plans::{give_plan, say};
 /// Within what time a socket ends that was open by a password that is none any more. A second is meant;
 /// a busy machine is given more.
 const AT_ONCE: Duration = Duration::from_secs(5);
+/// How long what was not chosen may take to go.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Agents make accounts, and people have these plans.
 fn with_plans() -> Config {
@@ -241,4 +244,36 @@ async fn t29_saved_connections_go_with_the_key_that_is_kept() {
     assert_eq!(names(&scene.person_key).await, ["Live", "live (agent)", "work"]);
     let own = send(&scene, &scene.key, "/stream/connections", connection("work", None)).await;
     assert_eq!(own.status, 200, "it replaces what it may use: {}", own.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t29_what_a_kept_key_has_done_is_not_done_again_after_the_agent_s_account_is_gone() {
+    let mut scene = Scene::set().await;
+    let store = scene.house.store().await;
+    let agent = store.holder(&keys::digest(&scene.key)).await.expect("a look").expect("a holder").account;
+    let keyed = async |scene: &Scene| {
+        let file = Part::text("hi").file_name("once");
+        let form = Form::new().text("projectId", scene.first.clone()).part("file", file);
+        let request = scene.house.request_with(&scene.key, Method::POST, "/files/upload").multipart(form);
+        let answer = request.header("Idempotency-Key", "sent-by-the-agent").send().await.expect("an answer");
+        let replayed = answer.headers().contains_key("idempotency-replayed");
+        (answer.status().as_u16(), replayed, answer.json::<Value>().await.expect("JSON"))
+    };
+    let (status, replayed, made) = keyed(&scene).await;
+    assert_eq!((status, replayed), (200, false), "{made}");
+    let taken = scene.take(&scene.form().await).await;
+    assert_eq!(taken.status, 200, "{}", taken.text);
+    // The next start looks at once for what is to be removed.
+    scene.house.restart().await;
+    let gone = wait::until(PATIENCE, || async {
+        store.account(agent).await.expect("a look").is_none().then_some(())
+    });
+    assert!(gone.await.is_some(), "the agent's account is still there");
+
+    let (status, replayed, again) = keyed(&scene).await;
+    assert_eq!((status, replayed), (200, true), "{again}");
+    assert_eq!(again["file"]["id"], made["file"]["id"]);
+    let path = format!("/files?projectId={}", scene.first);
+    let all = scene.ask(&scene.person_key, Method::GET, &path).await.body;
+    assert_eq!(all["files"].as_array().map(Vec::len), Some(1), "{all}");
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
+use hotdesk::controller::config::Limits;
+use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
 use super::scene::{NOW, Scene, initialize, stateless};
@@ -43,6 +44,63 @@ async fn a39_a40_a75_every_request_needs_a_token_and_is_told_where_to_get_one() 
         }
     }
     assert_eq!(scene.message("tools/list", json!({})).send().await.expect("an answer").status(), 200);
+}
+
+/// Why an answer is one of too many, and that it tells when to come back in whole seconds.
+async fn too_many(answer: Response, policy: &str) -> String {
+    assert_eq!(answer.status(), 429);
+    let wait: u64 = answer.headers()["retry-after"].to_str().expect("text").parse().expect("whole seconds");
+    assert!((1..=61).contains(&wait), "{wait}");
+    let told = answer.headers()["ratelimit"].to_str().expect("text");
+    assert!(told.starts_with(&format!("\"{policy}\";r=0;")), "{told}");
+    let body: Value = answer.json().await.expect("JSON");
+    body["error"].as_str().expect("a sentence").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a18_wrong_tokens_are_limited_by_source_and_shut_no_right_one_out() {
+    let limits = Limits { wrong_keys_per_minute: 6, ..Limits::default() };
+    let scene = Scene::set_limited(limits).await;
+    let (wrong, key) = (format!("{}x", scene.token), scene.house.key());
+    let show = async |token: &str| {
+        let request = scene.bare(Method::POST).bearer_auth(token).json(&initialize());
+        request.send().await.expect("an answer")
+    };
+    for turn in 0..6 {
+        assert_eq!(show([&*wrong, key][turn % 2]).await.status(), 401, "{turn}");
+    }
+    for token in [&*wrong, key] {
+        let why = too_many(show(token).await, "wrong-keys").await;
+        assert!(why.starts_with("Invalid access token"), "{why}");
+    }
+    // They are counted with the wrong keys of the same source.
+    let elsewhere = scene.house.request_with(&wrong, Method::GET, "/workspaces");
+    too_many(elsewhere.send().await.expect("an answer"), "wrong-keys").await;
+    // Nothing shown is nothing tried.
+    let bare = scene.bare(Method::POST).json(&initialize()).send().await.expect("an answer");
+    assert_eq!(bare.status(), 401);
+    // The right one passes, and with it what was tried before is forgotten.
+    assert_eq!(show(&scene.token).await.status(), 200);
+    assert_eq!(show(&wrong).await.status(), 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a19_a_token_has_a_limit_of_its_own_and_is_told_when_to_come_back() {
+    let limits = Limits { requests_per_second: 1, request_burst: 20, ..Limits::default() };
+    let scene = Scene::set_limited(limits).await;
+    let mut refused = None;
+    // One a second comes in meanwhile.
+    for _ in 0..200 {
+        let answer = scene.message("tools/list", json!({})).send().await.expect("an answer");
+        if answer.status() != 200 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    too_many(refused.expect("there is a limit"), "requests").await;
+    let other = scene.another_token().await;
+    let list = scene.bare(Method::POST).bearer_auth(other).json(&initialize());
+    assert_eq!(list.send().await.expect("an answer").status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! Does the log tell who is refused at `/mcp`, and does a flood of them take nothing from the others?
 
+use hotdesk::controller::config::Limits;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -12,7 +13,9 @@ async fn lines(scene: &Scene) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_refused_at_mcp_is_in_the_log_and_a_flood_is_not() {
-    let scene = Scene::set().await;
+    // How many wrong tokens a source may send is another test's.
+    let limits = Limits { wrong_keys_per_minute: 1000, ..Limits::default() };
+    let scene = Scene::set_limited(limits).await;
     let before = lines(&scene).await.len();
     let evil = scene.bare(Method::POST).header("origin", "https://evil.example").json(&initialize());
     assert_eq!(evil.send().await.expect("an answer").status(), 403);

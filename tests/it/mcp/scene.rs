@@ -5,6 +5,7 @@ use hotdesk::base::clock::now_ms;
 use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
 use hotdesk::controller::auth::keys;
+use hotdesk::controller::config::Limits;
 use hotdesk::store::Store;
 use hotdesk::store::oauth_grants::{Digests, NewGrant};
 use reqwest::{Method, RequestBuilder, Response};
@@ -65,7 +66,15 @@ impl Scene {
 
     /// One whose computers' agents have these routes.
     pub async fn set_with(routes: Router) -> Self {
-        let house = Simulation::boot_with(routes).await;
+        Self::of(Simulation::boot_with(routes).await).await
+    }
+
+    /// One in which nobody may do more than this.
+    pub async fn set_limited(limits: Limits) -> Self {
+        Self::of(Simulation::boot_limited(limits).await).await
+    }
+
+    async fn of(house: Simulation) -> Self {
         let (home, away) = (house.workspace("home").await, house.workspace("away").await);
         let (computer, elsewhere) =
             (house.computer(&home, "desk").await, house.computer(&away, "desk").await);

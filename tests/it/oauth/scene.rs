@@ -8,6 +8,7 @@ use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
 use hotdesk::controller::auth::keys::digest;
 use hotdesk::controller::auth::session::hash_password;
+use hotdesk::controller::config::Limits;
 use hotdesk::controller::oauth::challenge::{Why, challenge};
 use hotdesk::controller::origin::Origin;
 use hotdesk::http::bearer::{self, Shown};
@@ -27,6 +28,8 @@ pub const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 pub const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 /// Where the client that registered itself wants its answers.
 pub const REDIRECT: &str = "https://app.example/cb?from=hotdesk";
+/// Wrong codes and tokens that one source may show in a minute: of fifty who race for one code all but two may come when it is dead.
+pub const MOST_WRONG: u32 = 60;
 const PASSWORD: &str = "a long enough password";
 
 /// What a browser got.
@@ -273,7 +276,8 @@ pub fn pair(body: &Value) -> (String, String) {
 }
 
 async fn simulation(trust: Option<Trust>) -> Simulation {
-    let setup = Setup { trust, dress: Some(with_a_resource), ..Setup::default() };
+    let limits = Limits { wrong_keys_per_minute: MOST_WRONG, ..Limits::default() };
+    let setup = Setup { trust, limits, dress: Some(with_a_resource), ..Setup::default() };
     Simulation::boot_of(std::sync::Arc::new(|_| Router::new()), setup).await
 }
 

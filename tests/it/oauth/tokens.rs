@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::scene::{REDIRECT, Scene, VERIFIER, form, pair, shown};
+use super::scene::{MOST_WRONG, REDIRECT, Scene, VERIFIER, form, pair, shown};
 use crate::harness::agent::{Answered, answered};
 
 fn error(answer: &Answered) -> (u16, &str) {
@@ -77,6 +77,38 @@ async fn a52_a_code_that_is_used_twice_ends_its_connection() {
     assert_eq!(scene.mcp(&access).await.status, 401);
     assert_eq!(error(&scene.refresh(&refresh).await), (400, "invalid_grant"));
     assert_eq!(scene.mcp(&bystander).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a18_codes_and_tokens_that_lead_nowhere_are_limited_by_source_and_shut_no_right_one_out() {
+    let scene = Scene::set().await;
+    let code = scene.code().await;
+    let unknown = "x".repeat(54);
+    // A known one that opens nothing is no guess.
+    let wrong = [
+        ("grant_type", "authorization_code"),
+        ("client_id", &*scene.client),
+        ("code", &code),
+        ("code_verifier", &unknown),
+    ];
+    assert_eq!(error(&scene.exchange(&wrong).await), (400, "invalid_grant"));
+    for turn in 0..MOST_WRONG {
+        let refused = match turn % 3 {
+            0 => scene.redeem("nonsense").await,
+            1 => scene.refresh("nonsense").await,
+            _ => scene.refresh(&unknown).await,
+        };
+        assert_eq!(error(&refused), (400, "invalid_grant"), "{turn}");
+    }
+    for refused in [scene.redeem("nonsense").await, scene.refresh(&unknown).await] {
+        assert_eq!(refused.status, 429, "{}", refused.body);
+        let wait = refused.body["retry_after"].as_u64().expect("whole seconds");
+        assert!((1..=61).contains(&wait), "{wait}");
+    }
+    // The right one passes, and with it what was tried before is forgotten.
+    let redeemed = scene.redeem(&code).await;
+    assert_eq!(redeemed.status, 200, "{}", redeemed.body);
+    assert_eq!(error(&scene.redeem("nonsense").await), (400, "invalid_grant"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,7 +61,7 @@ fn agent(ended: &Arc<AtomicUsize>) -> Router {
 }
 
 /// A house with a running computer, and how often its streams were ended.
-async fn house() -> (Simulation, String, String, Arc<AtomicUsize>) {
+pub async fn house() -> (Simulation, String, String, Arc<AtomicUsize>) {
     let ended = Arc::default();
     let house = Simulation::boot_with(agent(&ended)).await;
     let home = house.workspace("home").await;
@@ -75,7 +75,7 @@ async fn password(who: &Caller, desk: &str) -> String {
 }
 
 /// A socket at a path at which somebody answers.
-async fn live(address: &str, channel: Channel, path: &str) -> Client {
+pub async fn live(address: &str, channel: Channel, path: &str) -> Client {
     let mut client = Client::open(address, path, &[]).await.expect("the upgrade is accepted");
     if channel == Channel::Events {
         client.0.send(Message::text(r#"{"type":"ping"}"#)).await.expect("it listens");
@@ -99,14 +99,14 @@ async fn all(address: &str, desk: &str, password: &str) -> Vec<(Channel, Client)
 }
 
 /// Where a ticket leads.
-async fn ticket(who: &Caller, desk: &str, mode: &str) -> String {
+pub async fn ticket(who: &Caller, desk: &str, mode: &str) -> String {
     let made = who.made(&format!("/computers/{desk}/stream-tickets"), json!({ "mode": mode })).await;
     let url = made["ws_url"].as_str().expect("a URL");
     url[url.find("/desktops/").expect("a path")..].to_owned()
 }
 
 /// Each socket is closed as by a wrong password, all of them within a time.
-async fn closed(clients: Vec<(Channel, Client)>, within: Duration) {
+pub async fn closed(clients: Vec<(Channel, Client)>, within: Duration) {
     let began = Instant::now();
     for (channel, client) in clients {
         let left = within.saturating_sub(began.elapsed());
@@ -117,7 +117,8 @@ async fn closed(clients: Vec<(Channel, Client)>, within: Duration) {
     println!("every socket had ended after {:?}", began.elapsed());
 }
 
-async fn refused(address: &str, path: &str, channel: Channel) {
+/// A socket that does not open.
+pub async fn refused(address: &str, path: &str, channel: Channel) {
     let client = Client::open(address, path, &[]).await.expect("the upgrade is accepted");
     assert_eq!(client.closed().await, channel.close_code(Failure::Unauthenticated), "{channel:?}");
 }
@@ -236,6 +237,25 @@ async fn who_only_looks_from_now_on_knows_no_password_and_who_leaves_sees_nothin
     assert_eq!(members(&member, Method::DELETE, &home, json!({ "memberId": member_id })).await.status, 200);
     closed(vec![(Channel::Websockify, watches)], AT_ONCE).await;
     assert_ne!(password(&house, &desk).await, next);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a79_who_may_be_many_is_not_shut_out_and_after_ten_wrong_ones_nothing_more_is_looked_up() {
+    let (house, _, desk, _) = house().await;
+    let other = house.workspace("other").await;
+    let elsewhere = house.computer(&other, "elsewhere").await;
+    let channel = Channel::Websockify;
+    let code = async |token: &str| {
+        let path = by_password(&desk, channel, token);
+        Client::open(house.address(), &path, &[]).await.expect("the upgrade is accepted").closed().await
+    };
+    let (right, strange) = (password(&house, &desk).await, password(&house, &elsewhere).await);
+    assert_eq!(code(&strange).await, channel.close_code(Failure::ElsewhereOnly));
+    for _ in 0..9 {
+        assert_eq!(code("guess").await, channel.close_code(Failure::Unauthenticated));
+    }
+    assert_eq!(code(&strange).await, channel.close_code(Failure::Unauthenticated), "nobody looks for it");
+    live(house.address(), channel, &by_password(&desk, channel, &right)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -138,11 +138,17 @@ async fn admins_manage_people_the_owner_stays_and_everybody_may_leave() {
         last_four: "",
     };
     store.add_key(&key).await.expect("a key");
+    let narrow = Caller::new(house.base.clone(), "/api", scoped.reveal().to_owned());
     let remove = |who: &Caller, whom: &str| {
         let (request, whom) = (who.request(Method::DELETE, &path), whom.to_owned());
         async move { answered(request.json(&json!({ "memberId": whom }))).await }
     };
     assert_eq!(remove(&viewer, &member_id).await.body["code"], "workspace_read_only");
+    // A key to one workspace takes nobody out of it, its own account neither (access.md A14).
+    let stays = remove(&narrow, &member_id).await;
+    let code = &stays.body["code"];
+    assert_eq!((stays.status, code), (403, &json!("workspace_scope_mismatch")), "{}", stays.body);
+    assert_eq!(member.get(&format!("/workspaces/{home}")).await.status, 200);
     assert_eq!(remove(&member, &viewer_id).await.status, 403);
     assert_eq!(remove(&admin, &owner_id).await.status, 403);
     assert_eq!(remove(&house, &owner_id).await.status, 403);

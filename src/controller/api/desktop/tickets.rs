@@ -25,7 +25,8 @@ pub fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(issue))
 }
 
-/// Issues a ticket that opens one screen once, to see it or to act on it; whoever may only view gets one to see.
+/// Issues a ticket that opens one screen once, to see it or to act on it; whoever may only view gets one to see. It ends with the key
+/// that it was asked for with, and so does what it opened.
 #[utoipa::path(post, path = "/computers/{id}/stream-tickets", tag = "screens", params(("id" = String, Path)),
     request_body = NewTicket, responses((status = 201, description = "The ticket, shown once", body = Record)))]
 async fn issue(
@@ -53,7 +54,7 @@ async fn issue(
     if !seen.screens.iter().any(|seen| seen.id == screen) {
         return Err(Error::not_found(format!("Screen not found: {screen}")));
     }
-    let ticket = Ticket { mode: wanted.mode, screen: screen.clone() };
+    let ticket = Ticket { mode: wanted.mode, screen: screen.clone(), by: caller.credential };
     let text = app.tickets.issue(&computer, ticket, life)?;
     let expires = now_ms().saturating_add(i64::try_from(life.as_millis()).unwrap_or(i64::MAX));
     let desktop = format!("{}/desktops/{}", origin.0, computer.instance);

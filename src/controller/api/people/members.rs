@@ -53,8 +53,9 @@ async fn change(
     Ok(Json(Done { success: true }))
 }
 
-/// Takes a member out of a workspace, with their keys and MCP clients' connections to it, for admins and the owner; everybody may leave. The computers'
-/// passwords change, and sockets that were opened with those before are closed; the computers go on.
+/// Takes a member out of a workspace, with their keys and MCP clients' connections to it, for admins and the owner; everybody may leave.
+/// No key to one workspace does that. The computers' passwords change, and sockets that were opened with those before are closed;
+/// the computers go on.
 #[utoipa::path(delete, path = "/workspaces/{id}/members", tag = "members", params(("id" = String, Path)),
     request_body = RemoveMember, responses((status = 200, description = "They are out", body = Done)))]
 async fn remove(

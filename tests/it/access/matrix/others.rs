@@ -1,8 +1,11 @@
 //! What do those get whose workspace it is not: a viewer, and a stranger? (access.md A16, A17)
 
+use std::collections::BTreeMap;
+
 use hotdesk::base::secret::Secret;
 use reqwest::Method;
-use serde_json::json;
+use reqwest::header::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
 
 use super::{Operation, Scene};
 use crate::harness::agent::answered;
@@ -64,27 +67,42 @@ async fn a17_a_viewer_changes_nothing_and_gets_nothing_that_could() {
     assert_eq!(files["files"].as_array().map(Vec::len), Some(1), "{files}");
 }
 
+/// What an answer's header says, without what differs from one answer to the next.
+fn lasting(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    for name in ["date", "x-request-id", "content-length", "ratelimit"] {
+        if let Some(value) = headers.get_mut(name) {
+            *value = HeaderValue::from_static("");
+        }
+    }
+    headers
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a16_another_account_is_denied_and_learns_nothing() {
     let scene = Scene::set().await;
+    let mut heads = BTreeMap::new();
     for operation in scene.guarded() {
         let (request, targeted) = scene.request(&operation);
         if !targeted {
             continue;
         }
-        let answer = answered(request.bearer_auth(&scene.foreign)).await;
-        let name = format!("{}: {}", operation.name(), answer.body);
+        let answer = request.bearer_auth(&scene.foreign).send().await.expect("an answer");
+        let (status, head) = (answer.status().as_u16(), lasting(answer.headers()));
+        let body: Value = answer.json().await.expect("JSON");
+        let name = format!("{}: {body}", operation.name());
         if operation.path.contains("{name}") {
             // Names are each account's own.
-            let error = answer.body["error"].as_str().unwrap_or_default();
+            let error = body["error"].as_str().unwrap_or_default();
             assert!(
-                answer.status == 404 && ["Workspace not found", "Connection not found"].contains(&error),
+                status == 404 && ["Workspace not found", "Connection not found"].contains(&error),
                 "{name}"
             );
             continue;
         }
-        assert_eq!((answer.status, &answer.body["error"]), (403, &json!("Access denied")), "{name}");
-        let fields: Vec<&String> = answer.body.as_object().expect("an object").keys().collect();
+        assert_eq!((status, &body["error"]), (403, &json!("Access denied")), "{name}");
+        heads.insert(operation.name(), head);
+        let fields: Vec<&String> = body.as_object().expect("an object").keys().collect();
         // A clone's refusals have a code besides, whatever they are (interface.md "Clone"); so have those of its kin.
         let coded = ["/clone", "/fork", "/rollback", "/snapshots", "/snapshots/{snapshot_id}"];
         let coded = coded.iter().any(|end| operation.path.ends_with(end));
@@ -101,4 +119,18 @@ async fn a16_another_account_is_denied_and_learns_nothing() {
     {
         assert_eq!(answered(scene.house.request_with(&scene.foreign, Method::GET, &path)).await.status, 404);
     }
+    // Nor does a header tell more of what is another's than of what there is not.
+    let nothing = || "00000000-0000-4000-8000-000000000000".to_owned();
+    let scene = Scene { home: nothing(), computer: nothing(), file: nothing(), key: nothing(), ..scene };
+    let mut compared = 0;
+    for operation in scene.guarded() {
+        let Some(head) = heads.get(&operation.name()) else { continue };
+        let (request, _) = scene.request(&operation);
+        let answer = request.bearer_auth(&scene.foreign).send().await.expect("an answer");
+        if answer.status() == 404 {
+            assert_eq!(lasting(answer.headers()), *head, "{}", operation.name());
+            compared += 1;
+        }
+    }
+    assert!(compared > 55, "only {compared} operations say that there is nothing");
 }
