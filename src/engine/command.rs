@@ -32,6 +32,7 @@ fn package(program: &OsStr) -> &'static str {
         "tee" | "cat" => "coreutils",
         "qemu-system-x86_64" => "qemu-system-x86",
         "zstd" => "zstd",
+        "runsc" => "runsc, of gVisor's own archive",
         _ => "the OCI runtime, for example runc",
     }
 }

@@ -1,5 +1,5 @@
-//! What did a controller that was killed leave in the middle inside a machine's folder? Files that never got their name,
-//! which nothing ever reads, and a disk that nobody thaws.
+//! What did a controller that was killed leave in the middle of a machine? Files that never got their name, which nothing
+//! ever reads, a disk that nobody thaws, and clients of a guest that runs, held off for good.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,14 +14,18 @@ use super::{EngineResult, lock, memory, still};
 /// How a file is called that is renamed when it is whole.
 const UNFINISHED: &str = "new";
 
-/// Puts right what can be put right before anybody asks: frozen disks thaw, because their guests wait at this moment, and
-/// files that are not whole go. A machine that somebody works on is left alone: a tool of the killed controller ends what it
-/// began. Blocks.
+/// Puts right what can be put right before anybody asks: frozen disks thaw, because their guests wait at this moment, agents
+/// can be reached again, and files that are not whole go. A machine that somebody works on is left alone: a tool of the killed
+/// controller ends what it began. Blocks.
 pub(super) fn put_right(engine: &impl Machinery) -> EngineResult<()> {
     for id in engine.state().list()? {
         let folder = engine.state().folder(id);
         let Some(_held) = lock::free(&folder)? else { continue };
         still::thaw_abandoned(&folder.disk());
+        // No reason to leave the others alone.
+        if let Err(error) = engine.let_in(&folder) {
+            tracing::warn!(computer = %id, %error, "nobody knows whether its agent can be reached");
+        }
         // Worth some space and nothing else: no reason not to start.
         if let Err(error) = tidy(engine, &folder) {
             tracing::warn!(computer = %id, %error, "what is not whole stays");

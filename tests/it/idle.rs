@@ -9,6 +9,7 @@ use axum::{Json, Router};
 use hotdesk::base::wait;
 use hotdesk::controller::config::Pace;
 use hotdesk::engine::Capabilities;
+use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use serde_json::{Value, json};
 
 use crate::harness::caller::id_of;
@@ -125,6 +126,30 @@ async fn input_in_the_computer_counts_from_when_it_was() {
     tokio::time::sleep(2 * MINUTE).await;
     assert_eq!(house.status(&id).await, "running");
     told.is(u64::MAX, json!([]));
+    house.until_status(&id, "stopped").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_acts_while_rest_waits_for_its_turn_keeps_the_computer_up() {
+    let copies = Capabilities { copy_while_running: true, ..Capabilities::default() };
+    let (house, _told) = house_over(copies).await;
+    let id = computer(&house, "kept", 1).await;
+    let (call, stops) = (house.engine.calls(Verb::Snapshot) + 1, house.engine.calls(Verb::Stop));
+    house.engine.plan(Fault { verb: Verb::Snapshot, call, failure: Failure::Delay(3 * MINUTE) });
+    let path = format!("/computers/{id}/snapshots");
+    let snapshot = house.post(&path, json!({}));
+    // Rest is asked for in the middle of the snapshot, and its turn comes at the end.
+    let acting = async {
+        tokio::time::sleep(2 * MINUTE).await;
+        let began = Instant::now();
+        while began.elapsed() < MINUTE * 3 / 2 {
+            assert_eq!(house.command(format!("/computers/{id}/click")).await.status, 200);
+            tokio::time::sleep(MINUTE / 8).await;
+        }
+    };
+    let (made, ()) = tokio::join!(snapshot, acting);
+    assert_eq!(made.status, 201, "{}", made.body);
+    assert_eq!((house.status(&id).await.as_str(), house.engine.calls(Verb::Stop)), ("running", stops));
     house.until_status(&id, "stopped").await;
 }
 

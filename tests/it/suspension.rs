@@ -7,9 +7,12 @@ mod recovery;
 mod rounds;
 mod under_way;
 
+use std::time::Duration;
+
 use futures_util::SinkExt;
 use futures_util::future::join_all;
 use hotdesk::engine::Capabilities;
+use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -188,6 +191,35 @@ async fn acting_wakes_a_computer_and_reading_does_where_that_is_configured() {
     scene.is("suspended").await;
     assert_eq!(scene.count().await, 1, "an action wakes it all the same");
     assert_eq!(scene.read("/screens").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_action_that_is_not_to_wait_hears_that_the_computer_wakes() {
+    let scene = Scene::set_up(Setup { wake_wait_seconds: 0, ..Setup::default() }).await;
+    assert_eq!(scene.count().await, 1, "who runs is not waited for");
+    scene.suspended().await;
+    let (call, long) = (scene.house.engine.calls(Verb::Resume) + 1, Duration::from_secs(2));
+    scene.house.engine.plan(Fault { verb: Verb::Resume, call, failure: Failure::Delay(long) });
+    let path = format!("/computers/{}/bash", scene.id);
+    // The first begins the wake, the second finds it under way.
+    for _ in 0..2 {
+        let act = scene.house.request(Method::POST, &path).json(&json!({"command": "x"}));
+        let told = act.send().await.expect("an answer");
+        assert_eq!((told.status().as_u16(), &told.headers()["retry-after"]), (503, &"5".parse().unwrap()));
+        let body: Value = told.json().await.expect("a body");
+        assert_eq!((&body["code"], &body["retry_after"]), (&json!("resuming"), &json!(5)), "{body}");
+        scene.is("starting").await;
+    }
+    scene.house.until_status(&scene.id, "running").await;
+    assert_eq!(scene.count().await, 2, "what was told so was not done");
+    assert_eq!(scene.house.engine.calls(Verb::Resume), call, "one wake for both");
+
+    // What does not wake is told as that.
+    scene.suspended().await;
+    scene.house.sql("UPDATE computers SET billing = 'trial', trial_ends_at = 1").await;
+    let answer = scene.house.post(&path, json!({"command": "x"})).await;
+    refused(&answer, 402, None, "The trial has ended. Choose a plan to continue.");
+    scene.is("suspended").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

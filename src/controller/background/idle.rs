@@ -77,6 +77,8 @@ pub(super) async fn look(app: Shared) -> Result<()> {
 
 async fn visit(app: &Shared, computer: &Computer) {
     let Some(guest) = app.fleet.running_guest(computer.id) else { return };
+    // What is done from here on keeps it up, also while its runner has other work.
+    let Some(acted) = app.fleet.acted(computer.id) else { return };
     app.looks.note(computer.id, guest.activity().await);
     if rest(app, computer, app.looks.last(computer.id).as_ref()) != Rest::In(Duration::ZERO) {
         return;
@@ -85,10 +87,10 @@ async fn visit(app: &Shared, computer: &Computer) {
     let Some(command) = computer.billing.rest(memory, now_ms()) else { return };
     tracing::info!(computer = %computer.id, minutes = computer.auto_stop_minutes, "nobody uses it: it is given rest");
     // Not waited for: a runner that takes its time must not hold up the round.
-    let (fleet, computer) = (app.fleet.clone(), computer.clone());
+    let (fleet, id) = (app.fleet.clone(), computer.id);
     let _given = app.tasks.spawn("auto-stop command", async move {
-        if let Err(error) = fleet.command(&computer, command).await {
-            tracing::warn!(computer = %computer.id, %error, "it could not be given rest; it is tried again");
+        if let Err(error) = fleet.give_rest(id, command, acted).await {
+            tracing::warn!(computer = %id, %error, "it could not be given rest; it is tried again");
         }
     });
 }

@@ -66,12 +66,28 @@ pub(super) struct Shared {
     pub(super) keeper: Option<Arc<Keeper>>,
     /// Whether reading wakes a sleeping computer too.
     reads_wake: bool,
+    /// How long an action waits for a computer that wakes.
+    wake_wait: Duration,
     desks: Mutex<HashMap<ComputerId, Desk>>,
 }
 
 impl Shared {
     pub(super) fn forget(&self, id: ComputerId) {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// When a computer was last acted on, as [`Fleet::acted`] tells it.
+    pub(super) fn acted(&self, id: ComputerId) -> Option<Instant> {
+        let desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        desks.get(&id).map(|desk| desk.acted)
+    }
+
+    /// Counts asking for rest as an act, so that it is not asked for again at once; nothing when one came since `judged`.
+    fn note_rest(&self, id: ComputerId, judged: Instant) -> Option<Instant> {
+        let mut desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
+        let desk = desks.get_mut(&id).filter(|desk| desk.acted == judged)?;
+        desk.acted = Instant::now();
+        Some(desk.acted)
     }
 }
 
@@ -107,6 +123,13 @@ pub(super) fn stopping() -> Error {
     Error::unavailable("The service is shutting down").retry_after(5)
 }
 
+/// The computer wakes; whoever acts on it does not wait any longer (codes: wire.md 2).
+fn resuming() -> Error {
+    Error::unavailable("Computer is waking up; retry in a moment")
+        .code("resuming")
+        .retry_after(WAKE_RETRY_SECONDS)
+}
+
 impl Fleet {
     /// An empty fleet; [`Fleet::recover`] fills it.
     pub fn new(
@@ -117,9 +140,19 @@ impl Fleet {
         suspension: &Suspension,
         keeper: Option<Arc<Keeper>>,
     ) -> Self {
-        let (starts, reads_wake) = (Semaphore::new(STARTS_AT_ONCE), suspension.reads_wake);
-        let desks = Mutex::default();
-        Self { shared: Arc::new(Shared { engine, store, storage, tasks, starts, keeper, reads_wake, desks }) }
+        let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_PATIENCE);
+        let shared = Shared {
+            engine,
+            store,
+            storage,
+            tasks,
+            starts: Semaphore::new(STARTS_AT_ONCE),
+            keeper,
+            reads_wake: suspension.reads_wake,
+            wake_wait,
+            desks: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The fleet of what runners share, for a runner that needs another one.
@@ -223,6 +256,17 @@ impl Fleet {
         Ok(Accepted { status, begun, finished })
     }
 
+    /// Gives a computer rest, by a command, that was last acted on at `judged`. Whoever acts on it before its runner's turn comes
+    /// keeps it up. Returns when the intent is stored, or there is nothing to do.
+    ///
+    /// # Errors
+    /// As [`Fleet::command`].
+    pub async fn give_rest(&self, id: ComputerId, command: Command, judged: Instant) -> Result<()> {
+        let Some(asked) = self.shared.note_rest(id, judged) else { return Ok(()) };
+        let (accepted, _finished) = self.send(id, Work::Rest(command, asked))?;
+        accepted.await.map_err(|_| stopping())?.map(drop)
+    }
+
     /// Brings a computer up if it is not; it as it is then.
     ///
     /// # Errors
@@ -271,22 +315,30 @@ impl Fleet {
     /// The guest of a computer that is acted on: one that sleeps is woken first (wire.md 5.2, "Auto-resume").
     ///
     /// # Errors
-    /// As [`Fleet::guest_awake`]; why it could not be woken; `resuming` when that is not done in time.
+    /// As [`Fleet::guest_awake`]; why it could not be woken; `resuming` when that is not done in the time that is configured.
     pub async fn guest(&self, computer: &Computer) -> Result<Guest> {
+        let asleep = |status: Status| matches!(status, Status::Suspending | Status::Suspended);
         let now = self.presence(computer.id).and_then(|presence| presence.borrow().status);
-        if matches!(now.unwrap_or(computer.status), Status::Suspending | Status::Suspended) {
-            let (_, woken) = self.send(computer.id, Work::Command(Command::Act))?;
-            match tokio::time::timeout(ACT_PATIENCE, woken).await {
-                Ok(woken) => woken.map_err(|_| stopping())??,
-                Err(_) => {
-                    return Err(Error::unavailable("Computer is waking up; retry in a moment")
-                        .code("resuming")
-                        .retry_after(WAKE_RETRY_SECONDS));
-                }
-            }
-            return self.guest_awake(&self.row(computer.id).await?).await;
+        let sleeps = asleep(now.unwrap_or(computer.status));
+        // A row with a saved token is of one that wakes for somebody else.
+        if !sleeps && !asleep(computer.status) && computer.saved_token.is_none() {
+            return self.guest_awake(computer).await;
         }
-        self.guest_awake(computer).await
+        // Also where nobody waits for the wake: it must not fall asleep again before it is asked anew.
+        self.note_action(computer.id);
+        let deadline = tokio::time::Instant::now() + self.shared.wake_wait;
+        if sleeps {
+            let (accepted, woken) = self.send(computer.id, Work::Command(Command::Act))?;
+            // Why it may not wake is told however little is waited for the wake; its runner may be at a suspend still.
+            let accepted = tokio::time::timeout(ACT_PATIENCE, accepted).await.map_err(|_| resuming())?;
+            accepted.map_err(|_| stopping())??;
+            let woken = tokio::time::timeout_at(deadline, woken).await.map_err(|_| resuming())?;
+            woken.map_err(|_| stopping())??;
+        }
+        // As it is by now: it was read before somebody woke it.
+        let row = self.row(computer.id).await?;
+        let arrived = tokio::time::timeout_at(deadline, self.guest_awake(&row)).await;
+        arrived.unwrap_or_else(|_| Err(resuming()))
     }
 
     /// The guest of a computer that is read from: whether that wakes it is a matter of the configuration.
@@ -368,8 +420,7 @@ impl Fleet {
 
     /// When a computer was last acted on over the API, commands included; when this controller met it where it was not.
     pub fn acted(&self, id: ComputerId) -> Option<Instant> {
-        let desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
-        desks.get(&id).map(|desk| desk.acted)
+        self.shared.acted(id)
     }
 
     pub(super) fn note_action(&self, id: ComputerId) {

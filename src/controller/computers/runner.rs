@@ -9,7 +9,7 @@ mod stored;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -70,6 +70,8 @@ pub(super) enum Work {
     Resize(Arc<Job>),
     /// A client's command.
     Command(Command),
+    /// Give the computer rest, by this command, unless it was acted on since that was asked for.
+    Rest(Command, Instant),
     /// Find out where things stand after the controller started.
     Recover,
     /// See to the copy of its saved state; with `evict` make room on the host.
@@ -193,7 +195,11 @@ impl Runner {
             Work::Recover => self.recover(&row).await,
             // Done after every piece of work.
             Work::Tend { .. } => (Ok(()), Next::Stay),
-            Work::Command(command) => self.command(&row, *command, accepted).await,
+            Work::Rest(_, asked) if self.shared.acted(self.id) != Some(*asked) => {
+                let _ = accepted.send(Ok(Intent { status: row.status, begun: false }));
+                (Ok(()), Next::Stay)
+            }
+            Work::Command(command) | Work::Rest(command, _) => self.command(&row, *command, accepted).await,
         };
         if let Err(error) = &outcome {
             tracing::warn!(computer = %self.id, ?work, %error, "did not succeed");

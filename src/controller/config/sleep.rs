@@ -14,6 +14,9 @@ pub struct Suspension {
     /// Whether reading from a suspended computer (a screenshot, a listing) wakes it, as acting on it does; if not, it
     /// answers 409 `computer_asleep`.
     pub reads_wake: bool,
+    /// Seconds that an action waits for a computer that it wakes, at most 45; then it answers 503 `resuming`, and the computer
+    /// wakes all the same. 0: at once.
+    pub wake_wait_seconds: u32,
 }
 
 /// Where the states of suspended computers are copied to.
@@ -83,8 +86,9 @@ impl Default for StorageSettings {
 }
 
 impl Default for Suspension {
-    /// Clients that know nothing of sleep act without polling (wire.md 16 A): for them a computer is there.
+    /// Clients that know nothing of sleep act without polling (wire.md 16 A): for them a computer is there, as far as a
+    /// request that they give 60 s (wire.md 4.2) can wait.
     fn default() -> Self {
-        Self { reads_wake: true }
+        Self { reads_wake: true, wake_wait_seconds: 45 }
     }
 }

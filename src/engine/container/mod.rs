@@ -219,6 +219,13 @@ impl Machinery for ContainerEngine {
         Ok(self.inner.state_of(folder.id)?.is_some_and(|state| state.status == "running"))
     }
 
+    fn let_in(&self, folder: &Folder) -> EngineResult<()> {
+        match self.inner.runtime.kind() {
+            Kind::Shared => Ok(()),
+            Kind::Gvisor => self.inner.let_in(folder),
+        }
+    }
+
     fn boot(
         &self,
         folder: &Folder,

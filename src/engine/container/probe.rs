@@ -23,15 +23,16 @@ const COMFORTABLE_SPACE: u64 = 10 << 30;
 /// inotify instances of the whole host below which a few desktops use them up (a desktop has about 20).
 const COMFORTABLE_INOTIFY: u64 = 1024;
 
-/// Looks at everything that the engine needs. Blocks for about a second.
+/// Looks at everything that the engine needs, and at the OCI runtime that it could use instead. Blocks for a second or two.
 pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     let mut findings = vec![finding("root", root(), "run hotdesk serve as root")];
     findings.push(finding(
         "OCI runtime",
-        runtime(config),
+        runtime(&config.runtime, config),
         "install runc (Debian: apt install runc) or set the engine's runtime; for runsc: a release from July 2024 on, Linux 4.14 \
          or newer",
     ));
+    findings.push(other_runtime(config));
     findings.push(finding("disk tools", disk_tools(), "apt install e2fsprogs (1.47 or newer) util-linux"));
     findings.push(finding(
         "control groups",
@@ -102,9 +103,21 @@ pub(in crate::engine) fn root() -> EngineResult<String> {
     }
 }
 
-/// The runtime's version and what it gives. A kernel in user space is tried: it needs more of a host than being installed.
-fn runtime(config: &ContainerConfig) -> EngineResult<String> {
-    let runtime = Runtime::new(&config.runtime, PathBuf::new());
+/// What the runtime would give that is not chosen: told to whoever chooses, and no need of the engine's.
+fn other_runtime(config: &ContainerConfig) -> Finding {
+    let chosen = Runtime::new(&config.runtime, PathBuf::new()).kind();
+    // By its name where it does not answer.
+    let other = if chosen == Kind::Gvisor || config.runtime.ends_with("runsc") { "runc" } else { "runsc" };
+    let detail = match runtime(other, config) {
+        Ok(given) => format!("not in use: {given}"),
+        Err(error) => format!("{other} is not in use, nor could it be: {error}"),
+    };
+    Finding { what: "other OCI runtime", ok: true, detail, mend: "" }
+}
+
+/// A runtime's version and what it gives. A kernel in user space is tried: it needs more of a host than being installed.
+fn runtime(program: &str, config: &ContainerConfig) -> EngineResult<String> {
+    let runtime = Runtime::new(program, PathBuf::new());
     let version = runtime.version()?;
     Ok(match runtime.kind() {
         Kind::Shared => {
@@ -112,7 +125,7 @@ fn runtime(config: &ContainerConfig) -> EngineResult<String> {
         }
         Kind::Gvisor => {
             let records = StateDir::open(&config.state_dir)?.trash().join(uuid::Uuid::new_v4().to_string());
-            let tried = gvisor::try_out(&Runtime::new(&config.runtime, records.clone()));
+            let tried = gvisor::try_out(&Runtime::new(program, records.clone()));
             let removed = trash::remove_tree(&records);
             tried?;
             removed?;

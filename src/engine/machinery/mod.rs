@@ -40,6 +40,11 @@ pub(super) trait Machinery: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Whether a machine runs and its guest does not stand still. Blocks.
     fn goes_on(&self, folder: &Folder) -> EngineResult<bool>;
 
+    /// Lets the clients of a machine's agent in that a verb of a controller which died held off. Blocks.
+    fn let_in(&self, _folder: &Folder) -> EngineResult<()> {
+        Ok(())
+    }
+
     /// Boots a machine of which nothing runs and nothing is left. On error something may be left. Blocks.
     fn boot(
         &self,

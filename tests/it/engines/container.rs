@@ -9,7 +9,7 @@ use hotdesk::base::ids::ComputerId;
 use hotdesk::base::secret::Secret;
 use hotdesk::base::wait;
 use hotdesk::engine::container::{ContainerEngine, NetworkConfig, probe};
-use hotdesk::engine::{Engine, EngineError, Observation};
+use hotdesk::engine::{Engine, EngineError, Finding, Observation};
 
 use super::conformance::{Bench, GRACE, a_machine, boot, keeps_its_promises, runs};
 use super::guest::Guest;
@@ -316,9 +316,15 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
         }
     }
     assert_eq!(fs::read_dir(bench.engine_root().join("trash")).expect("trash").count(), 0);
+    // The runtime that is not chosen is told of, and needed by nobody.
+    let other = |findings: &[Finding]| {
+        let other = findings.iter().find(|finding| finding.what == "other OCI runtime").cloned();
+        other.filter(|finding| finding.ok).expect("it is told of").detail
+    };
+    assert!(other(&findings).contains("runsc"), "{findings:?}");
 
     let mut config = bench.config.clone();
-    config.runtime = "no-such-runtime".into();
+    config.runtime = "/nowhere/runsc".into();
     config.image = "/nowhere".into();
     let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
     let broken: Vec<_> = findings
@@ -327,6 +333,8 @@ async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
         .map(|finding| finding.what)
         .collect();
     assert!(broken.contains(&"OCI runtime") && broken.contains(&"guest image"), "{broken:?}");
+    let told = other(&findings);
+    assert!(told.starts_with("not in use: runc") && told.contains("share the host's kernel"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,14 +1,19 @@
 //! Does the container engine keep the contract over gVisor, and is a guest's memory kept?
 
 use std::fs;
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
-use hotdesk::engine::container::NetworkConfig;
-use hotdesk::engine::{Engine, EngineError, Observation};
+use hotdesk::engine::container::{ContainerEngine, NetworkConfig};
+use hotdesk::engine::{Endpoint, Engine, EngineError, Observation};
 
 use super::conformance::{Bench, GRACE, a_machine, boot, keeps_its_promises, runs};
 use super::guest::Guest;
 use super::host::Containers;
+use crate::harness::controller::runsc;
 
 keeps_its_promises!(Containers::gvisor(NetworkConfig::disabled()));
 
@@ -159,17 +164,56 @@ async fn what_cannot_be_saved_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn t18_a_guest_whose_clients_a_killed_controller_held_off_is_reachable_again() {
+    let Some(bench) = Containers::gvisor(NetworkConfig::disabled()) else { return };
+    let (_, id, guest) = bench.running(a_machine()).await;
+    let Endpoint::Tcp(address) = guest.endpoint() else { panic!("an address expected") };
+    // It runs: its controller died before it stood, or after it had gone on.
+    let element = format!("{{ {} }}", address.ip());
+    let held = Command::new("nft").args(["add", "element", "inet", "hotdesk", "held", &element]).status();
+    assert!(held.expect("nft").success());
+    let nobody = TcpStream::connect_timeout(address, Duration::from_millis(500)).expect_err("held off");
+    assert_eq!(nobody.kind(), ErrorKind::TimedOut, "{nobody}");
+    let engine = bench.reopened();
+    runs(&*engine, id, 1).await.answers().await;
+    // Whom nobody holds off is let in as well.
+    let engine = bench.reopened();
+    runs(&*engine, id, 1).await.answers().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_could_not_be_held_is_reachable_again() {
+    let Some(bench) = Containers::gvisor(NetworkConfig::disabled()) else { return };
+    let (_, id, guest) = bench.running(a_machine()).await;
+    let tools = tempfile::tempdir().expect("a temporary folder");
+    let runtime = tools.path().join("runsc");
+    let script =
+        format!("#!/bin/sh\nfor word; do [ \"$word\" != pause ] || exit 1; done\nexec {} \"$@\"\n", runsc());
+    fs::write(&runtime, script).expect("written");
+    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o755)).expect("a program");
+    let mut config = bench.config.clone();
+    config.runtime = runtime.display().to_string();
+    let engine = ContainerEngine::open(config).expect("an engine");
+    let refused = engine.suspend(id).await.expect_err("it does not stand still");
+    assert!(refused.to_string().contains("hold the guest"), "{refused}");
+    guest.answers().await;
+    runs(&bench.engine, id, 1).await;
+    assert!(!bench.folder(id).join("memory.new").exists());
+    bench.engine.suspend(id).await.expect("nothing hinders it now");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn guests_reach_neither_the_host_nor_each_other_s_agents_and_only_root_of_the_host_reaches_those() {
     let Some(bench) = Containers::gvisor(NetworkConfig::default()) else { return };
     let (_, id, first) = bench.running(a_machine()).await;
     let (_, _, second) = bench.running(a_machine()).await;
-    let hotdesk::engine::Endpoint::Tcp(address) = first.endpoint() else { panic!("an address expected") };
+    let Endpoint::Tcp(address) = first.endpoint() else { panic!("an address expected") };
     let connect = |to: String| {
         format!("python3 -c 'import socket; socket.create_connection((\"{to}\", {}), 3)'", address.port())
     };
     first.says(&connect("127.0.0.1".to_owned())).await;
     second.refuses(&connect(address.ip().to_string())).await;
-    let other = std::process::Command::new("setpriv")
+    let other = Command::new("setpriv")
         .args(["--reuid=65534", "--clear-groups", "--", "sh", "-c", &connect(address.ip().to_string())])
         .output()
         .expect("setpriv");
@@ -185,6 +229,6 @@ async fn guests_reach_neither_the_host_nor_each_other_s_agents_and_only_root_of_
     second.refuses(&host).await;
     // What is said to an agent that is gone does not leave the host.
     bench.engine.destroy(id).await.expect("destroyed");
-    let gone = std::net::TcpStream::connect_timeout(address, Duration::from_secs(5)).expect_err("nobody");
-    assert_eq!(gone.kind(), std::io::ErrorKind::ConnectionRefused, "{gone}");
+    let gone = TcpStream::connect_timeout(address, Duration::from_secs(5)).expect_err("nobody");
+    assert_eq!(gone.kind(), ErrorKind::ConnectionRefused, "{gone}");
 }

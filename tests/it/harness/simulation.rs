@@ -39,6 +39,8 @@ pub struct Setup {
     pub capabilities: Option<Capabilities>,
     /// Whether reading wakes a sleeping computer.
     pub reads_wake: bool,
+    /// How long an action waits for a computer that wakes.
+    pub wake_wait_seconds: u32,
     pub limits: Limits,
     pub pace: Pace,
     pub storage: StorageSettings,
@@ -55,6 +57,7 @@ impl Default for Setup {
         Self {
             capabilities: None,
             reads_wake: true,
+            wake_wait_seconds: Suspension::default().wake_wait_seconds,
             limits: Limits::default(),
             pace: Pace::default(),
             storage: StorageSettings::default(),
@@ -288,7 +291,7 @@ async fn start(
     let config = Config {
         data_dir: folder.path().join("data"),
         limits: setup.limits.clone(),
-        suspension: Suspension { reads_wake: setup.reads_wake },
+        suspension: Suspension { reads_wake: setup.reads_wake, wake_wait_seconds: setup.wake_wait_seconds },
         auto_stop: setup.pace,
         storage: setup.storage.clone(),
         ..setup.config.clone()

@@ -45,8 +45,10 @@ impl ContainerEngine {
     /// Lets a guest go on that a suspend of a controller which died left standing, and its clients in.
     pub(in super::super) async fn thaw_abandoned(&self, id: ComputerId) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
-        let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
+        let Some(held) = lock::machine(&folder).await? else { return Ok(()) };
         self.blocking(move |engine| {
+            // With the step, which runs on when nobody waits for it any more: it must not undo a hold that began since.
+            let _held = held;
             let Some(state) = engine.inner.state_of(id)? else { return Ok(()) };
             match (state.status.as_str(), Saved::find(&folder)?) {
                 ("paused", None) => engine.inner.thaw(&folder),
@@ -146,17 +148,24 @@ impl Inner {
         Ok(Manifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
     }
 
-    /// Lets a guest go on; what was saved of it counts no more before it does.
+    /// Lets a guest go on, also one that was never held; what was saved of it counts no more before it does.
     fn thaw(&self, folder: &Folder) -> EngineResult<()> {
         trash::remove_tree(&folder.fresh_memory())?;
         let mut thaw = self.runtime.call();
         thaw.arg("resume").arg(folder.id.to_string());
-        run("let the guest go on", thaw)?;
+        if let Err(error) = run("let the guest go on", thaw) {
+            // Where what was to hold it failed it never stood, and the runtime has nothing to resume.
+            let state = self.state_of(folder.id);
+            if !state.is_ok_and(|state| state.is_some_and(|state| state.status == "running")) {
+                return Err(error);
+            }
+        }
         // Nothing of the network's keeps a guest from going on; whoever waited is let in then.
         self.let_in(folder)
     }
 
-    fn let_in(&self, folder: &Folder) -> EngineResult<()> {
+    /// Takes back what [`Inner::hold`] did to the guest's clients; for who holds the machine's lock.
+    pub(in super::super) fn let_in(&self, folder: &Folder) -> EngineResult<()> {
         slots::held(folder)?.map_or(Ok(()), |slot| network::let_in(&self.config.network, slot))
     }
 
