@@ -341,7 +341,8 @@ async fn doctor_says_what_is_missing_and_what_mends_it() {
     let told = ended.out.lines().find(|line| line.contains("guest image")).expect("the image is looked at");
     assert!(told.starts_with("MISSING") && told.contains("/nowhere"), "{told}");
     assert!(ended.out.contains("to mend it: ") && ended.out.contains("are not met"), "{}", ended.out);
-    let other = ended.out.lines().find(|line| line.contains("other OCI runtime")).expect("both are looked at");
+    let other =
+        ended.out.lines().find(|line| line.contains("other OCI runtime")).expect("both are looked at");
     assert!(other.starts_with("ok") && other.contains("not in use"), "it is not needed: {other}");
     let ended = person.runs(&[&here[..], &["--json"]].concat()).await;
     let told: Value = serde_json::from_str(&ended.out).expect("JSON");

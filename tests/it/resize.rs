@@ -425,7 +425,8 @@ async fn t18_a_resize_whose_outcome_could_not_be_stored_is_put_right_by_the_next
     let house = Simulation::boot().await;
     let desk = with_a_desk(&house).await;
     let before = row(&house, &desk).await.hardware;
-    let full = "CREATE TRIGGER full BEFORE UPDATE OF cpu ON computers BEGIN SELECT RAISE(ABORT, 'on purpose'); END";
+    let full =
+        "CREATE TRIGGER full BEFORE UPDATE OF cpu ON computers BEGIN SELECT RAISE(ABORT, 'on purpose'); END";
     house.sql(full).await;
     let failed = resize(&house, &desk, json!({"vcpus": 2})).await;
     assert_eq!(failed.status, 500, "{}", failed.body);

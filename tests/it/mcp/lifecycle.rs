@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::scene::{BEFORE, NOW, Scene, event, request, stateless, token};
 use crate::harness::agent::answered;
+use crate::harness::caller::{Caller, id_of};
 
 /// How long a stream may go on after its connection; the rule is a second.
 const SOON: std::time::Duration = std::time::Duration::from_secs(5);
@@ -21,8 +22,10 @@ async fn a78_a_session_is_who_opened_it_s_and_ends_once() {
 
     // Somebody else's, the same person's other connection, and nobody's: it is not there.
     let store = scene.house.store().await;
-    let stranger = crate::access::add_account(&store, "other@localhost").await;
-    let strangers = token(&store, stranger, &scene.home).await;
+    let (stranger, key) = scene.house.account("other@localhost").await;
+    let theirs =
+        Caller::new(scene.house.base.clone(), "/api", key).made("/workspaces", json!({"name": "w"})).await;
+    let strangers = token(&store, stranger, &id_of(&theirs)).await;
     for (what, token, id) in [
         ("a stranger", &strangers, &*session),
         ("another connection", &scene.another_token().await, &*session),
