@@ -10,4 +10,3 @@ mod matrix;
 mod page;
 mod revocation;
 
-pub use cast::add_account;
