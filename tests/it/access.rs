@@ -9,4 +9,3 @@ mod locked;
 mod matrix;
 mod page;
 mod revocation;
-
