@@ -46,7 +46,7 @@ impl Ask {
     }
 
     /// Whether it begins with a snapshot with memory.
-    fn goes_by_a_snapshot(&self) -> bool {
+    pub fn goes_by_a_snapshot(&self) -> bool {
         self.path.contains(KEPT) || self.body["snapshot_id"] == KEPT
     }
 

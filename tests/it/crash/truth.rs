@@ -73,3 +73,9 @@ async fn a_guest_whose_kernel_in_user_space_was_killed_reads_stopped_and_starts_
     let house = RunningController::boot_with(&format!("[container]\nruntime = {runtime:?}\n")).await;
     the_truth_is_told(&house, sandbox).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_virtual_machine_whose_qemu_was_killed_reads_stopped_and_starts_again() {
+    let Some(house) = crate::engines::qemu_desktop::house("").await else { return };
+    the_truth_is_told(&house, host::processes).await;
+}
