@@ -122,22 +122,7 @@ impl Store {
         // Whether it is there.
         write.owner(workspace).await?;
         write.check_client(workspace, computer).await?;
-        let moved = sqlx::query("UPDATE computers SET workspace_id = $2, updated_at = $3 WHERE id = $1")
-            .bind(computer.to_string())
-            .bind(workspace.to_string())
-            .bind(now_ms())
-            .execute(&mut *write.tx)
-            .await;
-        match moved {
-            Err(error) if is_duplicate(&error) => return Err(name_taken(&row.name)),
-            other => other.map_err(failed("move a computer"))?,
-        };
-        sqlx::query("UPDATE files SET workspace_id = $2 WHERE computer_id = $1 AND source = 'upload'")
-            .bind(computer.to_string())
-            .bind(workspace.to_string())
-            .execute(&mut *write.tx)
-            .await
-            .map_err(failed("move a computer's files"))?;
+        write.put(&row, workspace).await?;
         let lost = write.is_reached_otherwise(row.workspace, workspace).await?;
         let mut streams = Vec::new();
         if lost {
@@ -154,6 +139,30 @@ impl Store {
 }
 
 impl Write {
+    /// Puts a computer into another workspace, with the uploads meant for it alone; what was exported from it stays.
+    ///
+    /// # Errors
+    /// `NAME_TAKEN` when the workspace has one of that name.
+    pub(super) async fn put(&mut self, computer: &Computer, workspace: WorkspaceId) -> Result<()> {
+        let moved = sqlx::query("UPDATE computers SET workspace_id = $2, updated_at = $3 WHERE id = $1")
+            .bind(computer.id.to_string())
+            .bind(workspace.to_string())
+            .bind(now_ms())
+            .execute(&mut *self.tx)
+            .await;
+        match moved {
+            Err(error) if is_duplicate(&error) => return Err(name_taken(&computer.name)),
+            other => other.map_err(failed("move a computer"))?,
+        };
+        sqlx::query("UPDATE files SET workspace_id = $2 WHERE computer_id = $1 AND source = 'upload'")
+            .bind(computer.id.to_string())
+            .bind(workspace.to_string())
+            .execute(&mut *self.tx)
+            .await
+            .map_err(failed("move a computer's files"))?;
+        Ok(())
+    }
+
     /// Whether somebody who works in a workspace does not in another one: a member, or the holder of a key to it alone.
     async fn is_reached_otherwise(&mut self, from: WorkspaceId, to: WorkspaceId) -> Result<bool> {
         let (lost,): (i64,) = sqlx::query_as(

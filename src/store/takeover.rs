@@ -4,7 +4,7 @@ mod connections;
 mod keys;
 mod room;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::members::Belonging;
 use super::{Store, Write, failed, id};
@@ -18,8 +18,10 @@ use crate::domain::plan::Plans;
 /// What a person wants of an agent's account; the rest goes.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The workspaces, with their computers and files.
+    /// The workspaces, with their files.
     pub workspaces: Vec<WorkspaceId>,
+    /// Those of their computers that come along.
+    pub computers: BTreeSet<ComputerId>,
     /// The keys that stay valid, each for one of those workspaces alone: a key of a whole account must not become one of
     /// the person's whole account.
     pub keys: BTreeMap<KeyId, WorkspaceId>,
@@ -59,10 +61,13 @@ impl Store {
         let agent = write.use_claim(digest, person).await?;
         let losses = write.shut_out(agent, choice).await?;
         let kept: HashSet<WorkspaceId> = choice.keys.values().copied().collect();
-        let (mut taken, mut streams, mut out) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut taken, mut streams, mut out) = (Vec::<ComputerId>::new(), Vec::new(), Vec::new());
         let mut names = write.workspace_names(person).await?;
         for workspace in &choice.workspaces {
             let (name, computers) = write.hand_over(agent, *workspace).await?;
+            let (come, left): (Vec<_>, Vec<_>) =
+                computers.into_iter().partition(|computer| choice.computers.contains(computer));
+            streams.extend(write.leave_behind(agent, &name, &left).await?);
             let free = if names.contains(&fold(&name)) {
                 free_name(&name, "agent", |folded| names.contains(folded))?
             } else {
@@ -75,10 +80,15 @@ impl Store {
                 write.give_streams(*workspace, agent, person).await?;
             }
             streams.extend(write.streams_of_strangers(*workspace).await?);
-            for computer in &computers {
+            for computer in &come {
                 write.meter(*computer).await?;
             }
-            taken.extend(computers);
+            taken.extend(come);
+        }
+        if choice.computers.iter().any(|computer| !taken.contains(computer)) {
+            return Err(Error::invalid(
+                "a computer that was chosen is not in a workspace that is taken over, or is not there any more",
+            ));
         }
         if !choice.workspaces.is_empty() {
             write.take_in(person, &taken, plans).await?;
@@ -139,6 +149,30 @@ impl Write {
             .await
             .map_err(failed("list a workspace's computers"))?;
         Ok((name, computers.iter().map(|(text,)| id(text)).collect::<Result<_>>()?))
+    }
+
+    /// Puts the computers of a workspace that were not chosen into a fresh one, which stays the agent's and goes with its
+    /// account. Those whose stream is to be ended: a guest loses them here.
+    async fn leave_behind(
+        &mut self,
+        agent: AccountId,
+        workspace: &str,
+        computers: &[ComputerId],
+    ) -> Result<Vec<ComputerId>> {
+        if computers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = self.workspace_names(agent).await?;
+        let name = free_name(workspace, "left", |folded| names.contains(folded))?;
+        let rest = self.add_workspace(agent, &name, None, "active").await?.id;
+        let mut streams = Vec::new();
+        for computer in computers {
+            let row = self.computer(*computer).await?;
+            self.put(&row, rest).await?;
+            streams.extend(self.stream_of_a_stranger(*computer).await?);
+            self.meter(*computer).await?;
+        }
+        Ok(streams)
     }
 
     async fn give(&mut self, workspace: WorkspaceId, person: AccountId, name: &Name) -> Result<()> {

@@ -5,6 +5,7 @@ mod claim;
 mod expiry;
 mod handed_over;
 mod handed_over_room;
+mod left_behind;
 mod making;
 
 use hotdesk::base::clock::now_ms;

@@ -12,6 +12,7 @@ use crate::base::clock::iso8601;
 use crate::controller::auth::keys;
 use crate::controller::auth::session::{Posted, SignedIn};
 use crate::controller::{App, Shared};
+use crate::domain::counted::counted;
 use crate::domain::error::{Error, Result};
 use crate::http::extract::Path;
 use crate::store::agents::AgentAccount;
@@ -21,8 +22,9 @@ use crate::store::keys::Key;
 use crate::store::takeover::{Choice, no_claim};
 use crate::store::workspaces::Workspace;
 
-/// Form fields of a workspace and of a key begin so, and go on with the id.
+/// Form fields of a workspace, of a computer and of a key begin so, and go on with the id.
 const WORKSPACE: &str = "workspace.";
+const COMPUTER: &str = "computer.";
 const KEY: &str = "key.";
 
 /// The page for it.
@@ -30,10 +32,19 @@ pub fn router() -> Router<Shared> {
     Router::new().route("/claim/{code}", get(show).post(take))
 }
 
+/// A workspace and what it holds.
+struct Held {
+    workspace: Workspace,
+    computers: Vec<Computer>,
+    files: u32,
+}
+
 /// What an account holds.
 struct Holdings {
-    workspaces: Vec<(Workspace, Vec<Computer>)>,
+    workspaces: Vec<Held>,
     keys: Vec<Key>,
+    /// The names of its saved streaming connections.
+    connections: Vec<String>,
 }
 
 /// `GET /claim/{code}`.
@@ -58,11 +69,14 @@ async fn take(
     let taken = app.store.take_over(&digest, person, &choice, &app.plans).await?;
     app.end_streams(taken.streams);
     tracing::info!(account = %taken.agent, by = %person, "an agent's account was taken over");
-    let (workspaces, kept) = (choice.workspaces.len(), choice.keys.len());
+    let (workspaces, computers, kept) = (choice.workspaces.len(), choice.computers.len(), choice.keys.len());
     Ok(page(
         "Taken over",
         &html! {
-            p { "Yours now: " (workspaces) " workspaces with their computers and files, and " (kept) " keys." }
+            p {
+                "Yours now: " (workspaces) " workspaces with their files, "
+                (computers) " computers and " (kept) " keys."
+            }
             p.dim { "Whatever you did not choose is being removed. The link does not work any more." }
             p { a href="/settings" { "To the settings" } }
         },
@@ -76,18 +90,26 @@ async fn holdings(app: &App, agent: &AgentAccount) -> Result<Holdings> {
     for workspace in app.store.workspaces(agent.account).await?.into_iter().filter(own) {
         let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
         let (computers, _) = app.store.computers(agent.account, &filter).await?;
-        workspaces.push((workspace, computers));
+        let files = app.store.files(workspace.id, None).await?.len();
+        let files = u32::try_from(files).unwrap_or(u32::MAX);
+        workspaces.push(Held { workspace, computers, files });
     }
-    Ok(Holdings { workspaces, keys: app.store.keys_of(agent.account).await? })
+    let keys = app.store.keys_of(agent.account).await?;
+    let connections = app.store.stream_connections(agent.account, None).await?;
+    let connections = connections.into_iter().map(|connection| connection.name).collect();
+    Ok(Holdings { workspaces, keys, connections })
 }
 
-/// Reads what was chosen: `workspace.ID=take`, `key.ID=WORKSPACE`; an empty value is a key that ends.
+/// Reads what was chosen: `workspace.ID=take`, `computer.ID=take`, `key.ID=WORKSPACE`; an empty value is a key that ends.
+/// What is not named is not taken.
 fn chosen(fields: &[(String, String)]) -> Result<Choice> {
     let bad = |_| Error::invalid("the form names something that is no id");
     let mut choice = Choice::default();
     for (name, value) in fields {
         if let Some(id) = name.strip_prefix(WORKSPACE) {
             choice.workspaces.push(id.parse().map_err(bad)?);
+        } else if let Some(id) = name.strip_prefix(COMPUTER) {
+            choice.computers.insert(id.parse().map_err(bad)?);
         } else if let Some(id) = name.strip_prefix(KEY).filter(|_| !value.is_empty()) {
             choice.keys.insert(id.parse().map_err(bad)?, value.parse().map_err(bad)?);
         }
@@ -108,11 +130,28 @@ fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup
             input type="hidden" name="csrf" value=(csrf);
             h2 { "Workspaces" }
             @if held.workspaces.is_empty() { p { "It has none." } }
-            @for (workspace, computers) in &held.workspaces {
+            @for it in &held.workspaces {
                 label {
-                    input type="checkbox" name={ (WORKSPACE) (workspace.id) } value="take" checked;
-                    " " strong { (workspace.name) } ": " (listed(computers))
+                    input type="checkbox" name={ (WORKSPACE) (it.workspace.id) } value="take" checked;
+                    " " strong { (it.workspace.name) } ": "
+                    @if it.computers.is_empty() { "no computers, " }
+                    (counted(it.files, "stored file"))
                 }
+                @if !it.computers.is_empty() {
+                    ul aria-label={ "Computers of " (it.workspace.name) } {
+                        @for computer in &it.computers {
+                            li {
+                                label {
+                                    input type="checkbox" name={ (COMPUTER) (computer.id) } value="take" checked;
+                                    " " (told(computer))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            @if held.workspaces.iter().any(|it| !it.computers.is_empty()) {
+                p.dim { "Of a workspace that you do not take over, leave out the computers too." }
             }
             h2 { "Keys" }
             p.dim { "A key that you keep reaches one of the workspaces that you take over, and nothing else of yours." }
@@ -121,10 +160,16 @@ fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup
                     span { (key.name) " (…" (key.last_four) ")" }
                     select name={ (KEY) (key.id) } {
                         option value="" { "End it" }
-                        @for (workspace, _) in reached(key, held) {
+                        @for workspace in reached(key, held) {
                             option value=(workspace.id) { "Keep it for " (workspace.name) }
                         }
                     }
+                }
+            }
+            @if !held.connections.is_empty() {
+                p {
+                    "Saved streaming connections: " (held.connections.join(", "))
+                    ". Each comes along with a key that you keep and that may use it."
                 }
             }
             p.dim { "What you do not choose is removed for good." }
@@ -134,24 +179,18 @@ fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup
 }
 
 /// The workspaces for which a key may be kept: those that it reaches.
-fn reached<'a>(key: &'a Key, held: &'a Holdings) -> impl Iterator<Item = &'a (Workspace, Vec<Computer>)> {
+fn reached<'a>(key: &'a Key, held: &'a Holdings) -> impl Iterator<Item = &'a Workspace> {
     let only = key.workspace.as_ref().map(|only| only.id);
-    held.workspaces.iter().filter(move |(workspace, _)| only.is_none_or(|only| only == workspace.id))
+    let workspaces = held.workspaces.iter().map(|it| &it.workspace);
+    workspaces.filter(move |workspace| only.is_none_or(|only| only == workspace.id))
 }
 
-fn listed(computers: &[Computer]) -> String {
-    if computers.is_empty() {
-        return "no computers".to_owned();
-    }
-    let told = computers.iter().map(|computer| {
-        let size = &computer.hardware;
-        let status = computer.status.name();
-        format!(
-            "{} ({status}, {} vCPU, {} GB RAM, {} GB disk)",
-            computer.name, size.cpu, size.ram_gb, size.disk_gb
-        )
-    });
-    told.collect::<Vec<_>>().join(", ")
+fn told(computer: &Computer) -> String {
+    let (size, status) = (&computer.hardware, computer.status.name());
+    format!(
+        "{} ({status}, {} vCPU, {} GB RAM, {} GB disk)",
+        computer.name, size.cpu, size.ram_gb, size.disk_gb
+    )
 }
 
 fn day(ms: i64) -> String {

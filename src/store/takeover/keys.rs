@@ -32,8 +32,14 @@ impl Write {
         let mut reached: HashSet<WorkspaceId> = self.workspaces_of(agent, guest).await?.into_iter().collect();
         reached.extend(&own);
         let mut losses = Losses { passes: Vec::new(), keys: Vec::new(), narrowed: None };
+        // Whoever keeps a key to one of these loses computers there.
+        let mut parted = HashSet::new();
         for workspace in own {
-            losses.passes.extend(self.change_passwords(workspace).await?);
+            let passes = self.change_passwords(workspace).await?;
+            if passes.iter().any(|pass| !choice.computers.contains(&pass.computer)) {
+                parted.insert(workspace);
+            }
+            losses.passes.extend(passes);
         }
         let keys: Vec<KeyRow> =
             sqlx::query_as("SELECT id, workspace_id FROM api_keys WHERE account_id = $1 ORDER BY id")
@@ -47,9 +53,12 @@ impl Write {
             if scope.is_none() {
                 losses.narrowed = losses.narrowed.or(keeps);
             }
-            let same = keeps.is_some_and(|kept| match &scope {
-                Some(only) => *only == kept.to_string(),
-                None => reached.len() == 1 && reached.contains(&kept),
+            let same = keeps.is_some_and(|kept| {
+                let alone = match &scope {
+                    Some(only) => *only == kept.to_string(),
+                    None => reached.len() == 1 && reached.contains(&kept),
+                };
+                alone && !parted.contains(&kept)
             });
             if !same {
                 losses.keys.push(Credential::Key(key));

@@ -38,7 +38,8 @@ async fn whom_an_agent_brought_invites_when_the_agent_is_gone() {
     store.invite(&invitation, &plans).await.expect("an invitation");
     let human = Account::person(&email, "", None);
     assert_eq!(store.join_anew("human", &human, &plans).await.expect("it joins"), Some(first));
-    let choice = Choice { workspaces: vec![first, second], ..Choice::default() };
+    let mut choice = Choice { workspaces: vec![first, second], ..Choice::default() };
+    choice.computers.insert(scene.computer.parse().expect("an id"));
     store.take_over(&keys::digest(&scene.code), human.id, &choice, &plans).await.expect("it is taken over");
     store.begin_agent_removal(agent).await.expect("it begins to go");
     store.finish_agent_removal(agent).await.expect("it goes");

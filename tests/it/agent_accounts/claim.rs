@@ -103,7 +103,7 @@ impl Scene {
         rest.split('"').next().expect("an id").to_owned()
     }
 
-    /// The form in which the first workspace is taken over, and the key is kept for it.
+    /// The form in which the first workspace is taken over with its computer, and the key is kept for it.
     pub async fn form(&self) -> Vec<(String, String)> {
         let csrf = self.csrf(&self.cookie).await;
         let key = self.key_id().await;
@@ -111,6 +111,7 @@ impl Scene {
             ("csrf".to_owned(), csrf),
             (format!("workspace.{}", self.first), "take".to_owned()),
             (format!("key.{key}"), self.first.clone()),
+            (format!("computer.{}", self.computer), "take".to_owned()),
         ]
     }
 
@@ -266,6 +267,7 @@ async fn t29_of_fifty_claims_at_once_one_counts() {
             ("csrf".to_owned(), scene.csrf(cookie).await),
             (format!("workspace.{}", scene.first), "take".to_owned()),
             (format!("workspace.{}", scene.second), "take".to_owned()),
+            (format!("computer.{}", scene.computer), "take".to_owned()),
         ]
     }))
     .await;

@@ -183,7 +183,7 @@ async fn credential(store: &Store, key: &str) -> Credential {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t29_what_goes_on_under_a_key_ends_unless_the_key_is_kept_for_all_that_it_reached() {
-    for alone in [false, true] {
+    for (alone, whole) in [(false, true), (true, true), (true, false)] {
         let scene = Scene::set().await;
         if alone {
             let gone = scene.ask(&scene.key, Method::DELETE, &format!("/workspaces/{}", scene.second)).await;
@@ -194,9 +194,12 @@ async fn t29_what_goes_on_under_a_key_ends_unless_the_key_is_kept_for_all_that_i
         let agent = store.holder(&keys::digest(&scene.key)).await.expect("a look").expect("a holder").account;
         let (scoped, unwanted) = (key_to(&store, agent, first).await, key_to(&store, agent, first).await);
         let mut choice = Choice { workspaces: vec![first], ..Choice::default() };
+        if whole {
+            choice.computers.insert(scene.computer.parse().expect("an id"));
+        }
         let mut holds = Vec::new();
         for (key, kept, goes_on) in
-            [(&scene.key, true, alone), (&scoped, true, true), (&unwanted, false, false)]
+            [(&scene.key, true, alone && whole), (&scoped, true, whole), (&unwanted, false, false)]
         {
             let credential = credential(&store, key).await;
             holds.push((store.live.hold(credential), goes_on));
@@ -215,7 +218,7 @@ async fn t29_what_goes_on_under_a_key_ends_unless_the_key_is_kept_for_all_that_i
         assert_eq!(taken.expect("it is taken over").agent, agent);
         let ended: Vec<(bool, bool)> =
             holds.iter().map(|(hold, goes_on)| (hold.has_ended(), *goes_on)).collect();
-        assert!(ended.iter().all(|(ended, goes_on)| ended != goes_on), "alone: {alone}, {ended:?}");
+        assert!(ended.iter().all(|(ended, goes_on)| ended != goes_on), "alone: {alone}, whole: {whole}, {ended:?}");
         let out: Vec<bool> = parts.iter().map(Hold::has_ended).collect();
         assert_eq!(out, [true, false], "a guest does not stay, and the person is the owner now");
     }
