@@ -11,7 +11,7 @@ use super::{Store, Write, failed, id};
 use crate::base::clock::now_ms;
 use crate::base::ids::{AccountId, ComputerId, KeyId, WorkspaceId};
 use crate::domain::clone::free_name;
-use crate::domain::error::{Error, Result};
+use crate::domain::error::{Error, Kind, Result};
 use crate::domain::name::{Name, fold};
 use crate::domain::plan::Plans;
 
@@ -85,10 +85,8 @@ impl Store {
             }
             taken.extend(come);
         }
-        if choice.computers.iter().any(|computer| !taken.contains(computer)) {
-            return Err(Error::invalid(
-                "a computer that was chosen is not in a workspace that is taken over, or is not there any more",
-            ));
+        for computer in choice.computers.iter().filter(|computer| !taken.contains(computer)) {
+            write.check_agent_s(*computer, agent).await?;
         }
         if !choice.workspaces.is_empty() {
             write.take_in(person, &taken, plans).await?;
@@ -149,6 +147,16 @@ impl Write {
             .await
             .map_err(failed("list a workspace's computers"))?;
         Ok((name, computers.iter().map(|(text,)| id(text)).collect::<Result<_>>()?))
+    }
+
+    /// Whether a computer that was chosen without its workspace is the agent's, so that it stays there. A page sends what it has
+    /// checked below a workspace that it has not.
+    async fn check_agent_s(&mut self, computer: ComputerId, agent: AccountId) -> Result<()> {
+        match self.computer(computer).await {
+            Ok(row) if row.owner == agent => Ok(()),
+            Err(error) if error.kind != Kind::NotFound => Err(error),
+            Ok(_) | Err(_) => Err(Error::invalid("a computer that was chosen is not there any more")),
+        }
     }
 
     /// Puts the computers of a workspace that were not chosen into a fresh one, which stays the agent's and goes with its

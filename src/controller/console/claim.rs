@@ -150,9 +150,6 @@ fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup
                     }
                 }
             }
-            @if held.workspaces.iter().any(|it| !it.computers.is_empty()) {
-                p.dim { "Of a workspace that you do not take over, leave out the computers too." }
-            }
             h2 { "Keys" }
             p.dim { "A key that you keep reaches one of the workspaces that you take over, and nothing else of yours." }
             @for key in &held.keys {
