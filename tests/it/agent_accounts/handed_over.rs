@@ -218,7 +218,10 @@ async fn t29_what_goes_on_under_a_key_ends_unless_the_key_is_kept_for_all_that_i
         assert_eq!(taken.expect("it is taken over").agent, agent);
         let ended: Vec<(bool, bool)> =
             holds.iter().map(|(hold, goes_on)| (hold.has_ended(), *goes_on)).collect();
-        assert!(ended.iter().all(|(ended, goes_on)| ended != goes_on), "alone: {alone}, whole: {whole}, {ended:?}");
+        assert!(
+            ended.iter().all(|(ended, goes_on)| ended != goes_on),
+            "alone: {alone}, whole: {whole}, {ended:?}"
+        );
         let out: Vec<bool> = parts.iter().map(Hold::has_ended).collect();
         assert_eq!(out, [true, false], "a guest does not stay, and the person is the owner now");
     }

@@ -82,7 +82,8 @@ async fn t29_a_computer_that_is_not_chosen_stays_behind_and_goes_with_the_agent_
         assert!([403, 404].contains(&refused.status), "it is nobody's who may ask: {}", refused.body);
     }
     // What was meant for it alone stays with it.
-    let listed = scene.ask(&scene.person_key, Method::GET, &format!("/files?projectId={}", scene.first)).await;
+    let listed =
+        scene.ask(&scene.person_key, Method::GET, &format!("/files?projectId={}", scene.first)).await;
     let files = listed.body["files"].as_array().expect("a list");
     assert_eq!(files.len(), 1, "{}", listed.body);
     assert_eq!(files[0]["filename"], "for all");
