@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn ctrl_c_ends_a_flood_at_once() {
+async fn ctrl_c_ends_a_flood_within_a_second() {
     let agent = RunningAgent::headless().await;
     let mut terminal = Terminal::ready(&agent).await;
     terminal.input("yes\r").await;
@@ -12,16 +12,14 @@ async fn ctrl_c_ends_a_flood_at_once() {
         assert_eq!(terminal.next().await, None);
     }
     let written = terminal.text.len();
-    assert!(written > 100_000, "only {written} bytes a second");
+    assert!(written > 1_000_000, "only {written} bytes a second");
     terminal.text.clear();
     let asked = Instant::now();
     terminal.input("\u{3}").await;
     terminal.input("echo af''ter\r").await;
     terminal.until("after\r\n").await;
     let took = asked.elapsed();
-    // A second is meant; a busy machine is given more.
-    println!("the flood had ended after {took:?}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 /// A client that does not read: the flood waits, nothing grows, and what the client types still arrives.
