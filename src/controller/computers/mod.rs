@@ -5,6 +5,7 @@ pub mod directory;
 mod emptying;
 pub mod fleet;
 mod fork;
+mod reach;
 pub mod resize;
 pub mod rollback;
 mod runner;
