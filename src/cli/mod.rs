@@ -176,6 +176,12 @@ enum Command {
         /// The name.
         name: String,
     },
+    /// Wait until nobody is connected to a TCP port of this computer: the engine's matter, before its memory is saved.
+    #[command(hide = true)]
+    AwaitHangup {
+        /// The port.
+        port: u16,
+    },
 }
 
 /// Runs the program.
@@ -193,6 +199,7 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::VmInit { command } => crate::agent::vm::run(&command)?,
         Command::ExecShim => crate::agent::exec::shim::run().map_err(|error| error.to_string())?,
         Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
+        Command::AwaitHangup { port } => crate::agent::hangup::wait(port)?,
         Command::Config(options) => settings::config(&options, shared.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,

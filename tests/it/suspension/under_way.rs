@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::SinkExt;
+use futures_util::future::join_all;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use reqwest::Method;
@@ -25,6 +26,9 @@ use crate::harness::socket::{Came, Client};
 
 /// For connections of a simulated machine to end, and for memory to be saved, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Requests at once, so that their connections are reported together, and how often: they are pooled, and end when it sleeps.
+const CROWD: usize = 24;
+const CROWDS: usize = 3;
 const KEY: &str = "asked-before-it-slept";
 
 /// A computer with somebody at work on it.
@@ -98,6 +102,12 @@ async fn a_suspend_over_gvisor_breaks_off_what_is_under_way_and_loses_none_of_it
     let command = "echo begun >>/root/count; until test -e /root/go; do sleep 0.1; done; echo done";
     let desk = Desk { house: &house, id, command };
     let count = || house.bash(id, "cat /root/count 2>/dev/null; true");
+    // Many connections that begin and end together: gVisor saves some of them although they are closed.
+    for _ in 0..CROWDS {
+        let screens = format!("/computers/{id}/screens");
+        let crowd = join_all((0..CROWD).map(|_| house.get(&screens))).await;
+        assert!(crowd.iter().all(|seen| seen.status == 200), "{crowd:?}");
+    }
     let begun = async || count().await == "begun\n";
     desk.sleeps(begun, async || drop(house.bash(id, "touch /root/go").await)).await;
     assert_eq!(count().await, "begun\n", "it was done once");

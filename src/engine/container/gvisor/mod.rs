@@ -30,8 +30,6 @@ use crate::engine::{EngineError, EngineResult};
 pub(super) const FLAGS: [&str; 4] =
     ["--platform=systrap", "--network=sandbox", "--overlay2=none", "--net-disconnect-ok"];
 
-/// For the guest to hear of an end, on a host whose processors are all busy: with 20 ms every second wake failed there.
-const CUT_SETTLED: Duration = Duration::from_millis(150);
 /// Tries at ending what is left, and the pause before each: what the kernel ends at all it ends at once; half a second in all.
 const CUT_TRIES: u32 = 25;
 const CUT_PAUSE: Duration = Duration::from_millis(20);
@@ -70,7 +68,7 @@ pub(super) fn run_where_networks_are_told_apart(
 }
 
 /// Ends the host's connections to an agent, which nobody reaches any more. Memory that is saved while one is open does not come
-/// back: its agent's listener waits for good (gVisor 20240729).
+/// back: its agent's listener waits for good (gVisor 20240729). The guest's kernel hears of their end when it runs.
 fn cut_connections(agent: SocketAddr) -> EngineResult<()> {
     const STEP: &str = "end the connections to the agent";
     let ss = |options: &[&str], states: &str| {
@@ -85,8 +83,6 @@ fn cut_connections(agent: SocketAddr) -> EngineResult<()> {
     }
     // Whoever asked before the rules held it off may still get through.
     ss(&["-Htn", "-K"], "connected")?;
-    // The guest's kernel hears of the end, and its agent.
-    std::thread::sleep(CUT_SETTLED);
     for _ in 0..CUT_TRIES {
         std::thread::sleep(CUT_PAUSE);
         // Those that only ask wait until the guest goes on.

@@ -9,6 +9,7 @@
 //! fork, or a snapshot with memory, it goes on instead once its disk is copied; what it had not written yet goes to the disk
 //! with the checkpoint.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 
 /// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// For a guest's kernel to take in that connections ended, where that cannot be seen. 20 ms are too few on a host whose processors
+/// are all busy.
+const UNSEEN: Duration = Duration::from_millis(500);
 
 impl ContainerEngine {
     /// Takes a failed restore back. Where the guest did not run, its memory is as good as before.
@@ -114,14 +118,29 @@ impl Inner {
             None => None,
         };
         if state.status != "paused" {
-            // While it runs, so that its agent lets go of its ends; those that stand with the guest are saved half open.
-            agent.map_or(Ok(()), super::cut_connections)?;
+            // While it runs, so that its kernel lets go of its ends; those that stand with the guest are saved half open.
+            if let Some(agent) = agent {
+                super::cut_connections(agent)?;
+                self.await_hangup(folder.id, agent);
+            }
             let mut pause = self.runtime.call();
             pause.arg("pause").arg(folder.id.to_string());
             run("hold the guest", pause)?;
         }
         agent.map_or(Ok(()), super::cut_connections)?;
         Ok(state)
+    }
+
+    /// Waits until the guest's kernel has taken in that its agent's connections ended.
+    fn await_hangup(&self, id: ComputerId, agent: SocketAddr) {
+        let mut call = self.runtime.call();
+        call.arg("exec").arg(id.to_string());
+        call.args(["/usr/bin/hotdesk", "await-hangup"]).arg(agent.port().to_string());
+        if let Err(error) = run("see that the guest's kernel knows of the end", call) {
+            // A guest without room for another process, or with the agent of an earlier version: as good as a guess can be.
+            tracing::warn!(computer = %id, %error, "its memory may not come back");
+            std::thread::sleep(UNSEEN);
+        }
     }
 
     /// Saves the memory of a guest that stands still, and goes on standing.
