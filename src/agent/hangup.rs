@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits until nobody is connected to a TCP port of this computer, by IPv4.
+/// Waits until nobody from outside is connected to a TCP port of this computer, by IPv4.
 ///
 /// # Errors
 /// When the kernel does not tell, or somebody still is after [`PATIENCE`].
@@ -33,11 +33,14 @@ fn wait_for(port: u16, patience: Duration) -> Result<(), String> {
     }
 }
 
-/// How many are connected to a port, or were and have not been let go of by the kernel.
+/// How many are connected to a port, or were and have not been let go of by the kernel. What this computer's own programs hold
+/// has one address at both ends, and may stay.
 fn connected(port: u16) -> ProcResult<usize> {
     let sockets = procfs::net::tcp()?;
     let connected = sockets.into_iter().filter(|socket| {
-        socket.local_address.port() == port && !matches!(socket.state, TcpState::Listen | TcpState::Close)
+        let (here, there) = (socket.local_address, socket.remote_address);
+        let open = !matches!(socket.state, TcpState::Listen | TcpState::Close);
+        here.port() == port && here.ip() != there.ip() && open
     });
     Ok(connected.count())
 }
@@ -52,10 +55,14 @@ mod tests {
 
     #[test]
     fn whoever_is_connected_is_waited_for() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(wait_for(port, Duration::ZERO), Ok(()), "who listens is not connected");
-        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let own = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        assert_eq!(wait_for(port, Duration::ZERO), Ok(()), "both ends are here");
+        drop((own, listener.accept().unwrap()));
+        // From 127.0.0.1, which stands for another computer.
+        let client = TcpStream::connect(("127.0.0.2", port)).unwrap();
         let (served, _) = listener.accept().unwrap();
         assert!(wait_for(port, Duration::from_millis(20)).unwrap_err().starts_with("1 connections"));
         // Both ends at once, with nothing left behind that waits for late packets.

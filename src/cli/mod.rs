@@ -176,7 +176,7 @@ enum Command {
         /// The name.
         name: String,
     },
-    /// Wait until nobody is connected to a TCP port of this computer: the engine's matter, before its memory is saved.
+    /// Wait until nobody from outside is connected to a TCP port of this computer: the engine's matter, before its memory is saved.
     #[command(hide = true)]
     AwaitHangup {
         /// The port.
