@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use super::config::QemuConfig;
 use super::hardware::{self, Accelerator, Hardware, Start};
 use super::monitor::Monitor;
 use super::{images, line, link, seed};
+use crate::base::ids::ComputerId;
 use crate::engine::addresses::host_ids;
 use crate::engine::cgroup::{self, Bounds};
 use crate::engine::command::{host_error, judge, run_patiently, tool};
@@ -24,6 +25,8 @@ use crate::engine::{container, disk, network, process, slots, staged};
 
 /// QEMU opens its files and makes its devices; nothing in it waits for the guest.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause between two looks at what runs.
+const PAUSE: Duration = Duration::from_millis(2);
 /// Enters the machine's groups, then becomes QEMU: nothing of it ever runs outside of them.
 const ENTER: &str = "while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
 
@@ -145,6 +148,7 @@ impl Starter<'_> {
             let (status, _, complaint) = run_patiently(STEP, &mut qemu, None, PATIENCE)?;
             judge(STEP, status, &complaint)
         })?;
+        await_one_process(spec.id)?;
         Ok(record)
     }
 
@@ -155,6 +159,23 @@ impl Starter<'_> {
         let arguments = arguments.unwrap_or_else(|| container::init_args(&boot.resolution.to_string(), true));
         files.extend(seed::own_files(&arguments, link::GUEST, link::GATEWAY)?);
         seed::write(&folder.seed(), &files)
+    }
+}
+
+/// Waits until QEMU is alone in its groups. Going to the background it leaves processes behind (`-daemonize` forks twice), of which
+/// one may outlive its word that it is up; who looks at the groups would take that one for the machine, and its end for the machine's.
+fn await_one_process(id: ComputerId) -> EngineResult<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let count = cgroup::processes(id)?.len();
+        if count <= 1 {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let detail = format!("{count} processes stay where there is to be one");
+            return Err(EngineError::failed("wait for QEMU to be alone", detail));
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

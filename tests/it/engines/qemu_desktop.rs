@@ -1,6 +1,7 @@
 //! Is a virtual machine a usable desktop through the public API, and does all of it go on after a stop, after a suspend, in a fork
 //! and after a rollback?
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use serde_json::json;
@@ -50,6 +51,20 @@ async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
     let later = house.bash(id, "cut -d. -f1 /proc/uptime").await;
     let seconds = |text: &str| text.trim().parse::<u64>().expect("seconds");
     assert!(seconds(&later) >= seconds(&up), "the same boot");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_started_a_virtual_machine_is_not_taken_for_it() {
+    // Its number is lower than QEMU's, and it ends while the guest boots.
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("qemu");
+    let script = "#!/bin/sh\nsleep 3 </dev/null >/dev/null 2>&1 &\nexec qemu-system-x86_64 \"$@\"\n";
+    std::fs::write(&program, script).expect("a script");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    let Some(house) = house(&format!("program = {program:?}\n")).await else { return };
+    let workspace = house.workspace("demo").await;
+    let record = house.computer(&workspace, "one").await;
+    assert_eq!(house.bash(record["id"].as_str().expect("an id"), "echo up").await.trim(), "up");
 }
 
 /// Who a computer is to its programs, a line each. The address is the same in all guests: the host's is the slot's.
