@@ -37,8 +37,12 @@ impl Ear {
         self.until_all(vec![(kind, data)]).await;
     }
 
-    fn count(&self, kind: &str, field: &str, value: &str) -> usize {
-        self.heard.iter().filter(|(heard, data)| heard == kind && data[field] == value).count()
+    /// What was told so far of whatever has this value: a field of each event, or with "type" its kind, in their order.
+    fn told_of(&self, field: &str, value: &str, what: &str) -> Vec<&str> {
+        let of_it = self.heard.iter().filter(|(_, data)| data[field] == value);
+        of_it
+            .map(|(kind, data)| if what == "type" { kind } else { data[what].as_str().expect("text") })
+            .collect()
     }
 }
 
@@ -66,7 +70,7 @@ async fn everything_that_happens_in_a_computer_is_told_through_the_controller() 
     let created = file("created", "Desktop", "a.txt");
     let (deleted, other) = (file("deleted", "Desktop", "a.txt"), file("created", "Downloads", "b.txt"));
     ear.until_all(vec![("file_change", created), ("file_change", deleted), ("file_change", other)]).await;
-    assert_eq!(ear.count("file_change", "path", "/home/user/Desktop/a.txt"), 2);
+    assert_eq!(ear.told_of("path", "/home/user/Desktop/a.txt", "action"), ["created", "deleted"]);
 
     house.bash(&id, "xterm -T 'a title' -e sleep 1000 >/dev/null 2>&1 & sleep 0.1").await;
     let window = json!({"title": "a title", "screen": "default"});
@@ -74,6 +78,8 @@ async fn everything_that_happens_in_a_computer_is_told_through_the_controller() 
     let opened =
         vec![("window_open", window.clone()), ("window_focus", window), ("process_start", process.clone())];
     ear.until_all(opened).await;
+    let of_the_window = ear.told_of("title", "a title", "type");
+    assert_eq!(of_the_window[..2], ["window_open", "window_focus"]);
     house.bash(&id, "pkill xterm").await;
     let closed = vec![("window_close", json!({"screen": "default"})), ("process_stop", process)];
     ear.until_all(closed).await;
