@@ -23,8 +23,11 @@ const EFFECT_PATIENCE: Duration = Duration::from_millis(250);
 const STILL: Duration = Duration::from_millis(50);
 /// Looks at a record that goes on changing.
 const MOST_LOOKS: usize = 5;
-/// How long a value or the focus may take to be what was asked.
-const CHANGE_PATIENCE: Duration = Duration::from_millis(700);
+/// How long a value or the focus may take to be what was asked: a browser on a busy machine needs more than a second
+/// from its word that it will to its word that it has. What it has is seen at once, so only a failure takes that long.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(3);
+/// The same where the program said that it would not: some say so and do.
+const REFUSED_PATIENCE: Duration = Duration::from_millis(700);
 
 impl Elements {
     /// Clicks an element with the pointer, or tells its program to do its first action.
@@ -65,7 +68,7 @@ impl Elements {
         let held = self.hold(id).await?;
         let wanted = Wanted::of(&held, value)?;
         let refused = wanted.set(&held).await?;
-        let reads_back = wait::until(CHANGE_PATIENCE, || async {
+        let reads_back = wait::until(patience(refused), || async {
             wanted.is_so(&held).await.unwrap_or(false).then_some(())
         });
         let reason = match reads_back.await {
@@ -119,6 +122,11 @@ impl Elements {
     }
 }
 
+/// How long what was asked is waited for, after what the program said to it.
+fn patience(refused: Option<&str>) -> Duration {
+    if refused.is_some() { REFUSED_PATIENCE } else { CHANGE_PATIENCE }
+}
+
 fn acted(
     action: &str,
     refused: Option<&str>,
@@ -147,7 +155,7 @@ pub(super) async fn take_focus(held: &Held) -> Result<Option<&'static str>> {
         Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Some("the program refused the focus"),
         Err(fault @ (Fault::Gone | Fault::Silent | Fault::Lost(_))) => return Err(refusal(&fault)),
     };
-    let focused = wait::until(CHANGE_PATIENCE, || async {
+    let focused = wait::until(patience(refused), || async {
         let now = held.again().await.ok()?;
         now.node.states.contains(State::Focused).then_some(())
     });
