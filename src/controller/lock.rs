@@ -1,16 +1,20 @@
 //! Who owns a data folder? One controller at a time (threats.md T19).
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use procfs::process::{ProcState, Process};
 
-/// How long the lock is tried for; a second controller has to give up within a second (threats.md T19).
-const PATIENCE: Duration = Duration::from_millis(700);
+/// How long the lock is tried for while who holds it lives; a second controller has to give up within a second (threats.md T19).
+const PATIENCE: Duration = Duration::from_millis(200);
+/// The same after whoever held it has died: a child that it had begun to start holds it until it runs its program, which on a busy
+/// host takes as long as it takes.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -36,13 +40,10 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
         .truncate(false)
         .mode(0o600)
         .open(&path);
-    let mut file = opened.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
-    let mut holder = String::new();
-    let read = Read::by_ref(&mut file).take(32).read_to_string(&mut holder);
-    read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let mut file = lock(file).map_err(|why| {
+    let file = opened.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+    let mut file = lock(file, &path).map_err(|(why, holder)| {
         if why == Errno::EWOULDBLOCK {
-            format!("{shown} is in use by the controller with process id {}", holder.trim())
+            format!("{shown} is in use by the controller with process id {holder}")
         } else {
             format!("cannot lock {}: {why}", path.display())
         }
@@ -56,18 +57,33 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
     Ok(DataDirLock { _file: file })
 }
 
-/// Takes the lock. A controller that was killed may have left a child between its fork and its exec, which holds the
-/// lock's description for that moment: what is held longer is somebody's.
-fn lock(mut file: File) -> Result<Flock<File>, Errno> {
-    let give_up = Instant::now() + PATIENCE;
+/// Takes the lock, or tells why not, and who wrote down last that he holds it. A controller that was killed may have left a child
+/// between its fork and its exec, which holds the lock's description for that moment.
+fn lock(mut file: File, path: &Path) -> Result<Flock<File>, (Errno, String)> {
+    let began = Instant::now();
     loop {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        let why = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(held) => return Ok(held),
-            Err((_, why)) if Instant::now() >= give_up => return Err(why),
-            Err((back, _)) => file = back,
+            Err((back, why)) => {
+                file = back;
+                why
+            }
+        };
+        // Read anew: somebody else may have taken it meanwhile. One that cannot be read names nobody.
+        let holder = std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let patience = if lives(&holder) { PATIENCE } else { ORPHAN_PATIENCE };
+        if began.elapsed() >= patience {
+            return Err((why, holder));
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Whether a process with this id lives, so that it can hold something itself.
+fn lives(id: &str) -> bool {
+    let process = id.parse().ok().and_then(|id| Process::new(id).ok());
+    let state = process.and_then(|process| process.stat().ok()?.state().ok());
+    state.is_some_and(|state| !matches!(state, ProcState::Zombie | ProcState::Dead))
 }
 
 #[cfg(test)]
@@ -80,5 +96,23 @@ mod tests {
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");
         drop(held);
         assert!(super::acquire(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn what_a_dead_holder_s_child_holds_for_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = super::acquire(folder.path()).unwrap();
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        let id = dead.id().to_string();
+        assert!(super::lives(&std::process::id().to_string()) && !super::lives(""));
+        std::fs::write(folder.path().join("lock"), &id).unwrap();
+        dead.wait().unwrap();
+        assert!(!super::lives(&id));
+        let child = std::thread::spawn(move || {
+            std::thread::sleep(2 * super::PATIENCE);
+            drop(held);
+        });
+        assert!(super::acquire(folder.path()).is_ok());
+        child.join().unwrap();
     }
 }

@@ -11,9 +11,12 @@ pub const SEED_BYTES: usize = 32;
 const LONGEST_NAME: usize = 63;
 /// The times that a host can mean, in milliseconds: from 2020 to 2100.
 const TIMES: std::ops::Range<i64> = 1_577_836_800_000..4_102_444_800_000;
-/// A clock that is off by no more is left alone: setting it is no better than the way that the time took to come here, and
-/// a step back disturbs programs. Half of the 0.5 s within which a clock is to be right.
+/// A clock that is late by no more is left alone: setting it is no better than the way that the time took to come here. Half of
+/// the 0.5 s within which a clock is to be right.
 const TOLERANCE_MS: i64 = 250;
+/// A clock that is ahead by no more is left alone: what was told is as old as its way here, which takes seconds on a busy host,
+/// and a clock that stood is never ahead. A step back disturbs programs too.
+const LONGEST_WAY_MS: i64 = 5000;
 /// The address of a Debian host's own name in `/etc/hosts`.
 const OWN_ADDRESS: &str = "127.0.1.1";
 
@@ -54,9 +57,9 @@ pub fn parse_seed(text: &str) -> Result<[u8; SEED_BYTES]> {
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)
 }
 
-/// Whether a clock that is off by so much is right.
+/// Whether a clock that is ahead by so much of the time that it was told (behind it where negative) is right.
 pub fn clock_is_right(off_ms: i64) -> bool {
-    off_ms.unsigned_abs() <= TOLERANCE_MS.unsigned_abs()
+    (-TOLERANCE_MS..=LONGEST_WAY_MS).contains(&off_ms)
 }
 
 /// The machine-id that follows from a seed (machine-id(5)): the same for the same renewal, and telling nothing of it.
@@ -105,7 +108,8 @@ mod tests {
         for bad in [0, -1, 1_800_000_000, i64::MAX, i64::MIN, 4_102_444_800_000] {
             assert!(check_time(bad).is_err(), "{bad}");
         }
-        for (off, right) in [(0, true), (250, true), (-250, true), (251, false), (i64::MIN, false)] {
+        let offs = [(0, true), (-250, true), (-251, false), (5000, true), (5001, false), (i64::MIN, false)];
+        for (off, right) in offs {
             assert_eq!(clock_is_right(off), right, "{off}");
         }
     }

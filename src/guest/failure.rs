@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
-use crate::domain::error::{Error, Kind};
+use crate::domain::error::{Error, Field, Kind};
 
 /// Largest refusal that is read, in bytes; an honest one is one sentence.
 pub(super) const MAX_REFUSAL: usize = 64 * 1024;
@@ -74,6 +74,11 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
         error.retry_after = retry_after.map(|seconds| seconds.min(60));
     }
     error.number("upstream_status", i64::from(status.as_u16()))
+}
+
+/// Whether an agent answered that the token is not its own.
+pub fn refuses(error: &Error) -> bool {
+    error.fields.iter().any(|field| matches!(field, ("upstream_status", Field::Number(401))))
 }
 
 /// The codes of hotdesk's own agent.

@@ -30,6 +30,7 @@ use crate::wire::agent::{Activity, Health, PutResult, Renewal, Renewed};
 
 pub use crate::http::encode::percent_encode;
 pub use acted::Acted;
+pub use failure::refuses;
 pub use screenshot::{Image, Sight};
 pub use socket::Socket;
 
@@ -43,8 +44,11 @@ const KEYS_PATIENCE: Duration = Duration::from_secs(75);
 const ACTIVITY_PATIENCE: Duration = Duration::from_secs(3);
 /// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
 const IDLE_CONNECTIONS: usize = 4;
-/// Idle connections are closed after this long.
-const IDLE_PATIENCE: Duration = Duration::from_secs(60);
+/// Idle connections are closed after this long: before the agent does it ([`crate::http::serve`]), whose end would meet a request.
+const IDLE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long an agent may take to say how it is. Whoever looks for it asks again and again; one that needs more than a second each
+/// time, on a busy host, is heard too. Where nobody listens yet, the connection is given up sooner.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A guest: a computer as the controller sees it from outside.
 #[derive(Clone, Debug)]
@@ -76,9 +80,9 @@ impl Guest {
     /// How the agent is.
     ///
     /// # Errors
-    /// When it does not answer within a second.
+    /// When it does not answer in time.
     pub async fn health(&self) -> Result<Health> {
-        self.call(Method::GET, "/health", (), None::<&()>, Duration::from_secs(1)).await
+        self.call(Method::GET, "/health", (), None::<&()>, HEALTH_PATIENCE).await
     }
 
     /// Gives a computer that goes on from its memory what must be new. Asked with the token of the boot that was saved,

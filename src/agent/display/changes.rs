@@ -18,6 +18,13 @@ pub struct Moment {
     pub(super) frame: u64,
 }
 
+impl Moment {
+    /// Whether both are of one life of the screen.
+    pub fn shares_its_screen_with(self, other: Self) -> bool {
+        self.seat == other.seat
+    }
+}
+
 /// What was painted in a span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,19 +17,36 @@ use super::fault::Outcome;
 /// A connection whose waits end.
 pub(super) type Link = RustConnection<Patient>;
 
-/// Until when waits on one connection may last.
+/// Longest wait in one piece. A machine that stood still meanwhile counts as one piece: the X server stood too.
+const PIECE: Duration = Duration::from_millis(100);
+
+/// How long waits on one connection may still last, all together.
 #[derive(Clone, Debug)]
-pub(super) struct Deadline(Arc<Mutex<Instant>>);
+pub(super) struct Deadline(Arc<Mutex<Duration>>);
 
 impl Deadline {
-    /// Allows waits until `patience` from now.
+    /// Allows waits of `patience` from now on.
     pub(super) fn allow(&self, patience: Duration) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + patience;
+        *self.left() = patience;
     }
 
-    fn left(&self) -> Duration {
-        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        until.saturating_duration_since(Instant::now())
+    /// Waits for at most a piece of what is left; whether there is something to do, or `None` when nothing is left.
+    fn wait(&self, socket: &DefaultStream, wanted: PollFlags) -> io::Result<Option<bool>> {
+        let piece = PIECE.min(*self.left());
+        let patience = Timespec::try_from(piece).map_err(io::Error::other)?;
+        let began = Instant::now();
+        let ready = match poll(&mut [PollFd::new(socket, wanted)], Some(&patience)) {
+            Ok(ready) => ready > 0,
+            Err(rustix::io::Errno::INTR) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let mut left = self.left();
+        *left = left.saturating_sub(began.elapsed().min(piece));
+        Ok((ready || !piece.is_zero()).then_some(ready))
+    }
+
+    fn left(&self) -> MutexGuard<'_, Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -50,16 +67,14 @@ impl Stream for Patient {
             wanted |= PollFlags::OUT;
         }
         loop {
-            let left = Timespec::try_from(self.deadline.left()).map_err(io::Error::other)?;
-            match poll(&mut [PollFd::new(&self.socket, wanted)], Some(&left)) {
-                Ok(0) if mode.writable() => {
+            match self.deadline.wait(&self.socket, wanted)? {
+                Some(true) => return Ok(()),
+                Some(false) => {}
+                None if mode.writable() => {
                     // Part of a request may have left already: the stream cannot be used again.
                     return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the X server does not read"));
                 }
-                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-                Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                None => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
     }
@@ -104,7 +119,7 @@ pub(super) fn open_socket(display: u16) -> io::Result<UnixStream> {
 /// Connects to `:display`, with the user's X authority where there is one.
 pub(super) fn connect(display: u16, patience: Duration) -> Outcome<(Link, Deadline)> {
     let (socket, (family, address)) = DefaultStream::from_unix_stream(open_socket(display)?)?;
-    let deadline = Deadline(Arc::new(Mutex::new(Instant::now() + patience)));
+    let deadline = Deadline(Arc::new(Mutex::new(patience)));
     let stream = Patient { socket, deadline: deadline.clone() };
     // An unreadable authority file is as good as none: the server says whether it needs one.
     let (name, data) = xauth::get_auth(family, &address, display).ok().flatten().unwrap_or_default();

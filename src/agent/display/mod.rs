@@ -248,8 +248,9 @@ impl Displays {
         let displays = self.clone();
         let _supervisor = room.tasks.spawn("screen", async move {
             supervisor.keep().await;
-            // Only now its display number is free again.
-            displays.lock().remove(&place);
+            // Only now its display number is free again, and whoever waits for its end finds it so.
+            let ended = displays.lock().remove(&place).map(|screen| screen.ended.clone());
+            ended.unwrap_or_default().cancel();
         });
         screen
     }

@@ -18,8 +18,11 @@ use tokio::sync::oneshot;
 
 use crate::base::tasks::Tasks;
 
-/// Rounds of one sweep: a process may start another while it is being ended; each round leaves fewer.
-const SWEEP_ROUNDS: usize = 10;
+/// Rounds of one sweep: a process may start another while it is being ended, and one that was killed may take a while to be
+/// gone; each round leaves fewer. A second at least.
+const SWEEP_ROUNDS: usize = 200;
+/// Pause between two of them; death takes the kernel microseconds to milliseconds.
+const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes of standard error that are looked at together: also the longest line that is logged as one.
 const PIECE: usize = 1024;
@@ -212,6 +215,7 @@ pub(super) fn sweep(marks: &[String]) {
         for pid in found {
             send(pid.into(), Signal::SIGKILL);
         }
+        std::thread::sleep(SWEEP_PAUSE);
     }
 }
 

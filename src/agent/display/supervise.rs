@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::time::MissedTickBehavior;
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _};
 
 use super::fault::Outcome;
@@ -68,7 +69,6 @@ impl Supervisor {
             }
         }
         self.screen.phase.send_replace(Phase::Ended);
-        self.screen.ended.cancel();
     }
 
     /// One life of the screen; returns why it ended.
@@ -136,6 +136,8 @@ impl Supervisor {
     /// Looks after a ready screen until its connection ends.
     async fn attend(&self, seated: &mut Seated, session: &mut Option<Running>) -> String {
         let mut looks = tokio::time::interval(LOOK_EVERY);
+        // A host that stood still is not to be looked after for every second of that.
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut backoff = Backoff::new(LEAST_PAUSE, LONGEST_PAUSE, LONG_LIFE);
         let mut began = Instant::now();
         loop {

@@ -26,7 +26,9 @@ const MOST_LOOKS: usize = 5;
 /// How long a value or the focus may take to be what was asked: a browser on a busy machine needs more than a second
 /// from its word that it will to its word that it has. What it has is seen at once, so only a failure takes that long.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(3);
-/// The same where the program said that it would not: some say so and do.
+/// How long an action's answer is waited for: a dialog that it opens may hold it back until somebody closes that.
+const ACTION_PATIENCE: Duration = Duration::from_millis(800);
+/// As [`CHANGE_PATIENCE`], where the program said that it would not: some say so and do.
 const REFUSED_PATIENCE: Duration = Duration::from_millis(700);
 
 impl Elements {
@@ -170,7 +172,7 @@ async fn first_action(held: &Held) -> Result<Option<&'static str>> {
     if !held.node.offers.action {
         return Err(Error::conflict("The element has no action").code("element_no_action"));
     }
-    match held.bus.ask(&held.known.object, ACTION, "DoAction", &(0_i32,), CALL_PATIENCE).await {
+    match held.bus.ask(&held.known.object, ACTION, "DoAction", &(0_i32,), ACTION_PATIENCE).await {
         Ok(true) => Ok(None),
         Ok(false) => Ok(Some("the program refused the action")),
         // A modal dialog that the action opens can hold its answer back.

@@ -16,7 +16,7 @@ use super::request::{MAX_NODES, Request};
 use super::tree::{Program, Tree as _, together};
 use super::walk::{Bounds, Stop, walk};
 use super::windows::{is_away, is_here, matching, rank};
-use super::{CALL_PATIENCE, Elements, TURN_PATIENCE};
+use super::{CALL_PART, Elements, TURN_PATIENCE};
 use crate::agent::display::{Screen, Tops};
 use crate::domain::error::{Error, Result};
 use crate::wire::element::{Element, ElementList, SkippedApp};
@@ -77,14 +77,15 @@ impl Elements {
         let until = began + request.timeout;
         let bus = self.bus().await?;
         let tops = screen.tops().await?;
-        let (opened, skipped) = self.open(&bus, &tops, until, request.wish.hidden).await?;
+        let (opened, skipped) = self.open(&bus, &tops, &request, until).await?;
         let mut gathered = Gathered { skipped, ..Gathered::default() };
         self.gather(&screen, &tops, &opened, &request, until, &mut gathered).await;
         let (chosen, short) = choose::choose(&gathered.candidates, &request.wish);
         if short {
             gathered.stop = gathered.stop.max(Some(Stop::Nodes));
         }
-        let known = self.detail(&bus, &gathered.candidates, &chosen, until).await;
+        let patience = request.timeout / CALL_PART;
+        let known = self.detail(&bus, &gathered.candidates, &chosen, patience, until).await;
         if known.len() < chosen.len() {
             gathered.stop = gathered.stop.max(Some(Stop::Time));
         }
@@ -106,8 +107,8 @@ impl Elements {
         &self,
         bus: &'a Bus,
         tops: &Tops,
+        request: &Request,
         until: Instant,
-        hidden: bool,
     ) -> Result<(Vec<Opened<'a>>, Vec<SkippedApp>)> {
         let silent = |fault: Fault| {
             bus.spend();
@@ -120,12 +121,12 @@ impl Elements {
             let pid = if knows_processes {
                 bus.pid(&root.name).await
             } else {
-                bus.told_pid(&root, self.first_patience(&root.name)).await
+                bus.told_pid(&root, self.first_patience(&root.name, request.timeout)).await
             };
             self.note(&root.name, !matches!(pid, Err(Fault::Silent)));
             // One that went meanwhile has nothing to show.
             let pid = pid.ok().filter(|pid| is_here(tops, *pid))?;
-            let opened = self.open_one(bus, &root, pid, until, hidden).await;
+            let opened = self.open_one(bus, &root, pid, request, until).await;
             self.note(&root.name, !matches!(opened, Err(Fault::Silent)));
             match opened {
                 Ok(opened) => Some(Ok(opened)),
@@ -149,16 +150,17 @@ impl Elements {
         bus: &'a Bus,
         root: &Object,
         pid: u32,
+        request: &Request,
         until: Instant,
-        hidden: bool,
     ) -> Result<Opened<'a>, Fault> {
         let left = until.saturating_duration_since(Instant::now());
-        let first = self.first_patience(&root.name).min(left);
+        let first = self.first_patience(&root.name, request.timeout).min(left);
         let windows: Vec<Reference> = bus.ask(root, ACCESSIBLE, "GetChildren", &(), first).await?;
         let windows: Vec<Object> = windows.into_iter().filter_map(Object::of).take(MOST_WINDOWS).collect();
         // What has no window needs no tree.
         let bulk = if windows.is_empty() { Duration::ZERO } else { left / 2 };
-        let program = Program::read(bus, root, CALL_PATIENCE, bulk, hidden).await;
+        let patience = request.timeout / CALL_PART;
+        let program = Program::read(bus, root, patience, bulk, request.wish.hidden).await;
         let name = program.node(root).await.map(|node| node.name.clone()).unwrap_or_default();
         let asked = windows.iter().map(|window| program.node(window));
         let nodes: Vec<_> = together(asked).collect().await;
@@ -217,10 +219,11 @@ impl Elements {
         bus: &Bus,
         candidates: &[Candidate],
         chosen: &[usize],
+        patience: Duration,
         until: Instant,
     ) -> Vec<Details> {
         let until = until.max(Instant::now() + super::SHORT_PATIENCE);
-        let asked = chosen.iter().map(|at| details::details(bus, &candidates[*at].found.node, CALL_PATIENCE));
+        let asked = chosen.iter().map(|at| details::details(bus, &candidates[*at].found.node, patience));
         let mut answers = together(asked);
         let mut known = Vec::new();
         // A program that falls silent here costs its elements their details, not the list.

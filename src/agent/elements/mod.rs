@@ -44,9 +44,14 @@ use crate::domain::error::{Error, Result};
 const WALKS: usize = 2;
 /// How long a walk waits for its turn: the longest two others.
 const TURN_PATIENCE: Duration = Duration::from_secs(20);
-/// How long one call to a program may take: a busy program answers in tens of milliseconds.
-const CALL_PATIENCE: Duration = Duration::from_millis(600);
-/// How long a call may take to a program that lately did not answer.
+/// How long a call may take to the program of an element that is acted on: a busy one answers in tens of milliseconds, a browser on
+/// a busy machine in a second.
+const CALL_PATIENCE: Duration = Duration::from_secs(2);
+/// The part of a list's time that one call may take: a program that hangs leaves most of it to the others.
+const CALL_PART: u32 = 3;
+/// The part that a call may take to a program that lately did not answer.
+const SHORT_PART: u32 = 30;
+/// What of a list's last step is waited for even when all its time is over.
 const SHORT_PATIENCE: Duration = Duration::from_millis(60);
 /// How long "lately" is.
 const GRUDGE: Duration = Duration::from_secs(10);
@@ -100,11 +105,11 @@ impl Elements {
         self.room.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a program's first answer is waited for.
-    fn first_patience(&self, name: &str) -> Duration {
+    /// How long a program's first answer is waited for in a list that may take so long.
+    fn first_patience(&self, name: &str, list: Duration) -> Duration {
         let mut silent = self.silent();
         silent.retain(|_, since| since.elapsed() < GRUDGE);
-        if silent.contains_key(name) { SHORT_PATIENCE } else { CALL_PATIENCE }
+        if silent.contains_key(name) { list / SHORT_PART } else { list / CALL_PART }
     }
 
     /// Remembers whether a program answers.

@@ -17,8 +17,8 @@ use super::talk::{How, Order};
 /// Bytes read at once: the capacity of a wide pipe.
 pub const CHUNK: usize = 64 * 1024;
 /// After the command's end its output counts as complete once nothing has come for this long: a process substitution
-/// (`> >(tee log)`) may still be writing its last lines.
-const QUIET: Duration = Duration::from_millis(50);
+/// (`> >(tee log)`) may still be starting, or writing its last lines. Only commands that leave something behind wait for it.
+const QUIET: Duration = Duration::from_millis(150);
 /// A background process that never pauses writing does not hold the answer up for longer than this.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -89,8 +89,8 @@ pub async fn run(
         (None, None, None) => End::Lost,
     };
     match end {
-        End::TimedOut | End::Abandoned => launch::end(shim, None).await,
-        End::Lost => launch::end(shim, Some((told.command, marker))).await,
+        End::TimedOut | End::Abandoned => launch::end(shim, None, launch::COMMAND_END).await,
+        End::Lost => launch::end(shim, Some((told.command, marker)), launch::COMMAND_END).await,
         End::Itself(_) | End::NotStarted(_) => launch::reap(&mut shim).await,
     }
     if open {

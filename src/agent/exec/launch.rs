@@ -15,9 +15,11 @@ use super::talk::{self, How, Order, Report};
 use super::tree::{self, Target};
 use crate::agent::reaped;
 
-/// How long a tree may take to die before the command is answered without waiting for the rest. The answer is due
+/// How long a tree may take to die before a command is answered without waiting for the rest. The answer is due
 /// one second after the deadline.
-const END_PATIENCE: Duration = Duration::from_millis(700);
+pub const COMMAND_END: Duration = Duration::from_millis(700);
+/// How long the tree of a process, a session or a terminal may take to die: that it is gone is what is told then.
+pub const LASTING_END: Duration = Duration::from_secs(4);
 
 /// A shim that waits for its order.
 #[derive(Debug)]
@@ -102,22 +104,22 @@ pub fn shim_pid(shim: &Child) -> i32 {
     shim.id().map_or(-1, u32::cast_signed)
 }
 
-/// Ends all that is below a shim, then the shim. A command that killed its own shim (`lost`) is looked for by its
+/// Ends all that is below a shim, for at most `patience`, then the shim. A command that killed its own shim (`lost`) is looked for by its
 /// session and its mark.
-pub async fn end(shim: Child, lost: Option<(Option<i32>, String)>) {
+pub async fn end(shim: Child, lost: Option<(Option<i32>, String)>, patience: Duration) {
     let below = shim_pid(&shim);
     let target = match lost {
         None => Target::below(below),
         Some((session, marker)) => Target { below, session, marker: Some(marker) },
     };
-    let left = end_tree(target).await;
+    let left = end_tree(target, patience).await;
     release(shim, left).await;
 }
 
 /// Ends the tree; returns how many processes are left.
-async fn end_tree(target: Target) -> usize {
+async fn end_tree(target: Target, patience: Duration) -> usize {
     let named = format!("{target:?}");
-    let left = tokio::task::spawn_blocking(move || tree::end(&target, END_PATIENCE)).await;
+    let left = tokio::task::spawn_blocking(move || tree::end(&target, patience)).await;
     left.unwrap_or_else(|error| {
         tracing::error!(%error, target = named, "ending a command's processes failed");
         1

@@ -16,6 +16,8 @@ use nix::unistd::Pid;
 const FREEZE_ROUNDS: usize = 20;
 /// Pause between two looks while killed processes go away; death takes the kernel microseconds to milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
+/// How long those that were killed last may take to be gone before they count as left.
+const DYING: Duration = Duration::from_millis(150);
 
 /// One row of the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +124,7 @@ pub fn signal_all(pids: &[i32], signal: Signal) {
     }
 }
 
-/// Stops, kills and looks again until nothing that is meant is alive, for at most `patience`. Returns how many are
+/// Stops, kills and looks again until nothing that is meant is alive, for little more than `patience` at most. Returns how many are
 /// left: above 0 only for processes that the kernel itself holds (state D) or that may not be signalled. Blocks.
 pub fn end(target: &Target, patience: Duration) -> usize {
     let deadline = Instant::now() + patience;
@@ -133,7 +135,19 @@ pub fn end(target: &Target, patience: Duration) -> usize {
         }
         signal_all(&doomed, Signal::SIGKILL);
         if Instant::now() >= deadline {
-            return alive(target).len();
+            return left(target);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// How many of those that were just killed are left once they had a moment to be gone.
+fn left(target: &Target) -> usize {
+    let deadline = Instant::now() + DYING;
+    loop {
+        let left = alive(target).len();
+        if left == 0 || Instant::now() >= deadline {
+            return left;
         }
         std::thread::sleep(LOOK_AGAIN);
     }

@@ -35,8 +35,9 @@ const MAX_PROGRAMS: usize = 128;
 const MARK: &str = "HOTDESK_LAUNCH";
 /// The name of the mark that says on which screen, so that the programs of a screen end with it.
 const SCREEN_MARK: &str = "HOTDESK_LAUNCHED_ON";
-/// A program that ended well may have asked one that runs already to open the window; that takes it no longer.
-const HANDOVER_PATIENCE: Duration = Duration::from_secs(3);
+/// A program that ended well may have asked one that runs already to open the window; that takes it no longer, also on a busy
+/// machine.
+const HANDOVER_PATIENCE: Duration = Duration::from_secs(5);
 /// First and longest pause between two looks for a window: a program takes 50 ms at least.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 /// How long what is left of a screen's programs may take to die.

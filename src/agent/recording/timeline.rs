@@ -39,8 +39,8 @@ const MOST_BYTES: u64 = 16 * 1024 * 1024;
 const QUEUE: usize = 256;
 /// What a program needs to react: the picture after an action is taken so much later.
 const REACTION: Duration = Duration::from_millis(150);
-/// How long a picture may take: 3 ms are usual, and an action waits for its first one.
-const PICTURE_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a picture may take: 3 ms are usual, beside an encoder on a busy machine a second, and an action waits for its first one.
+const PICTURE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A timeline that is being written.
 #[derive(Debug)]

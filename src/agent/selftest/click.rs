@@ -11,7 +11,7 @@ use crate::domain::pointer::Button;
 /// How many clicks.
 const CLICKS: u32 = 101;
 /// How long the last one may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(2);
+const ARRIVAL: Duration = Duration::from_secs(6);
 
 pub(super) async fn check(lit: &Lit) -> Found {
     let (x, y) = lit.receiver.middle();

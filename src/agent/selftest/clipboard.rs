@@ -12,7 +12,7 @@ const LONG: usize = 64 * 1024;
 /// A short text of several scripts.
 const SHORT: &str = "hotdesk \u{e4}\u{4e00}\u{1f600}";
 /// How long a paste may take.
-const ARRIVAL: Duration = Duration::from_secs(2);
+const ARRIVAL: Duration = Duration::from_secs(6);
 
 pub(super) async fn check(lit: &Lit) -> Found {
     let long: String = ('a'..='z').cycle().take(LONG).collect();

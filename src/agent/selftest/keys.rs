@@ -12,7 +12,7 @@ use crate::domain::error::Result;
 const CHORDS: [&str; 8] =
     ["ctrl+a", "ctrl+shift+k", "alt+x", "shift+F6", "ctrl+Page_Up", "super+j", "Enter", "F5"];
 /// How long the last one may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(2);
+const ARRIVAL: Duration = Duration::from_secs(6);
 
 pub(super) async fn check(lit: &Lit) -> Found {
     let chords: Vec<Chord> = CHORDS.iter().map(|text| parse(text)).collect::<Result<_>>()?;

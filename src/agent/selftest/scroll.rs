@@ -12,7 +12,7 @@ use crate::domain::pointer::Direction;
 const STEPS: [(Direction, u32); 4] =
     [(Direction::Down, 40), (Direction::Up, 30), (Direction::Right, 20), (Direction::Left, 10)];
 /// How long the last one may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(2);
+const ARRIVAL: Duration = Duration::from_secs(6);
 
 pub(super) async fn check(lit: &Lit) -> Found {
     let (x, y) = lit.receiver.middle();

@@ -16,7 +16,7 @@ const KINDS: [(char, u32, usize); 5] = [
     ('😀', 60, 15),
 ];
 /// How long the last one may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(2);
+const ARRIVAL: Duration = Duration::from_secs(6);
 
 pub(super) async fn check(lit: &Lit) -> Found {
     let text = text();

@@ -9,7 +9,7 @@ use crate::base::wait;
 use crate::wire::window::Window;
 
 /// How long a window may take to be in the list with all that is said of it: its manager draws a frame first.
-const LIST_PATIENCE: Duration = Duration::from_secs(2);
+const LIST_PATIENCE: Duration = Duration::from_secs(6);
 
 /// `managed`: whether screens are to have a window manager.
 pub(super) async fn check(lit: &Lit, managed: bool) -> Found {

@@ -16,8 +16,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::words::{Lines, Words};
-use crate::agent::display::Screen;
 use crate::agent::display::process::{Kept, keep};
+use crate::agent::display::{Moment, Screen};
 use crate::agent::ffmpeg;
 use crate::base::secret::Secret;
 use crate::base::tasks::Tasks;
@@ -105,6 +105,8 @@ pub struct Encoder {
     sent: Arc<AtomicU64>,
     /// What it grabs: a screen of another size needs another encoder.
     pub size: Size,
+    /// When it began to grab, if the screen told: a screen that was started again since needs another encoder too.
+    pub since: Option<Moment>,
     /// Whether the speaker is heard.
     pub sound: bool,
 }
@@ -141,7 +143,7 @@ impl Encoder {
             Error::unavailable("The stream could not be encoded").code("encoder_failed").context(why)
         };
         let broken = |error: std::io::Error| failed(error.to_string());
-        let size = screen.size();
+        let (size, since) = (screen.size(), screen.moment().await.ok());
         let (progress, output) = std::io::pipe().map_err(broken)?;
         let mut command = Command::new(&plan.program);
         command
@@ -154,7 +156,7 @@ impl Encoder {
         let hearing = process.stderr.take().map(|stderr| listen(tasks, stderr, Arc::clone(&words)));
         let hearing = hearing.transpose().map_err(broken)?;
         follow(tasks, progress, Arc::clone(&sent)).map_err(broken)?;
-        let mut encoder = Self { process, words, hearing, sent, size, sound };
+        let mut encoder = Self { process, words, hearing, sent, size, since, sound };
         let sent = Arc::clone(&encoder.sent);
         let taken = async {
             let begun = || async { (sent.load(Ordering::Relaxed) > 0).then_some(()) };

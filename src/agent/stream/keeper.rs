@@ -110,7 +110,10 @@ impl Keeper {
         if encoder.words().blame_the_server() {
             return Next::Over("server_gone");
         }
-        let screen_is_same = self.screen.moment().await.is_ok() && self.screen.size() == encoder.size;
+        let screen_is_same = match (self.screen.moment().await, encoder.since) {
+            (Ok(now), Some(then)) => now.shares_its_screen_with(then) && self.screen.size() == encoder.size,
+            (Ok(_), None) | (Err(_), _) => false,
+        };
         // The sound server is started again when it ends, as the screen is; silence is sent until then.
         if screen_is_same && !encoder.words().blame_the_speaker() {
             Next::Over("encoder_ended")

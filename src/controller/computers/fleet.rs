@@ -11,6 +11,7 @@ use super::runner::{Intent, Message, Runner, Work, gone, suspend_unsupported};
 use super::view;
 use crate::base::clock::now_ms;
 use crate::base::ids::{ComputerId, ComputerRef};
+use crate::base::tally::Tally;
 use crate::base::tasks::Tasks;
 use crate::controller::config::Suspension;
 use crate::controller::saved::Keeper;
@@ -31,8 +32,8 @@ const STARTS_AT_ONCE: usize = 4;
 /// How long suspend and resume wait for the end before they answer that it is under way: clients give a request 60 s
 /// (wire.md 4.2).
 pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
-/// How long ensure-running waits for a boot that another request started.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(90);
+/// How long ensure-running waits for a boot that another request started: longer than one may take.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(200);
 
 /// What is live about one computer. The runner is its only writer.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +65,8 @@ pub(super) struct Shared {
     pub(super) reads_wake: bool,
     /// How long an action waits for a computer that wakes.
     pub(super) wake_wait: Duration,
+    /// Computers whose stream is being ended: a second order might meet the stream of somebody who may have one.
+    pub(super) ending_streams: Tally<ComputerId>,
     desks: Mutex<HashMap<ComputerId, Desk>>,
 }
 
@@ -139,6 +142,7 @@ impl Fleet {
             keeper,
             reads_wake: suspension.reads_wake,
             wake_wait,
+            ending_streams: Tally::default(),
             desks: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -152,6 +156,11 @@ impl Fleet {
     /// The engine in use.
     pub fn engine(&self) -> &dyn Engine {
         &*self.shared.engine
+    }
+
+    /// Computers whose stream is being ended.
+    pub fn ending_streams(&self) -> &Tally<ComputerId> {
+        &self.shared.ending_streams
     }
 
     /// What copies saved states to storage, where there is one.

@@ -37,8 +37,8 @@ const MAX_UNANSWERED: usize = 256;
 /// thousands of common ones.
 const BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
 /// How long a computer's events wait for a client that has a lot before it. One that reads takes 128 of them in a few
-/// milliseconds, on a busy machine in tens; for one that does not, nobody waits longer.
-const ROOM_PATIENCE: Duration = Duration::from_millis(100);
+/// milliseconds, on a busy machine in tenths of a second; for one that does not, nobody waits longer.
+const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 /// What a message costs at least, in bytes: the work of reading it.
 const LEAST_COST: usize = 512;
 

@@ -6,6 +6,7 @@ use axum::http::Method;
 use futures_util::{StreamExt, stream};
 
 use crate::base::ids::ComputerId;
+use crate::base::tally::Tally;
 use crate::controller::computers::fleet::Fleet;
 use crate::controller::{App, Shared};
 use crate::domain::error::Result;
@@ -38,10 +39,10 @@ pub async fn end_the_rest(app: Shared) -> Result<()> {
 }
 
 /// Ends the stream of a computer that has just come up, if it is to be ended.
-pub async fn end_at_wake(store: &Store, computer: ComputerId, guest: &Guest) {
+pub async fn end_at_wake(ending: &Tally<ComputerId>, store: &Store, computer: ComputerId, guest: &Guest) {
     match store.stream_ends_since(computer).await {
         Ok(None) => {}
-        Ok(Some(_)) => end(store, computer, guest).await,
+        Ok(Some(_)) => end(ending, store, computer, guest).await,
         Err(error) => {
             tracing::warn!(%computer, %error, "whether its stream is to be ended is looked for again");
         }
@@ -53,13 +54,16 @@ async fn end_all(fleet: &Fleet, store: &Store, computers: Vec<ComputerId>) {
         .for_each_concurrent(AT_ONCE, |computer| async move {
             // What does not run streams nothing, until it wakes.
             if let Some(guest) = fleet.running_guest(computer) {
-                end(store, computer, &guest).await;
+                end(fleet.ending_streams(), store, computer, &guest).await;
             }
         })
         .await;
 }
 
-async fn end(store: &Store, computer: ComputerId, guest: &Guest) {
+async fn end(ending: &Tally<ComputerId>, store: &Store, computer: ComputerId, guest: &Guest) {
+    // Held over the look and the order: the end of another one's stream would follow from an old look. Whoever is at it sees to
+    // all that is stored, or it is tried again.
+    let Some(_seat) = ending.admit(computer, 1) else { return };
     let ended: Result<()> = async {
         // Looked up before: what is ordered meanwhile may be another one's end. A store that fails ends nothing less.
         let since = store.stream_ends_since(computer).await;

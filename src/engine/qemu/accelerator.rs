@@ -9,8 +9,9 @@ use super::hardware::Accelerator;
 use crate::engine::command::{judge, run_patiently, tool};
 use crate::engine::{EngineError, EngineResult};
 
-/// A kernel that runs on the host's processors comes up in a second; one that is still not there hangs.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// A kernel that runs on the host's processors comes up in a second; one that is still not there hangs. Long, because what is found
+/// is kept, and memory that was saved with them goes on with them alone: a busy host must not pass for one without.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// An emulated one takes 3 s at rest.
 const EMULATED_PATIENCE: Duration = Duration::from_secs(120);
 const DEVICE: &str = "/dev/kvm";

@@ -5,12 +5,19 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
+use super::monitor::Monitor;
 use super::{Inner, Machinery, QemuEngine, line};
 use crate::base::ids::ComputerId;
 use crate::engine::layout::Folder;
 use crate::engine::{EngineError, EngineResult, cgroup, process, sweep};
 
+/// How long a guest that was asked to end may go on writing back what it holds, beyond its grace: hundreds of megabytes on a slow
+/// disk, and what is not written then is lost.
+const WRITE_BACK: Duration = Duration::from_secs(120);
+/// A guest that has written nothing for this long writes nothing back.
+const UNWRITTEN: Duration = Duration::from_secs(3);
 /// How long the guest's first process may take to say that it has heard; its end is waited for apart.
 const HEARING: Duration = Duration::from_secs(10);
 
@@ -41,6 +48,30 @@ impl QemuEngine {
     }
 }
 
+/// Waits for the end of a guest for as long as it writes; whether it has ended. `ended` waits until a moment.
+fn write_back(folder: &Folder, ended: impl Fn(Instant) -> io::Result<bool>) -> io::Result<bool> {
+    let until = Instant::now() + WRITE_BACK;
+    let mut before = written(folder);
+    while before.is_some() && Instant::now() < until {
+        if ended(Instant::now() + UNWRITTEN)? {
+            return Ok(true);
+        }
+        let now = written(folder);
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    Ok(false)
+}
+
+/// Bytes that a guest has written to its disks, if its QEMU tells.
+fn written(folder: &Folder) -> Option<u64> {
+    let disks = Monitor::open(&folder.monitor()).ok()?.ask("query-blockstats", json!({})).ok()?;
+    let of = |disk: &Value| disk.pointer("/stats/wr_bytes").and_then(Value::as_u64);
+    Some(disks.as_array()?.iter().filter_map(of).sum())
+}
+
 impl Inner {
     /// A machine's QEMU, when it runs. Held first and checked then: a number used again belongs elsewhere.
     pub(super) fn process(&self, folder: &Folder) -> EngineResult<Option<OwnedFd>> {
@@ -59,6 +90,9 @@ impl Inner {
             match line::ask(folder, "stop", grace.min(HEARING)) {
                 Ok(()) => {
                     if process::wait_exit(&pidfd, deadline).map_err(failed)? {
+                        return Ok(());
+                    }
+                    if write_back(folder, |next| process::wait_exit(&pidfd, next)).map_err(failed)? {
                         return Ok(());
                     }
                 }

@@ -258,7 +258,8 @@ pub(super) mod tests {
                 std::thread::sleep(SHORT / 10);
             }
         });
-        let mut monitor = Monitor::open_within(&folder.path().join("qmp"), SHORT).unwrap();
+        let mut monitor = Monitor::open(&folder.path().join("qmp")).unwrap();
+        monitor.patience = SHORT;
         let late = monitor.ask("query-status", json!({})).unwrap_err().to_string();
         assert!(late.contains("timed out"), "{late}");
         drop(monitor);

@@ -17,9 +17,9 @@ use crate::wire::event::ServerMessage;
 /// Requests that wait for their answers. Who asks more without reading is not read either.
 const MAX_REQUESTS: usize = 8;
 
-/// How long a subscription's answer may wait until what it asks for is detected. That takes milliseconds; a source that
-/// is down is not waited for longer.
-const WATCH_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a subscription's answer may wait until what it asks for is detected. That takes milliseconds, on a busy machine seconds; a
+/// source that is down is not waited for longer.
+const WATCH_PATIENCE: Duration = Duration::from_secs(12);
 
 /// One client's conversation, until the client leaves, does not read for too long, or `stop` says how to end it.
 pub async fn converse(

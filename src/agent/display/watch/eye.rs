@@ -27,8 +27,8 @@ use crate::domain::resolution::Size;
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// A screen has another size once it has kept it for this long: one that changes in both directions may pass through a
-/// third, a round trip long.
-const SETTLED: Duration = Duration::from_millis(50);
+/// third, a round trip long, which is some tenths of a second on a busy machine.
+const SETTLED: Duration = Duration::from_millis(250);
 
 /// The thread's state.
 pub(super) struct Eye<'a> {

@@ -20,8 +20,9 @@ mod ready;
 
 pub use change::Change;
 
-/// How long a change is waited for: a window manager needs milliseconds, a person who is asked needs longer anyhow.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a change is waited for: a window manager needs milliseconds, a program that closes on a busy machine seconds, a person
+/// who is asked needs longer anyhow.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(5);
 /// A window that moved or changed its size, but not to what was asked, is taken as it is once it stayed so for this
 /// long: terminals only take sizes of whole characters.
 const SETTLED: Duration = Duration::from_millis(150);

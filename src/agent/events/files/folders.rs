@@ -18,7 +18,7 @@ use crate::wire::event::{Data, Event, FileAction};
 const UNFINISHED: [&str; 2] = ["crdownload", "part"];
 /// How long files wait for a listener that has a lot before it: several times as long as a controller may wait for
 /// clients of its own. No other events wait for them.
-const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+const ROOM_PATIENCE: Duration = Duration::from_secs(2);
 /// The name of the folder of downloads.
 const DOWNLOADS: &str = "Downloads";
 

@@ -91,7 +91,7 @@ pub async fn keep(
         launch::reap(&mut shim).await;
     } else {
         // Stopped, or the shim was killed.
-        launch::end(shim, over.then_some((told.command, prepared.marker))).await;
+        launch::end(shim, over.then_some((told.command, prepared.marker)), launch::LASTING_END).await;
     }
     let mut chunk = vec![0; CHUNK];
     let rest = async { while listen(&process, &mut streams, &mut chunk).await {} };

@@ -29,8 +29,9 @@ use super::{Arc, Call, Job, Ran, Session, Sessions};
 
 /// Longest reply: 8,000 characters, escaped, and the rest.
 const MAX_REPLY: usize = 64 * 1024;
-/// How long a session that has closed its control socket may take to end by itself before it is killed.
-const EXIT_PATIENCE: Duration = Duration::from_millis(250);
+/// How long a session that has closed its control socket may take to end by itself before it is killed: its end is known in
+/// milliseconds, on a busy machine later, and tells more than that it was killed.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A fresh interpreter's parts.
 pub struct Started {
@@ -109,7 +110,7 @@ pub async fn keep(
     };
     drop(inbox);
     let lost = (end == End::Lost).then(|| (session.told().command, prepared.marker));
-    launch::end(shim, lost).await;
+    launch::end(shim, lost, launch::LASTING_END).await;
     if desk.open {
         last_words(&mut desk.streams, &mut desk.capture, &mut desk.chunk).await;
     }

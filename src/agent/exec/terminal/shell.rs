@@ -92,7 +92,7 @@ impl Shell {
         };
         let lost = cut.is_none() && told.ended.is_none() && told.failed.is_none();
         drop(open);
-        launch::end(shim, lost.then_some((told.command, prepared.marker))).await;
+        launch::end(shim, lost.then_some((told.command, prepared.marker)), launch::LASTING_END).await;
         if let Some(closing) = cut {
             return closing;
         }

@@ -22,8 +22,9 @@ pub fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(run))
 }
 
-/// Tries the computer's parts on a hidden screen and measures them; takes seconds, at most 30. It is answered with 200
-/// also when a check failed; 409 when another self-test runs, or the computer has no place for one more screen.
+/// Tries the computer's parts on a hidden screen and measures them; takes seconds, on a busy machine up to 75. It is
+/// answered with 200 also when a check failed; 409 when another self-test runs, or the computer has no place for one
+/// more screen.
 #[utoipa::path(get, path = "/computers/{id}/selftest", tag = "selftest", params(("id" = String, Path)),
     responses((status = 200, description = "What was found", body = SelfTest)))]
 async fn run(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<SelfTest>> {

@@ -2,7 +2,7 @@
 //! reachable only once its agent has taken the new token (threats.md T18, T21).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Runner, STOP_GRACE, WithoutMemory, boot, machine, refused};
 use crate::base::clock::now_ms;
@@ -11,14 +11,14 @@ use crate::base::wait;
 use crate::domain::error::{Error, Result};
 use crate::domain::lifecycle::Status;
 use crate::engine::{Endpoint, EngineError, Observation};
-use crate::guest::Guest;
+use crate::guest::{Guest, refuses};
 use crate::store::computers::Computer;
 use crate::wire::agent::{Renewal, Renewed};
 
 /// How long an agent may take to answer after its machine goes on: seconds when memory is read back page by page; "about
 /// a minute" is what interface.md gives the whole wake.
 const WAKE_PATIENCE: Duration = Duration::from_secs(45);
-/// How long an agent may take to answer to its new token.
+/// How long an agent may refuse its new token. One that does not answer at all has [`WAKE_PATIENCE`]: its host may be busy.
 const TOKEN_PATIENCE: Duration = Duration::from_secs(5);
 /// When a wake that failed may be tried again, in seconds: what a host lacked may be there then.
 const WAKE_RETRY_SECONDS: u32 = 30;
@@ -157,8 +157,18 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
         }
         Err(error) => tracing::warn!(computer = %row.id, %error, "a renewal was not answered well"),
     }
-    let answers = wait::until(TOKEN_PATIENCE, || async { new.health().await.ok() });
-    answers.await.map(|_| new).ok_or_else(|| Error::internal("the agent does not take its new token"))
+    let renewed = Instant::now();
+    let answers = wait::until(WAKE_PATIENCE, || async {
+        match new.health().await {
+            Ok(_) => Some(true),
+            Err(error) => (refuses(&error) && renewed.elapsed() >= TOKEN_PATIENCE).then_some(false),
+        }
+    });
+    match answers.await {
+        Some(true) => Ok(new),
+        Some(false) => Err(Error::internal("the agent does not take its new token")),
+        None => Err(Error::internal("the agent does not answer to its new token")),
+    }
 }
 
 pub(super) fn renewal(row: &Computer) -> Renewal {
