@@ -11,6 +11,7 @@ use futures_util::SinkExt;
 use hotdesk::agent::audio::MAX_LISTENERS;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::agent::RunningAgent;
 use crate::harness::controller::RunningController;
@@ -51,6 +52,18 @@ impl Listener {
         while Instant::now() < until {
             self.hear().await;
         }
+    }
+
+    /// Hears on until something is over and what is still on its way has come.
+    async fn hear_through(&mut self, something: impl Future<Output = ()>) {
+        let mut something = std::pin::pin!(something);
+        loop {
+            tokio::select! {
+                () = self.hear() => {}
+                () = &mut something => break,
+            }
+        }
+        self.hear_for(Duration::from_millis(500)).await;
     }
 
     /// As many seconds of sound as have gone by, give or take what a busy machine holds up.
@@ -181,12 +194,14 @@ async fn a_tone_is_heard_by_several_listeners_whole_and_in_pitch() {
     let mut poor = Listener::open(house.address(), &path, 8_000, 1).await;
     // It never reads, and holds up nobody.
     let _deaf = Listener::open(house.address(), &path, 48_000, 2).await;
-    let listen = Duration::from_secs(5);
+    let over = CancellationToken::new();
     let play = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         run(&house, &id, "paplay /root/tone.wav", "").await;
+        over.cancel();
     };
-    tokio::join!(usual.hear_for(listen), rich.hear_for(listen), poor.hear_for(listen), play);
+    let [first, second, third] = [over.cancelled(), over.cancelled(), over.cancelled()];
+    tokio::join!(usual.hear_through(first), rich.hear_through(second), poor.hear_through(third), play);
     for listener in [&usual, &rich, &poor] {
         listener.is_in_time();
         listener.heard_the_tone(folder.path());
@@ -245,19 +260,11 @@ async fn a_speaker_that_stands_still_or_starts_again_is_silence_in_time() {
         // The listener is there again.
         run(&house, &id, "until pactl list short source-outputs | grep -q .; do sleep 0.1; done", "").await;
     };
-    {
-        let mut disturb = std::pin::pin!(disturb);
-        loop {
-            tokio::select! {
-                () = listener.hear() => {}
-                () = &mut disturb => break,
-            }
-        }
-    }
+    listener.hear_through(disturb).await;
     listener.is_in_time();
     assert!(listener.samples().iter().all(|sample| *sample == 0));
     let play = run(&house, &id, "sleep 0.5; paplay /root/tone.wav", "");
-    tokio::join!(listener.hear_for(Duration::from_secs(5)), play);
+    listener.hear_through(play).await;
     listener.heard_the_tone(folder.path());
 }
 

@@ -71,7 +71,7 @@ async fn commands_sessions_and_processes_are_reached_through_the_controller() {
     let mut bytes = response.bytes_stream();
     for text in ["one", "two"] {
         assert_eq!(feed("", text).await.body, json!({"written": 3, "eof": false}));
-        let piece = tokio::time::timeout(Duration::from_secs(5), bytes.next()).await.expect("unbuffered");
+        let piece = tokio::time::timeout(Duration::from_secs(30), bytes.next()).await.expect("unbuffered");
         assert_eq!(piece.unwrap().unwrap(), text);
     }
     assert_eq!(feed("?eof=true", "three").await.status, 200);
@@ -97,14 +97,14 @@ async fn commands_sessions_and_processes_are_reached_through_the_controller() {
         )
         .await;
     let process = format!("/computers/{id}/processes/{}", made.body["id"].as_str().unwrap());
-    let ready = hotdesk::base::wait::until(Duration::from_secs(10), || async {
+    let ready = hotdesk::base::wait::until(Duration::from_secs(30), || async {
         (house.get(&process).await.body["output_bytes"] == 6).then_some(())
     });
     assert!(ready.await.is_some(), "its trap is set");
     let reader = house.request(Method::GET, &format!("{process}/output?follow=true")).send().await.unwrap();
     assert_eq!(house.get(&process).await.body["followers"], json!(1));
     drop(reader);
-    let left = hotdesk::base::wait::until(Duration::from_secs(10), || async {
+    let left = hotdesk::base::wait::until(Duration::from_secs(30), || async {
         (house.get(&process).await.body["followers"] == 0).then_some(())
     });
     assert!(left.await.is_some());

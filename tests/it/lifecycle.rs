@@ -136,7 +136,7 @@ async fn a_computer_that_ends_by_itself_reads_stopped_and_starts_again() {
     let init = house.init_pid(id);
     let command = house.act(id, "bash", json!({"command": "touch /root/begun; sleep 60", "timeout": 70}));
     let killing = async {
-        let begun = wait::until(Duration::from_secs(10), || async {
+        let begun = wait::until(Duration::from_secs(60), || async {
             (house.bash(id, "ls /root/begun 2>/dev/null; true").await == "/root/begun\n").then_some(())
         });
         begun.await.expect("the command began");
@@ -144,7 +144,8 @@ async fn a_computer_that_ends_by_itself_reads_stopped_and_starts_again() {
     };
     let (cut_short, ()) = tokio::join!(command, killing);
     assert_eq!(cut_short.status, 503, "{}", cut_short.body);
-    assert!(cut_short.body["error"].is_string() && cut_short.took < Duration::from_secs(20), "{cut_short:?}");
+    // Less than its command would have taken.
+    assert!(cut_short.body["error"].is_string() && cut_short.took < Duration::from_secs(45), "{cut_short:?}");
     house.until_status(id, "stopped").await;
     // Several at once: one boot, and all answer with the running computer.
     let answers = join_all([0; 4].map(|_| house.act(id, "ensure-running", json!({})))).await;

@@ -198,7 +198,7 @@ async fn an_action_that_is_not_to_wait_hears_that_the_computer_wakes() {
     let scene = Scene::set_up(Setup { wake_wait_seconds: 0, ..Setup::default() }).await;
     assert_eq!(scene.count().await, 1, "who runs is not waited for");
     scene.suspended().await;
-    let (call, long) = (scene.house.engine.calls(Verb::Resume) + 1, Duration::from_secs(2));
+    let (call, long) = (scene.house.engine.calls(Verb::Resume) + 1, Duration::from_secs(5));
     scene.house.engine.plan(Fault { verb: Verb::Resume, call, failure: Failure::Delay(long) });
     let path = format!("/computers/{}/bash", scene.id);
     // The first begins the wake, the second finds it under way.

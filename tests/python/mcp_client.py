@@ -40,10 +40,13 @@ async def converse(url, computer, elsewhere, mode):
 
             # A terminal writes down what is typed into it.
             mark = f"typed-{mode}"
-            terminal = f"setsid xterm -geometry 80x24+50+50 -e sh -c 'cat > /tmp/{mark}' >/dev/null 2>&1 &"
+            terminal = f"setsid xterm -T {mark} -geometry 80x24+50+50 -e sh -c 'cat > /tmp/{mark}' >/dev/null 2>&1 &"
             await done("bash", command=terminal)
             up = f"for i in $(seq 200); do [ -e /tmp/{mark} ] && exit 0; sleep 0.1; done; exit 1"
             assert (await done("bash", command=up)).structured_content["exit_code"] == 0
+            # Its title tells it from the one of before, which may not have ended yet.
+            focus = f"timeout 20 xdotool search --sync --onlyvisible --name {mark} windowfocus --sync"
+            assert (await done("bash", command=focus)).structured_content["exit_code"] == 0
             seen = await done("screenshot", format="png")
             image = next(content for content in seen.content if content.type == "image")
             assert base64.b64decode(image.data).startswith(b"\x89PNG") and image.mime_type == "image/png"

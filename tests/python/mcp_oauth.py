@@ -60,7 +60,7 @@ class Person:
 
     async def open(self, url):
         self.asked += 1
-        async with httpx2.AsyncClient(headers={"Cookie": COOKIE}) as browser:
+        async with httpx2.AsyncClient(headers={"Cookie": COOKIE}, timeout=60) as browser:
             page = await browser.get(url)
             assert page.status_code == 200, page.text
             csrf = re.search(r'name="csrf" value="([^"]+)"', page.text).group(1)
@@ -81,7 +81,7 @@ async def main():
     provider = OAuthClientProvider(
         f"{BASE}/mcp", metadata, memory, person.open, person.land, client_metadata_url=CLIENT_URL
     )
-    async with httpx2.AsyncClient(auth=provider, headers=HEADERS) as client:
+    async with httpx2.AsyncClient(auth=provider, headers=HEADERS, timeout=60) as client:
         first = await client.post(f"{BASE}/mcp", json=HELLO)
         assert first.status_code == 200, first.text
         assert person.asked == 1
@@ -96,7 +96,7 @@ async def main():
         assert memory.tokens.access_token != before.access_token
         assert memory.tokens.refresh_token != before.refresh_token
     # With the token that was replaced one gets nowhere.
-    async with httpx2.AsyncClient(headers=HEADERS) as client:
+    async with httpx2.AsyncClient(headers=HEADERS, timeout=60) as client:
         old = {"Authorization": f"Bearer {before.access_token}"}
         refused = await client.post(f"{BASE}/mcp", json=HELLO, headers=old)
         assert refused.status_code == 401, refused.text

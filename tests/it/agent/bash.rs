@@ -2,10 +2,27 @@
 
 use std::time::Duration;
 
+use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::{RunningAgent, alive, gone};
+use crate::harness::agent::{Answered, RunningAgent, alive, gone};
+
+/// A time-out in seconds within which a loaded machine starts what a command is to start before it.
+const TIME_OUT: f64 = 10.0;
+/// How long after its time-out a command is answered.
+const IN_TIME: Duration = Duration::from_secs(1);
+/// The same with what a loaded machine adds. What is waited for by mistake takes minutes.
+const LATE: Duration = Duration::from_secs(5);
+/// Of so many, one is held to [`IN_TIME`].
+const TRIES: usize = 3;
+
+/// How late an answer to a command came that had this time-out, in seconds.
+fn late(ran: &Answered, timeout: f64) -> Duration {
+    let late = ran.took.checked_sub(Duration::from_secs_f64(timeout)).expect("not before its time-out");
+    assert!(late < LATE, "took {:?}", ran.took);
+    late
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_exit_codes_and_signals_are_told_as_they_are() {
@@ -73,9 +90,22 @@ async fn a_command_of_a_megabyte_runs_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn at_the_time_out_everything_that_was_started_is_dead_within_a_second() {
     let agent = RunningAgent::headless().await;
+    let mut quickest = Duration::MAX;
+    for _ in 0..TRIES {
+        quickest = quickest.min(everything_is_dead(&agent).await);
+        if quickest < IN_TIME {
+            return;
+        }
+    }
+    panic!("answered {quickest:?} after its time-out at best");
+}
+
+/// Runs into a time-out with whatever a command can start; how late the answer was.
+async fn everything_is_dead(agent: &RunningAgent) -> Duration {
     let ran = agent
         .bash_for(
-            "echo before
+            "rm -f background session group nohup daemon
+             echo before
              sleep 1000 & echo $! > background
              setsid sh -c 'echo $$ > session; trap \"\" TERM HUP; sleep 1000' &
              set -m; sh -c 'echo $$ > group; sleep 1000' & set +m
@@ -84,17 +114,17 @@ async fn at_the_time_out_everything_that_was_started_is_dead_within_a_second() {
              sh -c 'kill -STOP $$' &
              while [ ! -s background -o ! -s session -o ! -s group -o ! -s nohup -o ! -s daemon ]; do sleep 0.05; done
              echo ready; sleep 1000; echo never",
-            2.0,
+            TIME_OUT,
         )
         .await;
     assert_eq!(ran.body["exit_code"], json!(124));
     assert_eq!((&ran.body["timeout"], &ran.body["success"]), (&json!(true), &json!(false)));
-    assert!(ran.body["output"].as_str().unwrap().starts_with("before\nready\n"), "{:?}", ran.body);
-    assert!(ran.took >= Duration::from_secs(2) && ran.took < Duration::from_secs(3), "took {:?}", ran.took);
+    assert!(ran.body["output"].as_str().expect("a text").starts_with("before\nready\n"), "{:?}", ran.body);
     for name in ["background", "session", "group", "nohup", "daemon"] {
         let pid = agent.file(name).await;
-        assert!(!alive(&pid), "{name} ({pid}) lives");
+        assert!(gone(&pid).await, "{name} ({pid}) lives");
     }
+    late(&ran, TIME_OUT)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,14 +134,23 @@ async fn a_fork_bomb_is_over_within_a_second_of_its_time_out() {
     // the file `stop` ends them all should the agent fail to.
     let bomb = "bomb() { [ -e stop -o $1 -gt 8 ] || { (bomb $(($1+1)) &) ; setsid -f bash bomb.sh $(($1+1)) ; sleep 60; } }; bomb $1";
     std::fs::write(agent.home().join("bomb.sh"), bomb).unwrap();
-    let ran = agent.bash_for("echo $$ > first; bash bomb.sh 1", 1.5).await;
-    let left = "ps -eo pid=,stat=,args= | grep '[b]omb.sh' | grep -v ' Z'";
-    let survivors = agent.bash(left).await.body["output"].clone();
-    std::fs::write(agent.home().join("stop"), "").unwrap();
-    assert_eq!(ran.body["exit_code"], json!(124));
-    assert!(ran.took < Duration::from_millis(2500), "took {:?}", ran.took);
-    let mine: Vec<&str> = survivors.as_str().unwrap().lines().collect();
-    assert_eq!(mine, Vec::<&str>::new());
+    let stop = agent.home().join("stop");
+    let mut quickest = Duration::MAX;
+    for _ in 0..TRIES {
+        let ran = agent.bash_for("rm -f stop; bash bomb.sh 1", 1.5).await;
+        let left = "ps -eo pid=,stat=,args= | grep '[b]omb.sh' | grep -v ' Z'";
+        let over =
+            wait::until(LATE, || async { (agent.bash(left).await.body["output"] == "").then_some(()) }).await;
+        let survivors = agent.bash(left).await.body["output"].clone();
+        std::fs::write(&stop, "").unwrap();
+        assert_eq!(ran.body["exit_code"], json!(124));
+        assert!(over.is_some(), "{survivors}");
+        quickest = quickest.min(late(&ran, 1.5));
+        if quickest < IN_TIME {
+            return;
+        }
+    }
+    panic!("answered {quickest:?} after its time-out at best");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,17 +184,17 @@ async fn a_flood_of_10_gb_costs_the_agent_less_than_16_mb() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_that_never_ends_is_cut_at_its_time_out_while_others_are_served() {
     let agent = RunningAgent::headless().await;
-    let flood = agent.bash_for("yes", 2.0);
+    let flood = agent.bash_for("yes", TIME_OUT);
     let other = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         agent.bash("echo quick").await
     };
     let (flood, other) = tokio::join!(flood, other);
-    assert!(flood.took < Duration::from_secs(3), "took {:?}", flood.took);
+    assert!(flood.took < Duration::from_secs_f64(TIME_OUT) + LATE, "took {:?}", flood.took);
     assert_eq!(flood.body["exit_code"], json!(124));
     assert!(flood.body["output"].as_str().unwrap().len() > 1024 * 1024);
     assert_eq!(other.body["output"], json!("quick\n"));
-    assert!(other.took < Duration::from_secs(1), "took {:?}", other.took);
+    assert!(other.took < LATE, "took {:?}", other.took);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,13 +203,14 @@ async fn background_processes_live_on_and_delay_nothing() {
     let server =
         "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done; echo $i > done; exec sleep 1000";
     let ran = agent.bash(&format!("sh -c '{server}' & echo $! > server; echo started")).await;
-    assert!(ran.took < Duration::from_secs(1), "took {:?}", ran.took);
+    assert!(ran.took < LATE, "took {:?}", ran.took);
     assert_eq!(ran.body["exit_code"], json!(0));
     assert!(ran.body["output"].as_str().unwrap().contains("started\n"));
     // Far more than a pipe holds is written after the answer: it neither blocks nor gets SIGPIPE.
-    let loud = "nohup sh -c 'sleep 0.3; head -c 300000 /dev/zero; echo ok > loud' & disown; nohup sleep 1000 > /dev/null 2>&1 & echo $! > quiet";
+    let loud = "nohup sh -c 'while [ ! -e answered ]; do sleep 0.05; done; head -c 300000 /dev/zero; echo ok > loud' & disown; nohup sleep 1000 > /dev/null 2>&1 & echo $! > quiet";
     let second = agent.bash(loud).await;
-    assert!(second.took < Duration::from_secs(1), "took {:?}", second.took);
+    assert!(second.took < LATE, "took {:?}", second.took);
+    std::fs::write(agent.home().join("answered"), "").unwrap();
     assert_eq!(agent.file("loud").await, "ok\n");
     assert_eq!(agent.file("done").await, "3000\n");
     for name in ["server", "quiet"] {
@@ -192,10 +232,11 @@ async fn a_command_that_kills_its_parents_is_still_supervised() {
     let agent = RunningAgent::headless().await;
     let orphan = agent.bash("kill -9 $PPID; sleep 0.2; echo alive; exit 5").await;
     assert_eq!((&orphan.body["output"], &orphan.body["exit_code"]), (&json!("alive\n"), &json!(5)));
-    let stuck = agent.bash_for("kill -9 $PPID; setsid sleep 1000 & echo $! > one; sleep 1000", 1.0).await;
+    let stuck =
+        agent.bash_for("kill -9 $PPID; setsid sleep 1000 & echo $! > one; sleep 1000", TIME_OUT).await;
     assert_eq!(stuck.body["exit_code"], json!(124));
-    assert!(stuck.took < Duration::from_secs(2), "took {:?}", stuck.took);
-    assert!(!alive(&agent.file("one").await));
+    assert!(stuck.took < Duration::from_secs_f64(TIME_OUT) + LATE, "took {:?}", stuck.took);
+    assert!(gone(&agent.file("one").await).await);
     // The whole line up to the agent, but for the agent: the remains are found by session and mark.
     let all = agent
         .bash(
@@ -207,9 +248,9 @@ async fn a_command_that_kills_its_parents_is_still_supervised() {
         )
         .await;
     assert_eq!(all.body["exit_code"], json!(137));
-    assert!(all.took < Duration::from_secs(3), "took {:?}", all.took);
+    assert!(all.took < 3 * LATE, "took {:?}", all.took);
     for name in ["two", "three"] {
-        assert!(!alive(&agent.file(name).await), "{name} lives");
+        assert!(gone(&agent.file(name).await).await, "{name} lives");
     }
     assert_eq!(agent.bash("echo fine").await.body["output"], json!("fine\n"));
 }

@@ -94,7 +94,7 @@ async fn health_waits_and_unknown_paths_answer_in_json() {
     for body in [json!({"seconds": 0.3}), json!({"duration": 0.3})] {
         let waited = agent.post("/wait", body).await;
         assert_eq!((waited.status, &waited.body["action"]), (200, &json!("wait")));
-        assert!(waited.took >= Duration::from_millis(300) && waited.took < Duration::from_secs(3));
+        assert!(waited.took >= Duration::from_millis(300) && waited.took < Duration::from_secs(20));
     }
     for body in [json!({}), json!({"seconds": 61}), json!({"seconds": -1}), json!({"seconds": "1"})] {
         let refused = agent.post("/wait", body.clone()).await;

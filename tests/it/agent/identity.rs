@@ -71,7 +71,7 @@ async fn closed(socket: &mut tokio_tungstenite::WebSocketStream<UnixStream>) -> 
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), code).await.expect("it is closed in time")
+    tokio::time::timeout(Duration::from_secs(30), code).await.expect("it is closed in time")
 }
 
 const NAMES: &str = "hostname; cat /etc/hostname; awk '/^127.0.1.1/{print $2}' /etc/hosts; cat /etc/machine-id; \
@@ -86,7 +86,9 @@ async fn a_renewed_agent_knows_the_new_token_alone_also_after_its_end() {
     assert_eq!(answer.status, 200, "{}", answer.body);
     let parts = json!(["token", "clock", "random", "hostname", "machine_id", "host_keys"]);
     assert_eq!((&answer.body["renewed"], &answer.body["failed"]), (&parts, &json!([])), "{}", answer.body);
-    assert!(answer.body["clock_was_off_ms"].as_i64().expect("a number").abs() < 5000);
+    // What was told is as old as its way there.
+    let off = answer.body["clock_was_off_ms"].as_i64().expect("a number");
+    assert!(u128::from(off.unsigned_abs()) < answer.took.as_millis() + 1000, "{off} in {:?}", answer.took);
     assert_eq!((init.status(TOKEN).await, init.status(NEW).await), (401, 200));
 
     let after = init.lines(NEW, NAMES).await;
@@ -145,7 +147,7 @@ async fn what_was_opened_with_the_old_token_ends() {
     assert_eq!(init.renew(NEW, renewal()).await.status, 200);
     let early = tokio::time::timeout(Duration::from_millis(500), events.next()).await;
     assert!(early.is_err(), "{early:?}");
-    let left = wait::until(Duration::from_secs(10), || async {
+    let left = wait::until(Duration::from_secs(30), || async {
         std::fs::remove_file(&tick).ok();
         tokio::time::sleep(Duration::from_millis(500)).await;
         (!tick.exists()).then_some(())

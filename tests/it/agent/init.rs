@@ -138,7 +138,7 @@ async fn orphans_are_reaped_and_signals_do_no_harm() {
     for signal in ["HUP", "USR1", "USR2", "QUIT", "PIPE", "ALRM"] {
         init.bash(&format!("kill -{signal} {}", init.child.0.id())).await;
     }
-    let only_the_agent = wait::until(Duration::from_secs(10), || async {
+    let only_the_agent = wait::until(Duration::from_secs(30), || async {
         (children(init.child.0.id()).len() == 1).then_some(())
     });
     only_the_agent.await.unwrap_or_else(|| panic!("left: {:?}", children(init.child.0.id())));
@@ -158,12 +158,12 @@ async fn told_to_stop_it_ends_agent_and_background_processes_and_exits_0() {
     assert!(alive(&stubborn) && alive(&sleeper));
     kill(&init.child.0.id().to_string(), nix::sys::signal::Signal::SIGTERM);
     let started = std::time::Instant::now();
-    let ended = wait::until(Duration::from_secs(10), || {
+    let ended = wait::until(Duration::from_secs(30), || {
         let status = init.child.0.try_wait().unwrap();
         async move { status }
     });
     assert!(ended.await.expect("it ends").success());
-    assert!(started.elapsed() < Duration::from_secs(8), "took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
     for pid in [&agent, &stubborn, &sleeper] {
         assert!(gone(pid).await, "{pid} lives");
     }
@@ -197,7 +197,7 @@ async fn as_process_1_it_prepares_the_computer_and_survives_kill_9_minus_1() {
 
     let process_1 = children(init.child.0.id()).pop().expect("unshare has a child");
     kill(&process_1, nix::sys::signal::Signal::SIGTERM);
-    let ended = wait::until(Duration::from_secs(10), || {
+    let ended = wait::until(Duration::from_secs(30), || {
         let status = init.child.0.try_wait().unwrap();
         async move { status }
     });

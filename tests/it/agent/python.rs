@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::agent::{RunningAgent, alive};
+use crate::harness::agent::{RunningAgent, gone};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn code_runs_as_main_and_its_output_is_told() {
@@ -87,13 +87,14 @@ child = subprocess.Popen(['sleep', '1000'], start_new_session=True)
 print('so far')
 open('child', 'w').write(str(child.pid))
 time.sleep(1000)";
-    let ran = agent.post("/exec", json!({"code": code, "timeout": 1})).await;
+    let ran = agent.post("/exec", json!({"code": code, "timeout": 10})).await;
     assert_eq!(ran.status, 200);
-    assert!(ran.took >= Duration::from_secs(1) && ran.took < Duration::from_secs(2), "took {:?}", ran.took);
+    // A second, and what a loaded machine adds; its child would hold it up for minutes.
+    assert!(ran.took >= Duration::from_secs(10) && ran.took < Duration::from_secs(15), "took {:?}", ran.took);
     assert_eq!((&ran.body["timeout"], &ran.body["success"]), (&json!(true), &json!(false)));
     assert_eq!(ran.body["output"], json!("so far\n"));
     assert!(ran.body["error"].is_string());
-    assert!(!alive(&agent.file("child").await));
+    assert!(gone(&agent.file("child").await).await);
     for body in [
         json!({}),
         json!({"code": 5}),

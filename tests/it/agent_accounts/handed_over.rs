@@ -29,7 +29,7 @@ use crate::plans::{give_plan, say};
 
 /// Within what time a socket ends that was open by a password that is none any more. A second is meant;
 /// a busy machine is given more.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(20);
 /// How long what was not chosen may take to go.
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -104,9 +104,9 @@ async fn who_reads_nothing_is_left_after_ten_seconds() {
     let path = format!("/ws/terminal?token={}", agent.token());
     let mut client = Client::open(agent.address(), &path, &[]).await.expect("accepted");
     let flood = json!({ "type": "input", "data": "echo $$ >shell; yes\r" });
+    let began = Instant::now();
     client.0.send(Message::text(flood.to_string())).await.expect("it listens");
     let shell = agent.file("shell").await;
-    let began = Instant::now();
     assert!(alive(&shell));
     let left = wait::until(Duration::from_secs(40), || async { (!alive(&shell)).then_some(()) }).await;
     assert!(left.is_some(), "it is still written to");

@@ -141,6 +141,8 @@ async fn an_action_tells_which_window_had_the_keyboard_and_what_was_painted() {
     window.focus();
     let id = format!("{:#x}", window.id);
     let painter = paints_when_clicked(window, 40, 10, 20, 15, Duration::from_millis(20));
+    // Quiet for longer than a painter who gets little of the processor lets wait.
+    let settle = json!({"quiet_ms": 2000, "timeout_ms": 20_000});
     let answer = desk.ok("POST", "/click", json!({"x": 50, "y": 50, "settle": settle})).await;
     let _window = painter.join().expect("painted");
     assert_eq!(answer["effect"]["window_after"], json!({"id": id, "title": "a title"}));
@@ -174,24 +176,28 @@ async fn waiting_ends_when_the_screen_is_quiet_or_changed_or_the_time_is_up() {
     // A caret of 2 by 20 pixels that blinks all the time.
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stopped = stop.clone();
+    let (told, blinks) = std::sync::mpsc::channel();
     let blinking = std::thread::spawn(move || {
         let mut colour = 0;
         while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
             window.fill(10, 10, 2, 20, colour);
+            let _ = told.send(());
             colour ^= 0xff_ffff;
             std::thread::sleep(Duration::from_millis(10));
         }
         window
     });
-    let quiet = desk.ok("POST", "/wait_stable", json!({"quiet_ms": 100, "timeout_ms": 3000})).await;
+    blinks.recv_timeout(PATIENCE).expect("it blinks");
+    let quiet = desk.ok("POST", "/wait_stable", json!({"quiet_ms": 1000, "timeout_ms": 20_000})).await;
     assert_eq!(quiet["settle"]["reached"], true, "{quiet}");
     let caret = json!([{"x": 10, "y": 10, "width": 2, "height": 20}]);
     assert_eq!(quiet["settle"]["changed"], caret);
-    let body = json!({"quiet_ms": 100, "timeout_ms": 300, "ignore_pixels": 0, "screenshot": {"scale": 0.5}});
+    let body =
+        json!({"quiet_ms": 2000, "timeout_ms": 3000, "ignore_pixels": 0, "screenshot": {"scale": 0.5}});
     let never = desk.ok("POST", "/wait_stable", body).await;
     assert_eq!((&never["settle"]["reached"], &never["screenshot"]["width"]), (&json!(false), &json!(200)));
-    assert!(never["settle"]["waited_ms"].as_u64().expect("a number") >= 300);
-    let change = desk.ok("POST", "/wait_change", json!({"timeout_ms": 3000})).await;
+    assert!(never["settle"]["waited_ms"].as_u64().expect("a number") >= 3000);
+    let change = desk.ok("POST", "/wait_change", json!({"timeout_ms": 20_000})).await;
     assert_eq!((&change["settle"]["reached"], &change["settle"]["changed"]), (&json!(true), &caret));
     let elsewhere = json!({"x": 100, "y": 100, "width": 50, "height": 50});
     let none = desk.ok("POST", "/wait_change", json!({"timeout_ms": 200, "region": elsewhere})).await;
@@ -218,7 +224,7 @@ async fn a_list_is_done_in_order_with_nothing_between_and_ends_at_a_failure() {
     let list = json!([
         {"action": "move", "x": 1, "y": 1},
         {"action": "click", "x": 2, "y": 2},
-        {"action": "wait", "seconds": 0.2},
+        {"action": "wait", "seconds": 1},
         {"action": "type", "text": "ab"},
         {"action": "key", "key": "Enter"},
         {"action": "scroll", "direction": "down", "amount": 1},
@@ -226,7 +232,10 @@ async fn a_list_is_done_in_order_with_nothing_between_and_ends_at_a_failure() {
     ]);
     // Another client clicks while the list waits: its click comes after the list.
     let other = async {
-        tokio::time::sleep(Duration::from_millis(80)).await;
+        let begun = hotdesk::base::wait::until(PATIENCE, || async {
+            (desk.ok("GET", "/cursor_position", Value::Null).await["x"] == 2).then_some(())
+        });
+        begun.await.expect("the list's click");
         desk.ok("POST", "/click", json!({"x": 77, "y": 77})).await
     };
     let (done, _) = tokio::join!(desk.ok("POST", "/actions", list), other);
@@ -314,7 +323,8 @@ async fn a_long_text_is_pasted_and_the_clipboard_gets_back_what_it_held() {
     assert_eq!((&lost["success"], &lost["details"]["characters_delivered"]), (&json!(false), &json!(0)));
     let folder = tempfile::tempdir().expect("a folder");
     let mut terminal = std::process::Command::new("xterm")
-        .args(["-u8", "-geometry", "80x24+0+0", "-xrm", "XTerm*allowPasteControls: true", "-e", "sh", "-c"])
+        .args(["-u8", "-wf", "-geometry", "80x24+0+0"])
+        .args(["-xrm", "XTerm*allowPasteControls: true", "-e", "sh", "-c"])
         .arg("stty raw -echo; : > ready; exec cat > text")
         .current_dir(folder.path())
         .env("DISPLAY", desk.display())

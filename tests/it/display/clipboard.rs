@@ -241,13 +241,15 @@ async fn an_owner_that_hangs_is_told_in_time_and_holds_nothing_else_up() {
     let hung = Peer::open(&desk.display());
     hung.own();
     let asked = Instant::now();
-    let get = async {
+    let get = || async {
         let (status, answer) = desk.call("GET", "/clipboard", Value::Null).await;
-        (status, answer, asked.elapsed())
+        assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{answer}");
+        asked.elapsed()
     };
+    // One after another: the last of them leaves the others time on a slow machine too.
+    let gets = futures_util::future::join_all((0..4).map(|_| get()));
     let others = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        let began = Instant::now();
         desk.ok("POST", "/click", json!({"x": 10, "y": 10})).await;
         desk.picture("").await;
         if installed("xclip") {
@@ -255,12 +257,12 @@ async fn an_owner_that_hangs_is_told_in_time_and_holds_nothing_else_up() {
         }
         // Setting needs nobody's answer: the hung owner loses the clipboard.
         set(&desk, "selection=primary", json!({"text": "set meanwhile"})).await;
-        began.elapsed()
+        asked.elapsed()
     };
-    let ((status, answer, took), others) = tokio::join!(get, others);
-    assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{answer}");
-    assert!((1.9..3.0).contains(&took.as_secs_f64()), "{took:?}");
-    assert!(others < Duration::from_millis(1500), "others took {others:?}");
+    let (mut took, others) = tokio::join!(gets, others);
+    took.sort_unstable();
+    assert!((1.9..10.0).contains(&took[0].as_secs_f64()), "{took:?}");
+    assert!(others < took[3], "others took {others:?} of {took:?}");
     assert_eq!(seen(&desk, "selection=primary").await["text"], "set meanwhile");
     set(&desk, "", json!({"text": "free again"})).await;
     assert_eq!(seen(&desk, "").await["text"], "free again");
@@ -360,16 +362,22 @@ async fn a_program_that_does_not_take_what_it_asked_for_holds_nobody_up() {
     let desk = Desk::bare(320, 240).await;
     let text = "x".repeat(1024 * 1024);
     set(&desk, "", json!({"text": text})).await;
+    let paste = async || {
+        let began = Instant::now();
+        assert!(pasted(&desk.display(), &CLIPBOARD).await.len() == text.len());
+        began.elapsed()
+    };
+    let alone = if installed("xclip") { Some(paste().await) } else { None };
     let lazy: Vec<Peer> = (0..40).map(|_| Peer::open(&desk.display())).collect();
     for peer in &lazy {
         peer.ask("UTF8_STRING");
     }
-    if installed("xclip") {
-        let began = Instant::now();
+    if let Some(alone) = alone {
         // Half of the lazy go away in the middle; the others are forgotten after a while.
         let rest: Vec<Peer> = lazy.into_iter().take(20).collect();
-        assert!(pasted(&desk.display(), &CLIPBOARD).await.len() == text.len());
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        let took = paste().await;
+        // A lazy one is forgotten after five seconds.
+        assert!(took < alone + Duration::from_secs(3), "{took:?}, alone {alone:?}");
         drop(rest);
     }
     assert!(seen(&desk, "").await["text"] == json!(text));

@@ -140,7 +140,7 @@ async fn what_a_list_pressed_is_let_go_when_its_client_hangs_up() {
     let list = json!([
         {"action": "mouse_down", "x": 50, "y": 50},
         {"action": "key_down", "key": "shift"},
-        {"action": "wait", "seconds": 2},
+        {"action": "wait", "seconds": 30},
         {"action": "key_up", "key": "shift"},
         {"action": "mouse_up"},
     ]);

@@ -244,7 +244,9 @@ impl Desk {
         let late = self.tasks.drain(PATIENCE).await;
         assert!(late.is_empty(), "late: {late:?}");
         for number in self.claim.base..self.claim.base + 4 {
-            assert!(!is_running(&format!(":{number}")), "something of :{number} still runs");
+            let display = format!(":{number}");
+            let gone = wait::until(PATIENCE, || async { (!is_running(&display)).then_some(()) });
+            assert!(gone.await.is_some(), "something of {display} still runs");
             for left in [format!("/tmp/.X11-unix/X{number}"), format!("/tmp/.X{number}-lock")] {
                 assert!(!Path::new(&left).exists(), "{left} is left");
             }

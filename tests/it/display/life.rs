@@ -13,8 +13,9 @@ use hotdesk::agent::display::{Session, XServer};
 use hotdesk::base::wait;
 use hotdesk::domain::resolution::Resolution;
 
-/// Longest that any request on a silent or absent X server may take.
-const BOUND: Duration = Duration::from_secs(3);
+/// Longest that any request on a silent or absent X server may take: several times what it is given, far below what a
+/// queue is waited for.
+const BOUND: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn four_screens_at_most_each_with_its_own_pointer_and_picture() {
@@ -146,6 +147,7 @@ async fn a_grabbed_x_server_is_answered_for_in_time_and_receives_nothing_late() 
     let window = Window::open(&desk.display(), 0, 0, 320, 240, 0);
     window.link.grab_server().expect("a grab");
     window.sync();
+    let mut overtaken = false;
     for (method, path, body) in [
         ("POST", "/click", json!({"x": 10, "y": 10})),
         ("GET", "/screenshot", Value::Null),
@@ -153,13 +155,18 @@ async fn a_grabbed_x_server_is_answered_for_in_time_and_receives_nothing_late() 
         ("PATCH", "/screens/default", json!({"width": 400, "height": 300})),
     ] {
         let asked = Instant::now();
-        let told = desk.fails(method, path, body, 503).await;
+        let grabbed = async { (desk.fails(method, path, body, 503).await, asked.elapsed()) };
+        let other = async {
+            desk.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
+            asked.elapsed()
+        };
+        let ((told, took), other) = tokio::join!(grabbed, other);
         assert!(told.contains("does not answer"), "{told}");
-        assert!(asked.elapsed() < BOUND, "{path} took {:?}", asked.elapsed());
-        let asked = Instant::now();
-        desk.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
-        assert!(asked.elapsed() < Duration::from_millis(500), "the other took {:?}", asked.elapsed());
+        assert!(took < BOUND && other < BOUND, "{path} took {took:?}, the other {other:?}");
+        overtaken |= other < took;
     }
+    // The first question is waited for, those after it are refused at once.
+    assert!(overtaken, "the other screen waited for this one");
     // A hundred at once: the queue is bounded, and all are answered in time.
     let asked = Instant::now();
     let calls = (0..100).map(|_| desk.call("POST", "/click", json!({"x": 10, "y": 10})));
@@ -172,7 +179,7 @@ async fn a_grabbed_x_server_is_answered_for_in_time_and_receives_nothing_late() 
     let back = || async {
         (desk.call("POST", "/click", json!({"x": 20, "y": 20})).await.0 == StatusCode::OK).then_some(())
     };
-    wait::until(BOUND, back).await.expect("the screen is back");
+    wait::until(PATIENCE, back).await.expect("the screen is back");
     assert_eq!(window.clicks(), [Got::Press(1, 20, 20), Got::Release(1, 20, 20)]);
     desk.close().await;
 }

@@ -108,13 +108,13 @@ async fn what_does_not_start_or_ends_at_once_is_told() {
         let asked = Instant::now();
         let launched = desk.ok("POST", "/launch", json!({"command": command, "wait_seconds": 30})).await;
         assert_eq!((&launched["window"], &launched["exit_code"]), (&Value::Null, &json!(code)), "{launched}");
-        assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
     }
     // One that ended well may have asked another program for a window; not for long.
     let asked = Instant::now();
     let launched = desk.ok("POST", "/launch", json!({"argv": ["true"], "wait_seconds": 60})).await;
     assert_eq!(launched["exit_code"], 0, "{launched}");
-    assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(40), "{:?}", asked.elapsed());
     desk.fails("POST", "/launch?screen=nosuch", json!({"argv": ["true"]}), 404).await;
     desk.close().await;
 }
@@ -146,11 +146,15 @@ async fn a_program_outlives_its_request_and_ends_with_its_screen() {
     // The client hangs up while a window is waited for.
     let request = json!({"command": "setsid sleep 1000 & trap '' TERM HUP; sleep 1000", "wait_seconds": 60});
     let call = desk.call("POST", "/launch?screen=screen-100", request);
-    assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err());
-    tokio::time::sleep(Duration::from_millis(200)).await;
     // The shell or what it became, what left its session, and the X server.
-    let running = processes_of(&display).len();
-    assert!(running >= 3, "{running} run");
+    let all_run = || processes_of(&display).len() >= 3;
+    let begun = wait::until(PATIENCE, || async { all_run().then_some(()) });
+    tokio::select! {
+        begun = begun => begun.expect("the program runs"),
+        answer = call => panic!("answered before the program was seen: {answer:?}"),
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(all_run(), "only {:?} run", processes_of(&display));
     desk.ok("DELETE", "/screens/screen-100", Value::Null).await;
     let gone = || async { processes_of(&display).is_empty().then_some(()) };
     wait::until(PATIENCE, gone).await.expect("nothing of the screen runs any more");

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::desk::{Desk, PATIENCE, installed, processes_of};
 use super::through::house_with;
-use super::window::Window;
+use super::window::{Got, Window};
 use crate::harness::agent::{RunningAgent, answered};
 
 /// What a video says of itself: codec, width, height, seconds.
@@ -136,8 +136,16 @@ async fn a_video_shows_what_happened_and_the_timeline_tells_it_without_what_was_
     let (status, refused) = desk.call("POST", "/recordings", json!({"screen": "default"})).await;
     assert_eq!((status.as_u16(), &refused["code"]), (409, &json!("already_recording")));
     desk.lasts(id, 1.0).await;
-    desk.ok("POST", "/click", json!({"x": 50, "y": 60, "button": "right"})).await;
-    window.fill(0, 0, 401, 301, 0x00_00_ff);
+    window.got();
+    // Painted before the click is answered, and so before the picture after it.
+    let painter = std::thread::spawn(move || {
+        window.wait_for(PATIENCE, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
+        window.fill(0, 0, 401, 301, 0x00_00_ff);
+        window
+    });
+    let settle = json!({"quiet_ms": 1000, "timeout_ms": 20_000});
+    desk.ok("POST", "/click", json!({"x": 50, "y": 60, "button": "right", "settle": settle})).await;
+    let window = painter.join().expect("painted");
     let list = json!([
         {"action": "type", "text": "hunter2 swordfish"},
         {"action": "key", "keys": ["s", "ctrl+e", "Return"]},

@@ -1,6 +1,6 @@
 //! Are windows listed as they are, and do they become what is asked?
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hotdesk::agent::display::Session;
@@ -156,6 +156,7 @@ async fn a_window_becomes_what_is_asked_and_the_answer_is_what_it_became() {
     let normal = desk.ok("POST", &path("/restore"), Value::Null).await;
     assert_eq!((&normal["minimized"], &normal["maximized"]), (&json!(false), &json!(false)), "{normal}");
     assert_eq!((&normal["width"], &normal["height"]), (&json!(300), &json!(200)), "{normal}");
+    let mut quickest = Duration::MAX;
     for place in [
         json!({"x": 120, "y": 140, "width": 333, "height": 222}),
         json!({"x": 50, "y": 60}),
@@ -167,8 +168,12 @@ async fn a_window_becomes_what_is_asked_and_the_answer_is_what_it_became() {
         for (name, value) in place.as_object().expect("fields") {
             assert_eq!(&placed[name], value, "{place} {placed}");
         }
-        assert!(asked.elapsed() < Duration::from_secs(1), "{place} took {:?}", asked.elapsed());
+        let took = asked.elapsed();
+        // A window that does not get there is answered for after five seconds.
+        assert!(took < Duration::from_secs(4), "{place} took {took:?}");
+        quickest = quickest.min(took);
     }
+    assert!(quickest < Duration::from_secs(1), "{quickest:?}");
     // A maximized window goes back to where it was put, and becomes a normal one to be placed.
     desk.ok("PATCH", &path(""), json!({"x": 120, "y": 140})).await;
     desk.ok("POST", &path("/maximize"), Value::Null).await;
@@ -213,7 +218,7 @@ async fn closing_is_told_as_it_went() {
     let path = format!("/windows/{}/close", id(&window));
     let asked = Instant::now();
     assert_eq!(desk.ok("POST", &path, json!({})).await, json!({"closed": false}));
-    assert!((1.9..4.0).contains(&asked.elapsed().as_secs_f64()), "{:?}", asked.elapsed());
+    assert!((1.9..20.0).contains(&asked.elapsed().as_secs_f64()), "{:?}", asked.elapsed());
     assert_eq!(titles(&desk, "").await, ["Save changes?"]);
     assert_eq!(desk.ok("POST", &path, json!({"force": true})).await, json!({"closed": true}));
     assert_eq!(titles(&desk, "").await, [""; 0]);
@@ -228,28 +233,27 @@ async fn closing_is_told_as_it_went() {
 async fn windows_that_vanish_while_they_are_listed_are_left_out() {
     let Some(desk) = managed().await else { return };
     terminal(&desk, "", "stays").await;
-    let stop = std::sync::Arc::new(AtomicBool::new(false));
-    let (display, stopping) = (desk.display(), stop.clone());
+    let (stop, opened) = (std::sync::Arc::<AtomicBool>::default(), std::sync::Arc::<AtomicU64>::default());
+    let (display, stopping, opening) = (desk.display(), stop.clone(), opened.clone());
     let flicker = std::thread::spawn(move || {
-        let mut opened = 0;
         while !stopping.load(Ordering::Relaxed) {
             let client = Client::open(&display, b"mayfly");
             client.map();
-            std::thread::sleep(Duration::from_millis(opened % 7));
-            opened += 1;
+            let before = opening.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(before % 7));
         }
-        opened
     });
-    let mut seen = 0;
-    let until = Instant::now() + Duration::from_secs(4);
-    while Instant::now() < until {
+    let (mut seen, began) = (0, Instant::now());
+    let few = |seen: usize| seen == 0 || opened.load(Ordering::Relaxed) <= 20;
+    // For a while, and on where the machine lets few come.
+    while began.elapsed() < Duration::from_secs(4) || few(seen) && began.elapsed() < PATIENCE {
         let titles = titles(&desk, "").await;
         assert!(titles.contains(&"stays".to_owned()), "{titles:?}");
         seen += titles.iter().filter(|title| *title == "mayfly").count();
     }
     stop.store(true, Ordering::Relaxed);
-    let opened = flicker.join().expect("the thread");
-    assert!(opened > 20 && seen > 0, "{opened} opened, {seen} seen");
+    flicker.join().expect("the thread");
+    assert!(!few(seen), "{opened:?} opened, {seen} seen");
     desk.close().await;
 }
 

@@ -10,7 +10,7 @@ use super::stage::{PATIENCE, Stage, has};
 async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
     let Some(mut stage) = Stage::set().await else { return };
     let program = stage.start("Everything", 0).await;
-    let list = stage.elements("").await;
+    let list = stage.whole("").await;
     assert_eq!((&list["truncated"], &list["screen"]), (&json!(false), &json!("default")), "{list}");
     assert!(list.get("skipped").is_none() && list.get("reason").is_none(), "{list}");
     let elements = list["elements"].as_array().expect("elements");
@@ -47,7 +47,7 @@ async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
         all.iter().map(|element| element["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     assert!(!names(&list).contains(&"On the second page".to_owned()));
-    let all = stage.elements("include=all").await;
+    let all = stage.whole("include=all").await;
     let place = names(&all).iter().position(|name| name == "On the second page").expect("listed");
     let visible = names(&list).len();
     assert!(place >= visible, "hidden elements come after the {visible} visible ones: {place}");
@@ -71,7 +71,7 @@ async fn filters_bounds_and_ids_hold() {
         ("window=no%20such", 0, None),
         ("include=all&name=row%205&role=push%20button", 11, None),
     ] {
-        let list = stage.elements(query).await;
+        let list = stage.whole(query).await;
         let count = list["elements"].as_array().expect("elements").len();
         assert!(count <= most, "{query}: {count}");
         assert_eq!(list["truncated"], json!(reason.is_some()), "{query}: {list}");
@@ -79,7 +79,7 @@ async fn filters_bounds_and_ids_hold() {
         assert!(query != "include=all&name=row%205&role=push%20button" || count == 11, "{count}");
     }
     // With little room, what takes input is preferred to what holds it.
-    let few = stage.elements("max_nodes=3&window=long").await;
+    let few = stage.whole("max_nodes=3&window=long").await;
     for element in few["elements"].as_array().expect("elements") {
         assert!(["button", "check box", "text"].contains(&element["role"].as_str().unwrap()), "{element}");
     }
@@ -87,7 +87,7 @@ async fn filters_bounds_and_ids_hold() {
         let all = list["elements"].as_array().expect("elements").clone();
         all.iter().map(|element| element["id"].clone()).collect::<Vec<_>>()
     };
-    let (first, second) = (stage.elements("include=all").await, stage.elements("include=all").await);
+    let (first, second) = (stage.whole("include=all").await, stage.whole("include=all").await);
     assert_eq!(ids(&first), ids(&second), "the same objects have the same ids");
     let mut different = ids(&first);
     different.sort_by_key(ToString::to_string);
@@ -106,7 +106,7 @@ async fn a_program_that_hangs_is_left_out_and_named_and_holds_up_nobody() {
     let Some(mut stage) = Stage::set().await else { return };
     let hung = stage.start("Hung", 0).await;
     let well = stage.start("Well", 0).await;
-    let id = stage.elements("window=hung&name=save").await["elements"][0]["id"].clone();
+    let id = stage.whole("window=hung&name=save").await["elements"][0]["id"].clone();
     let id = id.as_str().expect("an id");
     hung.signal(Signal::SIGSTOP);
     for _ in 0..3 {
@@ -127,7 +127,7 @@ async fn a_program_that_hangs_is_left_out_and_named_and_holds_up_nobody() {
     assert_eq!(clicked.status, 504, "{}", clicked.body);
     hung.signal(Signal::SIGCONT);
     let back = wait::until(PATIENCE, || async {
-        let list = stage.elements("window=hung").await;
+        let list = stage.look("window=hung").await?;
         (list.get("skipped").is_none() && list["elements"][0]["window"] == "Hung").then_some(())
     });
     assert!(back.await.is_some(), "it is listed again");
@@ -142,11 +142,14 @@ async fn the_focused_program_is_first_and_other_screens_are_apart() {
     let second = stage.start("Second", 0).await;
     for program in [&first, &second, &first] {
         let id =
-            stage.elements(&format!("window={}&name=Name", program.title)).await["elements"][0]["id"].clone();
+            stage.whole(&format!("window={}&name=Name", program.title)).await["elements"][0]["id"].clone();
         let focused = stage.act(id.as_str().expect("an id"), "focus", json!({})).await;
         assert_eq!(focused.body["success"], json!(true), "{}", focused.body);
-        let list = stage.elements("").await;
-        assert_eq!(list["elements"][0]["window"], json!(program.title), "{list}");
+        let list = wait::until(PATIENCE, || async {
+            let list = stage.look("").await?;
+            (list.get("skipped").is_none() && list["elements"][0]["window"] == program.title).then_some(list)
+        });
+        let Some(list) = list.await else { panic!("{}: {}", program.title, stage.elements("").await) };
         let windows: Vec<_> =
             list["elements"].as_array().expect("elements").iter().map(|it| it["window"].clone()).collect();
         let changes = windows.windows(2).filter(|pair| pair[0] != pair[1]).count();
@@ -164,8 +167,8 @@ async fn of_a_table_of_many_rows_those_in_sight_are_listed() {
     let Some(mut stage) = Stage::set().await else { return };
     let _program = stage.start_with("Table", &["0", "20000"]).await;
     let seen = wait::until(PATIENCE, || async {
-        let list = stage.elements("name=cell%2010").await;
-        (!list["elements"].as_array().expect("elements").is_empty()).then_some(list)
+        let list = stage.look("name=cell%2010").await?;
+        (list["truncated"] == false && list["elements"][0].is_object()).then_some(list)
     });
     let Some(list) = seen.await else { panic!("no row in sight: {}", stage.elements("").await) };
     let rows = list["elements"].as_array().expect("elements");

@@ -2,14 +2,23 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::stage::{PATIENCE, Stage};
 
+/// What is marked once no program is left out for being slow.
 async fn marked(stage: &Stage, query: &str) -> Value {
-    let answer = stage.agent.get(&format!("/elements/marked?{query}")).await;
-    assert_eq!(answer.status, 200, "{query}: {}", answer.body);
-    answer.body
+    let path = format!("/elements/marked?timeout_ms=10000&{query}");
+    let whole = wait::until(PATIENCE, || async {
+        let answer = stage.agent.get(&path).await;
+        let whole = answer.body.get("skipped").is_none() && answer.body["reason"] != "timeout";
+        (answer.status == 200 && whole).then_some(answer.body)
+    });
+    match whole.await {
+        Some(body) => body,
+        None => panic!("{query}: {}", stage.agent.get(&path).await.body),
+    }
 }
 
 fn pixels(body: &Value) -> (u32, u32, Vec<u8>) {

@@ -133,27 +133,56 @@ impl Stage {
         let program = Program { child, title: title.to_owned(), log };
         program.said(&format!("shown {}", program.pid())).await;
         let listed = wait::until(PATIENCE, || async {
-            let listed = self.elements(&format!("window={title}&name=Save")).await;
+            let listed = self.look(&format!("window={title}&name=Save")).await?;
             (listed["elements"][0]["width"].as_i64() > Some(0)).then_some(())
         });
         assert!(listed.await.is_some(), "{title} is not listed: {}", self.elements("include=all").await);
         program
     }
 
+    /// `GET /elements` with the most time that there is.
+    async fn list(&self, query: &str) -> Answered {
+        let time = if query.contains("timeout_ms") { "" } else { "timeout_ms=10000&" };
+        self.agent.get(&format!("/elements?{time}{query}")).await
+    }
+
     /// What `GET /elements` answers.
     pub async fn elements(&self, query: &str) -> Value {
-        let answer = self.agent.get(&format!("/elements?{query}")).await;
+        let answer = self.list(query).await;
         assert_eq!(answer.status, 200, "{query}: {}", answer.body);
         answer.body
     }
 
+    /// The same for who looks again: `None` where it was refused.
+    pub async fn look(&self, query: &str) -> Option<Value> {
+        let answer = self.list(query).await;
+        (answer.status == 200).then_some(answer.body)
+    }
+
+    /// The same once no program is left out for being slow.
+    pub async fn whole(&self, query: &str) -> Value {
+        let whole = wait::until(PATIENCE, || async {
+            let list = self.look(query).await?;
+            (list.get("skipped").is_none() && list["reason"] != "timeout").then_some(list)
+        });
+        match whole.await {
+            Some(list) => list,
+            None => panic!("{query}: {}", self.elements(query).await),
+        }
+    }
+
     /// The one element of a name.
     pub async fn named(&self, name: &str) -> Value {
-        let listed = self.elements(&format!("include=all&name={}", name.replace(' ', "%20"))).await;
-        let all = listed["elements"].as_array().expect("elements");
-        let exact: Vec<&Value> = all.iter().filter(|element| element["name"] == name).collect();
-        assert!(!exact.is_empty(), "{name} is not in {listed}");
-        exact[0].clone()
+        let query = format!("include=all&name={}", name.replace(' ', "%20"));
+        let found = wait::until(PATIENCE, || async {
+            let list = self.look(&query).await?;
+            let all = list["elements"].as_array()?;
+            all.iter().find(|element| element["name"] == name).cloned()
+        });
+        match found.await {
+            Some(found) => found,
+            None => panic!("{name} is not in {}", self.elements(&query).await),
+        }
     }
 
     pub async fn id(&self, name: &str) -> String {

@@ -11,7 +11,7 @@ use hotdesk::base::wait;
 use hotdesk::engine::container::{ContainerEngine, NetworkConfig, probe};
 use hotdesk::engine::{Engine, EngineError, Finding, Observation};
 
-use super::conformance::{Bench, GRACE, a_machine, boot, keeps_its_promises, runs};
+use super::conformance::{Bench, GRACE, SOON, a_machine, boot, keeps_its_promises, runs};
 use super::guest::Guest;
 use super::host::Containers;
 use crate::harness::controller::no_computers_here;
@@ -106,11 +106,11 @@ async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its
     let (engine, spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
     engine.create(&spec).await.expect("created");
     engine.start(&spec, &boot(1)).await.expect("started");
-    let daemons = wait::until(GRACE, || async { (processes(&spec.id.to_string()).len() == 4).then_some(()) });
+    let daemons = wait::until(SOON, || async { (processes(&spec.id.to_string()).len() == 4).then_some(()) });
     assert!(daemons.await.is_some(), "{:?}", processes(&spec.id.to_string()));
     let (begun, grace) = (Instant::now(), Duration::from_millis(300));
     engine.stop(spec.id, grace).await.expect("stopped");
-    assert!(begun.elapsed() >= grace && begun.elapsed() < GRACE, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= grace && begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(processes(&spec.id.to_string()), Vec::<u32>::new());
     assert_eq!(control_groups(&spec.id.to_string()), Vec::<std::path::PathBuf>::new());
     assert_eq!(loop_devices(&spec.id.to_string()), Vec::<String>::new());
@@ -256,9 +256,9 @@ async fn hotdesk_s_own_first_process_answers_with_the_token_of_its_boot() {
     assert_eq!(guest.status("/health", Some(boot.token.reveal())).await, 200);
     assert_eq!(guest.status("/health", Some("another")).await, 401);
     let begun = Instant::now();
-    engine.stop(spec.id, GRACE).await.expect("stopped");
+    engine.stop(spec.id, SOON).await.expect("stopped");
     eprintln!("stop of a desktop: {} ms", begun.elapsed().as_millis());
-    assert!(begun.elapsed() < GRACE, "it ends when asked");
+    assert!(begun.elapsed() < SOON, "it ends when asked");
     engine.destroy(spec.id).await.expect("destroyed");
     bench.nothing_is_left_of(spec.id);
 }
@@ -360,7 +360,7 @@ async fn verbs_are_timed() {
         bench.engine.destroy(spec.id).await.expect("destroyed");
         lap("destroy");
         let settled =
-            wait::until(GRACE, || async { control_groups(&spec.id.to_string()).is_empty().then_some(()) })
+            wait::until(SOON, || async { control_groups(&spec.id.to_string()).is_empty().then_some(()) })
                 .await;
         assert!(settled.is_some());
         eprintln!("round {round}: {figures}");

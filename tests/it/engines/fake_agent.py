@@ -27,7 +27,7 @@ class Agent(BaseHTTPRequestHandler):
             Agent.asked += 1
             return self.answer(200, b"%d" % Agent.asked)
         ran = subprocess.run(["sh", "-c", self.body()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, timeout=60)
+                             stderr=subprocess.STDOUT, timeout=200)
         self.answer(200, b"%d\n" % ran.returncode + ran.stdout)
 
 class Server(HTTPServer):

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
+use hotdesk::base::wait;
 use hotdesk::engine::container::{ContainerEngine, NetworkConfig};
 use hotdesk::engine::{Endpoint, Engine, EngineError, Observation};
 
@@ -60,8 +61,9 @@ async fn a_suspended_guest_goes_on_where_it_was_again_and_again() {
         assert_eq!(guest.says("cat /root/counter; cut -d' ' -f22 /proc/1/stat").await, process);
         let at_once = count(&guest).await;
         assert!(at_once >= before && at_once < before + 400, "{before} then {at_once}");
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(count(&guest).await > at_once, "it counts on");
+        let on =
+            wait::until(Duration::from_secs(30), || async { (count(&guest).await > at_once).then_some(()) });
+        assert!(on.await.is_some(), "it counts on");
         assert!(!bench.folder(id).join("memory").exists() && !bench.folder(id).join("memory.used").exists());
         bench.engine.resume(&spec, &boot(round)).await.expect("it runs since that already");
         guest.keep("note", &format!("round {round}")).await;
@@ -150,12 +152,17 @@ async fn a_copy_holds_what_its_running_source_had_written_and_not_synced() {
 async fn what_cannot_be_saved_goes_on() {
     let Some(bench) = Containers::gvisor(NetworkConfig::disabled()) else { return };
     let (_, id, guest) = bench.running(a_machine()).await;
-    guest.says("setsid sh -c 'exec 3>/root/gone; rm /root/gone; sleep 1000' >/dev/null 2>&1 </dev/null & sleep 0.3").await;
+    let hold = "setsid sh -c 'exec 3>/root/gone; rm /root/gone; echo $$ >/root/holder; exec sleep 1000' >/dev/null 2>&1 </dev/null & \
+                until test -s /root/holder; do sleep 0.05; done";
+    guest.says(hold).await;
     let refused = bench.engine.suspend(id).await.expect_err("a deleted file of the disk is open");
     assert!(matches!(refused, EngineError::Failed { .. }), "{refused}");
     runs(&bench.engine, id, 1).await.answers().await;
     assert!(!bench.folder(id).join("memory.new").exists());
-    guest.says("kill $(pgrep -x sleep)").await;
+    // Nobody waits for it: it stays a zombie.
+    let end = "pid=$(cat /root/holder); kill $pid; \
+               while grep -qs '^State:.[^ZX]' /proc/$pid/status; do sleep 0.05; done";
+    guest.says(end).await;
     bench.engine.suspend(id).await.expect("nothing hinders it now");
     is_suspended(&bench, id, 1).await;
     let other = bench.reopened();

@@ -5,8 +5,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hotdesk::base::ids::ComputerId;
+use hotdesk::base::wait;
 use hotdesk::engine::qemu::{QemuConfig, QemuEngine};
 use hotdesk::engine::{Engine, EngineError, MachineSpec, NetworkConfig, Observation};
 use serde_json::Value;
@@ -236,9 +238,12 @@ async fn damaged_memory_is_never_continued_and_what_stands_goes_on() {
     // As a controller leaves it that died while it saved: the guest stands, and nothing whole is there.
     let folder = bench.folder(spec.id);
     fs::create_dir(folder.join("memory.new")).expect("a folder");
-    let early = tokio::time::timeout(std::time::Duration::from_millis(500), engine.stopped(spec.id)).await;
+    let early = tokio::time::timeout(Duration::from_millis(500), engine.stopped(spec.id)).await;
     assert!(early.is_err(), "it runs still");
-    assert!(!folder.join("memory.new").exists());
+    let swept = wait::until(Duration::from_secs(60), || async {
+        (!folder.join("memory.new").exists()).then_some(())
+    });
+    assert!(swept.await.is_some(), "it is kept");
     assert_eq!(guest.count().await, 2);
 
     engine.suspend(spec.id).await.expect("suspended");

@@ -39,6 +39,7 @@ async fn a_virtual_machine_is_a_desktop_that_stops_and_sleeps() {
     assert_eq!(house.act(id, "stop", json!({})).await.status, 200);
     house.until_status(id, "stopped").await;
     assert_eq!(house.act(id, "start", json!({})).await.status, 200);
+    house.until_status(id, "running").await;
     assert_eq!(house.bash(id, "cat /root/note").await.trim(), "kept");
 
     house.bash(id, PROGRAMS).await;

@@ -3,7 +3,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
+use hotdesk::base::wait;
 use hotdesk::engine::container::NetworkConfig;
 use hotdesk::engine::{Change, Effect, Engine, EngineError};
 
@@ -120,14 +122,17 @@ async fn a_disk_grows_live_where_the_kernel_lets_us_and_else_at_the_next_start()
 const PORT: u16 = 8080;
 /// Bytes of each measurement: two seconds at 8 Mbit/s.
 const SENT: usize = 2_000_000;
+/// Until a measurement that nothing held up: what stalls on a busy machine is slower, and never faster, than its bound.
+const UNDISTURBED: Duration = Duration::from_secs(60);
 
 /// Seconds that a guest needs to send [`SENT`] bytes into the world and to receive as many from it.
 async fn seconds(guest: &Guest, world: &World, listener: &TcpListener) -> (f64, f64) {
     let script = format!(
         "python3 -c 'import socket, time
 def spent(act):
-    with socket.create_connection((\"{}\", {PORT}), 5) as link:
-        link.settimeout(30); begun = time.monotonic(); act(link); return time.monotonic() - begun
+    begun = time.monotonic()
+    with socket.create_connection((\"{}\", {PORT}), 30) as link:
+        act(link); return time.monotonic() - begun
 def send(link):
     link.sendall(bytes({SENT})); link.shutdown(socket.SHUT_WR); link.recv(1)
 def receive(link):
@@ -162,16 +167,22 @@ async fn bandwidth_is_bounded_both_ways_at_a_start_and_live() {
     bench.remember_interface(id).await;
     let megabits = |seconds: f64| 16.0 / seconds;
     for round in ["at the start", "changed"] {
-        let (sent, received) = seconds(&guest, &world, &listener).await;
-        eprintln!("8 Mbit/s {round}: sent {:.2}, received {:.2} Mbit/s", megabits(sent), megabits(received));
-        for rate in [megabits(sent), megabits(received)] {
-            assert!((6.4..9.6).contains(&rate), "{rate} Mbit/s {round}");
-        }
+        let all_of_it = wait::until(UNDISTURBED, || async {
+            let (sent, received) = seconds(&guest, &world, &listener).await;
+            let (sent, received) = (megabits(sent), megabits(received));
+            eprintln!("8 Mbit/s {round}: sent {sent:.2}, received {received:.2} Mbit/s");
+            assert!(sent < 9.6 && received < 9.6, "{sent} and {received} Mbit/s {round}");
+            (sent >= 6.4 && received >= 6.4).then_some(())
+        });
+        assert!(all_of_it.await.is_some(), "never 6.4 Mbit/s {round}");
         let change = |mbps| bench.engine.resize(id, Change::Bandwidth(mbps));
         assert_eq!(change(0).await.expect("changed"), Effect::Live);
-        let (sent, received) = seconds(&guest, &world, &listener).await;
-        eprintln!("without a bound: sent {:.0}, received {:.0} Mbit/s", megabits(sent), megabits(received));
-        assert!(sent < 1.0 && received < 1.0, "{sent} s, {received} s");
+        let unbounded = wait::until(UNDISTURBED, || async {
+            let (sent, received) = seconds(&guest, &world, &listener).await;
+            eprintln!("no bound: sent {:.0}, received {:.0} Mbit/s", megabits(sent), megabits(received));
+            (sent < 1.0 && received < 1.0).then_some(())
+        });
+        assert!(unbounded.await.is_some(), "bounded still after {round}");
         assert_eq!(change(8).await.expect("changed"), Effect::Live);
     }
     bench.engine.destroy(id).await.expect("destroyed");

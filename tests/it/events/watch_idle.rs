@@ -9,7 +9,7 @@ use super::watch::Hearing;
 use crate::display::desk::Desk;
 
 /// How much later than told an event may be heard on a loaded machine. None may be early.
-const LATE: Duration = Duration::from_millis(2500);
+const LATE: Duration = Duration::from_secs(10);
 const THRESHOLD: Duration = Duration::from_secs(30);
 
 /// When the next `idle` was heard, which is as long after the last input as promised.

@@ -108,7 +108,7 @@ impl RunningAgent {
     /// What a file in the home folder holds, once there is something in it.
     pub async fn file(&self, name: &str) -> String {
         let path = self.home().join(name);
-        let found = wait::until(Duration::from_secs(10), || {
+        let found = wait::until(Duration::from_secs(30), || {
             let read = fs::read_to_string(&path).ok().filter(|text| !text.is_empty());
             async move { read }
         });

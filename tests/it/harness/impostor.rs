@@ -15,14 +15,15 @@ pub struct Impostor {
 }
 
 impl Impostor {
-    /// Takes the place of the agent that listens on `socket`; every connection gets `answer` and is closed.
+    /// Takes the place of the agent that listens on `socket`; every connection gets `answer` and is closed,
+    /// which an answer of HTTP says.
     pub fn at(socket: &Path, answer: impl Into<Vec<u8>>) -> Self {
         // The folder may lead to a socket of before.
         if let Err(error) = std::fs::remove_file(socket) {
             assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{}: {error}", socket.display());
         }
         let listener = UnixListener::bind(socket).expect("a socket");
-        let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), answer.into());
+        let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), closing(answer.into()));
         let written = Arc::clone(&asked);
         let task = Tasks::new().spawn("impostor", async move {
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -42,6 +43,15 @@ impl Impostor {
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("the list").clone()
     }
+}
+
+/// Adds to an answer of HTTP that its connection ends with it; whoever asked might ask over it again otherwise.
+fn closing(mut answer: Vec<u8>) -> Vec<u8> {
+    let line = answer.windows(2).position(|pair| pair == b"\r\n");
+    if let Some(end) = line.filter(|_| answer.starts_with(b"HTTP/")) {
+        answer.splice(end..end, *b"\r\nConnection: close");
+    }
+    answer
 }
 
 impl Drop for Impostor {

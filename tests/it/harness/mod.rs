@@ -17,10 +17,13 @@ pub mod steps;
 pub mod underway;
 pub mod world;
 
+/// How long a client keeps a connection that it does not use: a server closes it after 10 s, perhaps while it is asked.
+const IDLE: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// A builder of HTTP clients. TLS is never spoken here, but reqwest wants to know by whom.
 pub fn client_builder() -> reqwest::ClientBuilder {
     let _installed_before = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    reqwest::Client::builder().pool_idle_timeout(IDLE)
 }
 
 pub fn client() -> reqwest::Client {

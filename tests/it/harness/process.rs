@@ -64,5 +64,5 @@ pub fn alive(pid: &str) -> bool {
 
 /// Waits until a process is gone.
 pub async fn gone(pid: &str) -> bool {
-    wait::until(Duration::from_secs(5), || async { (!alive(pid)).then_some(()) }).await.is_some()
+    wait::until(Duration::from_secs(30), || async { (!alive(pid)).then_some(()) }).await.is_some()
 }

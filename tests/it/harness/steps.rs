@@ -110,7 +110,11 @@ fn attach(process: Pid) -> io::Result<()> {
                 Err(Errno::ESRCH | Errno::EPERM) => continue,
                 seized => seized?,
             }
-            ptrace::interrupt(thread)?;
+            match ptrace::interrupt(thread) {
+                // It has ended since.
+                Err(Errno::ESRCH) => {}
+                interrupted => interrupted?,
+            }
         }
     }
 }

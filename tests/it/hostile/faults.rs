@@ -148,10 +148,10 @@ async fn a_workspace_goes_with_a_computer_that_is_being_removed_already() {
     let house = Simulation::boot().await;
     let workspace = house.workspace("w").await;
     let id = house.computer(&workspace, "desk").await;
-    fail_next(&house, Verb::Destroy, 1, &Failure::Delay(Duration::from_millis(300)));
+    fail_next(&house, Verb::Destroy, 1, &Failure::Delay(Duration::from_secs(5)));
     let path = format!("/computers/{id}");
     let both = async {
-        let begun = wait::until(Duration::from_secs(5), || async {
+        let begun = wait::until(Duration::from_secs(30), || async {
             (house.status(&id).await == "deleting").then_some(())
         });
         begun.await.expect("the removal begins");

@@ -44,7 +44,8 @@ async fn t4_endless_answers_to_many_calls_at_once_fill_no_memory() {
     let asked = (0..40).map(|_| answered(house.request(Method::GET, &path)));
     let answers = futures_util::future::join_all(asked).await;
     for answer in &answers {
-        assert!([500, 503].contains(&answer.status), "{} {}", answer.status, answer.body);
+        // Those that a busy machine does not get to in time are given up.
+        assert!([500, 503, 504].contains(&answer.status), "{} {}", answer.status, answer.body);
         assert!(answer.body["request_id"].is_string());
     }
     let peak = peak_kib(house.pid());

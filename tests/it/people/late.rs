@@ -13,7 +13,7 @@ use crate::harness::agent::answered;
 use crate::harness::simulation::Simulation;
 
 /// How long a machine is made, in which its maker is removed.
-const SLOW: Duration = Duration::from_secs(3);
+const SLOW: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,7 @@ use crate::mcp::scene::{consent, initialize, token};
 
 /// Within what time everything ends that was open by a password that is none any more. A second is meant;
 /// a busy machine is given more.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(20);
 /// How long what is told to a computer in the background may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -21,7 +21,7 @@ use crate::harness::socket::{Came, Client};
 const MOMENT_MS: i64 = 300;
 
 /// How long an engine looks at a machine where a test needs the time to act meanwhile.
-const LONG_LOOK: Duration = Duration::from_secs(3);
+const LONG_LOOK: Duration = Duration::from_secs(10);
 
 /// A house that looks often, over an engine that keeps memory or not.
 async fn house(suspend: bool) -> Simulation {

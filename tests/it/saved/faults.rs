@@ -242,7 +242,7 @@ async fn a_host_that_loses_its_power_before_all_is_on_its_disk_has_the_copy_stil
     assert_eq!(vault.scene.count().await, 1);
     let saved = row(&vault).await.agent_token;
     vault.sleeps_in_storage().await;
-    for call in 1..4 {
+    for call in 1..20 {
         let call = vault.scene.house.engine.calls(Verb::Converge) + call;
         let failure = Failure::Before(broken());
         vault.scene.house.engine.plan(Fault { verb: Verb::Converge, call, failure });

@@ -17,8 +17,8 @@ use object_store::{
 };
 use tokio::sync::watch;
 
-/// How long a request may take that a test has hang.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// How long a request may take that a test has hang, and any other on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What becomes of bytes on their way into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,7 +108,7 @@ async fn what_comes_meanwhile_waits_for_its_turn() {
     let snapshot = scene.kept(false).await;
     fail_next(&scene, Verb::Snapshot, Failure::Delay(Duration::from_millis(300)));
     let begun = async {
-        let begun = hotdesk::base::wait::until(Duration::from_secs(5), || async {
+        let begun = hotdesk::base::wait::until(Duration::from_secs(30), || async {
             (scene.house.engine.calls(Verb::Snapshot) == 2).then_some(())
         });
         begun.await.expect("it began");

@@ -174,7 +174,7 @@ async fn whoever_acts_while_memory_is_copied_is_served_afterwards() {
     let scene = Scene::set().await;
     fail_next(&scene, Verb::Fork, Failure::Delay(Duration::from_millis(300)));
     let acting = async {
-        let begun = wait::until(Duration::from_secs(5), || async {
+        let begun = wait::until(Duration::from_secs(30), || async {
             (scene.house.engine.calls(Verb::Fork) == 1).then_some(())
         });
         begun.await.expect("it began");

@@ -30,7 +30,7 @@ impl Scene {
     }
 
     async fn is_called(&self, verb: Verb, times: u32) {
-        let called = wait::until(Duration::from_secs(5), || async {
+        let called = wait::until(Duration::from_secs(30), || async {
             (self.house.engine.calls(verb) == times).then_some(())
         });
         called.await.expect("it began");
@@ -232,7 +232,7 @@ async fn a_snapshot_that_is_removed_meanwhile_takes_no_launch_with_it() {
     for (number, verb) in [Verb::Launch, Verb::Resume].into_iter().enumerate() {
         let snapshot = scene.kept(true).await;
         let times = scene.house.engine.calls(verb) + 1;
-        fail_next(&scene, verb, Failure::Delay(Duration::from_millis(300)));
+        fail_next(&scene, verb, Failure::Delay(Duration::from_secs(2)));
         let removed = async {
             scene.is_called(verb, times).await;
             scene.drop_snapshot(&snapshot).await
@@ -245,7 +245,7 @@ async fn a_snapshot_that_is_removed_meanwhile_takes_no_launch_with_it() {
     // One whose turn comes after the removal begins nothing.
     let snapshot = scene.kept(true).await;
     let times = scene.house.engine.calls(Verb::RemoveSnapshot) + 1;
-    fail_next(&scene, Verb::RemoveSnapshot, Failure::Delay(Duration::from_millis(300)));
+    fail_next(&scene, Verb::RemoveSnapshot, Failure::Delay(Duration::from_secs(5)));
     let late = async {
         scene.is_called(Verb::RemoveSnapshot, times).await;
         scene.launch(&snapshot).await

@@ -83,7 +83,7 @@ async fn half_a_snapshot_is_undone_and_half_a_removal_is_finished() {
         }
         scene = night.dawns().await;
         scene.house.until_status(&scene.id, "running").await;
-        let alone = hotdesk::base::wait::until(Duration::from_secs(5), || async {
+        let alone = hotdesk::base::wait::until(Duration::from_secs(30), || async {
             let (listed, there) =
                 (scene.read("/snapshots").await, scene.house.engine.snapshots(scene.computer()));
             (listed.body["total"] == 1 && there.await.is_ok_and(|there| there.len() == 1)).then_some(())

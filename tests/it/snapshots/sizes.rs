@@ -84,9 +84,9 @@ async fn a_size_for_which_the_account_has_no_room_is_refused_and_nothing_changes
         if let Some(failure) = failure {
             fail_next(&scene, Verb::Rollback, failure);
         }
-        fail_next(&scene, Verb::Stop, Failure::Delay(Duration::from_secs(3)));
+        fail_next(&scene, Verb::Stop, Failure::Delay(Duration::from_secs(5)));
         let meanwhile = async {
-            let begun = wait::until(Duration::from_secs(5), || async {
+            let begun = wait::until(Duration::from_secs(30), || async {
                 (scene.house.engine.calls(Verb::Stop) >= call).then_some(())
             });
             begun.await.expect("it began");

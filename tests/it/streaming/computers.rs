@@ -95,8 +95,9 @@ async fn a_computer_streams_to_the_world_and_its_key_shows_nowhere() {
         .bash(
             &id,
             "(DISPLAY=:99 setsid python3 -c 'import tkinter as t; w = t.Tk(); w.overrideredirect(1); \
-             w.geometry(\"400x200+400+200\"); w.configure(bg=\"#ff0000\"); w.mainloop()' >/dev/null 2>&1 &); \
-             for i in $(seq 100); do pactl info >/dev/null 2>&1 && break; sleep 0.1; done",
+             w.geometry(\"400x200+400+200\"); w.configure(bg=\"#ff0000\"); w.update(); \
+             open(\"/tmp/shown\", \"w\"); w.mainloop()' >/dev/null 2>&1 &); \
+             until [ -e /tmp/shown ] && pactl info >/dev/null 2>&1; do sleep 0.1; done",
         )
         .await;
     let started = house.post(&at("start"), json!({"connection_name": "World"})).await;

@@ -74,7 +74,7 @@ async fn a_suspend_that_fails_leaves_a_computer_that_runs_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_ends_under_its_suspend_reads_stopped() {
     let scene = Scene::set().await;
-    fail_next(&scene, Verb::Suspend, Failure::Delay(Duration::from_millis(400)));
+    fail_next(&scene, Verb::Suspend, Failure::Delay(Duration::from_secs(5)));
     let crash = async {
         scene.house.until_status(&scene.id, "suspending").await;
         scene.house.host.crash(scene.id.parse().expect("an id"));

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::Scene;
 
-/// The next suspend takes this long.
-const LONG: Duration = Duration::from_millis(400);
+/// The next suspend takes this long: a busy machine sees it under way, and does something meanwhile.
+const LONG: Duration = Duration::from_secs(3);
 
 fn delay(scene: &Scene, verb: Verb) {
     let call = scene.house.engine.calls(verb) + 1;

@@ -33,8 +33,7 @@ async fn the_shell_s_end_is_told_and_takes_all_with_it() {
     assert_eq!(terminal.other().await, exit(7));
     assert!(terminal.text.contains("last\r\n"), "{:?}", terminal.text);
     assert_eq!(terminal.other().await, Said::Closed(1000));
-    // By then they are gone.
-    assert!(left.iter().all(|pid| !alive(pid)), "{left:?}");
+    all_gone(&left).await;
 }
 
 #[tokio::test]

@@ -115,8 +115,12 @@ async fn the_viewer_page_shows_a_desktop_and_types_into_it() {
     browser.does("fill", json!({"where": "#password", "text": password}));
     browser.does("press", json!({"keys": "Enter"}));
     until_state(&mut browser, "Connected");
+    // The page may be back before anybody looks: it notes its states itself.
+    let note = "(() => { const state = document.getElementById('state-text'); window.states = []; \
+        new MutationObserver(() => window.states.push(state.textContent)).observe(state, {childList: true}); })()";
+    browser.does("look", json!({"script": note}));
     house.bash(&id, "kill -9 $(pgrep -x Xvnc || pgrep -x Xtigervnc)").await;
-    until_state(&mut browser, "Reconnecting");
+    browser.does("wait", json!({"script": "window.states.includes('Reconnecting')", "seconds": 60}));
     until_state(&mut browser, "Connected");
     assert_eq!(browser.does("complaints", json!({})), no_surprise());
 }

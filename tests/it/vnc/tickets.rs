@@ -41,7 +41,7 @@ async fn a_ticket_opens_its_screen_once_and_soon() {
     drop(first);
     assert_eq!(code(&house, &format!("/desktops/{id}/ws/websockify?ticket=guess")).await, 4001);
     // It is none for another channel, nor for another computer.
-    let made = ticket(&house, &id, json!({"mode": "control"})).await;
+    let made = ticket(&house, &id, json!({"mode": "control", "ttl_seconds": 3600})).await;
     assert_eq!(code(&house, &path(&made).replace("websockify", "terminal")).await, 4401);
     let other = house.computer(&workspace, "other").await;
     let instance = other["instance_id"].as_str().expect("one");

@@ -166,11 +166,11 @@ async fn an_archive_that_breaks_off_leaves_nothing() {
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&tar[..50_000]).await.unwrap();
     let begun =
-        wait::until(Duration::from_secs(5), || async { agent.home().join("new").exists().then_some(()) });
+        wait::until(Duration::from_secs(30), || async { agent.home().join("new").exists().then_some(()) });
     begun.await.expect("it begins");
     drop(stream);
     let clean =
-        wait::until(Duration::from_secs(5), || async { names(&agent.home()).is_empty().then_some(()) });
+        wait::until(Duration::from_secs(30), || async { names(&agent.home()).is_empty().then_some(()) });
     clean.await.unwrap_or_else(|| panic!("left {:?}", names(&agent.home())));
 }
 
@@ -183,7 +183,7 @@ async fn a_client_that_leaves_ends_its_archive() {
     // More than there are places for, one after the other: each is given back.
     for _ in 0..20 {
         let request = agent.request(Method::GET, "/files/archive?path=big");
-        let found = wait::until(Duration::from_secs(10), || async {
+        let found = wait::until(Duration::from_secs(30), || async {
             let response = request.try_clone().unwrap().send().await.unwrap();
             (response.status() == 200).then_some(response)
         });

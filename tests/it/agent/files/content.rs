@@ -211,11 +211,11 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     let begun =
-        wait::until(Duration::from_secs(5), || async { (!names(&agent.home()).is_empty()).then_some(()) });
+        wait::until(Duration::from_secs(30), || async { (!names(&agent.home()).is_empty()).then_some(()) });
     begun.await.expect("an unfinished file appears");
     drop(stream);
     let clean =
-        wait::until(Duration::from_secs(5), || async { names(&agent.home()).is_empty().then_some(()) });
+        wait::until(Duration::from_secs(30), || async { names(&agent.home()).is_empty().then_some(()) });
     clean.await.unwrap_or_else(|| panic!("left {:?}", names(&agent.home())));
 }
 
@@ -234,18 +234,18 @@ async fn more_uploads_than_there_are_places_are_refused_and_places_come_back() {
         held.push(stream);
     }
     let begun =
-        wait::until(Duration::from_secs(10), || async { (names(&agent.home()).len() == 16).then_some(()) });
+        wait::until(Duration::from_secs(30), || async { (names(&agent.home()).len() == 16).then_some(()) });
     begun.await.expect("all begin");
     let refused = put(&agent, &[("path", "one-more")], "x").await;
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("too_many_transfers")));
     // What is quick needs no place.
     assert_eq!(agent.get("/files/list?path=~").await.status, 200);
     drop(held);
-    let free = wait::until(Duration::from_secs(5), || async {
+    let free = wait::until(Duration::from_secs(30), || async {
         (put(&agent, &[("path", "one-more"), ("overwrite", "true")], "x").await.status == 200).then_some(())
     });
     free.await.expect("a place comes back");
-    let clean = wait::until(Duration::from_secs(5), || async {
+    let clean = wait::until(Duration::from_secs(30), || async {
         (names(&agent.home()) == ["one-more"]).then_some(())
     });
     clean.await.unwrap_or_else(|| panic!("left {:?}", names(&agent.home())));

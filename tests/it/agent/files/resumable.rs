@@ -101,7 +101,7 @@ async fn what_arrived_before_a_line_broke_is_kept_and_the_next_request_takes_ove
     let mut silent = tokio::net::TcpStream::connect(agent.address()).await.unwrap();
     silent.write_all(head.as_bytes()).await.unwrap();
     let there =
-        wait::until(Duration::from_secs(5), || async { (offset(&agent, &at).await == "4").then_some(()) });
+        wait::until(Duration::from_secs(30), || async { (offset(&agent, &at).await == "4").then_some(()) });
     there.await.expect("what was sent is there");
     let second = patch(&agent, &at, 4, "45").send().await.unwrap();
     assert_eq!((second.status().as_u16(), header(&second, "upload-offset").as_str()), (204, "6"));
@@ -111,7 +111,7 @@ async fn what_arrived_before_a_line_broke_is_kept_and_the_next_request_takes_ove
         head.replace("Offset: 0", "Offset: 6").replace("Length: 10", "Length: 4").replace("0123", "67");
     broken.write_all(head.as_bytes()).await.unwrap();
     let there =
-        wait::until(Duration::from_secs(5), || async { (offset(&agent, &at).await == "8").then_some(()) });
+        wait::until(Duration::from_secs(30), || async { (offset(&agent, &at).await == "8").then_some(()) });
     there.await.expect("what was sent is there");
     drop(broken);
     assert_eq!(patch(&agent, &at, 8, "89").send().await.unwrap().status(), 204);
@@ -237,7 +237,7 @@ async fn what_has_expired_is_gone_and_what_a_crash_left_is_swept() {
     agent.restart().await;
     let wanted = [format!("{}.json", id(&fresh)), format!("{}.part", id(&fresh)), "notes.txt".to_owned()];
     let swept =
-        wait::until(Duration::from_secs(5), || async { (names(&kept(&agent)) == wanted).then_some(()) });
+        wait::until(Duration::from_secs(30), || async { (names(&kept(&agent)) == wanted).then_some(()) });
     swept.await.unwrap_or_else(|| panic!("left {:?}", names(&kept(&agent))));
     assert_eq!(offset(&agent, &fresh).await, "0");
 }
