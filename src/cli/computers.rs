@@ -15,8 +15,8 @@ use super::progress::Progress;
 use super::selftest;
 use crate::wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
 
-/// How long removing a computer may take: it is stopped first, with a grace.
-const REMOVAL: std::time::Duration = std::time::Duration::from_secs(120);
+/// How long removing a computer may take: it may be stopping, with a grace, and writing back what it holds.
+const REMOVAL: std::time::Duration = std::time::Duration::from_secs(240);
 
 /// `hotdesk computers`.
 #[derive(Debug, Subcommand)]

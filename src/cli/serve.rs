@@ -22,6 +22,9 @@ use crate::http::serve::{Bound, Listen, bind, serve};
 
 /// How long everything may take to end after a signal; then it is named and left.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
+/// How long steps on the host that cannot be called off may take after that: together less than the 30 s after which
+/// systemd kills.
+const BLOCKED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// First host user id of computers: above every account that Debian hands out (login.defs ends at 60000, subuid ranges
 /// begin at 100000), the same for every controller of a host.
@@ -81,7 +84,10 @@ pub fn run(options: &Options) -> Outcome<()> {
         .enable_all()
         .build()
         .map_err(|error| format!("tokio: {error}"))?;
-    runtime.block_on(run_until_told(config))
+    let outcome = runtime.block_on(run_until_told(config));
+    // What is cut short then is finished by the next controller, as after a kill.
+    runtime.shutdown_timeout(BLOCKED_PATIENCE);
+    outcome
 }
 
 async fn run_until_told(config: Config) -> Outcome<()> {

@@ -11,7 +11,7 @@ use nix::fcntl::{Flock, FlockArg};
 use procfs::process::{ProcState, Process};
 
 /// How long the lock is tried for while who holds it lives; a second controller has to give up within a second (threats.md T19).
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// The same after whoever held it has died: a child that it had begun to start holds it until it runs its program, which on a busy
 /// host takes as long as it takes.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ fn lock(mut file: File, path: &Path) -> Result<Flock<File>, (Errno, String)> {
         // Read anew: somebody else may have taken it meanwhile. One that cannot be read names nobody.
         let holder = std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let patience = if lives(&holder) { PATIENCE } else { ORPHAN_PATIENCE };
-        if began.elapsed() >= patience {
+        if why != Errno::EWOULDBLOCK || began.elapsed() >= patience {
             return Err((why, holder));
         }
         std::thread::sleep(PAUSE);

@@ -15,7 +15,7 @@ const TIMES: std::ops::Range<i64> = 1_577_836_800_000..4_102_444_800_000;
 /// the 0.5 s within which a clock is to be right.
 const TOLERANCE_MS: i64 = 250;
 /// A clock that is ahead by no more is left alone: what was told is as old as its way here, which takes seconds on a busy host,
-/// and a clock that stood is never ahead. A step back disturbs programs too.
+/// and a clock that stood is not ahead. A step back disturbs programs too.
 const LONGEST_WAY_MS: i64 = 5000;
 /// The address of a Debian host's own name in `/etc/hosts`.
 const OWN_ADDRESS: &str = "127.0.1.1";

@@ -15,7 +15,7 @@ use crate::base::wait;
 use crate::engine::{EngineError, EngineResult};
 
 /// Longest wait for another verb on the same machine: a stop with a long grace and a slow disk.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Held while a verb works on a machine. The kernel lets go of it when its holder dies.
 #[derive(Debug)]

@@ -234,8 +234,8 @@ pub trait Engine: Send + Sync + 'static {
     /// On error nothing runs; mounts may be left for `stop` or `destroy`.
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint>;
 
-    /// Called by stop, restart and delete. The guest is asked to end, killed after `grace`, and on return nothing of
-    /// it runs; the disk is kept and flushed.
+    /// Called by stop, restart and delete. The guest is asked to end, killed after `grace` (a while later where it is
+    /// still writing back), and on return nothing of it runs; the disk is kept and flushed.
     async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()>;
 
     /// Called by delete and by the undo of a create. On return nothing of the machine is left on the host. A machine

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 
 use crate::base::tasks::Tasks;
 
-/// Rounds of one sweep: a process may start another while it is being ended, and one that was killed may take a while to be
-/// gone; each round leaves fewer. A second at least.
-const SWEEP_ROUNDS: usize = 200;
-/// Pause between two of them; death takes the kernel microseconds to milliseconds.
+/// How long one sweep goes on: a process may start another while it is being ended, and one that was killed may take a while to
+/// be gone; each round leaves fewer.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
+/// Pause between two rounds; death takes the kernel microseconds to milliseconds.
 const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes of standard error that are looked at together: also the longest line that is logged as one.
@@ -207,7 +207,8 @@ pub(super) fn forget(file: &Path) {
 
 /// Kills every process whose environment holds all of `marks` (`KEY=VALUE`): also those that left their group.
 pub(super) fn sweep(marks: &[String]) {
-    for _ in 0..SWEEP_ROUNDS {
+    let until = Instant::now() + SWEEP_PATIENCE;
+    while Instant::now() < until {
         let found: Vec<u32> = marked(marks);
         if found.is_empty() {
             return;

@@ -16,7 +16,7 @@ use super::request::{MAX_NODES, Request};
 use super::tree::{Program, Tree as _, together};
 use super::walk::{Bounds, Stop, walk};
 use super::windows::{is_away, is_here, matching, rank};
-use super::{CALL_PART, Elements, TURN_PATIENCE};
+use super::{Elements, TURN_PATIENCE, call_patience};
 use crate::agent::display::{Screen, Tops};
 use crate::domain::error::{Error, Result};
 use crate::wire::element::{Element, ElementList, SkippedApp};
@@ -84,7 +84,7 @@ impl Elements {
         if short {
             gathered.stop = gathered.stop.max(Some(Stop::Nodes));
         }
-        let patience = request.timeout / CALL_PART;
+        let patience = call_patience(request.timeout);
         let known = self.detail(&bus, &gathered.candidates, &chosen, patience, until).await;
         if known.len() < chosen.len() {
             gathered.stop = gathered.stop.max(Some(Stop::Time));
@@ -159,7 +159,8 @@ impl Elements {
         let windows: Vec<Object> = windows.into_iter().filter_map(Object::of).take(MOST_WINDOWS).collect();
         // What has no window needs no tree.
         let bulk = if windows.is_empty() { Duration::ZERO } else { left / 2 };
-        let patience = request.timeout / CALL_PART;
+        let left = until.saturating_duration_since(Instant::now());
+        let patience = call_patience(request.timeout).min(left);
         let program = Program::read(bus, root, patience, bulk, request.wish.hidden).await;
         let name = program.node(root).await.map(|node| node.name.clone()).unwrap_or_default();
         let asked = windows.iter().map(|window| program.node(window));

@@ -47,11 +47,11 @@ const TURN_PATIENCE: Duration = Duration::from_secs(20);
 /// How long a call may take to the program of an element that is acted on: a busy one answers in tens of milliseconds, a browser on
 /// a busy machine in a second.
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
-/// The part of a list's time that one call may take: a program that hangs leaves most of it to the others.
+/// The part of a list's time that one call may take, but [`LIST_CALL`] at least: a program that hangs leaves most of it to the others.
 const CALL_PART: u32 = 3;
-/// The part that a call may take to a program that lately did not answer.
+const LIST_CALL: Duration = Duration::from_millis(600);
+/// The part that a call may take to a program that lately did not answer, but [`SHORT_PATIENCE`] at least.
 const SHORT_PART: u32 = 30;
-/// What of a list's last step is waited for even when all its time is over.
 const SHORT_PATIENCE: Duration = Duration::from_millis(60);
 /// How long "lately" is.
 const GRUDGE: Duration = Duration::from_secs(10);
@@ -109,7 +109,7 @@ impl Elements {
     fn first_patience(&self, name: &str, list: Duration) -> Duration {
         let mut silent = self.silent();
         silent.retain(|_, since| since.elapsed() < GRUDGE);
-        if silent.contains_key(name) { list / SHORT_PART } else { list / CALL_PART }
+        if silent.contains_key(name) { (list / SHORT_PART).max(SHORT_PATIENCE) } else { call_patience(list) }
     }
 
     /// Remembers whether a program answers.
@@ -120,6 +120,11 @@ impl Elements {
             self.silent().insert(name.to_owned(), Instant::now());
         }
     }
+}
+
+/// How long one call may take for a list that may take so long.
+fn call_patience(list: Duration) -> Duration {
+    (list / CALL_PART).max(LIST_CALL)
 }
 
 /// What a client hears when an element cannot be asked.

@@ -32,7 +32,7 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 /// How long the screens that are there at the beginning may take until they are watched; after that it has begun
 /// without those that are down.
-const BEGIN_PATIENCE: Duration = Duration::from_secs(8);
+const BEGIN_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Watches the screens.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::agent::reaped;
 
 /// How long a tree may take to die before a command is answered without waiting for the rest. The answer is due
 /// one second after the deadline.
-pub const COMMAND_END: Duration = Duration::from_millis(700);
+pub const COMMAND_END: Duration = Duration::from_millis(600);
 /// How long the tree of a process, a session or a terminal may take to die: that it is gone is what is told then.
 pub const LASTING_END: Duration = Duration::from_secs(4);
 

@@ -17,7 +17,7 @@ const FREEZE_ROUNDS: usize = 20;
 /// Pause between two looks while killed processes go away; death takes the kernel microseconds to milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 /// How long those that were killed last may take to be gone before they count as left.
-const DYING: Duration = Duration::from_millis(150);
+const DYING: Duration = Duration::from_millis(100);
 
 /// One row of the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,6 +35,8 @@ const FPS: u32 = 30;
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long it may take to tell the server that the stream ends.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a screen may take to tell its moment; one that is busy for longer is grabbed all the same.
+const MOMENT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long its last words may take to be read once it has ended: they lie in a pipe already.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -143,7 +145,9 @@ impl Encoder {
             Error::unavailable("The stream could not be encoded").code("encoder_failed").context(why)
         };
         let broken = |error: std::io::Error| failed(error.to_string());
-        let (size, since) = (screen.size(), screen.moment().await.ok());
+        // Asked first: the screen's thread learns of its size when it does something.
+        let since = tokio::time::timeout(MOMENT_PATIENCE, screen.moment()).await.ok().and_then(Result::ok);
+        let size = screen.size();
         let (progress, output) = std::io::pipe().map_err(broken)?;
         let mut command = Command::new(&plan.program);
         command

@@ -17,8 +17,9 @@ use crate::wire::error::ErrorBody;
 /// How long the server may take for what it answers from memory. Actions wait there for a computer that is on its way
 /// up, so this is more than a moment.
 pub const QUICK: Duration = Duration::from_secs(60);
-/// How long a create may take: the first one on a cold host copies an image, and a boot may take three minutes.
-pub const CREATE: Duration = Duration::from_secs(240);
+/// How long a create may take: the first one on a cold host copies an image, a boot may take three minutes, and
+/// one may wait for its turn to boot.
+pub const CREATE: Duration = Duration::from_secs(420);
 /// How long connecting may take: two lost SYNs and their repeats.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Largest answer that is kept in memory: an 8K screenshot of noise is 100 MB as PNG, 133 MB as base64.

@@ -7,7 +7,7 @@ use crate::cli::failure::Outcome;
 use crate::wire::computer::Computer;
 
 /// How long a computer may take to come to rest: as long as a create.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(420);
 /// Pause between two looks. A change takes seconds, and a key's requests are limited: four looks a second leave
 /// almost all of them to others.
 const PAUSE: Duration = Duration::from_millis(250);

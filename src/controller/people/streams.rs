@@ -2,11 +2,14 @@
 //! password to go on. That it is to be ended is stored together with the loss, so that an agent which sleeps or does not
 //! answer is told later.
 
+use std::time::Duration;
+
 use axum::http::Method;
 use futures_util::{StreamExt, stream};
 
 use crate::base::ids::ComputerId;
 use crate::base::tally::Tally;
+use crate::base::wait;
 use crate::controller::computers::fleet::Fleet;
 use crate::controller::{App, Shared};
 use crate::domain::error::Result;
@@ -14,6 +17,8 @@ use crate::guest::{Guest, QUICK};
 use crate::store::Store;
 use crate::wire::action::Done;
 
+/// How long another order to the same computer is waited for: longer than one takes.
+const SEAT_PATIENCE: Duration = Duration::from_secs(20);
 /// Computers that are told at once: as many as are asked for auto-stop, so that one that does not answer holds up no other.
 const AT_ONCE: usize = 16;
 
@@ -61,9 +66,12 @@ async fn end_all(fleet: &Fleet, store: &Store, computers: Vec<ComputerId>) {
 }
 
 async fn end(ending: &Tally<ComputerId>, store: &Store, computer: ComputerId, guest: &Guest) {
-    // Held over the look and the order: the end of another one's stream would follow from an old look. Whoever is at it sees to
-    // all that is stored, or it is tried again.
-    let Some(_seat) = ending.admit(computer, 1) else { return };
+    // Held over the look and the order: the end of another one's stream would follow from an old look.
+    let seat = wait::until(SEAT_PATIENCE, || async { ending.admit(computer, 1) });
+    let Some(_seat) = seat.await else {
+        tracing::warn!(%computer, "a stream's end is ordered already, and not answered; it is tried again");
+        return;
+    };
     let ended: Result<()> = async {
         // Looked up before: what is ordered meanwhile may be another one's end. A store that fails ends nothing less.
         let since = store.stream_ends_since(computer).await;

@@ -15,7 +15,7 @@ use crate::engine::{EngineError, EngineResult, cgroup, process, sweep};
 
 /// How long a guest that was asked to end may go on writing back what it holds, beyond its grace: hundreds of megabytes on a slow
 /// disk, and what is not written then is lost.
-const WRITE_BACK: Duration = Duration::from_secs(120);
+const WRITE_BACK: Duration = Duration::from_secs(60);
 /// A guest that has written nothing for this long writes nothing back.
 const UNWRITTEN: Duration = Duration::from_secs(3);
 /// How long the guest's first process may take to say that it has heard; its end is waited for apart.
@@ -53,7 +53,7 @@ fn write_back(folder: &Folder, ended: impl Fn(Instant) -> io::Result<bool>) -> i
     let until = Instant::now() + WRITE_BACK;
     let mut before = written(folder);
     while before.is_some() && Instant::now() < until {
-        if ended(Instant::now() + UNWRITTEN)? {
+        if ended((Instant::now() + UNWRITTEN).min(until))? {
             return Ok(true);
         }
         let now = written(folder);
@@ -67,7 +67,8 @@ fn write_back(folder: &Folder, ended: impl Fn(Instant) -> io::Result<bool>) -> i
 
 /// Bytes that a guest has written to its disks, if its QEMU tells.
 fn written(folder: &Folder) -> Option<u64> {
-    let disks = Monitor::open(&folder.monitor()).ok()?.ask("query-blockstats", json!({})).ok()?;
+    let mut monitor = Monitor::open_within(&folder.monitor(), UNWRITTEN).ok()?;
+    let disks = monitor.ask("query-blockstats", json!({})).ok()?;
     let of = |disk: &Value| disk.pointer("/stats/wr_bytes").and_then(Value::as_u64);
     Some(disks.as_array()?.iter().filter_map(of).sum())
 }

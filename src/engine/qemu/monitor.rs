@@ -43,7 +43,7 @@ impl Monitor {
     }
 
     /// As [`Self::open`], with a bound on that, and on each answer afterwards.
-    fn open_within(path: &Path, patience: Duration) -> EngineResult<Self> {
+    pub(super) fn open_within(path: &Path, patience: Duration) -> EngineResult<Self> {
         const STEP: &str = "reach the machine's monitor";
         let deadline = Instant::now() + patience;
         let stream = reach(path, patience)

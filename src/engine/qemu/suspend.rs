@@ -201,11 +201,13 @@ fn go_on(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
     trash::remove_tree(&folder.used_memory())
 }
 
-/// Sets a guest's clock to this host's. What it is told is as old as its way there, so that a slow way is gone again.
+/// Sets a guest's clock to this host's. What it is told is as old as its way there, so that a slow way is gone again; a guest that
+/// is slow on purpose costs [`PATIENCE`].
 fn set_clock(folder: &Folder) {
+    let until = Instant::now() + PATIENCE;
     for _ in 0..MOST_CLOCKS {
         let asked = Instant::now();
-        match line::ask(folder, &format!("clock {}", now_ms()), PATIENCE) {
+        match line::ask(folder, &format!("clock {}", now_ms()), until.saturating_duration_since(asked)) {
             Ok(()) if asked.elapsed() <= QUICK => return,
             Ok(()) => {}
             Err(error) => {

@@ -110,7 +110,9 @@ pub async fn keep(
     };
     drop(inbox);
     let lost = (end == End::Lost).then(|| (session.told().command, prepared.marker));
-    launch::end(shim, lost, launch::LASTING_END).await;
+    // Whoever waits for an answer hears in time, whoever ends a session that nothing is left of it.
+    let patience = if asker.is_some() { launch::COMMAND_END } else { launch::LASTING_END };
+    launch::end(shim, lost, patience).await;
     if desk.open {
         last_words(&mut desk.streams, &mut desk.capture, &mut desk.chunk).await;
     }
@@ -190,6 +192,8 @@ async fn work(
                 () = over.cancelled() => return Err(ended(session)),
                 () = desk.listen() => {}
                 () = &mut until => return Err(End::Lost),
+                () = answer.closed() => return Err(End::Abandoned),
+                () = session.stop.cancelled() => return Err(End::Abandoned),
             }
         }
     };

@@ -31,7 +31,7 @@ const MAX_WAITING: usize = 8;
 /// How long a call waits for its turn: less than what a controller adds to a call's own time-out.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a deleted session is waited for; its processes are killed well before.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_PATIENCE: Duration = Duration::from_secs(6);
 /// Longest name.
 const MAX_NAME: usize = 64;
 /// What runs in a session's interpreter.

@@ -13,14 +13,15 @@ use utoipa_axum::routes;
 use crate::controller::Shared;
 use crate::domain::access::Caller;
 use crate::domain::error::Result;
-use crate::guest::{QUICK, percent_encode};
+use crate::guest::percent_encode;
 use crate::http::extract::{Json as Body, Path, Query};
 use crate::wire::element::{
     ElementActed, ElementClick, ElementList, ElementSetValue, ElementsQuery, MarkedQuery, MarkedScreenshot,
 };
 
-/// How long a list may take: two others before it, its own longest time, and a margin.
-const LIST_PATIENCE: Duration = Duration::from_secs(45);
+/// How long a list may take: two others before it, its own longest time, and a margin. Acting takes a call for each object around
+/// the element, each of which a busy browser may answer slowly.
+const ELEMENT_PATIENCE: Duration = Duration::from_secs(45);
 
 /// The routes of elements.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -119,6 +120,5 @@ async fn ask<Receive: DeserializeOwned>(
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(caller, id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    let patience = if method == Method::GET { LIST_PATIENCE } else { QUICK };
-    guest.call(method, path, query, body, patience).await.map(Json)
+    guest.call(method, path, query, body, ELEMENT_PATIENCE).await.map(Json)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Runner, STOP_GRACE, WithoutMemory, boot, machine, refused};
+use super::{Runner, WithoutMemory, boot, machine, refused};
 use crate::base::clock::now_ms;
 use crate::base::hex::hex;
 use crate::base::wait;
@@ -117,7 +117,8 @@ impl Runner {
             Ok(guest) => return Ok(guest),
             Err(error) => error,
         };
-        if let Err(again) = self.shared.engine.stop(self.id, STOP_GRACE).await {
+        // Nobody has reached it since it woke, and it holds up those who start.
+        if let Err(again) = self.shared.engine.stop(self.id, Duration::ZERO).await {
             tracing::error!(computer = %self.id, error = %again, "clean-up after a failed renewal failed");
         }
         self.rest(Status::Error).await?;
