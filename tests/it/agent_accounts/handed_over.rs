@@ -27,9 +27,9 @@ use crate::harness::caller::id_of;
 use crate::harness::socket::{Came, Client};
 use crate::plans::{give_plan, say};
 
-/// Within what time a socket ends that was open by a password that is none any more. A second is meant;
-/// a busy machine is given more.
-const AT_ONCE: Duration = Duration::from_secs(20);
+/// Within what time a socket ends that was open by a password that is none any more. A second is meant; a busy machine is
+/// given more, and less than the 15 s after which what was missed is ended again.
+const AT_ONCE: Duration = Duration::from_secs(10);
 /// How long what was not chosen may take to go.
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -29,7 +29,7 @@ impl Times {
         self.0.sort();
         let at = |part: usize| self.0[(self.0.len() - 1) * part / 100].as_secs_f64() * 1000.0;
         println!("{what}: p50 {:.2} ms, p99 {:.2} ms of {}", at(50), at(99), self.0.len());
-        assert!(self.0.iter().all(|time| *time < Duration::from_secs(30)), "{what}");
+        assert!(at(50) < 1000.0 && at(100) < 30_000.0, "{what}: {:?}", self.0.last());
     }
 }
 

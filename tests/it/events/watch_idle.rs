@@ -8,12 +8,14 @@ use serde_json::json;
 use super::watch::Hearing;
 use crate::display::desk::Desk;
 
-/// How much later than told an event may be heard on a loaded machine. None may be early.
-const LATE: Duration = Duration::from_secs(10);
+/// How much later than told an event may be heard. None may be early.
+const LATE: Duration = Duration::from_millis(2500);
+/// The same on a loaded machine; one of two is held to [`LATE`].
+const LOADED: Duration = Duration::from_secs(10);
 const THRESHOLD: Duration = Duration::from_secs(30);
 
-/// When the next `idle` was heard, which is as long after the last input as promised.
-async fn idle(hearing: &Hearing, before: Instant, after: Instant) {
+/// Hears the next `idle`, which is as long after the last input as promised; how late it was.
+async fn idle(hearing: &Hearing, before: Instant, after: Instant) -> Duration {
     // Nothing may come before, and a test's usual patience is too short.
     let early = tokio::time::timeout(THRESHOLD / 2, hearing.next()).await;
     assert!(early.is_err(), "{early:?}");
@@ -21,7 +23,9 @@ async fn idle(hearing: &Hearing, before: Instant, after: Instant) {
     assert_eq!(heard, ("idle".to_owned(), json!({"idle_seconds": 30})));
     // The server counts from a moment between these two.
     assert!(before.elapsed() >= THRESHOLD, "{:?} after the input began", before.elapsed());
-    assert!(after.elapsed() <= THRESHOLD + LATE, "{:?} after the input", after.elapsed());
+    let late = after.elapsed().saturating_sub(THRESHOLD);
+    assert!(late < LOADED, "{late:?} late");
+    late
 }
 
 #[tokio::test]
@@ -33,13 +37,14 @@ async fn idle_comes_30_s_after_the_last_input_on_any_screen_and_active_with_the_
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = Instant::now();
     desk.ok("POST", "/click?screen=screen-100", json!({"x": 10, "y": 10})).await;
-    idle(&hearing, before, Instant::now()).await;
+    let first = idle(&hearing, before, Instant::now()).await;
     hearing.quiet().await;
     let before = Instant::now();
     desk.ok("POST", "/key", json!({"key": "a"})).await;
     hearing.expect("active", json!({})).await;
     desk.ok("POST", "/key", json!({"key": "a"})).await;
-    idle(&hearing, before, Instant::now()).await;
+    let second = idle(&hearing, before, Instant::now()).await;
+    assert!(first.min(second) < LATE, "{first:?} and {second:?} late");
     desk.ok("POST", "/click?screen=screen-100", json!({"x": 20, "y": 20})).await;
     hearing.expect("active", json!({})).await;
     hearing.quiet().await;

@@ -8,7 +8,7 @@ use crate::harness::agent::answered;
 use crate::harness::caller::{Caller, id_of};
 
 /// How long a stream may go on after its connection; the rule is a second, a busy machine gets more.
-const SOON: std::time::Duration = std::time::Duration::from_secs(20);
+const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a78_a_session_is_who_opened_it_s_and_ends_once() {

@@ -29,9 +29,9 @@ use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Came, Client};
 use crate::mcp::scene::{consent, initialize, token};
 
-/// Within what time everything ends that was open by a password that is none any more. A second is meant;
-/// a busy machine is given more.
-const AT_ONCE: Duration = Duration::from_secs(20);
+/// Within what time everything ends that was open by a password that is none any more. A second is meant; a busy machine is
+/// given more, and less than the 15 s after which what was missed is ended again.
+const AT_ONCE: Duration = Duration::from_secs(10);
 /// How long what is told to a computer in the background may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
