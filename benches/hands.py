@@ -27,7 +27,7 @@ ENIGO = few(400)
 CLICK_GOAL, ASCII_GOAL, UNICODE_GOAL = 0.2, 10_000, 250
 ASCII = "The quick brown fox jumps over the lazy dog; 0123456789! " * few(175)
 IDEOGRAPHS = "".join(chr(0x4E00 + 7 * n) for n in range(few(1000)))
-PATIENCE = 8
+TIMEOUT = 8
 
 
 class Terminal:
@@ -48,7 +48,7 @@ class Terminal:
         send()
         said = time.perf_counter() - started
         grown, last = time.perf_counter(), -1
-        while (now := os.path.getsize(self.file) - at) < size and time.perf_counter() - grown < PATIENCE:
+        while (now := os.path.getsize(self.file) - at) < size and time.perf_counter() - grown < TIMEOUT:
             if now != last:
                 grown, last = time.perf_counter(), now
             time.sleep(0.001)

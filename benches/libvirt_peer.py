@@ -18,7 +18,7 @@ VM = os.path.join(CACHE, "vm")
 TOOLS = ("virsh", "libvirtd", "qemu-img", "qemu-system-x86_64", "setpriv")
 NOBODY = 65534
 # An emulated processor boots a desktop in tens of seconds on a busy host.
-PATIENCE = 300
+TIMEOUT = 300
 # What a computer has that asks for nothing: a desktop's boot is quicker with more processors.
 MEMORY_MIB, CPUS = 4096, 1
 SIZE = "10G"
@@ -112,13 +112,13 @@ class Libvirt:
 
     def virsh(self, *words):
         ran = subprocess.run(self.own("virsh", "-q", "-c", "qemu:///session", *words), stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+                             stderr=subprocess.PIPE, text=True, timeout=TIMEOUT)
         if ran.returncode:
             raise SystemExit(f"virsh {' '.join(words)}: {ran.stderr.strip()}")
         return ran.stdout
 
     def wait(self, ready, what):
-        until = time.time() + PATIENCE
+        until = time.time() + TIMEOUT
         while not ready():
             if time.time() > until:
                 with open(f"{self.folder}/libvirtd.log") as log:

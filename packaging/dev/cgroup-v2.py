@@ -18,7 +18,7 @@ SIZE = {"cpu": 1, "ram": 4, "disk_size_gb": 8}
 # Bound of src/engine/container/oci.rs.
 MOST_PROCESSES = 4096
 # Emulation is some ten times slower than a machine: past this a step hangs.
-PATIENCE = 300
+TIMEOUT = 300
 BEGUN = time.monotonic()
 failures = []
 
@@ -47,7 +47,7 @@ def table(*parts):
     return {line.split()[0]: int(line.split()[1]) for line in read(*parts).splitlines()}
 
 
-def until(what, act, patience=PATIENCE):
+def until(what, act, patience=TIMEOUT):
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if act():
@@ -84,14 +84,14 @@ class Controller:
 
     def end(self, how):
         self.process.send_signal(how)
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
 
     def ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:8700/api{path}", data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:

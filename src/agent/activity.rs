@@ -20,7 +20,7 @@ const MAX_HOLDS: usize = 16;
 /// Characters of a name or a command that are told.
 const SHOWN: usize = 80;
 /// How long a screen may take to say how long nobody has used it. One that is busy longer is being used.
-const SCREEN_PATIENCE: Duration = Duration::from_secs(1);
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the agent looks.
 #[derive(Clone)]
@@ -119,7 +119,7 @@ impl Work {
 
 /// How long nobody has used a screen; none while it is down or where its X server does not count.
 async fn screen_idle(screen: &Screen) -> Option<Duration> {
-    match tokio::time::timeout(SCREEN_PATIENCE, screen.idle()).await {
+    match tokio::time::timeout(SCREEN_TIMEOUT, screen.idle()).await {
         Ok(told) => told.ok().flatten(),
         Err(_) => Some(Duration::ZERO),
     }

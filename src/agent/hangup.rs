@@ -7,16 +7,16 @@ use procfs::ProcResult;
 use procfs::net::TcpState;
 
 /// How long a kernel may take to take in what it was sent, on a host whose processors are all busy.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until nobody from outside is connected to a TCP port of this computer, by IPv4.
 ///
 /// # Errors
-/// When the kernel does not tell, or somebody still is after [`PATIENCE`].
+/// When the kernel does not tell, or somebody still is after [`TIMEOUT`].
 pub fn wait(port: u16) -> Result<(), String> {
-    wait_for(port, PATIENCE)
+    wait_for(port, TIMEOUT)
 }
 
 fn wait_for(port: u16, patience: Duration) -> Result<(), String> {

@@ -60,7 +60,7 @@ use crate::http::serve::{self, Bound, Listen};
 
 /// How long tasks may take to end: a connection's drain (10 s) is cut short, because by then every command has been
 /// killed and answered.
-const STOP_PATIENCE: Duration = Duration::from_secs(4);
+const STOP_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The folder of the journal of actions, in the runtime folder: it outlives the agent, not the computer's boot.
 const JOURNAL: &str = "journal";
@@ -132,7 +132,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         _ = interrupt.recv() => {}
     }
     // Commands, connections and screens together: a screen's session gets its own time to end inside this one.
-    let late = tasks.drain(STOP_PATIENCE).await;
+    let late = tasks.drain(STOP_TIMEOUT).await;
     if !late.is_empty() {
         tracing::warn!(?late, "tasks did not end in time");
     }

@@ -21,10 +21,10 @@ use crate::engine::{Engine, EngineResult, NetworkConfig};
 use crate::http::serve::{Bound, Listen, bind, serve};
 
 /// How long everything may take to end after a signal; then it is named and left.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(20);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long steps on the host that cannot be called off may take after that: together less than the 30 s after which
 /// systemd kills.
-const BLOCKED_PATIENCE: Duration = Duration::from_secs(5);
+const BLOCKED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// First host user id of computers: above every account that Debian hands out (login.defs ends at 60000, subuid ranges
 /// begin at 100000), the same for every controller of a host.
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Outcome<()> {
         .map_err(|error| format!("tokio: {error}"))?;
     let outcome = runtime.block_on(run_until_told(config));
     // What is cut short then is finished by the next controller, as after a kill.
-    runtime.shutdown_timeout(BLOCKED_PATIENCE);
+    runtime.shutdown_timeout(BLOCKED_TIMEOUT);
     outcome
 }
 
@@ -121,7 +121,7 @@ async fn run_until_told(config: Config) -> Outcome<()> {
         _ = interrupt.recv() => {}
     }
     tracing::info!("stopping; computers run on");
-    let late = tasks.drain(DRAIN_PATIENCE).await;
+    let late = tasks.drain(DRAIN_TIMEOUT).await;
     if !late.is_empty() {
         tracing::warn!(?late, "tasks did not end in time");
     }

@@ -13,7 +13,7 @@ use crate::wire::snapshot::{CreateSnapshot, RollBack, RolledBack, Snapshot, Snap
 
 /// How long keeping, removing or rolling back may take before it is answered: the server answers what takes longer while it
 /// is under way.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// `hotdesk snapshots`.
 #[derive(Debug, Subcommand)]
@@ -86,7 +86,7 @@ async fn create(session: &Session, order: Order) -> Outcome<()> {
     let waiting = Progress::waiting(format!("keeping {}", order.which.computer));
     let body = CreateSnapshot { name: order.name, memory: order.memory };
     let path = ["computers", id.as_str(), "snapshots"];
-    let answer = session.api.call(Method::POST, &path, Some(&body), PATIENCE).await?;
+    let answer = session.api.call(Method::POST, &path, Some(&body), TIMEOUT).await?;
     drop(waiting);
     let made: Snapshot = answer.decode()?;
     session.show(&answer, || output::line(&format!("Snapshot {} is {}.", made.id, made.state)))
@@ -96,7 +96,7 @@ async fn delete(session: &Session, chosen: &Chosen) -> Outcome<()> {
     let id = resolve::computer(&session.api, &chosen.which.computer).await?;
     let snapshot = resolve::snapshot(&session.api, &id, &chosen.snapshot).await?;
     let path = ["computers", id.as_str(), "snapshots", snapshot.as_str()];
-    let answer = session.api.call(Method::DELETE, &path, None::<&()>, PATIENCE).await?;
+    let answer = session.api.call(Method::DELETE, &path, None::<&()>, TIMEOUT).await?;
     session.show(&answer, || output::line(&format!("Removed snapshot {}.", chosen.snapshot)))
 }
 
@@ -107,7 +107,7 @@ async fn roll_back(session: &Session, chosen: &Chosen) -> Outcome<()> {
     let waiting = Progress::waiting(format!("rolling {computer} back"));
     let body = RollBack { snapshot_id };
     let answer =
-        session.api.call(Method::POST, &["computers", &id, "rollback"], Some(&body), PATIENCE).await?;
+        session.api.call(Method::POST, &["computers", &id, "rollback"], Some(&body), TIMEOUT).await?;
     drop(waiting);
     let done: RolledBack = answer.decode()?;
     let (snapshot, status) = (&chosen.snapshot, &done.status);

@@ -44,13 +44,13 @@ pub struct Storing {
 
 /// How long an upload may take to arrive: 10 MiB over a line of half a megabit. A slower sender holds a connection and a
 /// blob for nothing (threats.md T13).
-pub const UPLOAD_PATIENCE: Duration = Duration::from_secs(180);
+pub const UPLOAD_TIMEOUT: Duration = Duration::from_secs(180);
 /// Largest file that is exported; it passes through the service's disk.
 pub const MAX_EXPORT: u64 = 1024 * 1024 * 1024;
 /// How long one push may take: 10 MiB over a local socket is milliseconds; a stuck guest is given up.
-const PUSH_PATIENCE: Duration = Duration::from_secs(20);
+const PUSH_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long all deliveries to a computer that starts may take: it is not shown as running before.
-const PENDING_PATIENCE: Duration = Duration::from_secs(30);
+const PENDING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A stored file as clients see it.
 pub fn record(file: &File) -> Record {
@@ -100,7 +100,7 @@ async fn push(storage: &Storage, file: &File, guest: &Guest) -> Result<(PutOutco
     let path = storage.path(Kind::File, file.id.0);
     let blob = tokio::fs::File::open(&path).await.map_err(|error| storage::failed("open", &path, &error))?;
     let result =
-        guest.put_file(&name, file.id, Body::from_stream(ReaderStream::new(blob)), PUSH_PATIENCE).await?;
+        guest.put_file(&name, file.id, Body::from_stream(ReaderStream::new(blob)), PUSH_TIMEOUT).await?;
     Ok((result.outcome, format!("/root/Desktop/{}", file.filename)))
 }
 
@@ -123,7 +123,7 @@ pub async fn deliver_pending(
             failures += usize::from(told.outcome == "failed");
         }
     };
-    if tokio::time::timeout(PENDING_PATIENCE, delivering).await.is_err() {
+    if tokio::time::timeout(PENDING_TIMEOUT, delivering).await.is_err() {
         return Err(Error::timed_out("the computer did not take its files in time"));
     }
     if failures == 0 {

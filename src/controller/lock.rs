@@ -11,10 +11,10 @@ use nix::fcntl::{Flock, FlockArg};
 use procfs::process::{ProcState, Process};
 
 /// How long the lock is tried for while who holds it lives; a second controller has to give up within a second (threats.md T19).
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// The same after whoever held it has died: a child that it had begun to start holds it until it runs its program, which on a busy
 /// host takes as long as it takes.
-const ORPHAN_PATIENCE: Duration = Duration::from_secs(10);
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -71,7 +71,7 @@ fn lock(mut file: File, path: &Path) -> Result<Flock<File>, (Errno, String)> {
         };
         // Read anew: somebody else may have taken it meanwhile. One that cannot be read names nobody.
         let holder = std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let patience = if lives(&holder) { PATIENCE } else { ORPHAN_PATIENCE };
+        let patience = if lives(&holder) { TIMEOUT } else { ORPHAN_TIMEOUT };
         if why != Errno::EWOULDBLOCK || began.elapsed() >= patience {
             return Err((why, holder));
         }
@@ -109,7 +109,7 @@ mod tests {
         dead.wait().unwrap();
         assert!(!super::lives(&id));
         let child = std::thread::spawn(move || {
-            std::thread::sleep(2 * super::PATIENCE);
+            std::thread::sleep(2 * super::TIMEOUT);
             drop(held);
         });
         assert!(super::acquire(folder.path()).is_ok());

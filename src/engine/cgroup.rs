@@ -18,7 +18,7 @@ const MOUNTS: &str = "/sys/fs/cgroup";
 /// The group of all machines on a host.
 const PARENT: &str = "hotdesk";
 /// How long killed processes may take to be gone: one in an uninterruptible read of a slow disk ends after it.
-const KILL_PATIENCE: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A machine's group as the OCI runtime is told, under every hierarchy.
 pub(super) fn path(id: ComputerId) -> String {
@@ -123,7 +123,7 @@ pub(super) fn holds(id: ComputerId, pid: u32) -> bool {
 /// Kills whatever is left of a machine and removes its groups.
 pub(super) async fn clear(id: ComputerId) -> EngineResult<()> {
     const STEP: &str = "clear the control groups";
-    let cleared = wait::until(KILL_PATIENCE, || async {
+    let cleared = wait::until(KILL_TIMEOUT, || async {
         let left = folders(id);
         for folder in &left {
             if let Err(error) = kill_all(folder).and_then(|()| remove(folder)) {

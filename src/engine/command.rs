@@ -14,7 +14,7 @@ use super::process;
 use crate::engine::{EngineError, EngineResult};
 
 /// No tool that the engine calls takes longer than a second on a busy host; past this it hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a tool's complaint goes into an error: enough for its last lines.
 const KEPT_COMPLAINT: u64 = 2048;
 /// How much of a tool's answer is read: `runc state` is below 4 KiB.
@@ -46,14 +46,14 @@ pub(super) fn tool(program: impl AsRef<OsStr>) -> Command {
 
 /// What a tool that succeeded said.
 pub(super) fn run(step: &'static str, mut command: Command) -> EngineResult<String> {
-    let (status, answer, complaint) = run_patiently(step, &mut command, None, PATIENCE)?;
+    let (status, answer, complaint) = run_patiently(step, &mut command, None, TIMEOUT)?;
     judge(step, status, &complaint)?;
     Ok(answer)
 }
 
 /// As [`run`], with `input` on the tool's standard input.
 pub(super) fn run_with(step: &'static str, mut command: Command, input: &str) -> EngineResult<String> {
-    let (status, answer, complaint) = run_patiently(step, &mut command, Some(input), PATIENCE)?;
+    let (status, answer, complaint) = run_patiently(step, &mut command, Some(input), TIMEOUT)?;
     judge(step, status, &complaint)?;
     Ok(answer)
 }

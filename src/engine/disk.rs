@@ -29,7 +29,7 @@ const SUPERBLOCK_BYTES: usize = 1024;
 /// A group of blocks: ext4 grows by whole ones, so that less than this may be left over.
 const WHOLE_GROUP: u64 = 128 << 20;
 /// A check of a full disk of hundreds of gigabytes; a resize cut short could damage it.
-const GROW_PATIENCE: Duration = Duration::from_secs(600);
+const GROW_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A bound on what a guest reads from its disk, and the same on what it writes there; by default none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,14 +87,14 @@ pub(super) fn grow(disk: &Path, bytes: u64, held: &MachineLock) -> EngineResult<
     }
     let mut check = tool("e2fsck");
     check.args(["-f", "-p"]).arg(disk).stdin(held.share().map_err(&failed)?);
-    let (status, _, complaint) = run_patiently(STEP, &mut check, None, GROW_PATIENCE)?;
+    let (status, _, complaint) = run_patiently(STEP, &mut check, None, GROW_TIMEOUT)?;
     // e2fsck says 1 for "errors were corrected".
     if status.code() != Some(1) {
         judge(STEP, status, &complaint)?;
     }
     let mut resize = tool("resize2fs");
     resize.arg(disk).arg(format!("{}K", bytes >> 10)).stdin(held.share().map_err(&failed)?);
-    let (status, _, complaint) = run_patiently(STEP, &mut resize, None, GROW_PATIENCE)?;
+    let (status, _, complaint) = run_patiently(STEP, &mut resize, None, GROW_TIMEOUT)?;
     judge(STEP, status, &complaint)
 }
 

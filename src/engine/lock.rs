@@ -15,7 +15,7 @@ use crate::base::wait;
 use crate::engine::{EngineError, EngineResult};
 
 /// Longest wait for another verb on the same machine: a stop with a long grace and a slow disk.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Held while a verb works on a machine. The kernel lets go of it when its holder dies.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl MachineLock {
 pub(super) async fn machine(folder: &Folder) -> EngineResult<Option<MachineLock>> {
     const STEP: &str = "lock the machine";
     let path = folder.path.join("lock");
-    let taken = wait::until(PATIENCE, || async {
+    let taken = wait::until(TIMEOUT, || async {
         match try_lock(&path) {
             Ok(Tried::Taken(file)) => Some(Ok(Some(MachineLock { file }))),
             Ok(Tried::Absent) => Some(Ok(None)),
@@ -44,7 +44,7 @@ pub(super) async fn machine(folder: &Folder) -> EngineResult<Option<MachineLock>
         }
     });
     taken.await.unwrap_or_else(|| {
-        let detail = format!("{}: held for over {} s", path.display(), PATIENCE.as_secs());
+        let detail = format!("{}: held for over {} s", path.display(), TIMEOUT.as_secs());
         Err(EngineError::failed(STEP, detail))
     })
 }

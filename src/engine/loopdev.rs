@@ -14,7 +14,7 @@ use crate::engine::{EngineError, EngineResult};
 const ATTEMPTS: u32 = 64;
 /// How long the kernel may take to write a disk back and free its device after the last process of a guest is gone:
 /// what a slow disk needs for a few gigabytes of a guest's unwritten data.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(60);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A loop device that shows a file, open.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
 /// Waits until no device shows `file` any more: its file system is then unmounted and written back.
 pub(super) async fn released(file: &Path) -> EngineResult<()> {
     const STEP: &str = "wait for the disk's release";
-    let gone = wait::until(RELEASE_PATIENCE, || async {
+    let gone = wait::until(RELEASE_TIMEOUT, || async {
         match showing(file) {
             Ok(None) => Some(Ok(())),
             Ok(Some(_)) => None,

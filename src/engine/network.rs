@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 
 use super::addresses::{Addresses, NetworkConfig};
-use super::command::{PATIENCE, host_error, judge, run, run_patiently, run_with, tool};
+use super::command::{TIMEOUT, host_error, judge, run, run_patiently, run_with, tool};
 use super::{lock, slots};
 use crate::engine::{EngineError, EngineResult};
 
@@ -117,7 +117,7 @@ fn tell_rules(step: &'static str, script: &str) -> EngineResult<()> {
     nft.args(["-f", "-"]);
     // The rules that an earlier version loaded lack the set.
     let script = format!("add set inet hotdesk held {{ type ipv4_addr; }}\n{script}");
-    let (status, _, complaint) = run_patiently(step, &mut nft, Some(&script), PATIENCE)?;
+    let (status, _, complaint) = run_patiently(step, &mut nft, Some(&script), TIMEOUT)?;
     if complaint.contains("No such file or directory") { Ok(()) } else { judge(step, status, &complaint) }
 }
 

@@ -99,7 +99,7 @@ impl<'a> Still<'a> {
     /// Sends the guard away: its pipe ends, and there is nothing left for it to thaw.
     fn dismiss(mut self) {
         drop(self.guard.stdin.take());
-        if let Err(error) = command::finish(STEP, &mut self.guard, command::PATIENCE) {
+        if let Err(error) = command::finish(STEP, &mut self.guard, command::TIMEOUT) {
             tracing::warn!(%error, "the guard of a frozen disk");
         }
     }

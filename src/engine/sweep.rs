@@ -12,7 +12,7 @@ use super::{memory, network, slots};
 use crate::engine::EngineResult;
 
 /// How long a killed first process may take with all of its namespace: as long as one read of a slow disk takes.
-pub(super) const KILL_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes back a boot whose processes are gone, and brings its disk to the host's. `listed` is the network in which the packet
 /// rules know its guest, if they do.

@@ -16,7 +16,7 @@ use tower::Service;
 use crate::domain::endpoint::Endpoint;
 
 /// A connection on the same host is made at once or not at all.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
@@ -33,7 +33,7 @@ impl Connector {
     /// # Errors
     /// When nobody listens there, or nobody answers in time.
     pub(super) async fn connect(&self) -> io::Result<Stream> {
-        let connected = tokio::time::timeout(CONNECT_PATIENCE, async {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, async {
             match &self.endpoint {
                 Endpoint::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
                 Endpoint::Tcp(address) => {

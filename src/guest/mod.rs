@@ -39,16 +39,16 @@ const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
 /// How long an agent may take for what should be immediate.
 pub const QUICK: Duration = Duration::from_secs(15);
 /// How long a renewal may take that makes host keys too: the agent gives each of three up to 20 s.
-const KEYS_PATIENCE: Duration = Duration::from_secs(75);
+const KEYS_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long an agent may take to say what is at work: it asks its screens and its sound server for that.
-const ACTIVITY_PATIENCE: Duration = Duration::from_secs(3);
+const ACTIVITY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
 const IDLE_CONNECTIONS: usize = 4;
 /// Idle connections are closed after this long: before the agent does it ([`crate::http::serve`]), whose end would meet a request.
-const IDLE_PATIENCE: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an agent may take to say how it is. Whoever looks for it asks again and again; one that needs more than a second each
 /// time, on a busy host, is heard too. Where nobody listens yet, the connection is given up sooner.
-const HEALTH_PATIENCE: Duration = Duration::from_secs(10);
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A guest: a computer as the controller sees it from outside.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Guest {
         let connector = connect::Connector::new(endpoint);
         let client = Client::builder(TokioExecutor::new())
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .pool_idle_timeout(IDLE_PATIENCE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
             .build(connector.clone());
         Ok(Self { client, connector, bearer, room: collect::Room::new() })
@@ -82,7 +82,7 @@ impl Guest {
     /// # Errors
     /// When it does not answer in time.
     pub async fn health(&self) -> Result<Health> {
-        self.call(Method::GET, "/health", (), None::<&()>, HEALTH_PATIENCE).await
+        self.call(Method::GET, "/health", (), None::<&()>, HEALTH_TIMEOUT).await
     }
 
     /// Gives a computer that goes on from its memory what must be new. Asked with the token of the boot that was saved,
@@ -91,7 +91,7 @@ impl Guest {
     /// # Errors
     /// As [`Guest::call`]; whether the agent has taken the new token is open then.
     pub async fn renew(&self, renewal: &Renewal) -> Result<Renewed> {
-        let patience = if renewal.another { KEYS_PATIENCE } else { QUICK };
+        let patience = if renewal.another { KEYS_TIMEOUT } else { QUICK };
         self.call(Method::POST, "/identity", (), Some(renewal), patience).await
     }
 
@@ -100,7 +100,7 @@ impl Guest {
     /// # Errors
     /// When it does not answer within three seconds.
     pub async fn activity(&self) -> Result<Activity> {
-        self.call(Method::GET, "/activity", (), None::<&()>, ACTIVITY_PATIENCE).await
+        self.call(Method::GET, "/activity", (), None::<&()>, ACTIVITY_TIMEOUT).await
     }
 
     /// One JSON call. `query` is a serde struct; `patience` bounds the whole answer.

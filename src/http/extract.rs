@@ -12,7 +12,7 @@ use crate::domain::error::{Error, Result};
 pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
 
 /// How long a JSON body may take to arrive; a slower sender holds a connection for nothing (threats.md T13).
-pub const BODY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+pub const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A JSON object. An empty body reads as `{}`, because real clients send `Content-Type: application/json` with
 /// nothing (wire.md 1); the media type is not looked at, because others send none.
@@ -47,7 +47,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Shaped<T> {
 /// # Errors
 /// `TooLarge` past the limit; `Invalid` when the client breaks off or does not send it in time.
 pub async fn read_body(body: axum::body::Body, limit: usize) -> Result<bytes::Bytes> {
-    let collected = tokio::time::timeout(BODY_PATIENCE, Limited::new(body, limit).collect()).await;
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await;
     match collected {
         Err(_) => Err(Error::invalid("the request body did not arrive in time")),
         Ok(Ok(whole)) => Ok(whole.to_bytes()),

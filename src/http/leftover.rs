@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 /// Most bytes that are swallowed: an upload that is a few times too large still reads its refusal.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// Longest time for it; a slower sender finds its connection closed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Marks an answer (as an extension) after which nothing more is read of its request: the connection ends at once.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ impl Leftover {
             }
         };
         // Past the bound the connection is closed with the rest unread: that is the bound's purpose.
-        let _ = tokio::time::timeout(PATIENCE, swallowing).await;
+        let _ = tokio::time::timeout(TIMEOUT, swallowing).await;
     }
 }
 

@@ -21,7 +21,7 @@ use crate::base::tally::{Seat, Tally};
 use crate::base::tasks::Tasks;
 
 /// A request's header must be whole after this long (threats.md T13).
-const HEADER_PATIENCE: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest header block: 64 KiB holds every real client's and bounds what a connection can make us keep.
 pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// Connections at once, WebSockets included; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
@@ -30,7 +30,7 @@ pub(super) const MAX_CONNECTIONS: usize = 4096;
 /// T13). Loopback is free of it: a reverse proxy there stands for everybody.
 const MAX_PER_SOURCE: usize = MAX_CONNECTIONS / 4;
 /// How long connections may finish what they do after a stop was asked.
-pub const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Accepts until the tasks' group is told to stop. Connections are tasks of the group: told to stop, each finishes
-/// the request it is at, for at most [`DRAIN_PATIENCE`]. Handlers may extract `ConnectInfo<Peer>`.
+/// the request it is at, for at most [`DRAIN_TIMEOUT`]. Handlers may extract `ConnectInfo<Peer>`.
 pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
     let stop = tasks.stopping();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -143,7 +143,7 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
             });
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_PATIENCE)
+            .header_read_timeout(HEADER_TIMEOUT)
             .max_buf_size(MAX_HEADER_BYTES)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
             .with_upgrades();
@@ -154,7 +154,7 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
                 ended = connection.as_mut() => Some(ended),
                 () = stop.cancelled() => {
                     connection.as_mut().graceful_shutdown();
-                    tokio::time::timeout(DRAIN_PATIENCE, connection).await.ok()
+                    tokio::time::timeout(DRAIN_TIMEOUT, connection).await.ok()
                 }
             };
             if let Some(Err(error)) = ended {

@@ -36,9 +36,9 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 /// A peer that was silent for two heartbeats and a margin is gone.
 const SILENCE: Duration = Duration::from_secs(75);
 /// How long one write may take (threats.md T12).
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the peer may take to answer a close.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The one sub-protocol that VNC clients ask for (wire.md 10.3).
 const SUBPROTOCOL: &str = "binary";
 
@@ -217,7 +217,7 @@ impl Sender {
     }
 
     async fn send(&self, message: Message) -> Result<(), Gone> {
-        let sent = tokio::time::timeout(WRITE_PATIENCE, async { self.sink.lock().await.send(message).await });
+        let sent = tokio::time::timeout(WRITE_TIMEOUT, async { self.sink.lock().await.send(message).await });
         match sent.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Gone),
@@ -231,7 +231,7 @@ impl Sender {
         if self.send(Message::Close(Some(closing.frame()))).await.is_err() {
             // The peer closed first: the library has its answer ready, and it is only to be written.
             let answer = async { self.sink.lock().await.flush().await };
-            let _gone = tokio::time::timeout(CLOSE_PATIENCE, answer).await;
+            let _gone = tokio::time::timeout(CLOSE_TIMEOUT, answer).await;
             return;
         }
         let answered = async {
@@ -243,7 +243,7 @@ impl Sender {
             }
         };
         // A peer that does not answer is left.
-        let _late = tokio::time::timeout(CLOSE_PATIENCE, answered).await;
+        let _late = tokio::time::timeout(CLOSE_TIMEOUT, answered).await;
     }
 }
 

@@ -28,7 +28,7 @@ pub use self::place::{Credentials, Settings};
 use crate::base::secret::Secret;
 
 /// How long one request may take: a piece of some MiB over a line of 1 Mbit/s.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest text of a store's complaint that is kept, in characters.
 const MAX_COMPLAINT: usize = 300;
 
@@ -227,7 +227,7 @@ mod tests {
         let settings =
             Settings { url: temp.path().join("copies").display().to_string(), ..Settings::default() };
         for objects in
-            [Objects::over(Arc::new(InMemory::new()), PATIENCE), Objects::open(&settings, None).unwrap()]
+            [Objects::over(Arc::new(InMemory::new()), TIMEOUT), Objects::open(&settings, None).unwrap()]
         {
             let (mine, others) = (objects.within("one"), objects.within("two"));
             assert_eq!(mine.labels().await.unwrap(), []);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn complaints_are_short_and_hold_no_secrets() {
-        let mut objects = Objects::over(Arc::new(InMemory::new()), PATIENCE);
+        let mut objects = Objects::over(Arc::new(InMemory::new()), TIMEOUT);
         objects.secrets = vec![Secret::new("hunter2")];
         let source = format!("signed with hunter2{}", "x".repeat(1000)).into();
         let ObjectError::Failed(text) = objects.told(object_store::Error::Generic { store: "S3", source })

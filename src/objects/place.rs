@@ -11,12 +11,12 @@ use object_store::local::LocalFileSystem;
 use object_store::{ClientOptions, RetryConfig};
 use serde::Deserialize;
 
-use super::{Objects, PATIENCE};
+use super::{Objects, TIMEOUT};
 use crate::base::secret::Secret;
 
 /// Tries of one request beside the first, and how long they may take together: whoever asked tries again later.
 const RETRIES: usize = 2;
-const RETRY_PATIENCE: Duration = Duration::from_secs(30);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a request is signed for where nothing else is said; servers other than Amazon's take it.
 const USUAL_REGION: &str = "us-east-1";
 
@@ -98,7 +98,7 @@ fn folder_of(settings: &Settings) -> Result<Objects, String> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| format!("{}: {error}", folder.display()))?;
     let store = LocalFileSystem::new_with_prefix(&folder).map_err(|error| error.to_string())?;
-    let mut objects = Objects::over(Arc::new(store.with_fsync(true)), PATIENCE);
+    let mut objects = Objects::over(Arc::new(store.with_fsync(true)), TIMEOUT);
     objects.folder = Some(folder);
     Ok(objects)
 }
@@ -107,8 +107,8 @@ fn bucket_of(settings: &Settings, bucket: &str, credentials: &Credentials) -> Re
     let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
     // A process has one provider; whoever was first is as good.
     drop(rustls::crypto::ring::default_provider().install_default());
-    let client = ClientOptions::new().with_timeout(PATIENCE).with_connect_timeout(RETRY_PATIENCE / 6);
-    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_PATIENCE, ..RetryConfig::default() };
+    let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(RETRY_TIMEOUT / 6);
+    let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
     let region = if settings.region.is_empty() { USUAL_REGION } else { &settings.region };
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(bucket)
@@ -127,7 +127,7 @@ fn bucket_of(settings: &Settings, bucket: &str, credentials: &Credentials) -> Re
         builder = builder.with_token(token.reveal());
     }
     let store = builder.build().map_err(|error| error.to_string())?;
-    let mut objects = Objects::over(Arc::new(store), PATIENCE);
+    let mut objects = Objects::over(Arc::new(store), TIMEOUT);
     objects.secrets = [Some(&credentials.access_key_id), Some(&credentials.secret_access_key)]
         .into_iter()
         .chain([credentials.session_token.as_ref()])

@@ -55,7 +55,7 @@ pub mod workspaces;
 /// Connections: one writes, the others read; more would only queue on two cores.
 const CONNECTIONS: u32 = 4;
 /// How long a request waits for a connection before it is told 503.
-const ACQUIRE_PATIENCE: Duration = Duration::from_secs(5);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("src/store/migrations");
 
@@ -106,7 +106,7 @@ impl Store {
             AnyConnectOptions::from_str(&url).map_err(failed("open the store"))?.disable_statement_logging();
         let pool = AnyPoolOptions::new()
             .max_connections(CONNECTIONS)
-            .acquire_timeout(ACQUIRE_PATIENCE)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
             .after_connect(|connection, _| {
                 Box::pin(async move {
                     // FULL: what was acknowledged survives a power cut.

@@ -25,7 +25,7 @@ use crate::harness::simulation::Simulation;
 use crate::openapi::{document, operations};
 
 /// How long what is awaited may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 /// How long a machine is made that somebody asks about meanwhile: longer than a busy machine needs for the question.
 const SLOW: Duration = Duration::from_secs(10);
 
@@ -189,14 +189,14 @@ async fn a_client_that_hangs_up_finds_its_answer_later() {
     house.engine.plan(slow);
     let body = json!({"workspace_id": workspace, "name": "desk"});
     let impatient = send(&house, "/computers", "key-number-1", &body);
-    let begun = wait::until(PATIENCE, || async { (house.engine.calls(Verb::Create) == 1).then_some(()) });
+    let begun = wait::until(TIMEOUT, || async { (house.engine.calls(Verb::Create) == 1).then_some(()) });
     tokio::select! {
         early = impatient => panic!("it did not wait: {}", early.body),
         begun = begun => begun.expect("it is being made"),
     }
     let meanwhile = send(&house, "/computers", "key-number-1", &body).await;
     assert_eq!((meanwhile.status, &meanwhile.body["code"]), (409, &json!("idempotency_in_progress")));
-    let found = wait::until(PATIENCE, || async {
+    let found = wait::until(TIMEOUT, || async {
         Some(send(&house, "/computers", "key-number-1", &body).await).filter(|again| again.status == 201)
     });
     let found = found.await.expect("its answer");
@@ -224,7 +224,7 @@ async fn answers_outlive_the_controller_and_end_after_a_day() {
     let aged = sqlx::query("UPDATE idempotent_requests SET created_at = created_at - 24 * 3600000");
     aged.execute(&store(&house).await).await.expect("they age");
     house.restart().await;
-    let swept = wait::until(PATIENCE, || async { (remembered(&house).await == 0).then_some(()) });
+    let swept = wait::until(TIMEOUT, || async { (remembered(&house).await == 0).then_some(()) });
     assert!(swept.await.is_some(), "old keys are swept");
 }
 

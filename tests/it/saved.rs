@@ -19,7 +19,7 @@ use crate::harness::simulation::Setup;
 use crate::suspension::{Scene, refused};
 
 /// Until something has happened that nobody is told of, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const MIB: usize = 1 << 20;
 
 /// A scene with a store and files on its computer's disk: several parts, some of which shrink and some not.
@@ -52,7 +52,7 @@ impl Vault {
 
     /// Waits for what nobody is told of.
     pub async fn until<F: Future<Output = bool>>(&self, what: &str, probe: impl Fn() -> F) {
-        let found = wait::until(PATIENCE, || async { probe().await.then_some(()) }).await;
+        let found = wait::until(TIMEOUT, || async { probe().await.then_some(()) }).await;
         assert!(found.is_some(), "{what}: {:?}", self.store.names().await);
     }
 

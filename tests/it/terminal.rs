@@ -15,7 +15,7 @@ mod flood;
 mod through;
 
 /// How long a shell may take to say something that it was asked for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A terminal's client.
 struct Terminal {
@@ -72,7 +72,7 @@ impl Terminal {
                 let rest = self.text.split_off(at + mark.len());
                 return std::mem::replace(&mut self.text, rest);
             }
-            let other = tokio::time::timeout(PATIENCE, self.next()).await.expect("something is written");
+            let other = tokio::time::timeout(TIMEOUT, self.next()).await.expect("something is written");
             assert!(other.is_none(), "{other:?} before {mark:?} in {:?}", self.text);
         }
     }

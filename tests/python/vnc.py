@@ -14,7 +14,7 @@ import threading
 import websockets
 from vncdotool import api
 
-PATIENCE = 30
+TIMEOUT = 30
 
 
 class Bridge:
@@ -27,7 +27,7 @@ class Bridge:
         self.closed = threading.Event()
         ready = threading.Event()
         threading.Thread(target=lambda: asyncio.run(self.serve(ready)), daemon=True).start()
-        ready.wait(PATIENCE)
+        ready.wait(TIMEOUT)
 
     async def serve(self, ready):
         server = await asyncio.start_server(self.join, "127.0.0.1", 0)
@@ -58,7 +58,7 @@ class Bridge:
 
 def main():
     bridge = Bridge(sys.argv[1])
-    client = api.connect(f"127.0.0.1::{bridge.port}", password=None, timeout=PATIENCE)
+    client = api.connect(f"127.0.0.1::{bridge.port}", password=None, timeout=TIMEOUT)
 
     def do(order):
         match order["do"]:
@@ -75,7 +75,7 @@ def main():
             case "paste":
                 client.paste(order["text"])
             case "code":
-                return bridge.code if bridge.closed.wait(PATIENCE) else None
+                return bridge.code if bridge.closed.wait(TIMEOUT) else None
         return True
 
     for line in sys.stdin:

@@ -26,7 +26,7 @@ use crate::wire::screenshot::{ScreenshotBase64, ScreenshotQuery};
 
 /// How long a client may leave keys or buttons down without acting on the screen: a person's long press is far shorter,
 /// and a client that died leaves the screen usable again.
-const KEEP_PATIENCE: Duration = Duration::from_secs(60);
+const KEEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Carries out actions on the screens.
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ impl Acting {
         let _watch = self.tasks.spawn("kept keys", async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
-                () = screen.left_alone(KEEP_PATIENCE) => {}
+                () = screen.left_alone(KEEP_TIMEOUT) => {}
             }
             // A screen that is going away lets go of everything by itself.
             match screen.release_kept().await {

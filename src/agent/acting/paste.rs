@@ -10,7 +10,7 @@ use crate::domain::error::Result;
 /// The key that pastes in every toolkit: GTK, Qt and browsers take the clipboard by it, terminals the primary selection.
 const PASTE_KEY: &str = "shift+Insert";
 /// How long a program may take to fetch the text: a person would have looked up by then.
-const FETCH_PATIENCE: Duration = Duration::from_secs(3);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
 /// What a program that asks twice (once for each of two forms) gets before the clipboard changes again.
 const GRACE: Duration = Duration::from_millis(100);
 
@@ -53,8 +53,8 @@ async fn press(
         Err(error) => return (Err(error), clipboard, primary),
     };
     let taken = tokio::select! {
-        taken = clipboard.fetched_beyond(held, FETCH_PATIENCE) => taken,
-        taken = primary.fetched_beyond(chosen, FETCH_PATIENCE) => taken,
+        taken = clipboard.fetched_beyond(held, FETCH_TIMEOUT) => taken,
+        taken = primary.fetched_beyond(chosen, FETCH_TIMEOUT) => taken,
     };
     if taken {
         tokio::time::sleep(GRACE).await;

@@ -31,7 +31,7 @@ const MAX_WAITING: usize = 50;
 /// Answers that wait for a listener to read them; what it leaves unread beyond that it does not miss.
 const MAX_ANSWERS: usize = 64;
 /// How long PulseAudio may take to appear, or to be started again by the session after its end.
-const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A speaker that gives nothing for this long stands still, and silence is made up for it.
 const STILL: Duration = Duration::from_millis(500);
 
@@ -118,7 +118,7 @@ impl Audio {
     async fn record(&self, form: Form) -> Result<Recording> {
         let place = server::place(&*self.desktop)?;
         let begun =
-            wait::until(SERVER_PATIENCE, || async { Recording::begin(&place, form).await.ok() }).await;
+            wait::until(SERVER_TIMEOUT, || async { Recording::begin(&place, form).await.ok() }).await;
         match begun {
             Some(recording) => Ok(recording),
             // Once more, to be told why not.

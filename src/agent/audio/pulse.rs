@@ -19,7 +19,7 @@ use crate::domain::error::{Error, Result};
 /// unless its user has chosen another.
 const SOURCE: &CStr = c"@DEFAULT_MONITOR@";
 /// How long the server may take to begin a recording.
-const BEGIN_PATIENCE: Duration = Duration::from_secs(3);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes of a cookie. The protocol wants as many even of clients that any cookie lets in.
 const COOKIE: usize = 256;
 /// Longest message. Sound comes in fragments of 4 KB at most; an answer is a few hundred bytes.
@@ -43,7 +43,7 @@ impl Recording {
     /// # Errors
     /// `Unavailable` when there is no server, or it refuses or does not answer.
     pub async fn begin(place: &Place, form: Form) -> Result<Self> {
-        tokio::time::timeout(BEGIN_PATIENCE, Self::ask(place, form))
+        tokio::time::timeout(BEGIN_TIMEOUT, Self::ask(place, form))
             .await
             .map_err(|_| Error::unavailable("the sound server does not answer"))?
     }

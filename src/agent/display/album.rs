@@ -13,7 +13,7 @@ use super::screen::Screen;
 use crate::domain::error::{Error, Result};
 
 /// How long a picture may wait for an encoder; each takes milliseconds.
-const ENCODER_PATIENCE: Duration = Duration::from_secs(10);
+const ENCODER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pictures of one screen: the newest as files, more of them by what they show.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Screen {
         draw: impl FnOnce(&mut Frame) + Send + 'static,
     ) -> Result<(Option<Stamp>, Picture)> {
         // A new picture waits for its encoder before it takes memory.
-        let turn = tokio::time::timeout(ENCODER_PATIENCE, self.encoders.turn()).await;
+        let turn = tokio::time::timeout(ENCODER_TIMEOUT, self.encoders.turn()).await;
         let Ok(Some(turn)) = turn else { return Err(self.busy()) };
         let (stamp, region, mut frame) =
             match self.run(move |seat, _| seat.look(form.region, form.cursor, known)).await? {

@@ -26,7 +26,7 @@ const SETTLE: Duration = Duration::from_millis(40);
 /// Keys between two round trips: bounds what a slow program has not read yet, costs 0.01 ms.
 const BATCH: usize = 64;
 /// How long a person at the same screen may hold a modifier before we give up.
-const PERSON_PATIENCE: Duration = Duration::from_secs(1);
+const PERSON_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two looks at what a person holds.
 const PERSON_PAUSE: Duration = Duration::from_millis(20);
 /// The keyboard that programs hear.
@@ -374,7 +374,7 @@ impl Seat {
             // Modifiers are down on purpose.
             return Ok(());
         }
-        let give_up = Instant::now() + PERSON_PATIENCE;
+        let give_up = Instant::now() + PERSON_TIMEOUT;
         while self.keyboard.has_xkb && u16::from(self.link.xkb_get_state(CORE)?.reply()?.base_mods) != 0 {
             if Instant::now() > give_up {
                 let error = Error::unavailable("a person at this screen holds a modifier key");

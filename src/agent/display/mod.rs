@@ -83,9 +83,9 @@ const FIRST_ID: u16 = 100;
 /// The size of a display to attach to, until it was connected to.
 const UNSEEN: Size = Size { width: 0, height: 0 };
 /// How long a new screen may take until it is usable.
-const CREATE_PATIENCE: Duration = Duration::from_secs(25);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(25);
 /// How long a screen may take to end: its session, then its X server, each asked and then killed.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The screens of a computer. Clones are the same room.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl Displays {
     /// `Conflict` at the limit, or when no X server can be started here; `Unavailable` when it did not come up.
     pub async fn create(&self, size: Option<Size>) -> Result<Arc<Screen>> {
         let screen = self.begin(None, size)?;
-        if let Err(error) = screen.ready(CREATE_PATIENCE).await {
+        if let Err(error) = screen.ready(CREATE_TIMEOUT).await {
             self.end(&screen).await;
             return Err(error);
         }
@@ -217,7 +217,7 @@ impl Displays {
 
     async fn end(&self, screen: &Arc<Screen>) {
         screen.stop.cancel();
-        if tokio::time::timeout(END_PATIENCE, screen.ended.cancelled()).await.is_err() {
+        if tokio::time::timeout(END_TIMEOUT, screen.ended.cancelled()).await.is_err() {
             tracing::error!(screen = screen.id, "a screen did not end in time");
         }
     }

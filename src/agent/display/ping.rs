@@ -12,10 +12,10 @@ use x11rb::protocol::xproto::{
 
 use super::fault::{Fault, Outcome};
 use super::rest;
-use super::seat::{Seat, X_PATIENCE};
+use super::seat::{Seat, X_TIMEOUT};
 
 /// How long a program may take to answer: one that takes longer is stuck, not slow.
-const PING_PATIENCE: Duration = Duration::from_secs(3);
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 /// How far up from the focused window its top-level window is looked for.
 const MOST_PARENTS: usize = 8;
 /// Most protocols of a window that are read; programs name up to five.
@@ -101,7 +101,7 @@ impl Seat {
         let data = [listener.ping, listener.number, listener.window, 0, 0];
         let question = ClientMessageEvent::new(32, listener.window, listener.protocols, data);
         self.link.send_event(false, listener.window, EventMask::NO_EVENT, question)?;
-        self.deadline.allow(PING_PATIENCE.max(X_PATIENCE));
+        self.deadline.allow(PING_TIMEOUT.max(X_TIMEOUT));
         self.link.flush()?;
         loop {
             match self.link.wait_for_event().map_err(Fault::from) {

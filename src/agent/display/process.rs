@@ -20,7 +20,7 @@ use crate::base::tasks::Tasks;
 
 /// How long one sweep goes on: a process may start another while it is being ended, and one that was killed may take a while to
 /// be gone; each round leaves fewer.
-const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two rounds; death takes the kernel microseconds to milliseconds.
 const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 
@@ -207,7 +207,7 @@ pub(super) fn forget(file: &Path) {
 
 /// Kills every process whose environment holds all of `marks` (`KEY=VALUE`): also those that left their group.
 pub(super) fn sweep(marks: &[String]) {
-    let until = Instant::now() + SWEEP_PATIENCE;
+    let until = Instant::now() + SWEEP_TIMEOUT;
     while Instant::now() < until {
         let found: Vec<u32> = marked(marks);
         if found.is_empty() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::fault::Outcome;
 
 /// How long a program may take to come to rest: one that takes longer computes for reasons of its own.
-const REST_PATIENCE: Duration = Duration::from_secs(3);
+const REST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Looks in a row between which it must not have run.
 const LOOKS: u32 = 3;
 /// Pause between two looks, in which what was woken gets its turn where there are turns to get.
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// # Errors
 /// When the server cannot be asked.
 pub(super) fn comes_to_rest(pid: u32, served: impl Fn() -> Outcome<()>) -> Outcome<bool> {
-    let deadline = Instant::now() + REST_PATIENCE;
+    let deadline = Instant::now() + REST_TIMEOUT;
     let (mut last, mut alike) = (None, 0);
     while Instant::now() <= deadline {
         served()?;

@@ -17,7 +17,7 @@ use crate::domain::resolution::Size;
 use crate::wire;
 
 /// How long work may wait for its turn: the longest drag and a little more.
-const QUEUE_PATIENCE: Duration = Duration::from_secs(40);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The right to act on a screen, given back when dropped.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl Screen {
         })?;
         // The queue is not held: a thread that ends drops what waits in it.
         drop(jobs);
-        match tokio::time::timeout(QUEUE_PATIENCE, begun).await {
+        match tokio::time::timeout(QUEUE_TIMEOUT, begun).await {
             Ok(Ok(())) => answered.await.unwrap_or_else(|_| Err(down())),
             Ok(Err(_)) => Err(down()),
             Err(_) => Err(self.busy()),
@@ -176,7 +176,7 @@ impl Screen {
     /// `Unavailable` when the turn does not come in time.
     pub async fn turn(&self) -> Result<Turn> {
         let turn = Arc::clone(&self.turn).lock_owned();
-        let turn = tokio::time::timeout(QUEUE_PATIENCE, turn).await.map_err(|_| self.busy())?;
+        let turn = tokio::time::timeout(QUEUE_TIMEOUT, turn).await.map_err(|_| self.busy())?;
         *self.acted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         Ok(Turn(turn))
     }

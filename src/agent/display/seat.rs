@@ -4,7 +4,7 @@
 //! work -> bounded queue -> barrier (does X answer?) -> the work -> release what is still held -> reply
 //! ```
 //! A barrier that times out marks the seat silent: what is asked until X answers again is refused after
-//! [`SILENT_PATIENCE`] and nothing of it is sent, so that no input arrives late.
+//! [`X_UNRESPONSIVE_TIMEOUT`] and nothing of it is sent, so that no input arrives late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,10 +30,10 @@ use crate::domain::error::Error;
 use crate::domain::resolution::Size;
 
 /// How long one round trip may take (threats.md T17).
-pub(super) const X_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const X_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a silent server is given per piece of work: enough for one that just came back, and a full queue of
 /// [`QUEUE`] is refused in under a second.
-const SILENT_PATIENCE: Duration = Duration::from_millis(20);
+const X_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_millis(20);
 /// Pieces of work that wait for one screen; past it callers are told to retry. Humans and agents send a handful.
 pub(super) const QUEUE: usize = 32;
 
@@ -115,7 +115,7 @@ pub(super) struct Seat {
 impl Seat {
     /// Connects and sets up what the work needs.
     pub(super) fn open(display: u16, size: Arc<SeenSize>) -> Outcome<Self> {
-        let (link, deadline) = link::connect(display, X_PATIENCE)?;
+        let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         let setup = link.setup();
         let screen = setup.roots.first().ok_or_else(|| Fault::Broken(String::from("no X screen")))?;
         let root = screen.root;
@@ -180,7 +180,7 @@ impl Seat {
 
     /// Lets the waits of the next step last as long as one round trip may.
     pub(super) fn rearm(&self) {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
     }
 
     /// A round trip: on return the server has processed everything sent before.
@@ -194,15 +194,15 @@ impl Seat {
     fn attend(&mut self) -> Outcome<()> {
         let (question, patience) = match self.silent {
             // Many that waited for their turn share one look: each one's own would make the last wait for all of them.
-            Some((_, looked)) if looked.elapsed() < SILENT_PATIENCE => return Err(Fault::Silent),
-            Some((question, _)) => (question, SILENT_PATIENCE),
+            Some((_, looked)) if looked.elapsed() < X_UNRESPONSIVE_TIMEOUT => return Err(Fault::Silent),
+            Some((question, _)) => (question, X_UNRESPONSIVE_TIMEOUT),
             None => {
-                self.deadline.allow(X_PATIENCE);
+                self.deadline.allow(X_TIMEOUT);
                 let cookie = self.link.get_input_focus()?;
                 let question = cookie.sequence_number();
                 // The cookie's drop would discard the reply; it is asked for by number below.
                 std::mem::forget(cookie);
-                (question, X_PATIENCE)
+                (question, X_TIMEOUT)
             }
         };
         self.deadline.allow(patience);
@@ -390,7 +390,7 @@ pub(super) async fn sit(display: u16, size: Arc<SeenSize>) -> Result<Seated, Str
         return Err(format!("could not start the thread of :{display}: {error}"));
     }
     // Opening takes a few round trips, each bounded; the limit covers a connect that the kernel holds up.
-    match tokio::time::timeout(2 * X_PATIENCE, opened).await {
+    match tokio::time::timeout(2 * X_TIMEOUT, opened).await {
         Ok(Ok(Ok(()))) => Ok(Seated { jobs, ended }),
         Ok(Ok(Err(why))) => Err(why),
         Ok(Err(_)) => Err(String::from("the screen's thread panicked")),

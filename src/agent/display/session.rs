@@ -16,7 +16,7 @@ use crate::base::tasks::Tasks;
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/xsession");
 
 /// How long a session may take to end by itself.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest environment file that is read: the session writes a dozen short lines.
 const MAX_ENV_BYTES: u64 = 64 * 1024;
 /// Most variables taken from it.
@@ -120,7 +120,7 @@ impl Running {
 
     /// Ends the session and all that it started, also what left its process group; on return they are gone.
     pub(super) async fn end(self) {
-        self.kept.end(END_PATIENCE).await;
+        self.kept.end(END_TIMEOUT).await;
         let marks = self.marks;
         let swept = tokio::task::spawn_blocking(move || process::sweep(&marks)).await;
         if let Err(error) = swept {

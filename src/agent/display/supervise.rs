@@ -27,9 +27,9 @@ use crate::base::tasks::Tasks;
 use crate::base::wait;
 
 /// How long an X server may take until it answers; 0.1 s is usual, a loaded host takes seconds.
-const X_START_PATIENCE: Duration = Duration::from_secs(10);
+const X_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a window manager may take to announce itself; after that the screen is used without.
-const WM_PATIENCE: Duration = Duration::from_secs(10);
+const WM_TIMEOUT: Duration = Duration::from_secs(10);
 /// First pause before a restart.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause before a restart: a screen that cannot start costs next to nothing, and is back soon after it can.
@@ -106,7 +106,7 @@ impl Supervisor {
             };
             if session.is_none() && self.session.is_some() {
                 *session = self.start_session().await;
-                let announced = wait::until(WM_PATIENCE, || announced(&seated));
+                let announced = wait::until(WM_TIMEOUT, || announced(&seated));
                 tokio::select! {
                     announced = announced => if announced.is_none() {
                         tracing::warn!(screen = self.screen.id, "no window manager announced itself");
@@ -125,7 +125,7 @@ impl Supervisor {
     /// Connects as soon as the X server answers.
     async fn sit(&self) -> Result<Seated, String> {
         let last = Mutex::new(String::new());
-        let seated = wait::until(X_START_PATIENCE, || async {
+        let seated = wait::until(X_START_TIMEOUT, || async {
             let tried = seat::sit(self.screen.display, Arc::clone(&self.screen.size)).await;
             tried.map_err(|why| *last.lock().unwrap_or_else(PoisonError::into_inner) = why).ok()
         });

@@ -11,7 +11,7 @@ use crate::base::tasks::Tasks;
 use crate::domain::resolution::Size;
 
 /// How long a server may take to end before it is killed: it has nothing to save.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running X server.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Server {
 
     /// Ends it; on return it is gone.
     pub(super) async fn end(self) {
-        self.kept.end(END_PATIENCE).await;
+        self.kept.end(END_TIMEOUT).await;
         process::forget(&self.note);
         // One that had to be killed leaves its files.
         if let Err(why) = clear_way(self.display) {

@@ -10,7 +10,7 @@ use super::ids::Known;
 use super::reach::Held;
 use super::tree::COMPONENT;
 use super::value::Wanted;
-use super::{CALL_PATIENCE, Elements, refusal};
+use super::{CALL_TIMEOUT, Elements, refusal};
 use crate::agent::display::Press;
 use crate::base::wait;
 use crate::domain::error::{Error, Result};
@@ -18,18 +18,18 @@ use crate::domain::pointer::{Button, Point};
 use crate::wire::element::{Element, ElementActed, ElementClick, ElementValue};
 
 /// How long a click's effect on the element itself is waited for; most programs react within one drawn frame.
-const EFFECT_PATIENCE: Duration = Duration::from_millis(250);
+const EFFECT_TIMEOUT: Duration = Duration::from_millis(250);
 /// A record that did not change for this long is that of the effect.
 const STILL: Duration = Duration::from_millis(50);
 /// Looks at a record that goes on changing.
 const MOST_LOOKS: usize = 5;
 /// How long a value or the focus may take to be what was asked: a browser on a busy machine needs more than a second
 /// from its word that it will to its word that it has. What it has is seen at once, so only a failure takes that long.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(3);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long an action's answer is waited for: a dialog that it opens may hold it back until somebody closes that.
-const ACTION_PATIENCE: Duration = Duration::from_millis(800);
-/// As [`CHANGE_PATIENCE`], where the program said that it would not: some say so and do.
-const REFUSED_PATIENCE: Duration = Duration::from_millis(700);
+const ACTION_TIMEOUT: Duration = Duration::from_millis(800);
+/// As [`CHANGE_TIMEOUT`], where the program said that it would not: some say so and do.
+const REFUSED_TIMEOUT: Duration = Duration::from_millis(700);
 
 impl Elements {
     /// Clicks an element with the pointer, or tells its program to do its first action.
@@ -106,7 +106,7 @@ impl Elements {
     async fn changed(&self, id: &str, before: Option<&Element>) -> Option<Element> {
         let look = || async { self.told(&self.hold(id).await.ok()?).await.ok() };
         let Some(before) = before else { return look().await };
-        let differs = wait::until(EFFECT_PATIENCE, || async {
+        let differs = wait::until(EFFECT_TIMEOUT, || async {
             let now = look().await;
             (now.as_ref() != Some(before)).then_some(now)
         });
@@ -126,7 +126,7 @@ impl Elements {
 
 /// How long what was asked is waited for, after what the program said to it.
 fn patience(refused: Option<&str>) -> Duration {
-    if refused.is_some() { REFUSED_PATIENCE } else { CHANGE_PATIENCE }
+    if refused.is_some() { REFUSED_TIMEOUT } else { CHANGE_TIMEOUT }
 }
 
 fn acted(
@@ -151,7 +151,7 @@ pub(super) async fn take_focus(held: &Held) -> Result<Option<&'static str>> {
         held.bring_forward().await?;
     }
     let asked: Result<bool, Fault> =
-        held.bus.ask(&held.known.object, COMPONENT, "GrabFocus", &(), CALL_PATIENCE).await;
+        held.bus.ask(&held.known.object, COMPONENT, "GrabFocus", &(), CALL_TIMEOUT).await;
     let refused = match asked {
         Ok(true) => None,
         Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Some("the program refused the focus"),
@@ -172,7 +172,7 @@ async fn first_action(held: &Held) -> Result<Option<&'static str>> {
     if !held.node.offers.action {
         return Err(Error::conflict("The element has no action").code("element_no_action"));
     }
-    match held.bus.ask(&held.known.object, ACTION, "DoAction", &(0_i32,), ACTION_PATIENCE).await {
+    match held.bus.ask(&held.known.object, ACTION, "DoAction", &(0_i32,), ACTION_TIMEOUT).await {
         Ok(true) => Ok(None),
         Ok(false) => Ok(Some("the program refused the action")),
         // A modal dialog that the action opens can hold its answer back.

@@ -14,7 +14,7 @@ use super::object::{Object, Reference};
 use crate::domain::error::{Error, Result};
 
 /// How long the message bus itself may take for one answer; microseconds are usual.
-const BUS_PATIENCE: Duration = Duration::from_secs(2);
+const BUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Answers that wait in this process: more than the calls that are ever in flight.
 const QUEUED: usize = 512;
 /// Largest answer that is read, in bytes: a page of 50,000 objects in bulk; read, it takes some times as much.
@@ -91,7 +91,7 @@ impl Bus {
     /// # Errors
     /// `Unavailable` where there is no such bus.
     pub(super) async fn open(environment: &[(String, String)]) -> Result<Self> {
-        let opened = tokio::time::timeout(2 * BUS_PATIENCE, Self::connect(environment)).await;
+        let opened = tokio::time::timeout(2 * BUS_TIMEOUT, Self::connect(environment)).await;
         let why = match opened {
             Ok(Ok(bus)) => return Ok(bus),
             Ok(Err(error)) => error.to_string(),
@@ -197,7 +197,7 @@ impl Bus {
     /// The root objects of all programs on the bus.
     pub(super) async fn programs(&self) -> Result<Vec<Object>, Fault> {
         let registry = Object { name: REGISTRY.to_owned(), path: ROOT.to_owned() };
-        let all: Vec<Reference> = self.ask(&registry, ACCESSIBLE, "GetChildren", &(), BUS_PATIENCE).await?;
+        let all: Vec<Reference> = self.ask(&registry, ACCESSIBLE, "GetChildren", &(), BUS_TIMEOUT).await?;
         Ok(all.into_iter().filter_map(Object::of).collect())
     }
 
@@ -219,7 +219,7 @@ impl Bus {
     /// The process behind a bus name.
     pub(super) async fn pid(&self, name: &str) -> Result<u32, Fault> {
         let daemon = Object { name: DAEMON.to_owned(), path: "/org/freedesktop/DBus".to_owned() };
-        self.ask(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_PATIENCE).await
+        self.ask(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_TIMEOUT).await
     }
 }
 

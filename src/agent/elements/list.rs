@@ -16,7 +16,7 @@ use super::request::{MAX_NODES, Request};
 use super::tree::{Program, Tree as _, together};
 use super::walk::{Bounds, Stop, walk};
 use super::windows::{is_away, is_here, matching, rank};
-use super::{Elements, TURN_PATIENCE, call_patience};
+use super::{Elements, TURN_TIMEOUT, call_patience};
 use crate::agent::display::{Screen, Tops};
 use crate::domain::error::{Error, Result};
 use crate::wire::element::{Element, ElementList, SkippedApp};
@@ -69,7 +69,7 @@ impl Elements {
     /// `NotFound` for an unknown screen; `Unavailable` where there is no accessibility bus or too many ask at once.
     pub async fn list(&self, request: Request) -> Result<ElementList> {
         let screen = self.room.displays.screen(request.screen.as_deref())?;
-        let turn = tokio::time::timeout(TURN_PATIENCE, self.room.turns.acquire()).await;
+        let turn = tokio::time::timeout(TURN_TIMEOUT, self.room.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
             return Err(Error::unavailable("Too many lists of elements at once").retry_after(1));
         };
@@ -223,7 +223,7 @@ impl Elements {
         patience: Duration,
         until: Instant,
     ) -> Vec<Details> {
-        let until = until.max(Instant::now() + super::SHORT_PATIENCE);
+        let until = until.max(Instant::now() + super::SHORT_TIMEOUT);
         let asked = chosen.iter().map(|at| details::details(bus, &candidates[*at].found.node, patience));
         let mut answers = together(asked);
         let mut known = Vec::new();

@@ -43,16 +43,16 @@ use crate::domain::error::{Error, Result};
 /// Walks at once. Each keeps programs busy; a third would only make all of them slower.
 const WALKS: usize = 2;
 /// How long a walk waits for its turn: the longest two others.
-const TURN_PATIENCE: Duration = Duration::from_secs(20);
+const TURN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a call may take to the program of an element that is acted on: a busy one answers in tens of milliseconds, a browser on
 /// a busy machine in a second.
-const CALL_PATIENCE: Duration = Duration::from_secs(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The part of a list's time that one call may take, but [`LIST_CALL`] at least: a program that hangs leaves most of it to the others.
 const CALL_PART: u32 = 3;
 const LIST_CALL: Duration = Duration::from_millis(600);
-/// The part that a call may take to a program that lately did not answer, but [`SHORT_PATIENCE`] at least.
+/// The part that a call may take to a program that lately did not answer, but [`SHORT_TIMEOUT`] at least.
 const SHORT_PART: u32 = 30;
-const SHORT_PATIENCE: Duration = Duration::from_millis(60);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(60);
 /// How long "lately" is.
 const GRUDGE: Duration = Duration::from_secs(10);
 
@@ -109,7 +109,7 @@ impl Elements {
     fn first_patience(&self, name: &str, list: Duration) -> Duration {
         let mut silent = self.silent();
         silent.retain(|_, since| since.elapsed() < GRUDGE);
-        if silent.contains_key(name) { (list / SHORT_PART).max(SHORT_PATIENCE) } else { call_patience(list) }
+        if silent.contains_key(name) { (list / SHORT_PART).max(SHORT_TIMEOUT) } else { call_patience(list) }
     }
 
     /// Remembers whether a program answers.

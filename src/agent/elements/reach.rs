@@ -12,7 +12,7 @@ use super::object::{Area, Node, Object, Reference, cut};
 use super::record::{Around, record};
 use super::tree::{COMPONENT, ask_area, ask_node};
 use super::windows::matching;
-use super::{CALL_PATIENCE, Elements, gone, refusal};
+use super::{CALL_TIMEOUT, Elements, gone, refusal};
 use crate::agent::display::{Screen, Top};
 use crate::base::wait;
 use crate::domain::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::wire::element::Element;
 /// Objects around one that are climbed; deeper nesting is no program's.
 const MOST_AROUND: usize = 100;
 /// How long a program may take to scroll, and a window to come to the front.
-const REACH_PATIENCE: Duration = Duration::from_secs(2);
+const REACH_TIMEOUT: Duration = Duration::from_secs(2);
 /// An element that is still for this long has been scrolled to its place.
 const STILL: Duration = Duration::from_millis(40);
 
@@ -55,7 +55,7 @@ impl Elements {
 
 impl Held {
     async fn read(bus: Arc<Bus>, id: &str, known: Known, screen: Arc<Screen>) -> Result<Self, Fault> {
-        let node = ask_node(&bus, &known.object, CALL_PATIENCE).await?;
+        let node = ask_node(&bus, &known.object, CALL_TIMEOUT).await?;
         let place = area(&bus, &node).await?;
         let (mut around, mut app) = (Vec::new(), String::new());
         let mut next = parent(&bus, &known.object).await?;
@@ -66,7 +66,7 @@ impl Held {
         }
         for _ in 0..MOST_AROUND {
             let Some(object) = next else { break };
-            let outer = ask_node(&bus, &object, CALL_PATIENCE).await?;
+            let outer = ask_node(&bus, &object, CALL_TIMEOUT).await?;
             if outer.role == Role::Application {
                 app = outer.name;
                 break;
@@ -86,7 +86,7 @@ impl Held {
 
     /// Its record.
     pub(super) async fn record(&self, parent: Option<String>) -> Result<Element, Fault> {
-        let details: Details = details::details(&self.bus, &self.node, CALL_PATIENCE).await?;
+        let details: Details = details::details(&self.bus, &self.node, CALL_TIMEOUT).await?;
         let around = Around {
             parent,
             window: cut(&self.window().0.name, MOST_NAME),
@@ -163,7 +163,7 @@ impl Held {
         let point = Point::parse(x.into(), y.into(), self.screen.size())?;
         if !self.is_own(point).await? {
             self.bring_forward().await?;
-            let came = wait::until(REACH_PATIENCE, || async {
+            let came = wait::until(REACH_TIMEOUT, || async {
                 self.is_own(point).await.unwrap_or(false).then_some(())
             });
             if came.await.is_none() {
@@ -190,7 +190,7 @@ impl Held {
         }
         let anywhere = (ScrollType::Anywhere as u32,);
         let object = &self.known.object;
-        match self.bus.ask::<bool>(object, COMPONENT, "ScrollTo", &anywhere, CALL_PATIENCE).await {
+        match self.bus.ask::<bool>(object, COMPONENT, "ScrollTo", &anywhere, CALL_TIMEOUT).await {
             Ok(true) => self.settled().await,
             // It cannot, or not this one: what can be seen of it decides.
             Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Ok(self),
@@ -201,7 +201,7 @@ impl Held {
     /// Looks at it again until it is still.
     async fn settled(self) -> Result<Self> {
         let mut last = self;
-        let deadline = tokio::time::Instant::now() + REACH_PATIENCE;
+        let deadline = tokio::time::Instant::now() + REACH_TIMEOUT;
         loop {
             tokio::time::sleep(STILL).await;
             let now = last.again().await.map_err(|fault| refusal(&fault))?;
@@ -221,11 +221,11 @@ fn is_window(role: Role) -> bool {
 
 async fn parent(bus: &Bus, object: &Object) -> Result<Option<Object>, Fault> {
     let parent =
-        bus.property::<zbus::zvariant::OwnedValue>(object, ACCESSIBLE, "Parent", CALL_PATIENCE).await?;
+        bus.property::<zbus::zvariant::OwnedValue>(object, ACCESSIBLE, "Parent", CALL_TIMEOUT).await?;
     let reference = Reference::try_from(parent).map_err(|error| Fault::Refused(error.to_string()))?;
     Ok(Object::of(reference).filter(|parent| parent != object))
 }
 
 async fn area(bus: &Bus, node: &Node) -> Result<Option<Area>, Fault> {
-    if node.offers.component { ask_area(bus, &node.object, CALL_PATIENCE).await } else { Ok(None) }
+    if node.offers.component { ask_area(bus, &node.object, CALL_TIMEOUT).await } else { Ok(None) }
 }

@@ -7,7 +7,7 @@ use atspi::{Role, State};
 use super::act::take_focus;
 use super::bus::Fault;
 use super::reach::Held;
-use super::{CALL_PATIENCE, details, refusal};
+use super::{CALL_TIMEOUT, details, refusal};
 use crate::agent::display::keys;
 use crate::domain::error::{Error, Result};
 use crate::wire::element::ElementValue;
@@ -69,11 +69,11 @@ impl Wanted {
         let object = &held.known.object;
         let done = match self {
             Self::Number(number) => {
-                details::set_number(&held.bus, object, *number, CALL_PATIENCE).await.map(|()| true)
+                details::set_number(&held.bus, object, *number, CALL_TIMEOUT).await.map(|()| true)
             }
             Self::Typed(text) => return type_over(held, text).await,
             Self::Text(text) => {
-                held.bus.ask(object, EDITABLE, "SetTextContents", &(text.as_str(),), CALL_PATIENCE).await
+                held.bus.ask(object, EDITABLE, "SetTextContents", &(text.as_str(),), CALL_TIMEOUT).await
             }
         };
         match done {
@@ -88,16 +88,16 @@ impl Wanted {
         let object = &held.known.object;
         match self {
             Self::Number(number) => {
-                let now = details::number(&held.bus, object, CALL_PATIENCE).await?;
+                let now = details::number(&held.bus, object, CALL_TIMEOUT).await?;
                 Ok((now - number).abs() <= SAME * number.abs().max(1.0))
             }
             // A password reads back as dots: only their number can be compared.
             Self::Text(text) | Self::Typed(text) if held.node.role == Role::PasswordText => {
-                let length = details::length(&held.bus, object, CALL_PATIENCE).await?;
+                let length = details::length(&held.bus, object, CALL_TIMEOUT).await?;
                 Ok(usize::try_from(length) == Ok(text.chars().count()))
             }
             Self::Text(text) | Self::Typed(text) => {
-                Ok(details::text(&held.bus, object, MOST_SET + 1, CALL_PATIENCE).await? == *text)
+                Ok(details::text(&held.bus, object, MOST_SET + 1, CALL_TIMEOUT).await? == *text)
             }
         }
     }

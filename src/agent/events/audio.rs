@@ -20,7 +20,7 @@ use crate::http::feed::Feed;
 use crate::wire::event::{Data, Event};
 
 /// How long the server may take to answer, or to read a question.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest message that is taken from the server: a list of streams of a desktop is a few kilobytes.
 const MAX_MESSAGE: usize = 1024 * 1024;
 /// Most streams that are remembered; a desktop has a handful.
@@ -119,7 +119,7 @@ impl Watcher for Audio {
 /// Whether the session's sound server plays anything; none does that is not there or does not answer.
 pub(in crate::agent) async fn plays(session: &[(String, String)]) -> bool {
     let asked = async { Server::connect(session).await?.list().await };
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(TIMEOUT, asked).await {
         Ok(Ok(streams)) => streams.iter().any(|stream| !stream.corked),
         Ok(Err(_)) | Err(_) => false,
     }
@@ -178,7 +178,7 @@ impl Server {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, answer).await.map_err(|_| String::from("no answer in time"))?
+        tokio::time::timeout(TIMEOUT, answer).await.map_err(|_| String::from("no answer in time"))?
     }
 
     /// Sends a question; its number.
@@ -187,7 +187,7 @@ impl Server {
         self.questions = self.questions.wrapping_add(1);
         let mut bytes = Vec::new();
         protocol::write_command_message(&mut bytes, number, command, self.version).map_err(text)?;
-        let sent = tokio::time::timeout(PATIENCE, self.socket.write_all(&bytes)).await;
+        let sent = tokio::time::timeout(TIMEOUT, self.socket.write_all(&bytes)).await;
         sent.map_err(|_| String::from("the server does not read"))?.map_err(text)?;
         Ok(number)
     }
@@ -202,7 +202,7 @@ impl Server {
         message.resize(protocol::DESCRIPTOR_SIZE + length, 0);
         // What has begun to come must come whole.
         let body = self.socket.read_exact(&mut message[protocol::DESCRIPTOR_SIZE..]);
-        tokio::time::timeout(PATIENCE, body).await.map_err(|_| "a message broke off")?.map_err(text)?;
+        tokio::time::timeout(TIMEOUT, body).await.map_err(|_| "a message broke off")?.map_err(text)?;
         let mut message = Cursor::new(message);
         let (number, command) = protocol::read_command_message(&mut message, self.version).map_err(text)?;
         Ok((number, command, message))

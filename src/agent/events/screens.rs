@@ -32,7 +32,7 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 /// How long the screens that are there at the beginning may take until they are watched; after that it has begun
 /// without those that are down.
-const BEGIN_PATIENCE: Duration = Duration::from_secs(4);
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Watches the screens.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Watcher for Screens {
         // Each of the first screens holds one until it is watched.
         let (starting, mut started) = mpsc::channel::<()>(1);
         let (mut starting, mut has_begun) = (Some(starting), false);
-        let deadline = tokio::time::sleep(BEGIN_PATIENCE);
+        let deadline = tokio::time::sleep(BEGIN_TIMEOUT);
         tokio::pin!(deadline);
         loop {
             added.mark_unchanged();

@@ -34,7 +34,7 @@ use super::tree::{self, Target};
 /// is first).
 const OOM_SCORE: &str = "500";
 /// How long the shim tries to end the tree after its agent is gone.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most that is read of a result: the capacity of the pipe it waits in.
 const MAX_RESULT: u64 = 64 * 1024;
 
@@ -110,7 +110,7 @@ pub fn run() -> io::Result<()> {
         return Ok(());
     }
     // The agent is gone, or something broke here: either way nobody will answer for this command.
-    let left = tree::end(&Target::below(nix::unistd::getpid().as_raw()), END_PATIENCE);
+    let left = tree::end(&Target::below(nix::unistd::getpid().as_raw()), END_TIMEOUT);
     if left > 0 { Err(io::Error::other(format!("{left} processes are left"))) } else { told.map(drop) }
 }
 

@@ -14,7 +14,7 @@ use crate::domain::error::{Error, Result};
 use crate::wire::guest_file::{HashQuery, Hashed};
 
 /// Longest time: 100 GB from a fast disk.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes read at once.
 const CHUNK: usize = 256 * 1024;
 
@@ -31,7 +31,7 @@ pub fn hash(home: &Path, query: &HashQuery, stop: &CancellationToken) -> Result<
     };
     let mut content = read::open(home, &query.path)?;
     let (mut buffer, mut size) = (vec![0; CHUNK], 0);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let length = content.file.read(&mut buffer).map_err(|error| file_error(&query.path, &error))?;
         if length == 0 {

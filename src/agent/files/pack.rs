@@ -27,7 +27,7 @@ const PIECE: usize = 64 * 1024;
 /// Pieces that wait for the client.
 pub const WAITING_PIECES: usize = 8;
 /// Longest time that a client may take for a piece: a thread and open folders wait for it.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(60);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Opens the folder that is to be packed; its path as well.
 ///
@@ -54,7 +54,7 @@ pub fn pack(folder: &OwnedFd, sender: mpsc::Sender<io::Result<Bytes>>, handle: H
     if let Err(error) = packed {
         tracing::info!(%error, "an archive was not finished");
         // The client may be what failed.
-        let _gone = handle.block_on(tokio::time::timeout(CLIENT_PATIENCE, sender.send(Err(error))));
+        let _gone = handle.block_on(tokio::time::timeout(CLIENT_TIMEOUT, sender.send(Err(error))));
     }
 }
 
@@ -189,7 +189,7 @@ impl Write for Outlet {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.buffer, BytesMut::with_capacity(PIECE)).freeze();
-        let sending = tokio::time::timeout(CLIENT_PATIENCE, self.sender.send(Ok(piece)));
+        let sending = tokio::time::timeout(CLIENT_TIMEOUT, self.sender.send(Ok(piece)));
         match self.handle.block_on(sending) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client left")),

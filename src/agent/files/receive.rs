@@ -13,7 +13,7 @@ use super::blocking;
 use crate::domain::error::{Error, Result};
 
 /// Longest time between two pieces of the body; a slower sender holds a file for nothing (threats.md T13).
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pieces that wait for the disk; past it the sender is not read from. A piece is at most some 400 KiB (hyper's buffer).
 const WAITING_PIECES: usize = 4;
 
@@ -82,7 +82,7 @@ pub async fn receive<T: Send + 'static>(
         loop {
             let message = tokio::select! {
                 () = stop.cancelled() => Err(taken_over()),
-                next = tokio::time::timeout(BODY_PATIENCE, pieces.next()) => match next {
+                next = tokio::time::timeout(BODY_TIMEOUT, pieces.next()) => match next {
                     Err(_) => Err(Error::invalid("the request body did not arrive in time")),
                     Ok(None) => Ok(None),
                     Ok(Some(Err(error))) => Err(broke_off().context(error)),

@@ -17,7 +17,7 @@ use crate::domain::error::{Error, Result};
 use crate::wire::guest_file::{DeleteQuery, Deleted};
 
 /// Longest time: some ten million files.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// Deepest folder that is entered; two descriptors are open for each.
 const MAX_DEPTH: usize = 200;
 
@@ -33,7 +33,7 @@ pub fn remove(home: &Path, query: &DeleteQuery, stop: &CancellationToken) -> Res
         gone: Deleted { path: spot.path.clone(), ..Deleted::default() },
         device: facts.st_dev,
         recursive: query.recursive,
-        until: Instant::now() + PATIENCE,
+        until: Instant::now() + TIMEOUT,
         stop,
     };
     work.one(&spot.folder, Path::new(&spot.name), &facts, 0)?;
@@ -125,7 +125,7 @@ pub fn tree(folder: &OwnedFd, name: &str) -> Result<()> {
         gone: Deleted { path: name.to_owned(), ..Deleted::default() },
         device: facts.st_dev,
         recursive: true,
-        until: Instant::now() + PATIENCE,
+        until: Instant::now() + TIMEOUT,
         stop: &stop,
     };
     work.one(folder, Path::new(name), &facts, 0)

@@ -14,7 +14,7 @@ const MAKER: &str = "ssh-keygen";
 /// The types that are still made; keys of others are only removed.
 const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
 /// How long one key may take: an RSA key needs half a second of a real processor, and seconds of an emulated one.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Makes new host keys; `None` where there are none. A server that runs has the old ones until it is started again.
 pub(super) async fn renew(root: &Path) -> Option<Result<(), String>> {
@@ -70,7 +70,7 @@ async fn make(path: &Path, kind: &str) -> Result<(), String> {
     let mut maker = Command::new(MAKER);
     maker.args(["-q", "-N", "", "-C", "", "-t", kind, "-f"]).arg(path);
     maker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let ended = tokio::time::timeout(PATIENCE, maker.status()).await;
+    let ended = tokio::time::timeout(TIMEOUT, maker.status()).await;
     match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(format!("{MAKER}: {status}")),

@@ -37,11 +37,11 @@ const MARK: &str = "HOTDESK_LAUNCH";
 const SCREEN_MARK: &str = "HOTDESK_LAUNCHED_ON";
 /// A program that ended well may have asked one that runs already to open the window; that takes it no longer, also on a busy
 /// machine.
-const HANDOVER_PATIENCE: Duration = Duration::from_secs(5);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest pause between two looks for a window: a program takes 50 ms at least.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
 /// How long what is left of a screen's programs may take to die.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Status of a shell that did not find the command.
 const NOT_FOUND: i32 = 127;
 
@@ -161,7 +161,7 @@ impl Programs {
             watched.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
             // -1 is nobody's parent: only the mark counts.
             let target = tree::Target { below: -1, session: None, marker };
-            let ending = tokio::task::spawn_blocking(move || tree::end(&target, END_PATIENCE));
+            let ending = tokio::task::spawn_blocking(move || tree::end(&target, END_TIMEOUT));
             match ending.await {
                 Ok(0) => {}
                 Ok(left) => tracing::warn!(left, number, "programs of a screen are still dying"),
@@ -230,7 +230,7 @@ async fn wait_for_window(
             let others_live = sight.lives().await;
             match known {
                 Some(status) if !status.success() && !others_live => return Ok((None, known)),
-                Some(_) if !others_live => until = until.min(Instant::now() + HANDOVER_PATIENCE),
+                Some(_) if !others_live => until = until.min(Instant::now() + HANDOVER_TIMEOUT),
                 Some(_) | None => {}
             }
         }

@@ -15,9 +15,9 @@ use crate::base::wait;
 use crate::domain::error::{Error, Result};
 
 /// How long ffmpeg may take to its first picture: 0.3 s is usual, a loaded host takes seconds.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to write what it has when it is asked to end.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is recorded, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Encoder {
         }
         let mut encoder = Self { process, last_words };
         // The header is written when the first picture is there.
-        let written = wait::until(START_PATIENCE, || {
+        let written = wait::until(START_TIMEOUT, || {
             let written = video.metadata().is_ok_and(|facts| facts.len() > 0).then_some(());
             async move { written }
         });
@@ -112,7 +112,7 @@ impl Encoder {
 
     /// Has it write what it has and end.
     pub async fn end(self) {
-        self.process.end(END_PATIENCE).await;
+        self.process.end(END_TIMEOUT).await;
     }
 
     fn last_words(&self) -> String {

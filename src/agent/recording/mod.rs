@@ -45,7 +45,7 @@ const DEFAULT_SECONDS: u32 = 600;
 /// What may be asked for.
 const SECONDS: std::ops::RangeInclusive<u32> = 1..=3600;
 /// How long a recording may take to end when it is asked to: its encoder's time and its last pictures'.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What recordings stand on.
 #[derive(Clone)]
@@ -400,7 +400,7 @@ impl Kept {
 
     async fn end(&self) -> Result<()> {
         self.stop.cancel();
-        let ended = tokio::time::timeout(END_PATIENCE, self.gone.cancelled()).await;
+        let ended = tokio::time::timeout(END_TIMEOUT, self.gone.cancelled()).await;
         ended.map_err(|_| Error::timed_out("The recording did not end in time"))
     }
 

@@ -40,7 +40,7 @@ const QUEUE: usize = 256;
 /// What a program needs to react: the picture after an action is taken so much later.
 const REACTION: Duration = Duration::from_millis(150);
 /// How long a picture may take: 3 ms are usual, beside an encoder on a busy machine a second, and an action waits for its first one.
-const PICTURE_PATIENCE: Duration = Duration::from_secs(2);
+const PICTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A timeline that is being written.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Timeline {
             ..ScreenshotQuery::default()
         };
         let taken = async { self.screen.screenshot(Form::parse(&query)?).await };
-        match tokio::time::timeout(PICTURE_PATIENCE, taken).await {
+        match tokio::time::timeout(PICTURE_TIMEOUT, taken).await {
             Ok(Ok(picture)) => Some(STANDARD.encode(&picture.bytes)),
             Ok(Err(error)) => {
                 tracing::debug!(screen = self.screen.id, %error, "no picture for a timeline");

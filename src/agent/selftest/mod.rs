@@ -36,7 +36,7 @@ use screen::Lit;
 const SIZE: Size = Size { width: 800, height: 600 };
 /// How long all checks may take. With the ten seconds that a screen may need to end it stays within
 /// [`crate::domain::limits::MAX_SELFTEST_SECONDS`].
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long one check may take: many times what a loaded machine needs, for a sound computer on a busy host to pass.
 const STEP: Duration = Duration::from_secs(15);
 /// How long the screen may take to come up.
@@ -108,7 +108,7 @@ fn answer(checks: Vec<Check>, began: Instant) -> SelfTest {
 
 /// Every check in turn.
 async fn all(stage: &Stage, hidden: Option<&Hidden>, managed: bool) -> Vec<Check> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut checks = Vec::new();
     let lit = match hidden {
         None => Err("this agent has no screens"),

@@ -9,7 +9,7 @@ use crate::base::wait;
 use crate::wire::window::Window;
 
 /// How long a window may take to be in the list with all that is said of it: its manager draws a frame first.
-const LIST_PATIENCE: Duration = Duration::from_secs(6);
+const LIST_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// `managed`: whether screens are to have a window manager.
 pub(super) async fn check(lit: &Lit, managed: bool) -> Found {
@@ -28,7 +28,7 @@ pub(super) async fn check(lit: &Lit, managed: bool) -> Found {
         );
         middle == (x, y) && window.pid == Some(std::process::id()) && window.focused
     };
-    let seen = wait::until(LIST_PATIENCE, || async {
+    let seen = wait::until(LIST_TIMEOUT, || async {
         match listed().await {
             Ok(window) => window.filter(whole).map(Ok),
             Err(error) => Some(Err(error)),

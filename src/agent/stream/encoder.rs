@@ -34,11 +34,11 @@ const FPS: u32 = 30;
 /// then.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long it may take to tell the server that the stream ends.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a screen may take to tell its moment; one that is busy for longer is grabbed all the same.
-const MOMENT_PATIENCE: Duration = Duration::from_secs(2);
+const MOMENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long its last words may take to be read once it has ended: they lie in a pipe already.
-const LAST_WORDS_PATIENCE: Duration = Duration::from_secs(1);
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What every encoder of one stream is given.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Encoder {
         };
         let broken = |error: std::io::Error| failed(error.to_string());
         // Asked first: the screen's thread learns of its size when it does something.
-        let since = tokio::time::timeout(MOMENT_PATIENCE, screen.moment()).await.ok().and_then(Result::ok);
+        let since = tokio::time::timeout(MOMENT_TIMEOUT, screen.moment()).await.ok().and_then(Result::ok);
         let size = screen.size();
         let (progress, output) = std::io::pipe().map_err(broken)?;
         let mut command = Command::new(&plan.program);
@@ -212,7 +212,7 @@ impl Encoder {
         self.process.ended().await;
         if let Some(hearing) = &mut self.hearing {
             // The group was killed, so that nobody holds the pipe; if somebody does, its words are not waited for.
-            if tokio::time::timeout(LAST_WORDS_PATIENCE, hearing).await.is_err() {
+            if tokio::time::timeout(LAST_WORDS_TIMEOUT, hearing).await.is_err() {
                 tracing::debug!("an encoder's last words did not end");
             }
             self.hearing = None;
@@ -221,7 +221,7 @@ impl Encoder {
 
     /// Has it tell the server that the stream ends, and end.
     pub async fn end(self) {
-        self.process.end(END_PATIENCE).await;
+        self.process.end(END_TIMEOUT).await;
     }
 }
 

@@ -16,9 +16,9 @@ use crate::wire::stream::StreamStatus;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the server may take nothing: pictures and sound go on whatever there is to see and to hear, some kilobytes a
 /// second at the least.
-const STALL_PATIENCE: Duration = Duration::from_secs(15);
+const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a screen may take to come back.
-const SCREEN_PATIENCE: Duration = Duration::from_secs(20);
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Encoders that are tried in its place: a server may need a moment to see that the one before has gone.
 const TRIES: usize = 3;
 /// The time between two of them.
@@ -97,7 +97,7 @@ impl Keeper {
                     let now = encoder.sent();
                     if now != sent {
                         (sent, since) = (now, Instant::now());
-                    } else if since.elapsed() >= STALL_PATIENCE {
+                    } else if since.elapsed() >= STALL_TIMEOUT {
                         return Next::Over("server_stalled");
                     }
                 }
@@ -140,7 +140,7 @@ impl Keeper {
             }
             let ready = tokio::select! {
                 () = self.kept.stop.cancelled() => break,
-                ready = self.screen.ready(SCREEN_PATIENCE) => ready,
+                ready = self.screen.ready(SCREEN_TIMEOUT) => ready,
             };
             if let Err(error) = ready {
                 return Err((Next::Over("screen_deleted"), error.message));

@@ -35,7 +35,7 @@ const STREAMING: &str = "streaming";
 /// Status of one that ended by itself.
 const TERMINATED: &str = "terminated";
 /// How long it may take to end when it is asked to: its encoder's time, twice where it was just being replaced.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where the session tells which sound server there is.
 const SOUND_SERVER: &str = "PULSE_SERVER";
 
@@ -123,7 +123,7 @@ impl Streams {
     pub async fn stop(&self) -> Result<()> {
         let Some(kept) = self.0.lock().clone() else { return Ok(()) };
         kept.stop.cancel();
-        let ended = tokio::time::timeout(END_PATIENCE, kept.gone.cancelled()).await;
+        let ended = tokio::time::timeout(END_TIMEOUT, kept.gone.cancelled()).await;
         ended.map_err(|_| Error::timed_out("The stream did not end in time"))?;
         let mut last = self.0.lock();
         if last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &kept)) {

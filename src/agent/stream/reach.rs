@@ -12,7 +12,7 @@ use crate::domain::error::{Error, Result};
 use crate::domain::stream::{Destination, Host};
 
 /// How long a name server may take: two tries of five seconds are its own habit, and the client waits.
-const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The URL that ffmpeg is given: scheme, host and port alone, nothing that is secret.
 ///
@@ -39,7 +39,7 @@ pub async fn checked(destination: &Destination, allow_private: bool) -> Result<S
 }
 
 async fn resolve(name: &str, port: u16) -> Result<Vec<IpAddr>> {
-    let found = tokio::time::timeout(RESOLVE_PATIENCE, tokio::net::lookup_host((name, port))).await;
+    let found = tokio::time::timeout(RESOLVE_TIMEOUT, tokio::net::lookup_host((name, port))).await;
     match found {
         Ok(Ok(addresses)) => Ok(addresses.map(|address| address.ip()).collect()),
         Ok(Err(error)) => Err(unknown().context(error)),

@@ -24,9 +24,9 @@ use crate::http::socket::{Closing, Heard, Receiver, Sender};
 mod release;
 
 /// How long a screen that is starting is waited for; a viewer that is told it is away comes back by itself.
-const SCREEN_PATIENCE: Duration = Duration::from_secs(10);
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long Xvnc may take to read what a client said: it is on this machine, and one that hangs reads nothing.
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of one read, and so of one message: a full picture at 720p is some hundred KB, which this makes a few of.
 const PIECE: usize = 64 * 1024;
 /// Without a byte from or to the client for this long, the socket is closed (wire.md 10.3).
@@ -75,7 +75,7 @@ async fn connect(
     let refused = |error: Error| closed(Failure::Unreachable, error.message);
     let displays = displays.ok_or_else(|| closed(Failure::Unreachable, "this computer has no screens"))?;
     let screen = displays.screen(screen).map_err(refused)?;
-    screen.ready(SCREEN_PATIENCE).await.map_err(refused)?;
+    screen.ready(SCREEN_TIMEOUT).await.map_err(refused)?;
     let socket = displays.vnc_socket(&screen);
     match UnixStream::connect(&socket).await {
         Ok(stream) => Ok((socket, stream)),
@@ -118,7 +118,7 @@ async fn up(
             return closed(Failure::Failed, "RFB goes in binary messages");
         };
         pressed.note(&bytes);
-        match tokio::time::timeout(WRITE_PATIENCE, server.write_all(&bytes)).await {
+        match tokio::time::timeout(WRITE_TIMEOUT, server.write_all(&bytes)).await {
             Ok(Ok(())) => {
                 pressed.written();
                 quiet.note();

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::UnixStream;
 
 /// How long it may take: milliseconds, but of a server that hangs for a while.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// All that a client says before its messages (RFC 6143 sections 7.1 and 7.3): the version, no security, and that others
 /// stay connected. None of it depends on what the server answers.
 const HELLO: &[u8] = b"RFB 003.008\n\x01\x01";
@@ -20,7 +20,7 @@ const MAX_ANSWER: u64 = 4096;
 
 /// Says a PointerEvent to the server of a socket; on return it was heard, or a warning tells why not.
 pub(super) async fn say(socket: &Path, event: [u8; 6]) {
-    let failed = match tokio::time::timeout(PATIENCE, conversation(socket, event)).await {
+    let failed = match tokio::time::timeout(TIMEOUT, conversation(socket, event)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
         Err(_) => String::from("it does not answer"),

@@ -7,7 +7,7 @@ use crate::cli::failure::Outcome;
 use crate::wire::computer::Computer;
 
 /// How long a computer may take to come to rest: as long as a create.
-const PATIENCE: Duration = Duration::from_secs(420);
+const TIMEOUT: Duration = Duration::from_secs(420);
 /// Pause between two looks. A change takes seconds, and a key's requests are limited: four looks a second leave
 /// almost all of them to others.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// # Errors
 /// When it comes to rest elsewhere, or not in time.
 pub async fn until(api: &Api, id: &str, wanted: &str) -> Outcome<(Computer, Answer)> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let answer = api.get(&["computers", id], &[], QUICK).await?;
         let computer: Computer = answer.decode()?;
@@ -28,7 +28,7 @@ pub async fn until(api: &Api, id: &str, wanted: &str) -> Outcome<(Computer, Answ
             return Err(format!("{} is {}, not {wanted}", computer.name, computer.status).into());
         }
         if Instant::now() >= deadline {
-            let seconds = PATIENCE.as_secs();
+            let seconds = TIMEOUT.as_secs();
             return Err(format!("{} is still {} after {seconds} s", computer.name, computer.status).into());
         }
         tokio::time::sleep(PAUSE).await;

@@ -20,7 +20,7 @@ use crate::wire::computer::Computer;
 use crate::wire::file::Uploaded;
 
 /// How long an upload may take: 10 MiB over a line of half a megabit.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Sends a file. `path` is empty or the name that it shall have.
 ///
@@ -56,7 +56,7 @@ pub async fn run(session: &Session, file: &Path, computer: &str, path: &str) -> 
         .text("desktopId", computer.id.clone())
         .part("file", part);
     let url = session.api.url(&["files", "upload"]);
-    let request = session.api.request(Method::POST, url).multipart(form).timeout(PATIENCE);
+    let request = session.api.request(Method::POST, url).multipart(form).timeout(TIMEOUT);
     let answer = session.api.send(request).await?;
     drop(progress);
     let uploaded: Uploaded = answer.decode()?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::reach::ACT_PATIENCE;
+use super::reach::ACT_TIMEOUT;
 use super::runner::{Intent, Message, Runner, Work, gone, suspend_unsupported};
 use super::view;
 use crate::base::clock::now_ms;
@@ -31,9 +31,9 @@ const MAILBOX: usize = 16;
 const STARTS_AT_ONCE: usize = 4;
 /// How long suspend and resume wait for the end before they answer that it is under way: clients give a request 60 s
 /// (wire.md 4.2).
-pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(45);
 /// How long ensure-running waits for a boot that another request started: longer than one may take.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(200);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(200);
 
 /// What is live about one computer. The runner is its only writer.
 #[derive(Clone, Debug, Default)]
@@ -132,7 +132,7 @@ impl Fleet {
         suspension: &Suspension,
         keeper: Option<Arc<Keeper>>,
     ) -> Self {
-        let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_PATIENCE);
+        let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
         let shared = Shared {
             engine,
             store,
@@ -288,7 +288,7 @@ impl Fleet {
             return Err(suspend_unsupported());
         }
         let suspension = self.command(computer, Command::Suspend).await?;
-        if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, suspension.finish()).await {
+        if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, suspension.finish()).await {
             outcome?;
         }
         // One that was woken again meanwhile had been suspended.
@@ -303,7 +303,7 @@ impl Fleet {
     /// As [`Fleet::command`]; why it could not be woken.
     pub async fn resume(&self, computer: &Computer) -> Result<(Status, bool)> {
         let wake = self.command(computer, Command::Resume).await?;
-        if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, wake.finish()).await {
+        if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, wake.finish()).await {
             outcome?;
         }
         let now = self.row(computer.id).await?;
@@ -320,7 +320,7 @@ impl Fleet {
         let at_rest =
             |status| [Status::Running, Status::Stopped, Status::Suspended, Status::Error].contains(&status);
         let mut presence = self.presence(id).ok_or_else(gone)?;
-        let deadline = tokio::time::Instant::now() + SETTLE_PATIENCE;
+        let deadline = tokio::time::Instant::now() + SETTLE_TIMEOUT;
         loop {
             // What is live follows what is stored: a row that is still on its way is followed by a change.
             presence.borrow_and_update();

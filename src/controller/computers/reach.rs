@@ -12,7 +12,7 @@ use crate::store::computers::Computer;
 
 /// How long an action waits for a computer that is on its way up: clients act right after create or start without
 /// polling (wire.md 16 A), and a boot takes seconds.
-pub(super) const ACT_PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const ACT_TIMEOUT: Duration = Duration::from_secs(45);
 /// When a client may ask again for a computer that is waking, in seconds.
 const WAKE_RETRY_SECONDS: u32 = 5;
 
@@ -35,7 +35,7 @@ impl Fleet {
         if sleeps {
             let (accepted, woken) = self.send(computer.id, Work::Command(Command::Act))?;
             // Why it may not wake is told however little is waited for the wake; its runner may be at a suspend still.
-            let accepted = tokio::time::timeout(ACT_PATIENCE, accepted).await.map_err(|_| resuming())?;
+            let accepted = tokio::time::timeout(ACT_TIMEOUT, accepted).await.map_err(|_| resuming())?;
             accepted.map_err(|_| stopping())??;
             let woken = tokio::time::timeout_at(deadline, woken).await.map_err(|_| resuming())?;
             woken.map_err(|_| stopping())??;
@@ -69,7 +69,7 @@ impl Fleet {
         };
         let arrived = presence
             .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !on_its_way.contains(&s)));
-        let now = match tokio::time::timeout(ACT_PATIENCE, arrived).await {
+        let now = match tokio::time::timeout(ACT_TIMEOUT, arrived).await {
             Ok(Ok(now)) => now.clone(),
             Ok(Err(_)) => return Err(gone()),
             Err(_) => {

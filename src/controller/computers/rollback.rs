@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::fleet::{ANSWER_PATIENCE, Fleet, stopping};
+use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
 use super::runner::{Intent, Runner, STOP_GRACE, WithoutMemory, Work, refused};
 use crate::base::ids::SnapshotId;
 use crate::domain::allowance::Allowance;
@@ -37,7 +37,7 @@ impl Fleet {
         self.note_action(computer.id);
         let (accepted, finished) = self.send(computer.id, Work::Rollback { snapshot, allowance })?;
         accepted.await.map_err(|_| stopping())??;
-        if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, finished).await {
+        if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, finished).await {
             outcome.map_err(|_| stopping())??;
         }
         Ok(self.row(computer.id).await?.status)

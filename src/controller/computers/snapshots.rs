@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::fleet::{ANSWER_PATIENCE, Fleet, stopping};
+use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
 use super::runner::{Intent, Runner, Work, refused};
 use crate::base::ids::SnapshotId;
 use crate::domain::error::{Error, Result};
@@ -25,7 +25,7 @@ impl Fleet {
         let snapshot = new.id;
         let (accepted, finished) = self.send(computer.id, Work::Snapshot(Arc::new(new)))?;
         accepted.await.map_err(|_| stopping())??;
-        if let Ok(outcome) = tokio::time::timeout(ANSWER_PATIENCE, finished).await {
+        if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, finished).await {
             outcome.map_err(|_| stopping())??;
         }
         self.shared.store.snapshot(computer.id, snapshot).await

@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// A connection that lasted as long was a good one: the pauses begin anew.
 const GOOD: Duration = Duration::from_secs(10);
 /// How long an agent may take to read a request.
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// An agent that has nothing to tell sends a heartbeat every 30 s: two of them and a margin.
 const SILENCE: Duration = Duration::from_secs(75);
 /// Requests that an agent may leave unanswered: each type added and removed several times.
@@ -38,7 +38,7 @@ const MAX_UNANSWERED: usize = 256;
 const BYTES_PER_SECOND: usize = 4 * 1024 * 1024;
 /// How long a computer's events wait for a client that has a lot before it. One that reads takes 128 of them in a few
 /// milliseconds, on a busy machine in tenths of a second; for one that does not, nobody waits longer.
-const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 /// What a message costs at least, in bytes: the work of reading it.
 const LEAST_COST: usize = 512;
 
@@ -87,7 +87,7 @@ async fn listen(
                 }
                 let now = *wanted.borrow_and_update();
                 if now.is_empty() {
-                    let _late = timeout(WRITE_PATIENCE, sink.close()).await;
+                    let _late = timeout(WRITE_TIMEOUT, sink.close()).await;
                     return ControlFlow::Break(());
                 }
                 if !talk.ask(feed, &mut sink, asked, now).await {
@@ -110,7 +110,7 @@ async fn listen(
 /// silent for too long. Nothing is lost when the wait is broken off.
 async fn next(feed: &Feed, stream: &mut SplitStream<Socket>, budget: &mut Budget) -> Option<Message> {
     sleep_until(budget.from).await;
-    feed.room(ROOM_PATIENCE).await;
+    feed.room(ROOM_TIMEOUT).await;
     let message = timeout(SILENCE, stream.next()).await.ok()??.ok()?;
     budget.spend(message.len(), Instant::now());
     (!message.is_close()).then_some(message)
@@ -166,7 +166,7 @@ impl Talk {
             self.unanswered.push_back(added);
             let Ok(text) = serde_json::to_string(&message) else { return false };
             if self.unanswered.len() > MAX_UNANSWERED
-                || !matches!(timeout(WRITE_PATIENCE, sink.send(Message::text(text))).await, Ok(Ok(())))
+                || !matches!(timeout(WRITE_TIMEOUT, sink.send(Message::text(text))).await, Ok(Ok(())))
             {
                 return false;
             }

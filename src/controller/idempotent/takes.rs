@@ -7,16 +7,16 @@ use axum::http::HeaderName;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
-use crate::controller::files::{MAX_FORM, UPLOAD_PATIENCE};
+use crate::controller::files::{MAX_FORM, UPLOAD_TIMEOUT};
 use crate::domain::limits::MAX_STDIN;
-use crate::http::extract::{BODY_PATIENCE, MAX_JSON_BYTES};
+use crate::http::extract::{BODY_TIMEOUT, MAX_JSON_BYTES};
 use crate::wire::clipboard;
 
 /// Most bytes where a route takes a body of any size: it waits on the service's disk, like a file that is exported. Larger ones
 /// go in pieces (tus), each with a key of its own.
 pub(super) const MAX_STREAM: u64 = 1024 * 1024 * 1024;
 /// How long such a body may take: a gigabyte over a line of 2.4 megabits.
-const STREAM_PATIENCE: Duration = Duration::from_secs(3600);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The routes whose bodies are bounded otherwise than others of their media type, by their paths.
 const OWN: [(&str, u64); 2] = [
@@ -46,9 +46,9 @@ impl Takes {
         };
         let form = media.contains(&"multipart/form-data");
         let (most, patience) = match media.first() {
-            _ if form => (MAX_FORM, UPLOAD_PATIENCE),
-            None | Some(&"application/json") => (MAX_JSON_BYTES as u64, BODY_PATIENCE),
-            Some(_) => (MAX_STREAM, STREAM_PATIENCE),
+            _ if form => (MAX_FORM, UPLOAD_TIMEOUT),
+            None | Some(&"application/json") => (MAX_JSON_BYTES as u64, BODY_TIMEOUT),
+            Some(_) => (MAX_STREAM, STREAM_TIMEOUT),
         };
         let own = OWN.iter().find_map(|(route, most)| (*route == path).then_some(*most));
         Self { most: own.unwrap_or(most), patience, form, fields: fields(operation) }

@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::wire::action::Done;
 
 /// How long another order to the same computer is waited for: longer than one takes.
-const SEAT_PATIENCE: Duration = Duration::from_secs(20);
+const SEAT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Computers that are told at once: as many as are asked for auto-stop, so that one that does not answer holds up no other.
 const AT_ONCE: usize = 16;
 
@@ -67,7 +67,7 @@ async fn end_all(fleet: &Fleet, store: &Store, computers: Vec<ComputerId>) {
 
 async fn end(ending: &Tally<ComputerId>, store: &Store, computer: ComputerId, guest: &Guest) {
     // Held over the look and the order: the end of another one's stream would follow from an old look.
-    let seat = wait::until(SEAT_PATIENCE, || async { ending.admit(computer, 1) });
+    let seat = wait::until(SEAT_TIMEOUT, || async { ending.admit(computer, 1) });
     let Some(_seat) = seat.await else {
         tracing::warn!(%computer, "a stream's end is ordered already, and not answered; it is tried again");
         return;

@@ -53,7 +53,7 @@ const ENDPOINTS: [&str; 30] = [
     "windows",
 ];
 /// Until the first byte of an answer: the longest command and a margin.
-const FIRST_BYTE_PATIENCE: Duration = Duration::from_secs(MAX_COMMAND_SECONDS as u64 + 15);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(MAX_COMMAND_SECONDS as u64 + 15);
 /// Largest request body; the agent's own limits are below it.
 const MAX_REQUEST: usize = 16 * 1024 * 1024;
 /// Largest answer: an exported file of 1 GiB.
@@ -115,7 +115,7 @@ pub async fn proxy(
     *forwarded.headers_mut() = crossing(&parts.headers);
     // Which browser page asked is our question, not the agent's.
     forwarded.headers_mut().remove(header::ORIGIN);
-    let answer = guest.forward(forwarded, FIRST_BYTE_PATIENCE).await?;
+    let answer = guest.forward(forwarded, FIRST_BYTE_TIMEOUT).await?;
     let (answered, content) = answer.into_parts();
     let mut response = Response::new(Body::new(Limited::new(content.map_err(axum::Error::new), MAX_ANSWER)));
     *response.status_mut() = answered.status;

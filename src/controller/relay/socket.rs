@@ -29,9 +29,9 @@ use crate::wire::ticket::Mode;
 /// What of a client's query reaches the agent; the rest is between the client and the controller.
 const PASSED: [&str; 5] = ["cols", "rows", "sample_rate", "channels", "screen"];
 /// How long an agent may take to read a message.
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long after an agent's silent end its computer may turn out to have ended.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sockets of one computer at once: a third of all that may be open, so that nobody can take them all with one password.
 const MAX_PER_COMPUTER: usize = 1024;
 /// The code for one too many (registered with IANA as "try again later").
@@ -141,7 +141,7 @@ async fn converse(
             Some(closing) => closing,
             // The agent was gone without a word: alone, unless its computer's end is told meanwhile.
             None => {
-                tokio::time::sleep(END_PATIENCE).await;
+                tokio::time::sleep(END_TIMEOUT).await;
                 failed(Failure::Unreachable, "the computer broke the channel off")
             }
         }
@@ -177,13 +177,13 @@ async fn bridge(
                     Err(refused) => return Some(not_watching(refused)),
                 },
             };
-            match tokio::time::timeout(WRITE_PATIENCE, to_agent.send(message)).await {
+            match tokio::time::timeout(WRITE_TIMEOUT, to_agent.send(message)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) => return None,
             }
         }
         // The client left; the agent hears it as a close.
-        let _ = tokio::time::timeout(WRITE_PATIENCE, to_agent.close()).await;
+        let _ = tokio::time::timeout(WRITE_TIMEOUT, to_agent.close()).await;
         Some(Closing::new(NORMAL, ""))
     };
     let downward = async {

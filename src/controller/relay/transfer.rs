@@ -20,9 +20,9 @@ use crate::http::refuse;
 const MAX_BYTES: u64 = 1 << 40;
 /// Longest time in which nothing moves: the agent gives up a silent sender after 30 s, and brings what came to its disk
 /// before it answers.
-const PATIENCE: Duration = Duration::from_secs(330);
+const TIMEOUT: Duration = Duration::from_secs(330);
 /// Longest time between two pieces of an answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest transfer: 1 TiB at 12 MB/s.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Longest header field of an agent that is passed on; an upload's metadata are the longest honest ones.
@@ -61,7 +61,7 @@ pub async fn transfer(
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let progress = Progress::starting();
-    let mut forwarded = Request::new(Body::new(Paced::new(body, MAX_BYTES, PATIENCE, progress.clone())));
+    let mut forwarded = Request::new(Body::new(Paced::new(body, MAX_BYTES, TIMEOUT, progress.clone())));
     *forwarded.method_mut() = parts.method;
     *forwarded.uri_mut() = format!("http://agent{path}{query}")
         .parse()
@@ -69,7 +69,7 @@ pub async fn transfer(
     *forwarded.headers_mut() = chosen(&parts.headers, crossing.asked);
     let answer = tokio::select! {
         answer = guest.forward(forwarded, LONGEST) => answer?,
-        () = progress.stalled(PATIENCE) => return Err(Error::timed_out("The computer did not answer in time")),
+        () = progress.stalled(TIMEOUT) => return Err(Error::timed_out("The computer did not answer in time")),
     };
     let status = answer.status();
     let mut headers = chosen(answer.headers(), crossing.answered);
@@ -95,7 +95,7 @@ pub async fn transfer(
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let content = Body::new(answer.into_body());
-    let content = Paced::new(content, MAX_BYTES, ANSWER_PATIENCE, Progress::starting());
+    let content = Paced::new(content, MAX_BYTES, ANSWER_TIMEOUT, Progress::starting());
     let mut response = Response::new(Body::new(content));
     *response.status_mut() = status;
     *response.headers_mut() = headers;

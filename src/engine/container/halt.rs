@@ -34,7 +34,7 @@ impl ContainerEngine {
             // The first process of a pid namespace takes all others along.
             send(&pidfd, Signal::KILL)?;
             let ended = self.blocking(move |_| {
-                process::wait_exit(&pidfd, Instant::now() + sweep::KILL_PATIENCE).map_err(failed)
+                process::wait_exit(&pidfd, Instant::now() + sweep::KILL_TIMEOUT).map_err(failed)
             });
             if !ended.await? {
                 return Err(EngineError::failed("end the guest", "its first process does not die"));

@@ -145,7 +145,7 @@ pub(in crate::engine) fn disk_tools() -> EngineResult<String> {
             "look for the disk tools",
             &mut command,
             None,
-            super::command::PATIENCE,
+            super::command::TIMEOUT,
         )?;
     }
     Ok("mkfs.ext4, e2fsck, resize2fs, fsfreeze".into())

@@ -101,7 +101,7 @@ impl Runtime {
         create.arg(folder.id.to_string());
         kernel::hand_over(&mut create, handed);
         let mut child = command::spawn(STEP, &mut create)?;
-        let status = command::finish(STEP, &mut child, command::PATIENCE)?;
+        let status = command::finish(STEP, &mut child, command::TIMEOUT)?;
         judge(STEP, status, &tail(&log))
     }
 
@@ -112,7 +112,7 @@ impl Runtime {
         start.arg("start").arg(id.to_string());
         match self.kind {
             Kind::Shared => run(STEP, start).map(drop),
-            Kind::Gvisor => gvisor::run_where_networks_are_told_apart(STEP, start, command::PATIENCE),
+            Kind::Gvisor => gvisor::run_where_networks_are_told_apart(STEP, start, command::TIMEOUT),
         }
     }
 
@@ -121,7 +121,7 @@ impl Runtime {
         const STEP: &str = "ask for the container's state";
         let mut state = self.call();
         state.arg("state").arg(id.to_string());
-        let (status, answer, complaint) = run_patiently(STEP, &mut state, None, command::PATIENCE)?;
+        let (status, answer, complaint) = run_patiently(STEP, &mut state, None, command::TIMEOUT)?;
         if !status.success() && (says_absent(&complaint) || self.record_is_damaged(id)) {
             return Ok(None);
         }
@@ -139,7 +139,7 @@ impl Runtime {
         let record = self.root.join(id.to_string());
         let mut delete = self.call();
         delete.args(["delete", "--force"]).arg(id.to_string());
-        let (status, _, complaint) = run_patiently(STEP, &mut delete, None, command::PATIENCE)?;
+        let (status, _, complaint) = run_patiently(STEP, &mut delete, None, command::TIMEOUT)?;
         if !says_absent(&complaint) && !self.record_is_damaged(id) {
             judge(STEP, status, &complaint)?;
         }

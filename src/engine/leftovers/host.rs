@@ -12,7 +12,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::{Leftover, Thing};
 use crate::base::ids::ComputerId;
 use crate::engine::addresses::NetworkConfig;
-use crate::engine::command::{PATIENCE, host_error, judge, run_patiently, tool};
+use crate::engine::command::{TIMEOUT, host_error, judge, run_patiently, tool};
 use crate::engine::layout::StateDir;
 use crate::engine::slots::{self, Claim};
 use crate::engine::{EngineError, EngineResult, cgroup, kernel, lock, loopdev, network, process};
@@ -184,7 +184,7 @@ fn listed(network: &NetworkConfig) -> EngineResult<Vec<(u16, String)>> {
     for set in ["guests", "trusted"] {
         let mut nft = tool("nft");
         nft.args(["list", "set", "inet", "hotdesk", set]);
-        let (status, answer, complaint) = run_patiently(STEP, &mut nft, None, PATIENCE)?;
+        let (status, answer, complaint) = run_patiently(STEP, &mut nft, None, TIMEOUT)?;
         if complaint.contains("No such file or directory") {
             continue;
         }

@@ -11,9 +11,9 @@ use crate::engine::{EngineError, EngineResult};
 
 /// A kernel that runs on the host's processors comes up in a second; one that is still not there hangs. Long, because what is found
 /// is kept, and memory that was saved with them goes on with them alone: a busy host must not pass for one without.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// An emulated one takes 3 s at rest.
-const EMULATED_PATIENCE: Duration = Duration::from_secs(120);
+const EMULATED_TIMEOUT: Duration = Duration::from_secs(120);
 const DEVICE: &str = "/dev/kvm";
 /// What the initial RAM disk says (`packaging/vm/init`).
 const SIGN: &str = "a 64-bit guest runs: x86_64";
@@ -52,8 +52,8 @@ fn find(config: &QemuConfig) -> Found {
 pub(super) fn boot(config: &QemuConfig, accelerator: Accelerator) -> EngineResult<()> {
     const STEP: &str = "boot a small guest";
     let (name, patience) = match accelerator {
-        Accelerator::Kvm => ("kvm", PATIENCE),
-        Accelerator::Tcg => ("tcg", EMULATED_PATIENCE),
+        Accelerator::Kvm => ("kvm", TIMEOUT),
+        Accelerator::Tcg => ("tcg", EMULATED_TIMEOUT),
     };
     let mut qemu = tool(&config.program);
     qemu.args([

@@ -24,7 +24,7 @@ use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 use crate::engine::{container, disk, network, process, slots, staged};
 
 /// QEMU opens its files and makes its devices; nothing in it waits for the guest.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two looks at what runs.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Enters the machine's groups, then becomes QEMU: nothing of it ever runs outside of them.
@@ -145,7 +145,7 @@ impl Starter<'_> {
         // Should this controller die, the next one waits until QEMU is up or is not; it lets go of this when it is.
         qemu.stdin(self.held.share().map_err(host_error(STEP, &folder.path))?);
         link::with(network, slot, spec.bandwidth_mbps, || {
-            let (status, _, complaint) = run_patiently(STEP, &mut qemu, None, PATIENCE)?;
+            let (status, _, complaint) = run_patiently(STEP, &mut qemu, None, TIMEOUT)?;
             judge(STEP, status, &complaint)
         })?;
         await_one_process(spec.id)?;
@@ -165,7 +165,7 @@ impl Starter<'_> {
 /// Waits until QEMU is alone in its groups. Going to the background it leaves processes behind (`-daemonize` forks twice), of which
 /// one may outlive its word that it is up; who looks at the groups would take that one for the machine, and its end for the machine's.
 fn await_one_process(id: ComputerId) -> EngineResult<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let count = cgroup::processes(id)?.len();
         if count <= 1 {

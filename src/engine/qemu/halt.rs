@@ -105,7 +105,7 @@ impl Inner {
             Ok(()) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        if process::wait_exit(&pidfd, Instant::now() + sweep::KILL_PATIENCE).map_err(failed)? {
+        if process::wait_exit(&pidfd, Instant::now() + sweep::KILL_TIMEOUT).map_err(failed)? {
             Ok(())
         } else {
             Err(EngineError::failed("end the machine", "its process does not die"))

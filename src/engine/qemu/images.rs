@@ -13,7 +13,7 @@ use crate::engine::layout::{StateDir, private_folder, remove_if_there, sync_fold
 use crate::engine::{EngineError, EngineResult, agent, disk, trash};
 
 /// A large image takes half a minute at rest; this is a host with other work.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// Beside the files: their folders, inodes and the file system's own tables, by measure below an eighth.
 const SPARE: u64 = 64 << 20;
 
@@ -91,7 +91,7 @@ fn make(step: &'static str, folder: &Path, disk: &Path) -> EngineResult<()> {
     .arg(folder)
     .arg(disk)
     .arg(format!("{}K", (bytes + bytes / 8 + SPARE) >> 10));
-    let (status, _, complaint) = run_patiently(step, &mut mkfs, None, PATIENCE)?;
+    let (status, _, complaint) = run_patiently(step, &mut mkfs, None, TIMEOUT)?;
     judge(step, status, &complaint)
 }
 

@@ -44,9 +44,9 @@ use super::{
 use crate::base::ids::ComputerId;
 
 /// How long a guest may take to write back what it holds: a gigabyte on a slow disk.
-const FREEZE_PATIENCE: Duration = Duration::from_secs(60);
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take to take back a freeze that was given up: who holds the machine's lock is waited for.
-const SHORT_PATIENCE: Duration = Duration::from_secs(5);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The engine `qemu`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works on a
 /// machine.
@@ -142,16 +142,16 @@ impl Inner {
             if !runs {
                 return copy(None);
             }
-            if let Err(error) = line::ask(source, "freeze", FREEZE_PATIENCE) {
+            if let Err(error) = line::ask(source, "freeze", FREEZE_TIMEOUT) {
                 // What comes after it on the line undoes one that the guest still gets to.
-                if let Err(late) = line::ask(source, "thaw", SHORT_PATIENCE) {
+                if let Err(late) = line::ask(source, "thaw", SHORT_TIMEOUT) {
                     tracing::warn!(computer = %source.id, error = %late, "a guest that holds still goes on by itself");
                 }
                 return Err(error);
             }
             let copied = copy(Some(Instant::now() + still::LONGEST_STILL));
             // It fails when writes went on before: what was copied since is not of one moment.
-            let thawed = line::ask(source, "thaw", FREEZE_PATIENCE);
+            let thawed = line::ask(source, "thaw", FREEZE_TIMEOUT);
             copied.and_then(|copied| thawed.map(|()| copied))
         })
     }

@@ -20,7 +20,7 @@ use crate::engine::{EngineError, EngineResult};
 
 /// How long all of an answer may take, whatever comes before it. QEMU answers in milliseconds; one that waits for a slow disk takes
 /// seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest line that is read: the description of all devices is below 64 KiB.
 const LONGEST: usize = 1 << 20;
 /// Most events that are passed over while waiting for an answer; a guest causes some of them.
@@ -39,7 +39,7 @@ pub(super) struct Monitor {
 impl Monitor {
     /// Connects and agrees on the protocol.
     pub(super) fn open(socket: &Path) -> EngineResult<Self> {
-        Self::open_within(socket, PATIENCE)
+        Self::open_within(socket, TIMEOUT)
     }
 
     /// As [`Self::open`], with a bound on that, and on each answer afterwards.
@@ -225,7 +225,7 @@ pub(super) mod tests {
         let late = monitor.until("query-status", Duration::ZERO, |_| Ok(None::<()>)).unwrap_err();
         assert!(late.to_string().contains("longer than"), "{late}");
         let two = |answer: &Value| Ok((answer == 2).then_some("two"));
-        assert_eq!(monitor.until("query-status", PATIENCE, two).unwrap(), "two");
+        assert_eq!(monitor.until("query-status", TIMEOUT, two).unwrap(), "two");
         speaking.join().unwrap();
     }
 
@@ -241,7 +241,7 @@ pub(super) mod tests {
         let begun = Instant::now();
         let late = Monitor::open_within(&path, SHORT).unwrap_err().to_string();
         assert!(late.contains("reach the machine's monitor"), "{late}");
-        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
         drop(waiting);
     }
 

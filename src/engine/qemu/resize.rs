@@ -15,7 +15,7 @@ use crate::engine::layout::{Folder, Record};
 use crate::engine::{Change, Effect, EngineError, EngineResult, bandwidth, quota, slots};
 
 /// How long a guest may take to use, or to give back, what has changed: a busy emulated one takes seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two looks at what a guest has done.
 const PAUSE: Duration = Duration::from_millis(50);
 const MEMORY: &str = "/machine/peripheral/more0";
@@ -34,7 +34,7 @@ impl Inner {
                 let bytes = bytes.max(length);
                 Monitor::open(&folder.monitor())?
                     .ask("block_resize", json!({ "node-name": "disk", "size": bytes }))?;
-                line::ask(folder, "grow", PATIENCE).map(|()| Effect::Live)
+                line::ask(folder, "grow", TIMEOUT).map(|()| Effect::Live)
             }
             Change::Bandwidth(mbps) => {
                 let Some(slot) = slots::held(folder)? else { return Ok(Effect::Live) };
@@ -62,8 +62,8 @@ fn set_cpus(folder: &Folder, boot: &BootRecord, cpu: f64) -> EngineResult<Effect
         monitor.ask("device_add", place)?;
     }
     // The guest notices in its own time, and uses what it has noticed when it is told to.
-    let deadline = Instant::now() + PATIENCE;
-    while let Err(error) = line::ask(folder, &format!("cpus {wanted}"), PATIENCE) {
+    let deadline = Instant::now() + TIMEOUT;
+    while let Err(error) = line::ask(folder, &format!("cpus {wanted}"), TIMEOUT) {
         if Instant::now() >= deadline {
             return Err(error);
         }
@@ -84,7 +84,7 @@ fn set_memory(folder: &Folder, boot: &BootRecord, bytes: u64) -> EngineResult<Ef
     let has = (boot.hardware.memory_mib + added_mib(&mut monitor)?) << 20;
     most(bytes.max(has))?;
     let was = request(&mut monitor, more << 20)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while property(&mut monitor, "size")? != more << 20 {
         if Instant::now() >= deadline {
             request(&mut monitor, was)?;

@@ -33,9 +33,9 @@ use crate::engine::{
 };
 
 /// How long a guest may take to write back what it holds before it sleeps without: a gigabyte on a slow disk.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(20);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long its first process may take to become another machine's, or to hear what time it is: it sleeps until it is asked.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// What a guest is told of the time is right when it was answered within this, half of the 0.5 s within which a clock is to be right.
 const QUICK: Duration = Duration::from_millis(250);
 /// How often it is told at most; a host that is too busy each time is so for long.
@@ -181,7 +181,7 @@ impl Inner {
 /// Has a guest stand still.
 fn hold(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
     // Its memory has what is not written yet, but memory may be given up for the disk alone.
-    if let Err(error) = line::ask(folder, "flush", FLUSH_PATIENCE) {
+    if let Err(error) = line::ask(folder, "flush", FLUSH_TIMEOUT) {
         tracing::info!(computer = %folder.id, %error, "a guest stands still with writes that only its memory has");
     }
     memory::fresh(folder)?;
@@ -202,9 +202,9 @@ fn go_on(folder: &Folder, monitor: &mut Monitor) -> EngineResult<()> {
 }
 
 /// Sets a guest's clock to this host's. What it is told is as old as its way there, so that a slow way is gone again; a guest that
-/// is slow on purpose costs [`PATIENCE`].
+/// is slow on purpose costs [`TIMEOUT`].
 fn set_clock(folder: &Folder) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     for _ in 0..MOST_CLOCKS {
         let asked = Instant::now();
         match line::ask(folder, &format!("clock {}", now_ms()), until.saturating_duration_since(asked)) {
@@ -231,5 +231,5 @@ pub(super) fn stands(monitor: &mut Monitor) -> EngineResult<bool> {
 /// nobody reaches it: its address is nobody's, and its frames end in its own namespace. The rest its agent renews.
 fn identify(folder: &Folder, boot: &Boot) -> EngineResult<()> {
     let (mac, machine_id) = (hardware::mac(folder.id), staged::machine_id(folder.id));
-    line::ask(folder, &format!("identity {mac} {machine_id} {}", boot.token.reveal()), PATIENCE)
+    line::ask(folder, &format!("identity {mac} {machine_id} {}", boot.token.reveal()), TIMEOUT)
 }

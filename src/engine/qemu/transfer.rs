@@ -15,9 +15,9 @@ use crate::engine::command::{self, host_error, judge, run, spawn, tool};
 use crate::engine::{EngineError, EngineResult};
 
 /// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Ending one under way: QEMU writes out what it has begun, and the machine's lock is waited for longer.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(60);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
 /// As fast as it goes, in bytes a second; QEMU's own choice spares a network.
 const UNBOUNDED: u64 = 1 << 40;
 /// What the memory is called, compressed where that can be done.
@@ -39,7 +39,7 @@ pub(super) fn write(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
     monitor.ask("migrate-set-parameters", json!({ "max-bandwidth": UNBOUNDED }))?;
     monitor.ask("migrate", json!({ "uri": "fd:memory" }))?;
     let moved =
-        monitor.until("query-migrate", PATIENCE, |state| match state.get("status").and_then(Value::as_str) {
+        monitor.until("query-migrate", TIMEOUT, |state| match state.get("status").and_then(Value::as_str) {
             Some("completed") => Ok(Some(())),
             Some(ended @ ("failed" | "cancelled")) => {
                 Err(EngineError::failed(STEP, format!("{ended}: {state}")))
@@ -60,7 +60,7 @@ pub(super) fn write(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
 /// made to stand again at its end.
 pub(super) fn call_off(monitor: &mut Monitor) -> EngineResult<()> {
     monitor.ask("migrate_cancel", json!({}))?;
-    monitor.until("query-migrate", CANCEL_PATIENCE, |state| {
+    monitor.until("query-migrate", CANCEL_TIMEOUT, |state| {
         let status = state.get("status").and_then(Value::as_str);
         Ok(matches!(status, None | Some("none" | "completed" | "failed" | "cancelled")).then_some(()))
     })
@@ -80,7 +80,7 @@ pub(super) fn read(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
     drop(pipe);
     monitor.ask("migrate-incoming", json!({ "uri": "fd:memory" }))?;
     // `inmigrate` until all of it is there; a guest that was let go on before would have half of its memory.
-    monitor.until("query-status", PATIENCE, |state| match state.get("status").and_then(Value::as_str) {
+    monitor.until("query-status", TIMEOUT, |state| match state.get("status").and_then(Value::as_str) {
         Some("paused" | "postmigrate") => Ok(Some(())),
         Some("inmigrate" | "prelaunch") => Ok(None),
         Some(_) | None => Err(EngineError::failed(STEP, state)),
@@ -129,7 +129,7 @@ impl Zstd {
     /// Waits for its end, which must be a good one.
     fn ended(mut self) -> EngineResult<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        let status = command::finish(self.step, &mut child, PATIENCE)?;
+        let status = command::finish(self.step, &mut child, TIMEOUT)?;
         judge(self.step, status, "zstd")
     }
 }

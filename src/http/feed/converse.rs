@@ -19,7 +19,7 @@ const MAX_REQUESTS: usize = 8;
 
 /// How long a subscription's answer may wait until what it asks for is detected. That takes milliseconds, on a busy machine seconds; a
 /// source that is down is not waited for longer.
-const WATCH_PATIENCE: Duration = Duration::from_secs(6);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// One client's conversation, until the client leaves, does not read for too long, or `stop` says how to end it.
 pub async fn converse(
@@ -66,7 +66,7 @@ async fn answer(listener: &Listener, request: Request) -> ServerMessage {
     match request {
         Request::Subscribe(kinds) => {
             listener.add(kinds);
-            listener.feed.watched(kinds, WATCH_PATIENCE).await;
+            listener.feed.watched(kinds, WATCH_TIMEOUT).await;
             ServerMessage::Subscribed { message }
         }
         Request::Unsubscribe(kinds) => {

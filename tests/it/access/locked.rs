@@ -19,7 +19,7 @@ use crate::harness::controller::RunningController;
 use crate::mcp::scene::{initialize, token};
 
 /// SQLite gives up after some 10 s of locks that are taken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes every lock that a reader needs, as a process does that recovers the write-ahead log: the bytes from 120 on of its
 /// index (sqlite.org/walformat.html section 2.3).
@@ -33,7 +33,7 @@ async fn lock(house: &RunningController) -> File {
         l_len: 8,
         l_pid: 0,
     };
-    let taken = wait::until(PATIENCE, async || fcntl(&file, FcntlArg::F_OFD_SETLK(&whole)).ok());
+    let taken = wait::until(TIMEOUT, async || fcntl(&file, FcntlArg::F_OFD_SETLK(&whole)).ok());
     assert!(taken.await.is_some(), "the locks are free between two reads");
     file
 }
@@ -60,7 +60,7 @@ async fn a1_a10_a_store_that_is_locked_is_503_and_a_bad_checksum_needs_no_store(
             assert!(!body.to_string().contains("lock"), "{body}");
         }
     };
-    tokio::time::timeout(4 * PATIENCE, answers).await.expect("an answer in time");
+    tokio::time::timeout(4 * TIMEOUT, answers).await.expect("an answer in time");
     // Nobody is asked whether there is a key that was not made here: else this were 503 too.
     let (kept, last) = house.key().split_at(house.key().len() - 1);
     let mistyped = format!("{kept}{}", if last == "x" { "y" } else { "x" });
@@ -71,7 +71,7 @@ async fn a1_a10_a_store_that_is_locked_is_503_and_a_bad_checksum_needs_no_store(
     );
     drop(locked);
     let again =
-        wait::until(PATIENCE, async || (ask(&house, house.key()).await.status() == 200).then_some(()));
+        wait::until(TIMEOUT, async || (ask(&house, house.key()).await.status() == 200).then_some(()));
     assert!(again.await.is_some(), "it goes on afterwards");
 }
 
@@ -122,9 +122,9 @@ async fn a10_a_token_a_cookie_and_a_code_that_cannot_be_looked_up_are_503_too() 
     };
     assert_eq!(told().await, [(200, None), (200, None), (400, None)]);
     let locked = lock(&house).await;
-    let refused = tokio::time::timeout(4 * PATIENCE, told()).await.expect("an answer in time");
+    let refused = tokio::time::timeout(4 * TIMEOUT, told()).await.expect("an answer in time");
     assert_eq!(refused, [(503, Some(true)); 3]);
     drop(locked);
-    let again = wait::until(PATIENCE, async || (told().await[0].0 == 200).then_some(()));
+    let again = wait::until(TIMEOUT, async || (told().await[0].0 == 200).then_some(()));
     assert!(again.await.is_some(), "it goes on afterwards");
 }

@@ -18,7 +18,7 @@ use crate::harness::agent::answered;
 use crate::harness::caller::{Caller, id_of};
 use crate::harness::simulation::Simulation;
 use crate::harness::socket::Came;
-use crate::harness::underway::{PATIENCE, SOON, Streams, begin, endless, patient_agent, until};
+use crate::harness::underway::{TIMEOUT, SOON, Streams, begin, endless, patient_agent, until};
 use crate::people::loss::{self, closed, live, refused, ticket};
 
 /// Waits until all of them have ended, because their key has.
@@ -74,7 +74,7 @@ async fn a11_a_workspace_takes_what_goes_on_under_its_keys_along() {
         .header("content-type", "multipart/form-data; boundary=x")
         .body(reqwest::Body::wrap_stream(body.chain(endless())));
     let upload = begin(upload);
-    let used = wait::until(PATIENCE, async || {
+    let used = wait::until(TIMEOUT, async || {
         let keys = house.get("/keys").await.body["keys"].clone();
         keys[1]["last_used_at"].is_string().then_some(())
     });

@@ -13,7 +13,7 @@ use crate::harness::agent::{RunningAgent, answered};
 use crate::harness::socket::Client;
 use reqwest::Method;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The kinds of what is at work.
 fn kinds(activity: &Value) -> Vec<&str> {
@@ -29,7 +29,7 @@ async fn look(agent: &RunningAgent) -> Value {
 
 /// Waits until just this is at work.
 async fn until(agent: &RunningAgent, wanted: &[&str]) -> Value {
-    let found = wait::until(PATIENCE, || async {
+    let found = wait::until(TIMEOUT, || async {
         let told = look(agent).await;
         (kinds(&told) == wanted).then_some(told)
     });
@@ -96,7 +96,7 @@ async fn a_terminal_holds_while_it_runs_something_and_typing_is_input() {
     let line = |text: &str| Message::Text(json!({"type": "input", "data": text}).to_string().into());
     terminal.0.send(line("sleep 1000\r")).await.expect("sent");
     // The programs that a login shell runs for itself come first.
-    let asleep = wait::until(PATIENCE, || async {
+    let asleep = wait::until(TIMEOUT, || async {
         (look(&agent).await["held_by"] == json!([{"kind": "terminal", "detail": "bash runs sleep"}]))
             .then_some(())
     });
@@ -143,7 +143,7 @@ async fn transfers_hold_in_both_directions() {
 async fn input_on_a_screen_ends_its_idleness_and_viewers_and_recordings_hold() {
     let Some(agent) = RunningAgent::with_a_screen().await else { return };
     let ready =
-        wait::until(PATIENCE, || async { (agent.get("/health").await.body["status"] == "ok").then_some(()) });
+        wait::until(TIMEOUT, || async { (agent.get("/health").await.body["status"] == "ok").then_some(()) });
     ready.await.expect("the screen comes up");
     // More than passes between the click and the look after it.
     let before = wait::until(Duration::from_secs(60), || async {

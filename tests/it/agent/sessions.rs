@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::agent::{Answered, RunningAgent, alive, answered, gone};
 
 /// How long what must happen may take on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn run(agent: &RunningAgent, name: &str, code: &str) -> Value {
     let ran = agent.post("/exec", json!({"code": code, "session": name})).await;
@@ -38,7 +38,7 @@ async fn hold(agent: &RunningAgent, name: &str) {
 }
 
 async fn until_busy(agent: &RunningAgent, name: &str) {
-    let found = wait::until(PATIENCE, || async { busy(agent, name).await.then_some(()) });
+    let found = wait::until(TIMEOUT, || async { busy(agent, name).await.then_some(()) });
     assert!(found.await.is_some(), "{name} is not busy");
 }
 
@@ -161,7 +161,7 @@ async fn a_session_that_ends_itself_says_so_and_leaves_nothing() {
     }
     // Between two calls as well.
     run(&agent, "s", "import os, threading\nthreading.Timer(0.2, os._exit, [3]).start()").await;
-    let empty = wait::until(PATIENCE, || async { sessions(&agent).await.is_empty().then_some(()) });
+    let empty = wait::until(TIMEOUT, || async { sessions(&agent).await.is_empty().then_some(()) });
     assert!(empty.await.is_some());
 }
 

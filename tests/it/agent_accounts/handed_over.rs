@@ -31,7 +31,7 @@ use crate::plans::{give_plan, say};
 /// given more, and less than the 15 s after which what was missed is ended again.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// How long what was not chosen may take to go.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Agents make accounts, and people have these plans.
 fn with_plans() -> Config {
@@ -271,7 +271,7 @@ async fn t29_what_a_kept_key_has_done_is_not_done_again_after_the_agent_s_accoun
     assert_eq!(taken.status, 200, "{}", taken.text);
     // The next start looks at once for what is to be removed.
     scene.house.restart().await;
-    let gone = wait::until(PATIENCE, || async {
+    let gone = wait::until(TIMEOUT, || async {
         store.account(agent).await.expect("a look").is_none().then_some(())
     });
     assert!(gone.await.is_some(), "the agent's account is still there");

@@ -16,7 +16,7 @@ use crate::harness::agent::answered;
 use crate::harness::caller::id_of;
 
 /// How long what was not chosen may take to go.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Agents have two computers, people one.
 fn two_for_agents() -> Config {
@@ -90,7 +90,7 @@ async fn t29_a_computer_that_is_not_chosen_stays_behind_and_goes_with_the_agent_
 
     // The next start looks at once for what is to be removed.
     scene.house.restart().await;
-    let gone = wait::until(PATIENCE, || async {
+    let gone = wait::until(TIMEOUT, || async {
         store.account(agent).await.expect("a look").is_none().then_some(())
     });
     assert!(gone.await.is_some(), "the agent's account is still there");

@@ -12,7 +12,7 @@ use crate::harness::controller::{image, no_computers_here, purge};
 use crate::harness::process::{alive, gone};
 
 /// How long the service may take to end: it waits for what it was asked.
-const END_PATIENCE: Duration = Duration::from_secs(25);
+const END_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// The service that the demo leaves behind; dropped, it ends with its computers.
 struct Left {
@@ -42,7 +42,7 @@ impl Drop for Left {
         let service = self.service();
         self.end();
         // It holds the folder until it has ended.
-        let until = Instant::now() + END_PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while service.as_ref().is_some_and(|pid| alive(pid)) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -12,18 +12,18 @@ use crate::harness::browser::{Browser, person};
 use crate::harness::process::Owned;
 use crate::harness::simulation::Simulation;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A `hotdesk login` that waits, and what it shows.
 async fn waiting(somebody: &Person, url: &str, more: &[&str]) -> (Owned, Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
     command.args(["login", "--json", "--url", url]).args(more);
     command.env_clear().env("HOME", somebody.home()).current_dir(somebody.home()).stderr(Stdio::null());
-    Owned::until_it_says(&mut command, PATIENCE, |line| serde_json::from_str(line).ok()).await
+    Owned::until_it_says(&mut command, TIMEOUT, |line| serde_json::from_str(line).ok()).await
 }
 
 async fn ended(login: &mut Owned) -> bool {
-    let status = wait::until(PATIENCE, || std::future::ready(login.0.try_wait().expect("it is ours")));
+    let status = wait::until(TIMEOUT, || std::future::ready(login.0.try_wait().expect("it is ours")));
     status.await.expect("it ends").success()
 }
 

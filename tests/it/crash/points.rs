@@ -22,7 +22,7 @@ const STRIDE: usize = 53;
 /// What is on a computer's disk.
 const NOTE: u64 = 7;
 /// How long a verb may take that nobody ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a client hears of a verb that its controller may not outlive.
 enum Heard {
@@ -72,7 +72,7 @@ impl Scene {
             return Heard::Done;
         }
         let id = id.expect("there is one");
-        let reached = wait::until(PATIENCE, || async {
+        let reached = wait::until(TIMEOUT, || async {
             let Ok(answer) =
                 self.house.request(reqwest::Method::GET, &format!("/computers/{id}")).send().await
             else {

@@ -12,7 +12,7 @@ use crate::harness::controller::RunningController;
 use crate::harness::host::{self, names_in};
 
 /// Recovery works in the background; on a busy machine it takes seconds.
-const PATIENCE: Duration = Duration::from_secs(45);
+const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Looks for what one data folder's machines leave; it remembers what it has once seen.
 pub struct Remains {
@@ -151,7 +151,7 @@ impl Remains {
     /// Waits until the host holds exactly what these computers, all running, need.
     pub async fn are_those_of(&self, computers: &[String]) {
         let rows: Vec<Row> = computers.iter().map(|id| (id.clone(), "running".to_owned())).collect();
-        self.are(&rows, PATIENCE).await;
+        self.are(&rows, TIMEOUT).await;
     }
 
     /// Waits until the host holds exactly what these rows need.

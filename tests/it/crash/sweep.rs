@@ -114,7 +114,7 @@ const STEPS: [Verb; 15] = [
 ];
 
 /// How long everything may take to come to rest.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn broken() -> EngineError {
     EngineError::failed("do the step", "on purpose")
@@ -172,7 +172,7 @@ impl Scene {
 
     /// The computers, once each has one of these statuses.
     async fn at_rest(&self, at: &[&str], name: &str) -> Vec<Value> {
-        let rested = wait::until(PATIENCE, || async {
+        let rested = wait::until(TIMEOUT, || async {
             let listed = self.listed().await;
             listed
                 .iter()
@@ -211,7 +211,7 @@ impl Scene {
                 "{name}: the row says {:?} of boot {}, {seen:?} is seen",
                 row.status, row.generation
             );
-            let kept = wait::until(PATIENCE, || async {
+            let kept = wait::until(TIMEOUT, || async {
                 let (rows, there) = (store.snapshots(id).await, self.house.engine.snapshots(id).await);
                 let (rows, there) = (rows.expect("rows"), there.expect("a list"));
                 // One whose removal failed is on its way out until somebody tries again.
@@ -250,7 +250,7 @@ impl Scene {
             };
             (known && rows.iter().all(whole)).then_some(()).ok_or((rows, there))
         };
-        let agreed = wait::until(PATIENCE, || async { look().await.ok() });
+        let agreed = wait::until(TIMEOUT, || async { look().await.ok() });
         if agreed.await.is_none() {
             panic!("{name}: snapshots and rows: {:?}", look().await);
         }
@@ -351,7 +351,7 @@ async fn t18_the_controller_is_killed_before_and_after_every_step_of_every_verb(
                     std::future::pending::<()>().await;
                 };
                 let struck =
-                    wait::until(PATIENCE, || async { (scene.house.engine.stuck() == 1).then_some(()) });
+                    wait::until(TIMEOUT, || async { (scene.house.engine.stuck() == 1).then_some(()) });
                 let struck = tokio::select! {
                     () = asked => None,
                     struck = struck => struck,

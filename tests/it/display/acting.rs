@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, PATIENCE};
+use super::desk::{Desk, TIMEOUT};
 use super::window::{Got, Window};
 
 /// Left Control in the evdev map.
@@ -162,7 +162,7 @@ fn paints_when_clicked(
     after: Duration,
 ) -> std::thread::JoinHandle<Window> {
     std::thread::spawn(move || {
-        window.wait_for(PATIENCE, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
+        window.wait_for(TIMEOUT, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
         std::thread::sleep(after);
         window.fill(x, y, width, height, 0xff_0000);
         window
@@ -187,7 +187,7 @@ async fn waiting_ends_when_the_screen_is_quiet_or_changed_or_the_time_is_up() {
         }
         window
     });
-    blinks.recv_timeout(PATIENCE).expect("it blinks");
+    blinks.recv_timeout(TIMEOUT).expect("it blinks");
     let quiet = desk.ok("POST", "/wait_stable", json!({"quiet_ms": 1000, "timeout_ms": 20_000})).await;
     assert_eq!(quiet["settle"]["reached"], true, "{quiet}");
     let caret = json!([{"x": 10, "y": 10, "width": 2, "height": 20}]);
@@ -232,7 +232,7 @@ async fn a_list_is_done_in_order_with_nothing_between_and_ends_at_a_failure() {
     ]);
     // Another client clicks while the list waits: its click comes after the list.
     let other = async {
-        let begun = hotdesk::base::wait::until(PATIENCE, || async {
+        let begun = hotdesk::base::wait::until(TIMEOUT, || async {
             (desk.ok("GET", "/cursor_position", Value::Null).await["x"] == 2).then_some(())
         });
         begun.await.expect("the list's click");
@@ -290,7 +290,7 @@ async fn typing_tells_when_another_window_takes_the_keyboard() {
     let second = Window::open(&display, 200, 0, 200, 300, 0);
     first.focus();
     let thief = std::thread::spawn(move || {
-        first.wait_for(PATIENCE, |got| got.iter().any(|got| matches!(got, Got::Key(38, _))));
+        first.wait_for(TIMEOUT, |got| got.iter().any(|got| matches!(got, Got::Key(38, _))));
         second.focus();
         (first, second)
     });
@@ -332,7 +332,7 @@ async fn a_long_text_is_pasted_and_the_clipboard_gets_back_what_it_held() {
         .spawn()
         .expect("xterm");
     let ready = folder.path().join("ready");
-    hotdesk::base::wait::until(PATIENCE, || async { ready.exists().then_some(()) }).await.expect("its shell");
+    hotdesk::base::wait::until(TIMEOUT, || async { ready.exists().then_some(()) }).await.expect("its shell");
     desk.ok("POST", "/move", json!({"x": 100, "y": 100})).await;
     let text = "Grüße, 日本語, 🎉. ".repeat(3000);
     let done = desk.ok("POST", "/type", json!({"text": text, "mode": "paste"})).await;
@@ -341,7 +341,7 @@ async fn a_long_text_is_pasted_and_the_clipboard_gets_back_what_it_held() {
     let file = folder.path().join("text");
     let arrived =
         || async { std::fs::read_to_string(&file).ok().filter(|arrived| arrived.chars().count() >= count) };
-    let arrived = hotdesk::base::wait::until(PATIENCE, arrived).await.expect("the text");
+    let arrived = hotdesk::base::wait::until(TIMEOUT, arrived).await.expect("the text");
     assert!(arrived == text, "what was pasted is not what was sent");
     assert_eq!(desk.ok("GET", "/clipboard", Value::Null).await["text"], "mine");
     terminal.kill().expect("it lives");

@@ -18,7 +18,7 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::desk::{Desk, PATIENCE, installed};
+use super::desk::{Desk, TIMEOUT, installed};
 
 /// What another program pastes of a form.
 async fn pasted(display: &str, arguments: &[&str]) -> Vec<u8> {
@@ -47,7 +47,7 @@ pub fn copy(display: &str, arguments: &[&str], content: &[u8]) {
         .expect("xclip");
     child.stdin.take().expect("piped").write_all(content).expect("xclip reads");
     assert!(child.wait().expect("xclip").success());
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while owner() == before {
         assert!(Instant::now() < until, "xclip does not own the selection");
         std::thread::sleep(Duration::from_millis(2));
@@ -322,7 +322,7 @@ async fn an_owner_that_breaks_off_or_answers_late_spoils_nothing() {
     // An owner that goes away leaves an empty clipboard.
     drop(peer);
     let empty = || async { (seen(&desk, "").await == json!({"mime_type": null})).then_some(()) };
-    wait::until(PATIENCE, empty).await.expect("the clipboard is empty");
+    wait::until(TIMEOUT, empty).await.expect("the clipboard is empty");
     desk.close().await;
 }
 
@@ -401,7 +401,7 @@ async fn what_is_lent_is_given_back_in_all_its_forms_unless_someone_copied_meanw
     assert_eq!(loan.fetches(), 0);
     assert!(!loan.fetched_beyond(0, Duration::from_millis(50)).await, "nobody fetched it");
     assert_eq!(pasted(&display, &CLIPBOARD).await, b"on loan");
-    assert!(loan.fetched_beyond(0, PATIENCE).await, "xclip fetched it");
+    assert!(loan.fetched_beyond(0, TIMEOUT).await, "xclip fetched it");
     assert!(boot.clipboard_give_back(loan).await.expect("an answer"));
     assert!(pasted(&display, &form).await == thing, "other bytes came back");
     // Our own.
@@ -441,7 +441,7 @@ async fn the_clipboard_works_again_after_its_x_server_was_killed() {
         assert!([200, 503, 504].contains(&status.as_u16()), "{status} {answer}");
         (status == StatusCode::OK && answer["mime_type"].is_null()).then_some(())
     };
-    wait::until(PATIENCE, back).await.expect("the clipboard is back, and empty");
+    wait::until(TIMEOUT, back).await.expect("the clipboard is back, and empty");
     set(&desk, "", json!({"text": "after"})).await;
     assert_eq!(seen(&desk, "").await["text"], "after");
     desk.close().await;

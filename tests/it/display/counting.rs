@@ -6,7 +6,7 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use super::counter::{Counter, Counts};
-use super::desk::{Desk, PATIENCE};
+use super::desk::{Desk, TIMEOUT};
 use super::served::{Client, Served};
 
 /// Of each kind: half by single requests, half by lists.
@@ -121,7 +121,7 @@ async fn a_client_that_hangs_up_in_the_middle_leaves_no_key_and_no_button_down()
             }
             Some(())
         };
-        assert!(wait::until(PATIENCE, over).await.is_some(), "{what}: {:?} stays down", counter.down());
+        assert!(wait::until(TIMEOUT, over).await.is_some(), "{what}: {:?} stays down", counter.down());
         println!("{what}: over {:?} after the client hung up", began.elapsed());
         let now = client.get("/cursor_position").await;
         assert_eq!((&now["buttons"], &now["modifiers"]), (&json!([]), &json!([])), "{what}");
@@ -145,7 +145,7 @@ async fn what_a_list_pressed_is_let_go_when_its_client_hangs_up() {
         {"action": "mouse_up"},
     ]);
     room.hang_up("/actions", &list, || counter.down() == (vec![50], 0x100)).await;
-    let up = wait::until(PATIENCE, || async { (!counter.any_down()).then_some(()) }).await;
+    let up = wait::until(TIMEOUT, || async { (!counter.any_down()).then_some(()) }).await;
     assert!(up.is_some(), "{:?} stays down", counter.down());
     let now = client.get("/cursor_position").await;
     assert_eq!((&now["buttons"], &now["modifiers"]), (&json!([]), &json!([])));

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 /// Longest a test waits for anything; far above what a loaded two-core machine needs.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Four display numbers that no other test uses, claimed by a folder.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Foreign {
             .spawn()
             .expect("an X server");
         let answers = || async move { x11rb::connect(Some(&format!(":{display}"))).ok().map(|_| ()) };
-        wait::until(PATIENCE, answers).await.expect("the X server answers");
+        wait::until(TIMEOUT, answers).await.expect("the X server answers");
         Self { child, display }
     }
 }
@@ -149,7 +149,7 @@ impl Desk {
         let programs = Programs::new(displays.clone(), seen, folder.path().to_owned(), tasks.clone());
         let router = edge::wrap(routes::screens(displays.clone(), programs, recordings, noting));
         let desk = Self { displays, router, tasks, folder, claim, recording: setup };
-        desk.boot().ready(PATIENCE).await.expect("the boot screen is ready");
+        desk.boot().ready(TIMEOUT).await.expect("the boot screen is ready");
         desk
     }
 
@@ -166,7 +166,7 @@ impl Desk {
             let windows = list["windows"].as_array().expect("a list");
             windows.iter().any(|window| window["focused"] == true).then_some(())
         };
-        wait::until(PATIENCE, focused).await.expect("a window with the focus");
+        wait::until(TIMEOUT, focused).await.expect("a window with the focus");
     }
 
     /// Its routes, to be served elsewhere.
@@ -241,11 +241,11 @@ impl Desk {
     /// Ends the room; nothing of it may be left.
     pub async fn close(self) {
         self.displays.stop().await;
-        let late = self.tasks.drain(PATIENCE).await;
+        let late = self.tasks.drain(TIMEOUT).await;
         assert!(late.is_empty(), "late: {late:?}");
         for number in self.claim.base..self.claim.base + 4 {
             let display = format!(":{number}");
-            let gone = wait::until(PATIENCE, || async { (!is_running(&display)).then_some(()) });
+            let gone = wait::until(TIMEOUT, || async { (!is_running(&display)).then_some(()) });
             assert!(gone.await.is_some(), "something of {display} still runs");
             for left in [format!("/tmp/.X11-unix/X{number}"), format!("/tmp/.X{number}-lock")] {
                 assert!(!Path::new(&left).exists(), "{left} is left");

@@ -236,7 +236,7 @@ async fn a_qt_text_field_receives_every_character() {
 /// The port of the page in the computer; its loopback is its own.
 const PORT: u16 = 8111;
 /// How long a starved browser may take to show a thousand characters.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The browser of a computer, through the controller.
 struct Browser {
@@ -291,12 +291,12 @@ impl Typist for Browser {
         // A browser lays out its whole field again at each character: a field that grew with each text would be what is tested.
         self.house.act(&self.id, "key", json!({"key": "Escape"})).await;
         let empty = || async { self.held("page.text").await.filter(String::is_empty) };
-        assert!(wait::until(PATIENCE, empty).await.is_some(), "the field was emptied");
+        assert!(wait::until(TIMEOUT, empty).await.is_some(), "the field was emptied");
         let answer = self.house.act(&self.id, "type", json!({ "text": text })).await;
         let delivered: &Value = &answer.body["details"]["characters_delivered"];
         assert_eq!((answer.status, delivered), (200, &json!(text.chars().count())), "{}", answer.body);
         let whole = || async { self.held("page.text").await.filter(|held| held.len() >= text.len()) };
-        match wait::until(PATIENCE, whole).await {
+        match wait::until(TIMEOUT, whole).await {
             Some(held) => held,
             None => self.held("page.text").await.unwrap_or_default(),
         }

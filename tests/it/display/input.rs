@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hotdesk::base::wait;
 use serde_json::json;
 
-use super::desk::{Desk, PATIENCE};
+use super::desk::{Desk, TIMEOUT};
 use super::window::{Got, Window};
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_drag_whose_client_hung_up_is_carried_out_and_work_in_the_queue_is_ski
     let click = json!({"x": 5, "y": 5, "button": "right"});
     // Both clients are gone long before the drag's end; the click had not begun.
     let both = async { tokio::join!(desk.call("POST", "/drag", drag), desk.call("POST", "/click", click)) };
-    let pressed = wait::until(PATIENCE, || {
+    let pressed = wait::until(TIMEOUT, || {
         let pressed = window.clicks().contains(&Got::Press(1, 10, 10));
         async move { pressed.then_some(()) }
     });
@@ -112,7 +112,7 @@ async fn a_drag_whose_client_hung_up_is_carried_out_and_work_in_the_queue_is_ski
         pressed = pressed => pressed.expect("the drag begins"),
         answers = both => panic!("answered before the drag was seen: {answers:?}"),
     }
-    let got = window.wait_for(PATIENCE, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
+    let got = window.wait_for(TIMEOUT, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
     assert_eq!(got.last(), Some(&Got::Release(1, 300, 200)));
     desk.ok("POST", "/click", json!({"x": 7, "y": 7})).await;
     assert_eq!(window.clicks(), [Got::Press(1, 7, 7), Got::Release(1, 7, 7)]);

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use x11rb::protocol::xproto::ConnectionExt as _;
 
-use super::desk::{Claim, Desk, PATIENCE, installed, is_running, processes_of};
+use super::desk::{Claim, Desk, TIMEOUT, installed, is_running, processes_of};
 use super::window::{Got, Window};
 use hotdesk::agent::display::{Session, XServer};
 use hotdesk::base::wait;
@@ -130,7 +130,7 @@ async fn a_killed_x_server_comes_back_with_its_size_and_others_do_not_notice() {
                 assert_eq!(answer["retry_after"], 1, "{answer}");
                 refused += 1;
             }
-            assert!(began.elapsed() < PATIENCE, "round {round}: not back");
+            assert!(began.elapsed() < TIMEOUT, "round {round}: not back");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(refused > 0, "round {round}: nobody noticed");
@@ -179,7 +179,7 @@ async fn a_grabbed_x_server_is_answered_for_in_time_and_receives_nothing_late() 
     let back = || async {
         (desk.call("POST", "/click", json!({"x": 20, "y": 20})).await.0 == StatusCode::OK).then_some(())
     };
-    wait::until(PATIENCE, back).await.expect("the screen is back");
+    wait::until(TIMEOUT, back).await.expect("the screen is back");
     assert_eq!(window.clicks(), [Got::Press(1, 20, 20), Got::Release(1, 20, 20)]);
     desk.close().await;
 }
@@ -225,7 +225,7 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
     assert_eq!(old.len(), 1);
     kill(old[0], nix::sys::signal::Signal::SIGKILL);
     let again = || async { openbox().iter().any(|pid| !old.contains(pid)).then_some(()) };
-    wait::until(PATIENCE, again).await.expect("another window manager");
+    wait::until(TIMEOUT, again).await.expect("another window manager");
     assert_eq!(x_server(&desk.display()), server, "the X server lives on");
     desk.ok("POST", "/click", json!({"x": 10, "y": 10})).await;
     desk.close().await;

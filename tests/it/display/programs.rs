@@ -8,7 +8,7 @@ use hotdesk::agent::display::Session;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, PATIENCE, processes_of};
+use super::desk::{Desk, TIMEOUT, processes_of};
 use super::windows::managed;
 
 fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
@@ -20,7 +20,7 @@ fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
 
 async fn written(file: &Path) -> String {
     let read = || async { std::fs::read_to_string(file).ok().filter(|text| text.ends_with('\n')) };
-    wait::until(PATIENCE, read).await.unwrap_or_else(|| panic!("{} was not written", file.display()))
+    wait::until(TIMEOUT, read).await.unwrap_or_else(|| panic!("{} was not written", file.display()))
 }
 
 fn alive(pid: &Value) -> bool {
@@ -72,7 +72,7 @@ async fn the_window_is_found_whoever_of_the_program_opens_it() {
         "mkfifo pipe.new && mv pipe.new pipe && cat pipe && exec xterm -T handed -class Notes -e sleep 1000",
     );
     desk.ok("POST", "/launch", json!({"argv": [waiter], "wait_seconds": 0})).await;
-    wait::until(PATIENCE, || async { pipe.exists().then_some(()) }).await.expect("the pipe");
+    wait::until(TIMEOUT, || async { pipe.exists().then_some(()) }).await.expect("the pipe");
     let asker = script(&home, "notes", "echo > pipe");
     let launched = desk.ok("POST", "/launch", json!({"argv": [asker], "wait_seconds": 30})).await;
     assert_eq!(launched["window"]["title"], "handed", "{launched}");
@@ -148,7 +148,7 @@ async fn a_program_outlives_its_request_and_ends_with_its_screen() {
     let call = desk.call("POST", "/launch?screen=screen-100", request);
     // The shell or what it became, what left its session, and the X server.
     let all_run = || processes_of(&display).len() >= 3;
-    let begun = wait::until(PATIENCE, || async { all_run().then_some(()) });
+    let begun = wait::until(TIMEOUT, || async { all_run().then_some(()) });
     tokio::select! {
         begun = begun => begun.expect("the program runs"),
         answer = call => panic!("answered before the program was seen: {answer:?}"),
@@ -157,7 +157,7 @@ async fn a_program_outlives_its_request_and_ends_with_its_screen() {
     assert!(all_run(), "only {:?} run", processes_of(&display));
     desk.ok("DELETE", "/screens/screen-100", Value::Null).await;
     let gone = || async { processes_of(&display).is_empty().then_some(()) };
-    wait::until(PATIENCE, gone).await.expect("nothing of the screen runs any more");
+    wait::until(TIMEOUT, gone).await.expect("nothing of the screen runs any more");
     desk.close().await;
 }
 
@@ -191,7 +191,7 @@ async fn a_gtk_program_is_found_pasted_into_and_closed() {
     let mut loan = boot.clipboard_lend(selection, content).await.expect("a loan");
     let before = loan.fetches();
     desk.ok("POST", "/key", json!({"key": "ctrl+v"})).await;
-    assert!(loan.fetched_beyond(before, PATIENCE).await, "it was not fetched");
+    assert!(loan.fetched_beyond(before, TIMEOUT).await, "it was not fetched");
     assert!(boot.clipboard_give_back(loan).await.expect("an answer"));
     assert_eq!(written(&desk.home().join("got")).await, format!("{text}\n"));
     // And the other way.
@@ -201,7 +201,7 @@ async fn a_gtk_program_is_found_pasted_into_and_closed() {
         let seen = desk.ok("GET", "/clipboard", Value::Null).await;
         (seen["text"] == text.as_str()).then_some(())
     };
-    wait::until(PATIENCE, copied).await.expect("what was copied");
+    wait::until(TIMEOUT, copied).await.expect("what was copied");
     assert_eq!(desk.ok("POST", &format!("{path}/close"), Value::Null).await, json!({"closed": true}));
     desk.close().await;
 }

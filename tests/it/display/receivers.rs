@@ -7,11 +7,11 @@ use std::time::Duration;
 use hotdesk::base::wait;
 use serde_json::json;
 
-use super::desk::{Desk, PATIENCE, installed};
+use super::desk::{Desk, TIMEOUT, installed};
 use crate::harness::process::Owned;
 
 /// A slow program on a loaded machine may take this long over the last of its text.
-const TEXT_PATIENCE: Duration = Duration::from_secs(60);
+const TEXT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The interpreter that Debian's bindings are for, whatever else is on the `PATH`.
 const PYTHON: &str = "/usr/bin/python3";
@@ -96,7 +96,7 @@ impl Receiver {
             desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
             ready.exists().then_some(())
         };
-        if wait::until(PATIENCE, is_ready).await.is_none() {
+        if wait::until(TIMEOUT, is_ready).await.is_none() {
             let log = std::fs::read_to_string(receiver.folder.path().join("log"));
             panic!("{kind:?} did not start: {log:?}");
         }
@@ -119,7 +119,7 @@ impl Receiver {
             (text.len() >= seen + bytes).then_some(())
         };
         // What never comes whole is told by the comparison.
-        let _late = wait::until(TEXT_PATIENCE, whole).await;
+        let _late = wait::until(TEXT_TIMEOUT, whole).await;
         let text = std::fs::read(&file).unwrap_or_default();
         self.seen = text.len();
         String::from_utf8_lossy(text.get(seen..).unwrap_or_default()).into_owned()

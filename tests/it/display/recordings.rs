@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, PATIENCE, installed, processes_of};
+use super::desk::{Desk, TIMEOUT, installed, processes_of};
 use super::through::house_with;
 use super::window::{Got, Window};
 use crate::harness::agent::{RunningAgent, answered};
@@ -75,7 +75,7 @@ impl Desk {
     /// Waits until a recording is so.
     async fn until(&self, id: &str, what: &str, so: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/recordings/{id}");
-        let found = wait::until(PATIENCE, || async {
+        let found = wait::until(TIMEOUT, || async {
             Some(self.ok("GET", &path, Value::Null).await).filter(|record| so(record))
         });
         found.await.unwrap_or_else(|| panic!("never {what}"))
@@ -139,7 +139,7 @@ async fn a_video_shows_what_happened_and_the_timeline_tells_it_without_what_was_
     window.got();
     // Painted before the click is answered, and so before the picture after it.
     let painter = std::thread::spawn(move || {
-        window.wait_for(PATIENCE, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
+        window.wait_for(TIMEOUT, |got| got.iter().any(|got| matches!(got, Got::Release(..))));
         window.fill(0, 0, 401, 301, 0x00_00_ff);
         window
     });
@@ -264,7 +264,7 @@ fn wanted() -> StartRecording {
 async fn short(recordings: &Recordings) -> Result<Recording> {
     let begun = recordings.start(wanted()).await?;
     let lasts =
-        wait::until(PATIENCE, || async { recordings.find(&begun.id).ok().filter(|now| now.seconds > 1.0) });
+        wait::until(TIMEOUT, || async { recordings.find(&begun.id).ok().filter(|now| now.seconds > 1.0) });
     lasts.await.expect("it lasts");
     recordings.stop(&begun.id).await
 }
@@ -307,7 +307,7 @@ async fn recordings_keep_to_their_limits_and_what_cannot_be_is_refused() {
     assert_eq!(narrow.find(&first.id).unwrap_err().kind, hotdesk::domain::error::Kind::NotFound);
     // One that goes on fills what there is: first the other ended one goes, then it ends itself.
     let mut colour = 1_u32;
-    let ended = wait::until(PATIENCE, || {
+    let ended = wait::until(TIMEOUT, || {
         for place in 0..400_i16 {
             colour = colour.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             window.fill(place % 20 * 16, place / 20 * 10, 16, 10, colour >> 8);
@@ -328,13 +328,13 @@ async fn recordings_outlive_an_agent_that_is_killed() {
         return;
     }
     let Some(mut agent) = RunningAgent::with_a_screen().await else { return };
-    let ready = wait::until(PATIENCE, || async {
+    let ready = wait::until(TIMEOUT, || async {
         Some(agent.post("/recordings", json!({})).await).filter(|begun| begun.status != 503)
     });
     let begun = ready.await.expect("a screen");
     assert_eq!(begun.status, 201, "{}", begun.body);
     let path = format!("/recordings/{}", id(&begun.body));
-    let lasts = wait::until(PATIENCE, || async {
+    let lasts = wait::until(TIMEOUT, || async {
         agent.get(&path).await.body["seconds"].as_f64().filter(|seconds| *seconds > 2.5)
     });
     lasts.await.expect("it lasts");
@@ -350,7 +350,7 @@ async fn recordings_outlive_an_agent_that_is_killed() {
     let file = agent.home().join("fetched.mp4");
     std::fs::write(&file, video.bytes().await.expect("a body")).expect("a file");
     assert!(probe(&file).3 >= 1.0);
-    let again = wait::until(PATIENCE, || async {
+    let again = wait::until(TIMEOUT, || async {
         Some(agent.post("/recordings", json!({})).await).filter(|begun| begun.status != 503)
     });
     assert_eq!(again.await.expect("a screen").status, 201, "the screen is not taken by what died");
@@ -403,7 +403,7 @@ async fn recordings_are_made_and_fetched_through_the_controller() {
     let gone = answered(house.request(Method::DELETE, &at(&format!("/{id}")))).await;
     assert_eq!((gone.status, &gone.body), (200, &json!({"success": true})));
     assert_eq!(house.get(&at(&format!("/{id}/video"))).await.status, 404);
-    tasks.drain(PATIENCE).await;
+    tasks.drain(TIMEOUT).await;
     drop(window);
     desk.close().await;
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use x11rb::connection::Connection as _;
 use x11rb::protocol::xproto::{ConnectionExt as _, GrabMode, GrabStatus};
 
-use super::desk::{Claim, PATIENCE, is_running};
+use super::desk::{Claim, TIMEOUT, is_running};
 use super::life::kill;
 use crate::harness::agent::RunningAgent;
 use crate::harness::controller::{RunningController, no_computers_here};
@@ -44,7 +44,7 @@ async fn agent(claim: &Claim, session: &str) -> Option<RunningAgent> {
     let nowhere = "/nonexistent/hotdesk-session";
     let options = ["--display", &display, "--session", session, "--session-dir", nowhere];
     let agent = RunningAgent::with(&[&options[..], &["--resolution", "640x480x24"]].concat()).await;
-    let ready = wait::until(PATIENCE, || async {
+    let ready = wait::until(TIMEOUT, || async {
         let shot = agent.request(Method::GET, "/screenshot").send().await.ok()?;
         shot.status().is_success().then_some(())
     });
@@ -64,11 +64,11 @@ fn outcome<'a>(found: &'a Value, name: &str) -> &'a str {
 /// Nothing of a self-test is left: its screen, its place, its files.
 async fn left_nothing(agent: &RunningAgent, claim: &Claim) {
     let hidden = format!(":{}", claim.base + 1);
-    let gone = wait::until(PATIENCE, || async { (!is_running(&hidden)).then_some(()) });
+    let gone = wait::until(TIMEOUT, || async { (!is_running(&hidden)).then_some(()) });
     gone.await.expect("the hidden screen is gone");
     let listed = agent.get("/screens").await.body;
     assert_eq!(listed["screens"].as_array().map(Vec::len), Some(1), "{listed}");
-    let left = wait::until(PATIENCE, || async {
+    let left = wait::until(TIMEOUT, || async {
         let folder = std::fs::read_dir(agent.home()).expect("the home folder").flatten();
         (folder.filter(|it| it.file_name().to_string_lossy().contains("selftest")).count() == 0).then_some(())
     });
@@ -109,7 +109,7 @@ async fn of_two_self_tests_at_once_one_is_refused_and_the_screen_is_in_no_list()
     let both = join_all([agent.get("/selftest"), agent.get("/selftest")]);
     let watch = async {
         let hidden = format!(":{}", claim.base + 1);
-        let up = wait::until(PATIENCE, || async { is_running(&hidden).then_some(()) });
+        let up = wait::until(TIMEOUT, || async { is_running(&hidden).then_some(()) });
         up.await.expect("the hidden screen");
         for path in ["/screenshot?screen=selftest", "/windows?screen=selftest"] {
             assert_eq!(agent.get(path).await.status, 404, "{path}");
@@ -137,11 +137,11 @@ async fn a_program_that_takes_the_keyboard_fails_what_types_and_nothing_else() {
     let Some(agent) = agent(&claim, "none").await else { return };
     let thief = async {
         let display = format!(":{}", claim.base + 1);
-        let up = wait::until(PATIENCE, || async { is_running(&display).then_some(()) });
+        let up = wait::until(TIMEOUT, || async { is_running(&display).then_some(()) });
         up.await.expect("the hidden screen");
         // The agent rests until the keyboard is taken: a busy machine may let it type first.
         kill(agent.pid(), Signal::SIGSTOP);
-        let link = wait::until(PATIENCE, || async { x11rb::connect(Some(&display)).ok() });
+        let link = wait::until(TIMEOUT, || async { x11rb::connect(Some(&display)).ok() });
         let (link, number) = link.await.expect("the hidden screen");
         let root = link.setup().roots[number].root;
         let mode = GrabMode::ASYNC;
@@ -182,7 +182,7 @@ async fn a_client_that_leaves_half_way_leaves_nothing_behind() {
     let claim = Claim::new();
     let Some(agent) = agent(&claim, "none").await else { return };
     let hidden = format!(":{}", claim.base + 1);
-    let up = wait::until(PATIENCE, || async { is_running(&hidden).then_some(()) });
+    let up = wait::until(TIMEOUT, || async { is_running(&hidden).then_some(()) });
     let asked = agent.request(Method::GET, "/selftest").send();
     // The request is dropped as soon as the screen is there.
     tokio::select! {
@@ -190,7 +190,7 @@ async fn a_client_that_leaves_half_way_leaves_nothing_behind() {
         answer = asked => panic!("answered before the screen was seen: {answer:?}"),
     }
     left_nothing(&agent, &claim).await;
-    let again = wait::until(PATIENCE, || async {
+    let again = wait::until(TIMEOUT, || async {
         let answer = agent.get("/selftest").await;
         (answer.status != 409).then_some(answer)
     });

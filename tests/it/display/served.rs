@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::desk::{Desk, PATIENCE};
+use super::desk::{Desk, TIMEOUT};
 use crate::harness::caller::Caller;
 
 /// A display room and the server before it.
@@ -50,13 +50,13 @@ impl Served {
             let seen = begun();
             async move { seen.then_some(()) }
         };
-        let seen = wait::until(PATIENCE, look).await;
+        let seen = wait::until(TIMEOUT, look).await;
         assert!(seen.is_some(), "{path} did not begin");
         // Dropped here, with the answer unread.
     }
 
     pub async fn close(self) {
-        self.tasks.drain(PATIENCE).await;
+        self.tasks.drain(TIMEOUT).await;
         self.desk.close().await;
     }
 }

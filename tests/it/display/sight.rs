@@ -4,7 +4,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::desk::{Claim, Desk, Foreign, Look, PATIENCE, Shot, installed};
+use super::desk::{Claim, Desk, Foreign, Look, TIMEOUT, Shot, installed};
 use super::window::{Got, Window};
 use hotdesk::agent::display::{Session, XServer};
 
@@ -232,7 +232,7 @@ async fn places_in_a_frame_lead_back_to_the_screen() {
         };
         let (x, y) = (at("x"), at("y"));
         assert!((100..120).contains(&x) && (50..70).contains(&y), "{query}: {x},{y}");
-        window.wait_for(PATIENCE, |got| got.contains(&Got::Release(1, x, y)));
+        window.wait_for(TIMEOUT, |got| got.contains(&Got::Release(1, x, y)));
         let outside = json!({"x": shot.width, "y": 0, "frame": look.frame()});
         let told = desk.fails("POST", "/click", outside, 400).await;
         assert!(told.contains("outside the frame"), "{told}");

@@ -9,7 +9,7 @@ use hotdesk::base::wait;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::desk::{PATIENCE, installed, processes_of};
+use super::desk::{TIMEOUT, installed, processes_of};
 use super::window::Window;
 use crate::harness::agent::{Answered, RunningAgent, gone};
 use crate::harness::process::Owned;
@@ -24,7 +24,7 @@ async fn agent(session: &std::path::Path) -> Option<(RunningAgent, String)> {
         return None;
     }
     let agent = RunningAgent::on_a_free_display(session).await;
-    let ready = wait::until(PATIENCE, || async {
+    let ready = wait::until(TIMEOUT, || async {
         let screens = agent.get("/screens").await;
         (agent.get("/screenshot").await.status == 200).then_some(screens.body)
     });
@@ -38,7 +38,7 @@ async fn start(agent: &RunningAgent, url: &str) -> Answered {
 }
 
 async fn until(agent: &RunningAgent, status: &str) -> Value {
-    let found = wait::until(PATIENCE, || async {
+    let found = wait::until(TIMEOUT, || async {
         Some(agent.get("/stream/status").await.body).filter(|told| told["status"] == status)
     });
     found.await.unwrap_or_else(|| panic!("the stream is never {status}"))
@@ -67,7 +67,7 @@ async fn speaker(session: &std::path::Path) -> Option<(Owned, String)> {
     ));
     server.envs([("HOME", session), ("PULSE_RUNTIME_PATH", session), ("PULSE_STATE_PATH", session)]);
     let server = Owned(server.stdin(Stdio::null()).spawn().expect("pulseaudio"));
-    let up = wait::until(PATIENCE, || async { socket.exists().then_some(()) });
+    let up = wait::until(TIMEOUT, || async { socket.exists().then_some(()) });
     up.await.expect("a sound server");
     let address = format!("unix:{}", socket.display());
     let told = format!("PULSE_SERVER={address}\nPULSE_COOKIE={}/cookie\n", session.display());
@@ -138,7 +138,7 @@ async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
     // Without its sound server a stream goes on in silence.
     assert_eq!(start(&agent, &server.url("live")).await.status, 200);
     drop(speaker);
-    let silent = wait::until(PATIENCE, || async {
+    let silent = wait::until(TIMEOUT, || async {
         let told = until(&agent, "streaming").await;
         (told["sound"] == false).then_some(())
     });
@@ -168,7 +168,7 @@ async fn a_stream_is_ended_while_it_starts_and_when_its_server_takes_nothing() {
     signal(server.pid(), Signal::SIGSTOP);
     // What fills the buffers between the two.
     let mut colour = 1_u32;
-    let ended = wait::until(3 * PATIENCE, || {
+    let ended = wait::until(3 * TIMEOUT, || {
         for place in 0..300_i16 {
             colour = colour.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             window.fill(place % 20 * 40, place / 20 * 40, 40, 40, colour >> 8);
@@ -245,7 +245,7 @@ async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_a
     let Some((mut agent, display)) = agent(session.path()).await else { return };
     let url = server.url("live");
     let pid = async |agent: &RunningAgent, before: u64| {
-        let other = wait::until(PATIENCE, || async {
+        let other = wait::until(TIMEOUT, || async {
             let told = agent.get("/stream/status").await.body;
             assert_eq!(told["status"], "streaming", "{told}");
             told["pid"].as_u64().filter(|pid| *pid != before)

@@ -103,7 +103,7 @@ async fn pictures_pass_the_controller_with_their_frame_and_their_tag() {
         let refused = house.get(&format!("/computers/{computer}/screenshot?{query}")).await;
         assert_eq!((refused.status, &refused.body["code"]), (400, &code), "{query}: {}", refused.body);
     }
-    tasks.drain(super::desk::PATIENCE).await;
+    tasks.drain(super::desk::TIMEOUT).await;
     drop(window);
     desk.close().await;
 }
@@ -145,5 +145,5 @@ async fn t4_what_a_hostile_agent_says_of_a_picture_is_read_strictly() {
     assert_eq!(look(&house, &computer, "", Some("\"a-2\"")).await.0, 500);
     assert_eq!(look(&house, &computer, "quality=1", None).await.0, 500);
     assert_eq!(look(&house, &computer, "quality=1", Some("*")).await.0, 500);
-    tasks.drain(super::desk::PATIENCE).await;
+    tasks.drain(super::desk::TIMEOUT).await;
 }

@@ -13,7 +13,7 @@ use x11rb::protocol::xkb::{ConnectionExt as _, Group};
 use x11rb::protocol::xproto::{ConnectionExt as _, KEY_PRESS_EVENT, ModMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 
-use super::desk::{Desk, PATIENCE, installed};
+use super::desk::{Desk, TIMEOUT, installed};
 use super::window::Reader;
 use hotdesk::agent::display::Session;
 use hotdesk::base::wait;
@@ -80,7 +80,7 @@ impl Terminal {
             .spawn()
             .expect("xterm");
         let ready = folder.path().join("ready");
-        wait::until(PATIENCE, || async { ready.exists().then_some(()) }).await.expect("the terminal's shell");
+        wait::until(TIMEOUT, || async { ready.exists().then_some(()) }).await.expect("the terminal's shell");
         Self { child, folder }
     }
 
@@ -90,7 +90,7 @@ impl Terminal {
             let text = std::fs::read_to_string(&file).ok()?;
             (text.len() >= bytes).then_some(text)
         };
-        match wait::until(PATIENCE, whole).await {
+        match wait::until(TIMEOUT, whole).await {
             Some(text) => text,
             None => panic!("only {}", String::from_utf8_lossy(&std::fs::read(&file).expect("the text"))),
         }
@@ -278,7 +278,7 @@ async fn typing_whose_client_hung_up_stops_and_leaves_nothing_pressed() {
     desk.ok("POST", "/key", json!({"key": "F5"})).await;
     assert!(began.elapsed() < Duration::from_secs(20), "the screen was busy for {:?}", began.elapsed());
     let keys =
-        wait::until(PATIENCE, || async { reader.keys(0).into_iter().find(|(keysym, _)| *keysym == 0xffc2) });
+        wait::until(TIMEOUT, || async { reader.keys(0).into_iter().find(|(keysym, _)| *keysym == 0xffc2) });
     assert_eq!(keys.await, Some((0xffc2, 0)));
     desk.close().await;
 }

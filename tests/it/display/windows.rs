@@ -13,7 +13,7 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::desk::{Desk, PATIENCE, installed};
+use super::desk::{Desk, TIMEOUT, installed};
 
 /// A screen with a window manager, where one is installed.
 pub async fn managed() -> Option<Desk> {
@@ -101,7 +101,7 @@ impl Client {
 
 /// The record of the window with that title, once it is managed.
 async fn appeared(desk: &Desk, title: &str) -> Value {
-    let found = wait::until(PATIENCE, || async {
+    let found = wait::until(TIMEOUT, || async {
         listed(desk, "").await.into_iter().find(|window| window["title"] == title)
     });
     found.await.expect("the window is listed")
@@ -178,7 +178,7 @@ async fn a_window_becomes_what_is_asked_and_the_answer_is_what_it_became() {
     desk.ok("PATCH", &path(""), json!({"x": 120, "y": 140})).await;
     desk.ok("POST", &path("/maximize"), Value::Null).await;
     desk.ok("POST", &path("/restore"), Value::Null).await;
-    let back = wait::until(PATIENCE, || async {
+    let back = wait::until(TIMEOUT, || async {
         let window = listed(&desk, "").await.into_iter().find(|window| window["id"] == before["id"])?;
         (window["x"] == 120 && window["y"] == 140).then_some(())
     });
@@ -246,7 +246,7 @@ async fn windows_that_vanish_while_they_are_listed_are_left_out() {
     let (mut seen, began) = (0, Instant::now());
     let few = |seen: usize| seen == 0 || opened.load(Ordering::Relaxed) <= 20;
     // For a while, and on where the machine lets few come.
-    while began.elapsed() < Duration::from_secs(4) || few(seen) && began.elapsed() < PATIENCE {
+    while began.elapsed() < Duration::from_secs(4) || few(seen) && began.elapsed() < TIMEOUT {
         let titles = titles(&desk, "").await;
         assert!(titles.contains(&"stays".to_owned()), "{titles:?}");
         seen += titles.iter().filter(|title| *title == "mayfly").count();
@@ -268,7 +268,7 @@ async fn titles_and_lists_are_bounded_and_a_bare_screen_has_no_managed_windows()
     let long = "é".repeat(3000);
     let window = Client::open(&desk.display(), long.as_bytes());
     window.map();
-    let found = wait::until(PATIENCE, || async { listed(&desk, "").await.pop() }).await.expect("a window");
+    let found = wait::until(TIMEOUT, || async { listed(&desk, "").await.pop() }).await.expect("a window");
     assert_eq!(found["title"], "é".repeat(2048));
     // Without _NET_WM_PID the X server knows whose window it is.
     assert_eq!(found["pid"], std::process::id());
@@ -277,7 +277,7 @@ async fn titles_and_lists_are_bounded_and_a_bare_screen_has_no_managed_windows()
         window.link.map_window(another).expect("mapping");
     }
     window.link.flush().expect("a flush");
-    let asked = wait::until(PATIENCE, || async { (listed(&desk, "").await.len() == 256).then(Instant::now) });
+    let asked = wait::until(TIMEOUT, || async { (listed(&desk, "").await.len() == 256).then(Instant::now) });
     asked.await.expect("the bound");
     let asked = Instant::now();
     listed(&desk, "").await;

@@ -3,7 +3,7 @@
 use hotdesk::base::wait;
 use serde_json::json;
 
-use super::stage::{PATIENCE, Stage, has};
+use super::stage::{TIMEOUT, Stage, has};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_click_is_a_real_one_and_its_effect_is_in_the_answer() {
@@ -32,7 +32,7 @@ async fn a_click_is_a_real_one_and_its_effect_is_in_the_answer() {
             let element = &answer.body["element"];
             told[way] |= element.is_object() && has(element, "checked") == checked;
             program.said(&format!("Agree {}", if checked { "True" } else { "False" })).await;
-            let became = wait::until(PATIENCE, || async {
+            let became = wait::until(TIMEOUT, || async {
                 (has(&stage.named("Agree").await, "checked") == checked).then_some(())
             });
             assert!(became.await.is_some(), "{}", stage.named("Agree").await);
@@ -138,7 +138,7 @@ async fn an_element_that_is_gone_or_never_was_is_not_found() {
     let removed = stage.click(&doomed).await;
     assert_eq!(removed.status, 200, "{}", removed.body);
     // Its program may take longer to take it away than a click's answer waits.
-    let away = wait::until(PATIENCE, || async {
+    let away = wait::until(TIMEOUT, || async {
         (stage.act(&doomed, "focus", json!({})).await.status == 404).then_some(())
     });
     assert!(away.await.is_some(), "{}", removed.body);
@@ -147,12 +147,12 @@ async fn an_element_that_is_gone_or_never_was_is_not_found() {
         assert_eq!((answer.status, &answer.body["code"]), (404, &json!("element_gone")), "{}", answer.body);
     }
     drop(program);
-    let gone = wait::until(PATIENCE, || async {
+    let gone = wait::until(TIMEOUT, || async {
         let answer = stage.act(&save, "set_value", json!({"value": "x"})).await;
         (answer.status == 404).then_some(answer.body)
     });
     assert_eq!(gone.await.expect("an end")["code"], "element_gone");
-    let empty = wait::until(PATIENCE, || async {
+    let empty = wait::until(TIMEOUT, || async {
         (stage.look("include=all").await?["elements"] == json!([])).then_some(())
     });
     assert!(empty.await.is_some(), "{}", stage.elements("include=all").await);

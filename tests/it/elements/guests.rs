@@ -5,7 +5,7 @@ use std::time::Duration;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use super::stage::{PATIENCE, has};
+use super::stage::{TIMEOUT, has};
 use crate::harness::agent::Answered;
 use crate::harness::controller::{RunningController, gvisor, no_computers_here};
 
@@ -92,7 +92,7 @@ async fn an_editor_is_read_and_written(house: RunningController) {
     assert_eq!(desk.get("?include=all").await.status, 200);
     let desktop = || async { desk.house.bash(&desk.id, "pgrep -f 'pcmanfm --deskto[p]'").await };
     let before =
-        wait::until(PATIENCE, || async { Some(desktop().await).filter(|pid| !pid.trim().is_empty()) });
+        wait::until(TIMEOUT, || async { Some(desktop().await).filter(|pid| !pid.trim().is_empty()) });
     let before = before.await.expect("a desktop");
     for change in ["touch Desktop/a Desktop/b", "rm Desktop/a", "mv Desktop/b Desktop/c"] {
         desk.house.bash(&desk.id, &format!("cd && {change} && sleep 0.7")).await;
@@ -109,7 +109,7 @@ async fn an_editor_is_read_and_written(house: RunningController) {
     desk.house.act(&desk.id, "key", json!({"key": "ctrl+a"})).await;
     let typed = desk.house.act(&desk.id, "type", json!({"text": "é\tTab"})).await;
     assert_eq!(typed.status, 200, "{}", typed.body);
-    let arrived = wait::until(PATIENCE, || async {
+    let arrived = wait::until(TIMEOUT, || async {
         let now = desk.get("?window=mousepad&role=text").await.body["elements"][0]["text"].clone();
         (now == "é\tTab").then_some(())
     });
@@ -132,7 +132,7 @@ async fn an_editor_is_read_and_written(house: RunningController) {
     let other = desk.find("screen=screen-100&role=text").await;
     assert_ne!(other["pid"], text["pid"], "{other}");
     // A program that is slow to answer is left out of one list.
-    let here = wait::until(PATIENCE, || async {
+    let here = wait::until(TIMEOUT, || async {
         let list = desk.get("?include=all&timeout_ms=10000").await.body;
         let pids: Vec<Value> = list["elements"].as_array()?.iter().map(|it| it["pid"].clone()).collect();
         pids.contains(&text["pid"]).then_some(pids)
@@ -178,7 +178,7 @@ async fn a_browser_s_page_is_read_filled_in_and_scrolled_to_what_is_clicked() {
     let agree = desk.find("role=check%20box&name=agree").await;
     desk.done(&agree, "click", json!({})).await;
     // A click's answer has what the element says in the first quarter of a second, which is short for a busy browser.
-    let checked = wait::until(PATIENCE, || async {
+    let checked = wait::until(TIMEOUT, || async {
         let now = desk.find("role=check%20box&name=agree").await;
         has(&now, "checked").then_some(())
     });

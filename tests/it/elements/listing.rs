@@ -4,7 +4,7 @@ use hotdesk::base::wait;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::stage::{PATIENCE, Stage, has};
+use super::stage::{TIMEOUT, Stage, has};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
@@ -126,7 +126,7 @@ async fn a_program_that_hangs_is_left_out_and_named_and_holds_up_nobody() {
     let clicked = stage.click(id).await;
     assert_eq!(clicked.status, 504, "{}", clicked.body);
     hung.signal(Signal::SIGCONT);
-    let back = wait::until(PATIENCE, || async {
+    let back = wait::until(TIMEOUT, || async {
         let list = stage.look("window=hung").await?;
         (list.get("skipped").is_none() && list["elements"][0]["window"] == "Hung").then_some(())
     });
@@ -145,7 +145,7 @@ async fn the_focused_program_is_first_and_other_screens_are_apart() {
             stage.whole(&format!("window={}&name=Name", program.title)).await["elements"][0]["id"].clone();
         let focused = stage.act(id.as_str().expect("an id"), "focus", json!({})).await;
         assert_eq!(focused.body["success"], json!(true), "{}", focused.body);
-        let list = wait::until(PATIENCE, || async {
+        let list = wait::until(TIMEOUT, || async {
             let list = stage.look("").await?;
             (list.get("skipped").is_none() && list["elements"][0]["window"] == program.title).then_some(list)
         });
@@ -166,7 +166,7 @@ async fn the_focused_program_is_first_and_other_screens_are_apart() {
 async fn of_a_table_of_many_rows_those_in_sight_are_listed() {
     let Some(mut stage) = Stage::set().await else { return };
     let _program = stage.start_with("Table", &["0", "20000"]).await;
-    let seen = wait::until(PATIENCE, || async {
+    let seen = wait::until(TIMEOUT, || async {
         let list = stage.look("name=cell%2010").await?;
         (list["truncated"] == false && list["elements"][0].is_object()).then_some(list)
     });

@@ -5,12 +5,12 @@ use base64::engine::general_purpose::STANDARD;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use super::stage::{PATIENCE, Stage};
+use super::stage::{TIMEOUT, Stage};
 
 /// What is marked once no program is left out for being slow.
 async fn marked(stage: &Stage, query: &str) -> Value {
     let path = format!("/elements/marked?timeout_ms=10000&{query}");
-    let whole = wait::until(PATIENCE, || async {
+    let whole = wait::until(TIMEOUT, || async {
         let answer = stage.agent.get(&path).await;
         let whole = answer.body.get("skipped").is_none() && answer.body["reason"] != "timeout";
         (answer.status == 200 && whole).then_some(answer.body)

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::harness::agent::{Answered, Owned, RunningAgent};
 
 /// Longest a test waits for anything.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Stage {
     pub agent: RunningAgent,
@@ -41,7 +41,7 @@ impl Program {
 
     /// Waits until the program has said so.
     pub async fn said(&self, line: &str) {
-        let found = wait::until(PATIENCE, || {
+        let found = wait::until(TIMEOUT, || {
             let text = std::fs::read_to_string(&self.log).unwrap_or_default();
             let there = text.lines().any(|it| it == line);
             async move { there.then_some(()) }
@@ -82,7 +82,7 @@ impl Stage {
         let told = format!("DBUS_SESSION_BUS_ADDRESS={bus}\nXDG_RUNTIME_DIR={}\n", session.display());
         std::fs::write(session.join("env"), told).expect("a file");
         let agent = RunningAgent::on_a_free_display(&session).await;
-        let listed = wait::until(PATIENCE, || async {
+        let listed = wait::until(TIMEOUT, || async {
             let shot = agent.get("/screenshot").await;
             (shot.status == 200).then_some(())
         });
@@ -93,7 +93,7 @@ impl Stage {
         let mut daemon = stage.command("dbus-daemon");
         daemon.args(["--session", "--nofork", "--nopidfile", "--nosyslog", "--address"]).arg(&bus);
         stage._running.push(Owned(daemon.spawn().expect("a message bus")));
-        let there = wait::until(PATIENCE, || {
+        let there = wait::until(TIMEOUT, || {
             let there = session.join("bus").exists();
             async move { there.then_some(()) }
         });
@@ -132,7 +132,7 @@ impl Stage {
         let child = Owned(command.spawn().expect("python"));
         let program = Program { child, title: title.to_owned(), log };
         program.said(&format!("shown {}", program.pid())).await;
-        let listed = wait::until(PATIENCE, || async {
+        let listed = wait::until(TIMEOUT, || async {
             let listed = self.look(&format!("window={title}&name=Save")).await?;
             (listed["elements"][0]["width"].as_i64() > Some(0)).then_some(())
         });
@@ -161,7 +161,7 @@ impl Stage {
 
     /// The same once no program is left out for being slow.
     pub async fn whole(&self, query: &str) -> Value {
-        let whole = wait::until(PATIENCE, || async {
+        let whole = wait::until(TIMEOUT, || async {
             let list = self.look(query).await?;
             (list.get("skipped").is_none() && list["reason"] != "timeout").then_some(list)
         });
@@ -174,7 +174,7 @@ impl Stage {
     /// The one element of a name.
     pub async fn named(&self, name: &str) -> Value {
         let query = format!("include=all&name={}", name.replace(' ', "%20"));
-        let found = wait::until(PATIENCE, || async {
+        let found = wait::until(TIMEOUT, || async {
             let list = self.look(&query).await?;
             let all = list["elements"].as_array()?;
             all.iter().find(|element| element["name"] == name).cloned()

@@ -9,7 +9,7 @@ use crate::harness::controller::RunningController;
 use crate::harness::picture;
 
 /// By when a program must have started and read what was typed: system calls are slow, or processors emulated.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A terminal window whose program writes down what it reads, and a counter without a window.
 pub const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
@@ -21,7 +21,7 @@ pub const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
 
 /// Waits for the terminal window and for the program in it.
 pub async fn reads(house: &RunningController, id: &str) {
-    let there = wait::until(PATIENCE, || async {
+    let there = wait::until(TIMEOUT, || async {
         let windows = house.get(&format!("/computers/{id}/windows")).await.body;
         let reads = house.bash(id, "ls /root/reads 2>/dev/null || true").await;
         (windows.to_string().contains("\"XTerm\"") && !reads.trim().is_empty()).then_some(())
@@ -31,7 +31,7 @@ pub async fn reads(house: &RunningController, id: &str) {
 
 /// Clicks into the terminal window until it has the keyboard, types a line, and waits until all of these have been read there.
 pub async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
-    let focused = wait::until(PATIENCE, || async {
+    let focused = wait::until(TIMEOUT, || async {
         let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
         assert_eq!(clicked.status, 200, "{}", clicked.body);
         let windows = house.get(&format!("/computers/{id}/windows")).await.body;
@@ -41,7 +41,7 @@ pub async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
     assert!(focused.await.is_some(), "the window has the keyboard");
     let typed = house.act(id, "type", json!({"text": format!("{line}\n")})).await;
     assert_eq!(typed.status, 200, "{}", typed.body);
-    let read = wait::until(PATIENCE, || async {
+    let read = wait::until(TIMEOUT, || async {
         (house.bash(id, "cat /root/typed 2>/dev/null || true").await.trim() == all).then_some(())
     });
     assert!(read.await.is_some(), "what was typed arrived");
@@ -65,14 +65,14 @@ pub async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
 /// What the counter wrote last; the file is empty for a moment at each count.
 pub async fn count(house: &RunningController, id: &str) -> u64 {
     let told =
-        wait::until(PATIENCE, || async { house.bash(id, "cat /root/count").await.trim().parse().ok() });
+        wait::until(TIMEOUT, || async { house.bash(id, "cat /root/count").await.trim().parse().ok() });
     told.await.expect("it counts")
 }
 
 /// Waits until the counter has counted on.
 pub async fn counts_on(house: &RunningController, id: &str) -> u64 {
     let before = count(house, id).await;
-    let later = wait::until(PATIENCE, || async {
+    let later = wait::until(TIMEOUT, || async {
         let now = count(house, id).await;
         (now > before).then_some(now)
     });

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
 /// How long an agent may take to answer its first request: an emulated machine's boot beside other work.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
@@ -71,8 +71,8 @@ impl Guest {
     }
 
     pub async fn answers(&self) {
-        let answered = wait::until(PATIENCE, || async {
-            tokio::time::timeout(PATIENCE, self.request("GET", "/nothing", b"")).await.ok()?.ok()
+        let answered = wait::until(TIMEOUT, || async {
+            tokio::time::timeout(TIMEOUT, self.request("GET", "/nothing", b"")).await.ok()?.ok()
         });
         assert!(answered.await.is_some(), "the agent at {:?} does not answer", self.endpoint);
     }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use hotdesk::base::wait;
 use serde_json::json;
 
-use super::desktop::{PATIENCE, PROGRAMS, clock_is_off, count, counts_on, reads, shows_a_screen, types};
+use super::desktop::{TIMEOUT, PROGRAMS, clock_is_off, count, counts_on, reads, shows_a_screen, types};
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 
@@ -46,7 +46,7 @@ async fn a_desktop_is_forked_while_it_goes_on() {
 
     // With a request under way, which is broken off.
     let fork = async {
-        let begun = wait::until(PATIENCE, || async {
+        let begun = wait::until(TIMEOUT, || async {
             (!house.bash(&one, "pgrep -f 'sleep [6]0' || true").await.is_empty()).then_some(())
         });
         begun.await.expect("it is under way");

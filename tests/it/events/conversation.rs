@@ -138,7 +138,7 @@ async fn a_server_that_ends_says_1001() {
     let mut client = connect(&source.serve().await).await;
     subscribe(&mut client, "subscribe", &["idle"]).await;
     let tasks = source.tasks.clone();
-    let (late, came) = tokio::join!(tasks.drain(super::source::PATIENCE), client.next());
+    let (late, came) = tokio::join!(tasks.drain(super::source::TIMEOUT), client.next());
     assert_eq!(came, Came::Closed(1001, "server shutting down".into()));
     assert!(late.is_empty(), "{late:?}");
 }

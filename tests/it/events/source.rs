@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::harness::socket::{Came, Client};
 
 /// How long what must happen may take on a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves `/ws/events` from a feed.
 #[derive(Clone)]
@@ -103,7 +103,7 @@ impl Source {
     pub async fn until_wanted(&self, kinds: impl IntoIterator<Item = Kind>) {
         let kinds: Kinds = kinds.into_iter().collect();
         let mut wanted = self.feed.wanted();
-        let waited = tokio::time::timeout(PATIENCE, wanted.wait_for(|now| *now == kinds));
+        let waited = tokio::time::timeout(TIMEOUT, wanted.wait_for(|now| *now == kinds));
         waited.await.expect("wanted in time").expect("a feed");
     }
 
@@ -179,6 +179,6 @@ pub async fn leave(mut client: Client) {
 
 /// Waits for something that has no signal of its own.
 pub async fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let found = wait::until(PATIENCE, || std::future::ready(so().then_some(())));
+    let found = wait::until(TIMEOUT, || std::future::ready(so().then_some(())));
     found.await.unwrap_or_else(|| panic!("{what}"));
 }

@@ -10,7 +10,7 @@ use hotdesk::domain::event::{Kind, Kinds};
 use hotdesk::http::feed::{Feed, Listener};
 use serde_json::{Value, json};
 
-use crate::display::desk::PATIENCE;
+use crate::display::desk::TIMEOUT;
 
 /// How long nothing may come for it to count as nothing: many times what any event takes.
 const QUIET: Duration = Duration::from_millis(700);
@@ -37,12 +37,12 @@ impl Hearing {
     pub async fn want(&self, kinds: &[Kind]) {
         let kinds: Kinds = kinds.iter().copied().collect();
         self.listener.add(kinds);
-        self.feed.watched(kinds, PATIENCE).await;
+        self.feed.watched(kinds, TIMEOUT).await;
     }
 
     /// The next message.
     pub async fn message(&self) -> Value {
-        let news = tokio::time::timeout(PATIENCE, self.listener.next()).await.expect("an event in time");
+        let news = tokio::time::timeout(TIMEOUT, self.listener.next()).await.expect("an event in time");
         serde_json::from_str(&news.message()).expect("JSON")
     }
 
@@ -84,7 +84,7 @@ impl Hearing {
 
     /// Ends the watchers; nothing of them may be left.
     pub async fn end(self) {
-        let late = self.tasks.drain(PATIENCE).await;
+        let late = self.tasks.drain(TIMEOUT).await;
         assert!(late.is_empty(), "late: {late:?}");
     }
 }
@@ -109,7 +109,7 @@ async fn watchers_run_only_while_somebody_wants_their_types() {
     std::fs::File::create(path("one")).expect("a file");
     hearing.expect("file_change", told("created", "one")).await;
     hearing.listener.remove(Kind::FileChange.into());
-    let gone = hotdesk::base::wait::until(PATIENCE, || async { (threads() == 0).then_some(()) });
+    let gone = hotdesk::base::wait::until(TIMEOUT, || async { (threads() == 0).then_some(()) });
     gone.await.expect("the watcher ends");
     std::fs::File::create(path("two")).expect("a file");
     hearing.want(&[Kind::FileChange]).await;

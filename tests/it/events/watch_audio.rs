@@ -15,7 +15,7 @@ use pulseaudio::{AsPlaybackSource, Client, PlaybackStream};
 use serde_json::json;
 
 use super::watch::Hearing;
-use crate::display::desk::{PATIENCE, installed};
+use crate::display::desk::{TIMEOUT, installed};
 
 /// A process that ends with the test.
 pub struct Running(Child);
@@ -62,7 +62,7 @@ pub async fn server(folder: &Path) -> Running {
     let env = format!("PULSE_SERVER=unix:{}\nPULSE_COOKIE={}\n", socket.display(), cookie.display());
     std::fs::write(folder.join("env"), env).expect("the session's environment");
     let listens = || async { UnixStream::connect(&socket).ok().map(|_| ()) };
-    wait::until(PATIENCE, listens).await.expect("the sound server listens");
+    wait::until(TIMEOUT, listens).await.expect("the sound server listens");
     Running(child)
 }
 
@@ -113,7 +113,7 @@ async fn streams_are_told_as_they_begin_pause_go_on_and_end() {
         list.env("HOME", &folder).args(["list", "short", "sink-inputs"]);
         (!list.output().expect("pactl").stdout.is_empty()).then_some(())
     };
-    wait::until(PATIENCE, plays).await.expect("something plays");
+    wait::until(TIMEOUT, plays).await.expect("something plays");
     let hearing = Hearing::begin(None, home.path(), &[Kind::AudioStreamStart, Kind::AudioStreamStop]).await;
     hearing.quiet().await;
     let one = play(&folder);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::watch::Hearing;
 use crate::display::clipboard::{CLIPBOARD, Peer, copy};
-use crate::display::desk::{Desk, PATIENCE, installed};
+use crate::display::desk::{Desk, TIMEOUT, installed};
 
 fn told(screen: &str, content: &str) -> Value {
     json!({"content": content, "screen": screen})
@@ -33,7 +33,7 @@ async fn text_that_is_copied_is_told_once() {
     hearing.expect("clipboard", told("default", "by the API")).await;
     desk.ok("POST", "/screens", Value::Null).await;
     // What was copied before the new screen is watched is no news there.
-    let heard = wait::until(PATIENCE, || async {
+    let heard = wait::until(TIMEOUT, || async {
         desk.ok("PUT", "/clipboard?screen=screen-100", json!({"text": "elsewhere"})).await;
         tokio::time::timeout(Duration::from_millis(500), hearing.next()).await.ok()
     });

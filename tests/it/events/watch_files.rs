@@ -11,7 +11,7 @@ use hotdesk::domain::event::Kind;
 use serde_json::{Value, json};
 
 use super::watch::Hearing;
-use crate::display::desk::PATIENCE;
+use crate::display::desk::TIMEOUT;
 
 struct Home(tempfile::TempDir);
 
@@ -79,7 +79,7 @@ async fn a_file_that_stays_open_is_told_every_second_and_at_its_end() {
     let began = Instant::now();
     let mut told = Vec::new();
     while told.len() < 2 {
-        assert!(began.elapsed() < PATIENCE, "told {} times", told.len());
+        assert!(began.elapsed() < TIMEOUT, "told {} times", told.len());
         file.write_all(b"line\n").expect("written");
         let heard = tokio::time::timeout(Duration::from_millis(10), hearing.message()).await;
         if let Ok(heard) = heard {

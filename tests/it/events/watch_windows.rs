@@ -11,7 +11,7 @@ use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
 use super::watch::Hearing;
-use crate::display::desk::{Desk, PATIENCE, processes_of};
+use crate::display::desk::{Desk, TIMEOUT, processes_of};
 use crate::display::windows::{managed, terminal};
 
 const WINDOWS: [Kind; 4] = [Kind::WindowOpen, Kind::WindowFocus, Kind::WindowClose, Kind::TitleChange];
@@ -122,7 +122,7 @@ async fn a_window_manager_that_restarts_opens_and_closes_nothing() {
         let told = std::process::Command::new("xprop").args(ask).output().expect("xprop");
         String::from_utf8_lossy(&told.stdout).contains(id).then_some(())
     };
-    wait::until(PATIENCE, listed).await.expect("the manager lists the window");
+    wait::until(TIMEOUT, listed).await.expect("the manager lists the window");
     let hearing = Hearing::begin(Some(&desk.displays), desk.home(), &WINDOWS).await;
     for signal in [nix::sys::signal::Signal::SIGTERM, nix::sys::signal::Signal::SIGKILL] {
         let manager = || {
@@ -134,12 +134,12 @@ async fn a_window_manager_that_restarts_opens_and_closes_nothing() {
         let pid = nix::unistd::Pid::from_raw(old.cast_signed());
         nix::sys::signal::kill(pid, signal).expect("a signal");
         let again = || async { (manager().len() == 1 && manager() != [old]).then_some(()) };
-        wait::until(PATIENCE, again).await.expect("another openbox");
+        wait::until(TIMEOUT, again).await.expect("another openbox");
         let listed = || async {
             let (_, list) = desk.call("GET", "/windows", Value::Null).await;
             list["windows"].as_array()?.iter().any(|window| window["id"] == id).then_some(())
         };
-        wait::until(PATIENCE, listed).await.expect("the window is managed again");
+        wait::until(TIMEOUT, listed).await.expect("the window is managed again");
         hearing.quiet_of(|kind, data| kind != "window_focus" && data["window_id"] == id).await;
     }
     let after = terminal(&desk, "", "after").await;
@@ -192,7 +192,7 @@ async fn screens_that_come_go_and_restart_are_followed_each_by_itself() {
     }
     hearing.expect("window_close", json!({"window_id": id(one), "screen": "default"})).await;
     let connected = || async { x11rb::connect(Some(&desk.display())).ok().map(|_| ()) };
-    wait::until(PATIENCE, connected).await.expect("the X server is back");
+    wait::until(TIMEOUT, connected).await.expect("the X server is back");
     let boot = Program::new(&desk.display());
     let again = boot.window("again");
     hearing.expect("window_open", titled("default", &id(again), "again")).await;

@@ -16,7 +16,7 @@ pub use super::client_builder;
 pub use super::process::{Owned, alive, end, gone};
 
 /// How long an agent may take to say that it listens.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct RunningAgent {
     child: Owned,
@@ -142,7 +142,7 @@ async fn start(folder: &Path, options: &[String]) -> (Owned, String) {
     agent.args(["--listen", "127.0.0.1:0"]).args(options);
     let says =
         |line: &str| line.strip_prefix("agent listening on ").map(|address| format!("http://{address}"));
-    Owned::until_it_says(&mut agent, START_PATIENCE, says).await
+    Owned::until_it_says(&mut agent, START_TIMEOUT, says).await
 }
 
 /// A display number that nobody uses, far from those of people and picked at random, since other tests pick too.

@@ -17,11 +17,11 @@ use super::process::{Owned, end};
 use super::small_disk::SmallDisk;
 
 /// How long a controller may take to say that it listens, on a busy machine.
-const START_PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Log lines that a failed test shows.
 const SHOWN_LINES: usize = 40;
 /// How long a computer may take to be what was asked: an emulated machine's boot beside other work.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(180);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(180);
 
 pub struct RunningController {
     child: Owned,
@@ -167,7 +167,7 @@ impl RunningController {
         self.kill();
         cut?;
         let data = std::fs::canonicalize(self.folder.path()).expect("a folder").join("data");
-        let back = wait::until(CHANGE_PATIENCE, || async {
+        let back = wait::until(CHANGE_TIMEOUT, || async {
             machines_of(&data).iter().for_each(|id| kill(id));
             self.disk.as_ref().expect("a disk").comes_back().then_some(())
         });
@@ -297,7 +297,7 @@ impl RunningController {
 
     /// Waits until a computer has a status.
     pub async fn until_status(&self, id: &str, status: &str) -> Value {
-        let found = wait::until(CHANGE_PATIENCE, || async {
+        let found = wait::until(CHANGE_TIMEOUT, || async {
             let seen = self.get(&format!("/computers/{id}")).await.body;
             (seen["status"] == status).then(|| common(seen))
         });
@@ -376,7 +376,7 @@ async fn start(folder: &Path) -> (Owned, String, Option<String>) {
         }
         line.strip_prefix("listening on ").map(|address| (address.to_owned(), key.take()))
     };
-    let (child, (base, key)) = Owned::until_it_says(command(folder).stderr(log), START_PATIENCE, says).await;
+    let (child, (base, key)) = Owned::until_it_says(command(folder).stderr(log), START_TIMEOUT, says).await;
     (child, base, key)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hotdesk::base::wait;
 
 /// How long a program may take to end when asked.
-const END_PATIENCE: Duration = Duration::from_secs(12);
+const END_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// A process that does not outlive its owner, however the test ends.
 pub struct Owned(pub Child);
@@ -45,7 +45,7 @@ pub fn end(child: &mut Child) {
     }
     let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
     let _gone = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-    let until = Instant::now() + END_PATIENCE;
+    let until = Instant::now() + END_TIMEOUT;
     while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() > until {
             eprintln!("process {pid} ignored SIGTERM");

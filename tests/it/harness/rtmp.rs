@@ -16,7 +16,7 @@ const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
 /// What speaks TLS before it, since the rtmp module does not.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 /// How long it may take to listen, and to have written what it received.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct RtmpServer {
     child: Owned,
@@ -83,7 +83,7 @@ impl RtmpServer {
     }
 
     async fn until_it_listens(&self, listens: impl Fn(&Self) -> bool) {
-        let found = wait::until(PATIENCE, || async { listens(self).then_some(()) });
+        let found = wait::until(TIMEOUT, || async { listens(self).then_some(()) });
         found.await.unwrap_or_else(|| panic!("nginx does not listen: {}", self.log()));
     }
 
@@ -122,7 +122,7 @@ impl RtmpServer {
 
     /// Waits until the newest recording has this many bytes.
     pub async fn received(&self, bytes: u64) -> PathBuf {
-        let found = wait::until(PATIENCE, || async {
+        let found = wait::until(TIMEOUT, || async {
             let last = self.recorded().pop()?;
             (last.metadata().ok()?.len() >= bytes).then_some(last)
         });

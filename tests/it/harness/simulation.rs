@@ -30,9 +30,9 @@ use super::caller::{Answered, Caller, id_of};
 use super::host::names_in;
 
 /// How long the parts may take to end.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a computer may take to be what was asked, on a busy machine.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a controller and its engine are set up.
 #[derive(Clone)]
@@ -148,7 +148,7 @@ impl Simulation {
 
     /// The controller ends; its machines run on.
     pub async fn end(&self) {
-        self.tasks.drain(END_PATIENCE).await;
+        self.tasks.drain(END_TIMEOUT).await;
     }
 
     /// The controller is gone from one moment to the next: what it was doing is never finished, and another one starts.
@@ -261,7 +261,7 @@ impl Simulation {
 
     /// Waits until a computer has a status (`none`: it is gone).
     pub async fn until_status(&self, computer: &str, status: &str) {
-        let found = hotdesk::base::wait::until(CHANGE_PATIENCE, || async {
+        let found = hotdesk::base::wait::until(CHANGE_TIMEOUT, || async {
             (self.status(computer).await == status).then_some(())
         });
         assert!(found.await.is_some(), "{computer} is {} and not {status}", self.status(computer).await);

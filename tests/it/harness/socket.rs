@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::http::HeaderName;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// How long a test waits for a message.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client's socket.
 pub struct Client(pub WebSocketStream<TcpStream>);
@@ -44,7 +44,7 @@ impl Client {
     /// The next message that is not the heartbeat's.
     pub async fn next(&mut self) -> Came {
         loop {
-            let next = tokio::time::timeout(PATIENCE, self.0.next()).await.expect("a message in time");
+            let next = tokio::time::timeout(TIMEOUT, self.0.next()).await.expect("a message in time");
             return match next {
                 Some(Ok(Message::Text(text))) => Came::Text(text.as_str().to_owned()),
                 Some(Ok(Message::Binary(bytes))) => Came::Binary(bytes.to_vec()),

@@ -22,7 +22,7 @@ use super::simulation::Simulation;
 /// the 15 s after which what was missed is ended again.
 pub const SOON: Duration = Duration::from_secs(10);
 /// How long a request may take to reach the agent.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A piece now and then, without end.
 pub fn endless() -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static {
@@ -119,6 +119,6 @@ impl Streams {
 
 /// Waits until so many commands and uploads have reached the agent.
 pub async fn until(begun: &AtomicUsize, count: usize) {
-    let all = wait::until(PATIENCE, async || (begun.load(Ordering::SeqCst) == count).then_some(()));
+    let all = wait::until(TIMEOUT, async || (begun.load(Ordering::SeqCst) == count).then_some(()));
     assert!(all.await.is_some(), "{} of {count} reached the agent", begun.load(Ordering::SeqCst));
 }

@@ -8,7 +8,7 @@ use rand::RngExt;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{PATIENCE, send};
+use super::{TIMEOUT, send};
 use crate::harness::agent::answered;
 use crate::harness::controller::RunningController;
 use crate::harness::simulation::Simulation;
@@ -24,12 +24,12 @@ async fn what_was_broken_off_is_told_as_unknown_and_never_begun_again() {
         house.engine.plan(Fault { verb: Verb::Create, call: 1, failure: Failure::Never { done } });
         let body = json!({"workspace_id": workspace, "name": "desk"});
         let endless = send(&house, "/computers", "key-number-1", &body);
-        let stuck = wait::until(PATIENCE, || async { (house.engine.stuck() == 1).then_some(()) });
+        let stuck = wait::until(TIMEOUT, || async { (house.engine.stuck() == 1).then_some(()) });
         tokio::select! {
             ended = endless => panic!("it has an end: {}", ended.body),
             stuck = stuck => stuck.expect("it is being made"),
         }
-        let begun = wait::until(PATIENCE, || async {
+        let begun = wait::until(TIMEOUT, || async {
             let meanwhile = send(&house, "/computers", "key-number-1", &body).await;
             (meanwhile.body["code"] == "idempotency_in_progress").then_some(())
         });
@@ -47,7 +47,7 @@ async fn what_was_broken_off_is_told_as_unknown_and_never_begun_again() {
         let other = send(&house, "/computers", "key-number-1", &json!({"workspace_id": workspace})).await;
         assert_eq!(other.body["code"], "idempotency_key_reused");
         // Nobody was told of a computer, so there is none; whoever looked may ask again under another key.
-        let none = wait::until(PATIENCE, || async {
+        let none = wait::until(TIMEOUT, || async {
             (house.get("/computers").await.body["total"] == 0 && house.machines().is_empty()).then_some(())
         });
         assert!(none.await.is_some(), "half a computer is undone");

@@ -6,7 +6,7 @@ use hotdesk::base::wait;
 use rand::RngExt;
 use serde_json::json;
 
-use super::{PATIENCE, send, store};
+use super::{TIMEOUT, send, store};
 use crate::harness::simulation::Simulation;
 
 /// How often a client hangs up.
@@ -21,7 +21,7 @@ async fn a_client_that_hangs_up_before_its_request_is_noted_finds_its_answer() {
     let waiting = send(&house, "/workspaces", "key-number-1", &body);
     assert!(tokio::time::timeout(Duration::from_millis(300), waiting).await.is_err());
     turn.rollback().await.expect("others may write");
-    let found = wait::until(PATIENCE, || async {
+    let found = wait::until(TIMEOUT, || async {
         Some(send(&house, "/workspaces", "key-number-1", &body).await).filter(|again| again.status == 201)
     });
     let found = found.await.expect("its answer");
@@ -38,7 +38,7 @@ async fn a_client_that_hangs_up_at_any_moment_finds_its_answer() {
         let patience = Duration::from_micros(rand::rng().random_range(0..6_000));
         // Whether it was in time does not matter.
         let _heard = tokio::time::timeout(patience, send(&house, "/workspaces", &key, &body)).await;
-        let found = wait::until(PATIENCE, || async {
+        let found = wait::until(TIMEOUT, || async {
             let again = send(&house, "/workspaces", &key, &body).await;
             assert_ne!(again.body["code"], "outcome_unknown", "round {round}");
             (again.status == 201).then_some(())

@@ -14,7 +14,7 @@ use crate::clients::python;
 use crate::harness::process::Owned;
 
 /// How long the suite may take for a step, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn sound(ran: &Output) -> String {
     let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -151,7 +151,7 @@ async fn the_conformance_suite_finds_nothing_wrong_with_the_authorization_server
     let said = || std::fs::read_to_string(&log).unwrap_or_default();
     // Its person opens the address that it shows.
     let asks = format!("{}/oauth/authorize?", scene.house.base);
-    let shown = wait::until(PATIENCE, || async {
+    let shown = wait::until(TIMEOUT, || async {
         let said = said();
         let (whole, _) = said.rsplit_once('\n')?;
         whole.lines().find(|line| line.starts_with(&asks)).map(str::to_owned)
@@ -162,7 +162,7 @@ async fn the_conformance_suite_finds_nothing_wrong_with_the_authorization_server
     let landed = answer.location().unwrap_or_else(|| panic!("{}", answer.text)).to_owned();
     assert!(landed.starts_with(&redirect), "{landed}");
     assert!(reqwest::get(&landed).await.expect("the suite listens").status().is_success());
-    let end = wait::until(PATIENCE, || {
+    let end = wait::until(TIMEOUT, || {
         let ended = suite.0.try_wait().expect("it is ours");
         async move { ended }
     });

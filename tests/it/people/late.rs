@@ -14,7 +14,7 @@ use crate::harness::simulation::Simulation;
 
 /// How long a machine is made, in which its maker is removed.
 const SLOW: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_removed_while_a_computer_is_made_hears_that_it_is_made_and_no_password() {
@@ -28,7 +28,7 @@ async fn who_is_removed_while_a_computer_is_made_hears_that_it_is_made_and_no_pa
     };
     let remove = async {
         let under_way = || async { (house.engine.calls(Verb::Create) == 1).then_some(()) };
-        wait::until(PATIENCE, under_way).await.expect("it is being made");
+        wait::until(TIMEOUT, under_way).await.expect("it is being made");
         let path = format!("/workspaces/{home}/members");
         answered(house.request(Method::DELETE, &path).json(&json!({ "memberId": member_id }))).await
     };

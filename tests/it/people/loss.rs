@@ -33,7 +33,7 @@ use crate::mcp::scene::{consent, initialize, token};
 /// given more, and less than the 15 s after which what was missed is ended again.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// How long what is told to a computer in the background may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An agent whose channels say hello and repeat what they hear, and that streams at every request; it counts how often it
 /// was told to end that.
@@ -295,7 +295,7 @@ async fn a_stream_ends_with_its_starter_s_membership_and_another_s_does_not() {
     begin_stream(&second, &desk).await;
     let viewer = json!({"memberId": second_id, "role": "viewer"});
     assert_eq!(members(&house, Method::PATCH, &home, viewer).await.status, 200);
-    let told = wait::until(PATIENCE, || async { (ended.load(Ordering::SeqCst) > 0).then_some(()) }).await;
+    let told = wait::until(TIMEOUT, || async { (ended.load(Ordering::SeqCst) > 0).then_some(()) }).await;
     assert!(told.is_some(), "the stream goes on");
     assert_eq!(ended.load(Ordering::SeqCst), 1, "the owner's stream was let go on");
 }

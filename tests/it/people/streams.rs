@@ -20,7 +20,7 @@ use crate::harness::caller::{Answered, Caller};
 use crate::harness::simulation::Simulation;
 
 /// How long what is told to a computer in the background may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An agent that streams, or says what a test wants.
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Agent {
     /// Waits until one of its counts is this.
     async fn until(&self, count: impl Fn(&Self) -> &AtomicUsize, is: usize, what: &str) {
         let reached =
-            wait::until(PATIENCE, || async { (count(self).load(Ordering::SeqCst) >= is).then_some(()) });
+            wait::until(TIMEOUT, || async { (count(self).load(Ordering::SeqCst) >= is).then_some(()) });
         assert!(reached.await.is_some(), "{what}");
     }
 }
@@ -160,7 +160,7 @@ async fn a_stream_that_could_not_be_ended_is_not_forgotten_by_the_next_controlle
     // Once it has ended it is told no more: another one's stream goes on at the next start.
     let computer = desk.parse().expect("an id");
     let store = house.store().await;
-    let settled = wait::until(PATIENCE, || async {
+    let settled = wait::until(TIMEOUT, || async {
         store.stream_ends_since(computer).await.expect("a look").is_none().then_some(())
     });
     assert!(settled.await.is_some(), "it would be ended for ever");

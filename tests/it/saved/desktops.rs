@@ -11,7 +11,7 @@ use crate::engines::qemu_desktop;
 use crate::harness::controller::{RunningController, no_computers_here, runsc};
 
 /// For tens of megabytes to go there and be read back, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Counts in its memory and tells by a file.
 const COUNT: &str = "setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' \
@@ -34,7 +34,7 @@ fn files(folder: &Path) -> Vec<(String, u64)> {
 }
 
 async fn until(what: &str, probe: impl Fn() -> bool) {
-    let found = wait::until(PATIENCE, || async { probe().then_some(()) }).await;
+    let found = wait::until(TIMEOUT, || async { probe().then_some(()) }).await;
     assert!(found.is_some(), "{what}");
 }
 
@@ -108,7 +108,7 @@ async fn wakes_from_storage_where_it_was(mut house: RunningController, copies: &
     assert_eq!(same, process);
     let now = count(&house, &id).await;
     assert!(now >= before, "{before} then {now}");
-    let counts = wait::until(PATIENCE, || async { (count(&house, &id).await > now).then_some(()) });
+    let counts = wait::until(TIMEOUT, || async { (count(&house, &id).await > now).then_some(()) });
     assert!(counts.await.is_some(), "it counts on");
     assert_eq!(house.bash(&id, "cat /root/note").await, "kept\n");
     let after = house.record(&id).await;
@@ -119,7 +119,7 @@ async fn wakes_from_storage_where_it_was(mut house: RunningController, copies: &
     until("no objects", || files(copies).is_empty()).await;
 
     // Again, and killed while it wakes: the next controller finishes.
-    let asleep = wait::until(PATIENCE, || async {
+    let asleep = wait::until(TIMEOUT, || async {
         (house.act(&id, "suspend", json!({})).await.status == 200).then_some(())
     });
     assert!(asleep.await.is_some(), "suspended again");

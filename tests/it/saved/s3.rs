@@ -8,14 +8,14 @@ use hotdesk::base::wait;
 use hotdesk::controller::config::StorageSettings;
 use serde_json::json;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use crate::clients::python;
 use crate::harness::process::{Owned, end};
 use crate::harness::simulation::Setup;
 use crate::suspension::{Scene, refused};
 
 /// How long the server may take to start: Python and its packages, on a busy machine.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server with a bucket, and its origin; `None`, and why, where it is not installed.
 async fn server() -> Option<(Owned, String)> {
@@ -29,7 +29,7 @@ async fn server() -> Option<(Owned, String)> {
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/s3_server.py")).arg("hotdesk");
     command.stdin(Stdio::piped()).stderr(Stdio::null());
     let find = |line: &str| line.starts_with("http://").then(|| line.to_owned());
-    Some(Owned::until_it_says(&mut command, START_PATIENCE, find).await)
+    Some(Owned::until_it_says(&mut command, START_TIMEOUT, find).await)
 }
 
 /// The names of the bucket's objects.
@@ -69,7 +69,7 @@ async fn a_state_goes_to_s3_and_comes_back() {
         assert_eq!(storage, &json!({"state": "saving", "region": "eu-central-1"}));
     }
     let disk = scene.house.disk(&scene.id);
-    let evicted = wait::until(PATIENCE, || async { (!disk.exists()).then_some(()) });
+    let evicted = wait::until(TIMEOUT, || async { (!disk.exists()).then_some(()) });
     assert!(evicted.await.is_some(), "{:?}", keys(&origin).await);
     let found = keys(&origin).await;
     assert!(found.len() >= 4 && found.iter().all(|key| key.starts_with("some/prefix/")), "{found:?}");
@@ -80,13 +80,13 @@ async fn a_state_goes_to_s3_and_comes_back() {
     assert_eq!((woken.status, &woken.body["waking"]), (202, &json!(true)), "{}", woken.body);
     assert_eq!(scene.count().await, 2);
     assert!(std::fs::read(disk.join("note")).expect("a file") == note);
-    let gone = wait::until(PATIENCE, || async { keys(&origin).await.is_empty().then_some(()) });
+    let gone = wait::until(TIMEOUT, || async { keys(&origin).await.is_empty().then_some(()) });
     assert!(gone.await.is_some(), "{:?}", keys(&origin).await);
 
     // Without its store it sleeps on, and nobody reads why but the log.
-    let again = wait::until(PATIENCE, || async { (scene.ask("suspend").await.status == 200).then_some(()) });
+    let again = wait::until(TIMEOUT, || async { (scene.ask("suspend").await.status == 200).then_some(()) });
     assert!(again.await.is_some(), "suspended again");
-    let evicted = wait::until(PATIENCE, || async { (!disk.exists()).then_some(()) });
+    let evicted = wait::until(TIMEOUT, || async { (!disk.exists()).then_some(()) });
     assert!(evicted.await.is_some(), "evicted again");
     end(&mut server.0);
     let answer = scene.ask("resume").await;

@@ -18,7 +18,7 @@ use object_store::{
 use tokio::sync::watch;
 
 /// How long a request may take that a test has hang, and any other on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What becomes of bytes on their way into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Hostile {
     }
 
     pub fn objects(self: &Arc<Self>) -> Objects {
-        Objects::over(Arc::clone(self) as _, PATIENCE)
+        Objects::over(Arc::clone(self) as _, TIMEOUT)
     }
 
     /// From now on puts wait, or go on.

@@ -13,7 +13,7 @@ use crate::harness::host;
 use crate::harness::rtmp::{RtmpServer, colours, loudness, probe, tone};
 use crate::harness::world::World;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const KEY: &str = "hunter2secret?token=correct-horse";
 
 /// What is an encoder to a kernel of the guest's own: a stream reaches its server, and a recording plays.
@@ -34,7 +34,7 @@ async fn a_computer_over_gvisor_streams_and_is_recorded() {
     let begun = house.post(&at("recordings"), json!({"fps": 5, "max_seconds": 120})).await;
     assert_eq!(begun.status, 201, "{}", begun.body);
     let recording = at(&format!("recordings/{}", id_of(&begun.body)));
-    let lasts = wait::until(PATIENCE, || async {
+    let lasts = wait::until(TIMEOUT, || async {
         house.get(&recording).await.body["seconds"].as_f64().filter(|seconds| *seconds > 2.0)
     });
     assert!(lasts.await.is_some(), "{}", house.get(&recording).await.body);
@@ -132,7 +132,7 @@ async fn a_computer_streams_to_the_world_and_its_key_shows_nowhere() {
     let file = server.received(1).await;
     server.received(file.metadata().expect("facts").len() + 10_000).await;
     server.kill();
-    let ended = wait::until(PATIENCE, || async {
+    let ended = wait::until(TIMEOUT, || async {
         Some(house.get(&at("status")).await.body).filter(|told| told["status"] == "terminated")
     });
     let ended = ended.await.expect("the stream is terminated");

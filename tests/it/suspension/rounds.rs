@@ -11,9 +11,9 @@ use crate::harness::controller::{RunningController, gvisor};
 
 const ROUNDS: u64 = 10;
 /// By when a page that goes on must have counted: system calls are slow, and the browser has many processes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// By when the browser must show its page for the first time.
-const FIRST_PATIENCE: Duration = Duration::from_secs(120);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A page that counts in its title, from the moment at which it was opened.
 const PAGE: &str = "<!doctype html><title>count 0</title><script>let count = 0, opened = Date.now(); \
@@ -58,7 +58,7 @@ async fn ten_rounds_of_sleep_lose_neither_a_page_nor_a_process_nor_a_file() {
         "cat >/root/page.html <<'END'\n{PAGE}\nEND\nDISPLAY=:99 setsid chromium /root/page.html >/dev/null 2>&1 </dev/null &"
     );
     house.bash(id, &open).await;
-    let (mut count, opened) = counts(&house, id, 0, FIRST_PATIENCE).await;
+    let (mut count, opened) = counts(&house, id, 0, FIRST_TIMEOUT).await;
     let processes = "cat /root/counter; cut -d' ' -f22 /proc/1/stat; pgrep -o -x chromium";
     let first = house.bash(id, processes).await;
     let mut written = String::new();
@@ -100,11 +100,11 @@ async fn ten_rounds_of_sleep_lose_neither_a_page_nor_a_process_nor_a_file() {
         println!("round {round}: {suspended:?}, {} MB, {:?}", bytes / 1_000_000, begun.elapsed());
 
         // The same page goes on from where it was, and so does the process.
-        let (now, same) = counts(&house, id, count, PATIENCE).await;
+        let (now, same) = counts(&house, id, count, TIMEOUT).await;
         assert_eq!(same, opened, "{round}: the page was opened anew");
         count = now;
         assert!(number(&house, id).await >= before, "{round}: the counter was set back");
-        let went_on = wait::until(PATIENCE, || async { (number(&house, id).await > before).then_some(()) });
+        let went_on = wait::until(TIMEOUT, || async { (number(&house, id).await > before).then_some(()) });
         assert!(went_on.await.is_some(), "{round}: the counter stands");
         assert_eq!(house.bash(id, "cat /root/notes; cmp /root/notes /tmp/notes").await, written, "{round}");
     }

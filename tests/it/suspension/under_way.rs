@@ -25,7 +25,7 @@ use crate::harness::simulation::Simulation;
 use crate::harness::socket::{Came, Client};
 
 /// For connections of a simulated machine to end, and for memory to be saved, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Requests at once, so that their connections are reported together, and how often: they are pooled, and end when it sleeps.
 const CROWD: usize = 24;
 const CROWDS: usize = 3;
@@ -67,7 +67,7 @@ impl Desk<'_> {
     async fn sleeps(&self, begun: impl AsyncFn() -> bool, let_go: impl AsyncFnOnce()) {
         let (terminal, events) = (self.open("terminal").await, self.open("events").await);
         let suspended = async {
-            let begun = wait::until(PATIENCE, || async { begun().await.then_some(()) }).await;
+            let begun = wait::until(TIMEOUT, || async { begun().await.then_some(()) }).await;
             assert!(begun.is_some(), "the command did not begin");
             self.verb("suspend", "suspended").await;
         };
@@ -82,7 +82,7 @@ impl Desk<'_> {
         let expected = (409, &json!("idempotency_in_progress"));
         assert_eq!((again.status, &again.body["code"]), expected, "it goes on: {}", again.body);
         let_go().await;
-        let told = wait::until(PATIENCE, || async {
+        let told = wait::until(TIMEOUT, || async {
             let again = self.ask().await;
             let waits = again.body["code"] == "idempotency_in_progress";
             assert!(waits || again.status == 200, "{}", again.body);

@@ -1,6 +1,6 @@
 //! What is refused, and what stays open all the same?
 
-use super::{PATIENCE, Said, Terminal, exit};
+use super::{TIMEOUT, Said, Terminal, exit};
 use crate::harness::agent::RunningAgent;
 use futures_util::SinkExt;
 use hotdesk::agent::exec::terminal::MAX_TERMINALS;
@@ -101,7 +101,7 @@ async fn a_program_that_does_not_read_is_not_typed_ahead_of_without_end() {
     terminal.until("quiet").await;
     let before = agent.resident_kib();
     let megabyte = "x".repeat(1_000_000);
-    let told = tokio::time::timeout(PATIENCE, async {
+    let told = tokio::time::timeout(TIMEOUT, async {
         for _ in 0..20 {
             terminal.input(&megabyte).await;
         }

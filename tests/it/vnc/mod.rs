@@ -18,7 +18,7 @@ use crate::harness::socket::{Came, Client};
 use pixels::Pixels;
 
 /// How long something that was typed may take to arrive in a program.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The path of a computer's VNC socket with its password, or with what is given.
 async fn with_password(house: &RunningController, id: &str, more: &str) -> String {
@@ -56,7 +56,7 @@ async fn listener(house: &RunningController, id: &str) -> (i64, i64) {
 async fn heard(house: &RunningController, id: &str, expected: &str) -> String {
     let read = || house.bash(id, "cat /tmp/heard 2>/dev/null; true");
     let found =
-        wait::until(PATIENCE, || async { (read().await.trim() == expected).then(|| expected.to_owned()) });
+        wait::until(TIMEOUT, || async { (read().await.trim() == expected).then(|| expected.to_owned()) });
     match found.await {
         Some(heard) => heard,
         None => read().await,

@@ -5,7 +5,7 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{PATIENCE, bytes, greeted, with_password};
+use super::{TIMEOUT, bytes, greeted, with_password};
 use crate::display::window::{Got, Window};
 use crate::harness::agent::RunningAgent;
 use crate::harness::caller::Caller;
@@ -55,7 +55,7 @@ async fn down(caller: &Caller, prefix: &str) -> Value {
 }
 
 async fn until_down(caller: &Caller, prefix: &str, expected: Value) {
-    let found = wait::until(PATIENCE, || async { (down(caller, prefix).await == expected).then_some(()) });
+    let found = wait::until(TIMEOUT, || async { (down(caller, prefix).await == expected).then_some(()) });
     assert!(found.await.is_some(), "{} instead of {expected}", down(caller, prefix).await);
 }
 
@@ -101,9 +101,9 @@ async fn what_a_viewer_holds_comes_up_however_it_ends_and_clicks_arrive() {
     for how in [End::Close, End::Vanish, End::Reset, End::HalfWay, End::Junk, End::Text] {
         let mut viewer = viewer(&agent).await;
         say(&mut viewer, pointer(1, 50, 60)).await;
-        window.wait_for(PATIENCE, |got| got.contains(&Got::Press(1, 50, 60)));
+        window.wait_for(TIMEOUT, |got| got.contains(&Got::Press(1, 50, 60)));
         say(&mut viewer, pointer(1, 70, 80)).await;
-        window.wait_for(PATIENCE, |got| got.contains(&Got::Motion(70, 80)));
+        window.wait_for(TIMEOUT, |got| got.contains(&Got::Motion(70, 80)));
         end(viewer, how).await;
         until_down(&agent, "", json!([])).await;
         assert_eq!(window.clicks(), [Got::Release(1, 70, 80)], "{how:?}");
@@ -112,7 +112,7 @@ async fn what_a_viewer_holds_comes_up_however_it_ends_and_clicks_arrive() {
         assert_eq!(window.clicks(), [Got::Press(1, 5, 6), Got::Release(1, 5, 6)], "{how:?}");
     }
     say(&mut other, pointer(4, 9, 9)).await;
-    window.wait_for(PATIENCE, |got| got.contains(&Got::Press(3, 9, 9)));
+    window.wait_for(TIMEOUT, |got| got.contains(&Got::Press(3, 9, 9)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +120,7 @@ async fn an_action_that_a_viewer_s_button_makes_vain_says_so() {
     let Some((agent, window)) = desk().await else { return };
     let mut viewer = viewer(&agent).await;
     say(&mut viewer, pointer(1, 50, 60)).await;
-    window.wait_for(PATIENCE, |got| got.contains(&Got::Press(1, 50, 60)));
+    window.wait_for(TIMEOUT, |got| got.contains(&Got::Press(1, 50, 60)));
     for (path, body) in [
         ("/click", json!({"x": 5, "y": 6})),
         ("/drag", json!({"start_x": 5, "start_y": 6, "end_x": 7, "end_y": 8})),

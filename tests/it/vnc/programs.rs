@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::pixels::Pixels;
 use super::puppet::Puppet;
-use super::{PATIENCE, heard, listener, screenshot, ticket, with_password};
+use super::{TIMEOUT, heard, listener, screenshot, ticket, with_password};
 use crate::harness::controller::RunningController;
 
 /// Which part of a picture's pixels has to be the same.
@@ -24,7 +24,7 @@ async fn sees(program: &mut Puppet, house: &RunningController, id: &str, screen:
         if alike > ALIKE {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{screen}: only {alike} of the pixels are alike");
+        assert!(begun.elapsed() < TIMEOUT, "{screen}: only {alike} of the pixels are alike");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use x11rb::protocol::xproto::{AtomEnum, ConnectionExt as _, GetPropertyReply};
 
 use super::super::fault::{Fault, Outcome};
-use super::super::seat::X_PATIENCE;
+use super::super::seat::X_TIMEOUT;
 use super::content::{self, Content, Copied, Form, Seen, Selection, Snapshot, owner_silent};
 use super::owner::{Awaited, Owner};
 use super::serve::optional;
@@ -14,9 +14,9 @@ use crate::domain::error::{Error, Kind};
 use crate::wire::event::MAX_CONTENT_BYTES;
 
 /// How long an owner may take over the next step.
-const STEP_PATIENCE: Duration = Duration::from_secs(2);
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long all steps together may take: an owner that drips is as good as one that hangs.
-const TALK_PATIENCE: Duration = Duration::from_secs(5);
+const TALK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most forms of a clipboard that are looked at; office programs offer about 30.
 const MOST_TARGETS: usize = 64;
 /// Bytes of all forms of a snapshot together: the largest image, and text in a few forms.
@@ -53,7 +53,7 @@ fn copied(content: Option<Content>) -> Copied {
 impl Owner<'_> {
     /// What is on a clipboard.
     pub(super) fn get(&mut self, selection: Selection) -> Outcome<Seen> {
-        let until = Instant::now() + TALK_PATIENCE;
+        let until = Instant::now() + TALK_TIMEOUT;
         match self.offered(selection, until)? {
             Offered::Nobody => Ok(Seen::default()),
             Offered::Ours(forms) => {
@@ -79,7 +79,7 @@ impl Owner<'_> {
 
     /// The text that was put on the clipboard proper.
     pub(super) fn copied(&mut self) -> Outcome<Copied> {
-        let until = Instant::now() + TALK_PATIENCE;
+        let until = Instant::now() + TALK_TIMEOUT;
         let selection = Selection::Clipboard;
         let atom = selection.atom(&self.atoms);
         let offered = match self.offered(selection, until)? {
@@ -107,7 +107,7 @@ impl Owner<'_> {
 
     /// All that is on a clipboard.
     pub(super) fn snapshot(&mut self, selection: Selection) -> Outcome<Snapshot> {
-        let until = Instant::now() + TALK_PATIENCE;
+        let until = Instant::now() + TALK_TIMEOUT;
         let targets = match self.offered(selection, until)? {
             Offered::Nobody => return Ok(Snapshot::default()),
             Offered::Ours(forms) => return Ok(Snapshot { forms, partial: false }),
@@ -131,7 +131,7 @@ impl Owner<'_> {
 
     /// Who has a clipboard, and which forms it offers.
     fn offered(&mut self, selection: Selection, until: Instant) -> Outcome<Offered> {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         let atom = selection.atom(&self.atoms);
         let owner = self.link.get_selection_owner(atom)?.reply()?.owner;
         if owner == x11rb::NONE {
@@ -216,7 +216,7 @@ impl Owner<'_> {
 
     /// Takes what is in a property out of it. A beginning that was taken is longer than the limit.
     fn take(&mut self, inbox: u32, limit: usize, longer: Longer) -> Outcome<GetPropertyReply> {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         if let Some(awaited) = &mut self.awaited {
             awaited.arrived = false;
         }
@@ -237,7 +237,7 @@ impl Owner<'_> {
 
     /// Serves others until what is waited for has come.
     fn wait(&mut self, until: Instant, mut come: impl FnMut(&mut Awaited) -> bool) -> Outcome<()> {
-        let until = until.min(Instant::now() + STEP_PATIENCE);
+        let until = until.min(Instant::now() + STEP_TIMEOUT);
         loop {
             if self.awaited.as_mut().is_some_and(&mut come) {
                 return Ok(());
@@ -251,7 +251,7 @@ impl Owner<'_> {
 
     /// The names of targets; all are asked for before the first is waited for.
     fn names(&mut self, targets: &[u32]) -> Outcome<Vec<String>> {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         let asked: Vec<_> =
             targets.iter().map(|target| self.link.get_atom_name(*target)).collect::<Result<_, _>>()?;
         let mut names = Vec::with_capacity(asked.len());

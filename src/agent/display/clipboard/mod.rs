@@ -27,9 +27,9 @@ use owner::{Command, Outfit};
 /// Questions that wait for one clipboard; past it callers are told to retry.
 const QUEUE: usize = 16;
 /// How long the thread may take to connect: a few round trips, each bounded.
-const START_PATIENCE: Duration = Duration::from_secs(4);
+const START_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long an answer may take: a slow owner's turn, and those before it in the queue.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A screen's clipboard: its thread, once it was needed.
 #[derive(Debug, Default)]
@@ -155,7 +155,7 @@ impl Screen {
         }
         let (reply, answered) = oneshot::channel();
         self.send_to_clipboard(command(reply)).await?;
-        match tokio::time::timeout(ANSWER_PATIENCE, answered).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(down())),
             Err(_) => Err(content::owner_silent()),
         }
@@ -195,7 +195,7 @@ impl Screen {
         let thread = std::thread::Builder::new().name(format!("clipboard :{display}"));
         let started = thread.spawn(move || owner::run(display, queue, &their_bell, ready));
         started.map_err(|error| failed(&error))?;
-        match tokio::time::timeout(START_PATIENCE, opened).await {
+        match tokio::time::timeout(START_TIMEOUT, opened).await {
             Ok(Ok(Ok(()))) => Ok(Handle { commands: Some(commands), bell }),
             Ok(Ok(Err(error))) => Err(error),
             Ok(Err(_)) => Err(failed(&"the clipboard's thread panicked")),

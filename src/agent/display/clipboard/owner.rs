@@ -23,7 +23,7 @@ use x11rb::wrapper::ConnectionExt as _;
 
 use super::super::fault::{Fault, Outcome};
 use super::super::link::{self, Deadline, Link};
-use super::super::seat::X_PATIENCE;
+use super::super::seat::X_TIMEOUT;
 use super::atoms::Atoms;
 use super::content::{Content, Copied, Form, Seen, Selection, Snapshot};
 use super::serve::Sending;
@@ -123,7 +123,7 @@ pub(super) fn run(
 
 impl<'a> Owner<'a> {
     fn open(display: u16, commands: Receiver<Command>, bell: &'a OwnedFd) -> Outcome<Self> {
-        let (link, deadline) = link::connect(display, X_PATIENCE)?;
+        let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         link.prefetch_maximum_request_bytes();
         let atoms = Atoms::new(&link)?.reply()?;
         let root = link.setup().roots.first().map(|screen| screen.root);
@@ -203,7 +203,7 @@ impl<'a> Owner<'a> {
     pub(super) fn turn(&mut self, until: Instant) -> Outcome<()> {
         let mut came = false;
         loop {
-            self.deadline.allow(X_PATIENCE);
+            self.deadline.allow(X_TIMEOUT);
             self.link.flush()?;
             let mut idle = true;
             while let Some(event) = self.next_event()? {
@@ -313,7 +313,7 @@ impl<'a> Owner<'a> {
 
     /// The server's time, which selections are owned and asked for with (ICCCM 2.1).
     pub(super) fn time(&mut self) -> Outcome<Timestamp> {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         let (clock, kind) = (self.atoms.CLOCK, AtomEnum::STRING);
         self.link.change_property8(PropMode::APPEND, self.window, clock, kind, &[])?;
         self.link.flush()?;

@@ -16,7 +16,7 @@ use super::owner::Owner;
 /// Bytes passed on at once: half of what a request of the core protocol holds.
 const CHUNK: usize = 128 * 1024;
 /// How long a program may take to take a piece before it is given up.
-const SEND_PATIENCE: Duration = Duration::from_secs(5);
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Transfers at once; past it the one that rests longest is forgotten. A desktop has one or two.
 const MOST_SENDINGS: usize = 32;
 /// Most targets of one MULTIPLE request that are served.
@@ -167,7 +167,7 @@ impl Owner<'_> {
 
     /// Forgets transfers that nobody takes any more.
     pub(super) fn give_up_on_late_sends(&mut self) -> Outcome<()> {
-        let is_late = |sending: &Sending| sending.since.elapsed() > SEND_PATIENCE;
+        let is_late = |sending: &Sending| sending.since.elapsed() > SEND_TIMEOUT;
         let late: Vec<Window> =
             self.sending.iter().filter(|sending| is_late(sending)).map(|sending| sending.requestor).collect();
         self.sending.retain(|sending| !is_late(sending));

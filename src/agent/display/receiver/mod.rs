@@ -23,7 +23,7 @@ const WANTED: Region = Region { x: 120, y: 100, width: 480, height: 320 };
 /// Width and height of the painted pattern, in the window's corner: in one request of the core protocol.
 const PATTERN: (u16, u16) = (256, 128);
 /// How long the window may take until it is usable.
-const OPEN_PATIENCE: Duration = Duration::from_secs(4);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// What the window received.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Receiver {
         let started = thread.spawn(move || program::run(display, &theirs, ready));
         started.map_err(|error| failed(&error))?;
         let mut receiver = Self { shared, place: WANTED };
-        match tokio::time::timeout(OPEN_PATIENCE, opened).await {
+        match tokio::time::timeout(OPEN_TIMEOUT, opened).await {
             Ok(Ok(Ok(place))) => receiver.place = place,
             Ok(Ok(Err(fault))) => return Err(fault.before_start(&screen.display_name())),
             Ok(Err(_)) => return Err(failed(&"the receiver's thread panicked")),

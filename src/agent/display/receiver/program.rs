@@ -16,14 +16,14 @@ use super::super::fault::{Fault, Outcome};
 use super::super::keymap::Keymap;
 use super::super::keys::{Chord, Modifier};
 use super::super::link::{self, Deadline, Link};
-use super::super::seat::X_PATIENCE;
+use super::super::seat::X_TIMEOUT;
 use super::{PATTERN, Receiver, Shared, TITLE, WANTED};
 use crate::domain::region::Region;
 
 /// How often the thread looks whether it is to end.
 const TICK: Duration = Duration::from_millis(20);
 /// A window manager gives a new window the keyboard sooner than this; without one the window takes it itself.
-const FOCUS_PATIENCE: Duration = Duration::from_millis(300);
+const FOCUS_TIMEOUT: Duration = Duration::from_millis(300);
 /// Most keys that are noted; a self-test presses some hundred.
 const MOST_KEYS: usize = 4096;
 /// Most of a pasted text that is read, in units of four bytes.
@@ -82,7 +82,7 @@ struct Program<'a> {
 
 impl<'a> Program<'a> {
     fn open(display: u16, shared: &'a Shared) -> Outcome<Self> {
-        let (link, deadline) = link::connect(display, X_PATIENCE)?;
+        let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         let screen = link.setup().roots.first();
         let screen = screen.ok_or_else(|| Fault::Broken(String::from("no X screen")))?;
         let (root, depth, visual) = (screen.root, screen.root_depth, screen.root_visual);
@@ -125,7 +125,7 @@ impl<'a> Program<'a> {
             Err(Fault::Silent) => return Ok(()),
             Err(fault) => return Err(fault),
         };
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
         match event {
             Event::Expose(_) => self.paint()?,
@@ -165,9 +165,9 @@ impl<'a> Program<'a> {
     /// Where the window is, once it is painted and has the keyboard.
     fn usable(&mut self) -> Outcome<Option<Region>> {
         let Some(shown) = self.shown else { return Ok(None) };
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         if self.link.get_input_focus()?.reply()?.focus != self.id {
-            if shown.elapsed() > FOCUS_PATIENCE {
+            if shown.elapsed() > FOCUS_TIMEOUT {
                 self.link.set_input_focus(InputFocus::PARENT, self.id, x11rb::CURRENT_TIME)?;
             }
             return Ok(None);

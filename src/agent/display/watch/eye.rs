@@ -16,7 +16,7 @@ use x11rb::protocol::xproto::{
 
 use super::super::fault::{Fault, Outcome};
 use super::super::link::{self, Deadline, Link};
-use super::super::seat::X_PATIENCE;
+use super::super::seat::X_TIMEOUT;
 use super::super::windows::atoms::Atoms;
 use super::idle::Alarms;
 use super::{Known, Sign, Teller};
@@ -76,7 +76,7 @@ pub(super) fn run(
 
 impl<'a> Eye<'a> {
     fn open(display: u16, known: &'a mut Known, tell: Teller) -> Outcome<(Self, bool)> {
-        let (link, deadline) = link::connect(display, X_PATIENCE)?;
+        let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         let screen = link.setup().roots.first();
         let (root, size) = screen
             .map(|it| (it.root, Size { width: it.width_in_pixels, height: it.height_in_pixels }))
@@ -91,7 +91,7 @@ impl<'a> Eye<'a> {
         link.xfixes_query_version(5, 0)?.reply()?;
         let mask = xfixes::SelectionEventMask::SET_SELECTION_OWNER;
         link.xfixes_select_selection_input(root, clipboard, mask)?.check()?;
-        deadline.allow(X_PATIENCE);
+        deadline.allow(X_TIMEOUT);
         let alarms = Alarms::set(&link)?;
         let left = alarms.as_ref().map(|alarms| alarms.rests_in(&link)).transpose()?.flatten();
         let server = getsockopt(&link.stream().as_fd(), PeerCredentials).ok().map(|peer| peer.pid());
@@ -128,7 +128,7 @@ impl<'a> Eye<'a> {
     /// Watches until the bell rings.
     fn watch(&mut self, bell: &OwnedFd) -> Outcome<()> {
         loop {
-            self.deadline.allow(X_PATIENCE);
+            self.deadline.allow(X_TIMEOUT);
             self.link.flush()?;
             while let Some(event) = self.link.poll_for_event()? {
                 self.take_in(&event)?;

@@ -24,7 +24,7 @@ mod idle;
 mod windows;
 
 /// How long the thread may take to connect and to look for the first time: some ten round trips, each bounded.
-const START_PATIENCE: Duration = Duration::from_secs(6);
+const START_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Something that happened on a screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Screen {
         });
         started.map_err(|error| failed(&error))?;
         let watching = |rested| Watching { rested, ended, bell };
-        match tokio::time::timeout(START_PATIENCE, begun).await {
+        match tokio::time::timeout(START_TIMEOUT, begun).await {
             Ok(Ok(rested)) => Ok(watching(rested)),
             Ok(Err(_)) => Err(failed(&watching(false).ended().await)),
             Err(_) => {

@@ -8,7 +8,7 @@ use x11rb::protocol::xproto::{
 };
 
 use super::super::fault::{Fault, Outcome};
-use super::super::seat::X_PATIENCE;
+use super::super::seat::X_TIMEOUT;
 use super::super::windows::id_text;
 use super::super::windows::read::{MOST_WINDOWS, Title, numbers, optional};
 use super::Sign;
@@ -67,7 +67,7 @@ impl Eye<'_> {
 
     /// The windows that are to be seen, and the active one.
     fn present(&mut self) -> Outcome<(Vec<Window>, Option<Window>)> {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         let (link, atoms) = (&self.link, &self.atoms);
         let ask = |window, name, most| link.get_property(false, window, name, AtomEnum::WINDOW, 0, most);
         let list = ask(self.root, atoms._NET_CLIENT_LIST, MOST_WINDOWS)?;
@@ -135,7 +135,7 @@ impl Eye<'_> {
     /// Which of these, that are not listed any more, are gone. A window manager that ends lists nothing, but leaves the
     /// windows on the screen.
     fn gone(&self, unlisted: &[Window]) -> Outcome<Vec<Window>> {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         let asked: Vec<_> = unlisted
             .iter()
             .map(|window| Ok((*window, self.link.get_window_attributes(*window)?)))
@@ -152,7 +152,7 @@ impl Eye<'_> {
 
     /// The titles of those windows that are still there.
     fn titles(&self, windows: &[Window]) -> Outcome<Vec<(Window, String)>> {
-        self.deadline.allow(X_PATIENCE);
+        self.deadline.allow(X_TIMEOUT);
         let ask = |window: &Window| Ok((*window, Title::ask(&self.link, &self.atoms, *window)?));
         let asked: Vec<_> = windows.iter().map(ask).collect::<Outcome<_>>()?;
         let mut titles = Vec::new();

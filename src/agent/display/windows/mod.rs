@@ -22,7 +22,7 @@ pub use change::Change;
 
 /// How long a change is waited for: a window manager needs milliseconds, a program that closes on a busy machine seconds, a person
 /// who is asked needs longer anyhow.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(5);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A window that moved or changed its size, but not to what was asked, is taken as it is once it stayed so for this
 /// long: terminals only take sizes of whole characters.
 const SETTLED: Duration = Duration::from_millis(150);
@@ -63,7 +63,7 @@ impl Screen {
         if change == Change::Focus || !change.is_so(&before) {
             self.run(move |seat, _| seat.change_window(window, change)).await?;
         }
-        let seen = wait::until(CHANGE_PATIENCE, || async {
+        let seen = wait::until(CHANGE_TIMEOUT, || async {
             match self.window(id).await {
                 Ok(window) if !change.is_so(&window) => None,
                 done => Some(done),
@@ -87,7 +87,7 @@ impl Screen {
         if !Change::Restore.is_so(&last) {
             last = self.change_window(id, Change::Restore).await?;
         }
-        let until = Instant::now() + CHANGE_PATIENCE;
+        let until = Instant::now() + CHANGE_TIMEOUT;
         let mut asked = place.clone();
         for _ in 0..PLACE_ATTEMPTS {
             if is_at(&last, place) {
@@ -133,7 +133,7 @@ impl Screen {
         let window = parse_id(id)?;
         self.run(move |seat, _| if force { seat.kill_client(window) } else { seat.close_window(window) })
             .await?;
-        let gone = wait::until(CHANGE_PATIENCE, || async {
+        let gone = wait::until(CHANGE_TIMEOUT, || async {
             match self.windows().await {
                 Ok(all) if all.iter().any(|window| window.id == id) => None,
                 Ok(_) => Some(Ok(())),

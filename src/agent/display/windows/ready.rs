@@ -12,7 +12,7 @@ use super::super::fault::Outcome;
 use super::super::seat::Seat;
 
 /// How long one question is waited for; the caller asks again.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause between two looks for the answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Most names of what a window manager supports that are read; openbox has 80.
@@ -47,7 +47,7 @@ impl Seat {
     }
 
     fn is_answered(&self, window: Window, answer: u32) -> Outcome<bool> {
-        let until = Instant::now() + ANSWER_PATIENCE;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             self.rearm();
             let told = self.link.get_property(false, window, answer, AtomEnum::CARDINAL, 0, 4)?.reply()?;

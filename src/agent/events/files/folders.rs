@@ -18,7 +18,7 @@ use crate::wire::event::{Data, Event, FileAction};
 const UNFINISHED: [&str; 2] = ["crdownload", "part"];
 /// How long files wait for a listener that has a lot before it: several times as long as a controller may wait for
 /// clients of its own. No other events wait for them.
-const ROOM_PATIENCE: Duration = Duration::from_secs(2);
+const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
 /// The name of the folder of downloads.
 const DOWNLOADS: &str = "Downloads";
 
@@ -179,7 +179,7 @@ fn teller(feed: &Feed, place: &Place) -> impl FnMut(&OsStr, FileAction) {
     move |name, action| {
         let path = shown(&place.shown, name);
         let real_path = (place.real != place.shown).then(|| shown(&place.real, name));
-        feed.block_for_room(ROOM_PATIENCE);
+        feed.block_for_room(ROOM_TIMEOUT);
         feed.publish(Event::now(Data::FileChange { path, action, real_path }));
     }
 }

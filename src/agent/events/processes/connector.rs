@@ -34,7 +34,7 @@ const MESSAGE_ROOM: usize = 512;
 const BATCH: usize = 64;
 /// How long the kernel may take to say that it lets us in. It does so before the question has been sent; who stands in
 /// another namespace gets no answer at all.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What happened to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Connector {
         // Answers are heard by all who listen, ours by its number.
         let number = rand::random();
         connector.ask(LISTEN, number)?;
-        match tokio::time::timeout(PATIENCE, connector.answered(number)).await {
+        match tokio::time::timeout(TIMEOUT, connector.answered(number)).await {
             Ok(Ok(0)) => Ok(connector),
             Ok(Ok(error)) => Err(io::Error::from_raw_os_error(error as i32)),
             Ok(Err(error)) => Err(error),

@@ -27,7 +27,7 @@ use stat::Stat;
 /// 0.1 ms, so it is taken eight times as often as the specification has it.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long is waited for those who take in events slower than processes come and go.
-const ROOM_PATIENCE: Duration = Duration::from_millis(20);
+const ROOM_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// What is known of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Processes {
                     Ok(notices) => {
                         notices.into_iter().for_each(|notice| self.hear(notice));
                         look_at.get_or_insert(soon);
-                        self.feed.room(ROOM_PATIENCE).await;
+                        self.feed.room(ROOM_TIMEOUT).await;
                     }
                     Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
                         tracing::debug!("processes came and went faster than they were heard of");

@@ -41,9 +41,9 @@ const SHOWN: usize = 4096;
 /// Bytes of all arguments together; Linux passes 128 KiB in one string.
 const MAX_ARGUMENTS: usize = 128 * 1024 - 1;
 /// How long a program may take to start or fail.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a deleted process is waited for; its tree is killed well before.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The background processes; clones are the same ones.
 #[derive(Clone)]
@@ -155,7 +155,7 @@ impl Processes {
             let _keeper = commands.tasks.spawn("background process", keeping);
             process
         };
-        match tokio::time::timeout(START_PATIENCE, outcome).await {
+        match tokio::time::timeout(START_TIMEOUT, outcome).await {
             Ok(Ok(Ok(()))) => Ok(process.record()),
             Ok(Ok(Err(why))) => {
                 self.forget(&process);
@@ -195,7 +195,7 @@ impl Processes {
     pub async fn delete(&self, id: &str) -> Result<()> {
         let process = self.find(id)?;
         process.stop.cancel();
-        let ended = tokio::time::timeout(END_PATIENCE, process.gone.cancelled()).await;
+        let ended = tokio::time::timeout(END_TIMEOUT, process.gone.cancelled()).await;
         self.forget(&process);
         ended.map_err(|_| Error::timed_out(format!("process {id} did not end in time")))
     }

@@ -17,7 +17,7 @@ use crate::wire::process::{SendSignal, Signalled, Written};
 /// Most bytes of one request.
 pub const MAX_STDIN: usize = 16 * 1024 * 1024;
 /// How long the process may leave what it was sent unread, and the client may pause, before the request is answered.
-const STALL_PATIENCE: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Process {
     /// Writes to its standard input as the bytes come, and ends it after them if `eof` says so.
@@ -29,7 +29,7 @@ impl Process {
         let mut stdin = self.stdin.lock().await;
         let mut written = 0;
         loop {
-            let frame = tokio::time::timeout(STALL_PATIENCE, body.frame()).await;
+            let frame = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await;
             let frame = frame.map_err(|_| Error::invalid("the request body did not arrive in time"))?;
             let Some(frame) = frame else { break };
             let frame = frame.map_err(|error| Error::invalid("the request body broke off").context(error))?;
@@ -51,7 +51,7 @@ impl Process {
     async fn write_stdin(&self, stdin: &mut Stdin, mut bytes: Bytes, written: &mut u64) -> Result<()> {
         while !bytes.is_empty() {
             let sender = open(stdin).map_err(|error| told(error, *written))?;
-            match tokio::time::timeout(STALL_PATIENCE, sender.write(&bytes)).await {
+            match tokio::time::timeout(STALL_TIMEOUT, sender.write(&bytes)).await {
                 Ok(Ok(length)) => {
                     *written += length as u64;
                     let _sent = bytes.split_to(length);

@@ -31,7 +31,7 @@ use super::{Arc, Call, Job, Ran, Session, Sessions};
 const MAX_REPLY: usize = 64 * 1024;
 /// How long a session that has closed its control socket may take to end by itself before it is killed: its end is known in
 /// milliseconds, on a busy machine later, and tells more than that it was killed.
-const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A fresh interpreter's parts.
 pub struct Started {
@@ -185,7 +185,7 @@ async fn work(
     };
     let Ok(reply) = reply else {
         // Its end tells more than a closed socket.
-        let until = tokio::time::sleep(EXIT_PATIENCE);
+        let until = tokio::time::sleep(EXIT_TIMEOUT);
         tokio::pin!(until);
         loop {
             tokio::select! {

@@ -29,9 +29,9 @@ pub const IDLE: Duration = Duration::from_secs(30 * 60);
 /// Calls of one session that may wait for their turn; each holds its code.
 const MAX_WAITING: usize = 8;
 /// How long a call waits for its turn: less than what a controller adds to a call's own time-out.
-const TURN_PATIENCE: Duration = Duration::from_secs(10);
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a deleted session is waited for; its processes are killed well before.
-const END_PATIENCE: Duration = Duration::from_secs(6);
+const END_TIMEOUT: Duration = Duration::from_secs(6);
 /// Longest name.
 const MAX_NAME: usize = 64;
 /// What runs in a session's interpreter.
@@ -114,7 +114,7 @@ impl Sessions {
                 break (session, started);
             }
             // It is on its way out; what comes now begins anew.
-            if tokio::time::timeout(END_PATIENCE, session.gone.cancelled()).await.is_err() {
+            if tokio::time::timeout(END_TIMEOUT, session.gone.cancelled()).await.is_err() {
                 return Err(Error::timed_out(format!("session {name} did not end in time")));
             }
         };
@@ -124,7 +124,7 @@ impl Sessions {
                 .retry_after(1)
         };
         let _place = session.queue.try_acquire().map_err(|_| busy())?;
-        let turn = tokio::time::timeout(TURN_PATIENCE, session.turn.acquire()).await;
+        let turn = tokio::time::timeout(TURN_TIMEOUT, session.turn.acquire()).await;
         let _turn = turn.map_err(|_| busy())?.map_err(Error::internal)?;
         let over = || {
             let message = format!("session {name} ended while the call waited for its turn");
@@ -152,7 +152,7 @@ impl Sessions {
         let found = self.lock().get(name).cloned();
         let session = found.ok_or_else(|| Error::not_found(format!("Session not found: {name}")))?;
         session.stop.cancel();
-        if tokio::time::timeout(END_PATIENCE, session.gone.cancelled()).await.is_err() {
+        if tokio::time::timeout(END_TIMEOUT, session.gone.cancelled()).await.is_err() {
             return Err(Error::timed_out(format!("session {name} did not end in time")));
         }
         Ok(())

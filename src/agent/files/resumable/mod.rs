@@ -26,7 +26,7 @@ use store::Store;
 /// Largest upload; the disk is the bound that is met first.
 pub const MAX_BYTES: u64 = 1 << 40;
 /// How long an earlier request may take to let go of an upload: its connection is often dead without knowing it.
-const TAKEOVER_PATIENCE: Duration = Duration::from_secs(5);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two looks for what has expired.
 const SWEEP_PAUSE: Duration = Duration::from_secs(3600);
 
@@ -186,7 +186,7 @@ impl Uploads {
     }
 
     async fn claim(&self, id: Uuid) -> Result<Claim> {
-        let claimed = wait::until(TAKEOVER_PATIENCE, || {
+        let claimed = wait::until(TAKEOVER_TIMEOUT, || {
             let claimed = self.try_claim(id);
             async move { claimed }
         });

@@ -21,7 +21,7 @@ use crate::wire::element::{
 
 /// How long a list may take: two others before it, its own longest time, and a margin. Acting takes a call for each object around
 /// the element, each of which a busy browser may answer slowly.
-const ELEMENT_PATIENCE: Duration = Duration::from_secs(45);
+const ELEMENT_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The routes of elements.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -120,5 +120,5 @@ async fn ask<Receive: DeserializeOwned>(
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(caller, id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    guest.call(method, path, query, body, ELEMENT_PATIENCE).await.map(Json)
+    guest.call(method, path, query, body, ELEMENT_TIMEOUT).await.map(Json)
 }

@@ -30,7 +30,7 @@ const MAX_WAIT_SECONDS: f64 = 300.0;
 /// Most bytes of one answer: a follower of a guest that never stops writing asks again after a gigabyte.
 const MAX_OUTPUT: usize = 1024 * 1024 * 1024;
 /// How long they may take: the slowest line that is worth waiting for sends 16 MiB in five minutes.
-const STDIN_PATIENCE: Duration = Duration::from_secs(300);
+const STDIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The routes of background processes.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -138,7 +138,7 @@ async fn stdin(
 ) -> Result<Json<Written>> {
     let guest = find(&app, &caller, &ids.0, &Method::POST).await?;
     let body = Body::new(Limited::new(body, MAX_STDIN));
-    guest.send_bytes(&path(&ids.1, "/stdin"), &query, body, STDIN_PATIENCE).await.map(Json)
+    guest.send_bytes(&path(&ids.1, "/stdin"), &query, body, STDIN_TIMEOUT).await.map(Json)
 }
 
 /// Sends a signal to a background process and, unless told otherwise, to everything that it started.

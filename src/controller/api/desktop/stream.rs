@@ -21,7 +21,7 @@ use crate::wire::action::Done;
 use crate::wire::stream::{StartStream, StreamStarted, StreamStatus, StreamTo};
 
 /// Until the agent says that the server took the stream or why not, and what is needed around it.
-const START_PATIENCE: Duration = Duration::from_secs(QUICK.as_secs() + MAX_STREAM_START_SECONDS);
+const START_TIMEOUT: Duration = Duration::from_secs(QUICK.as_secs() + MAX_STREAM_START_SECONDS);
 
 /// The routes of streaming.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -64,7 +64,7 @@ async fn begin(
     body: StreamTo,
 ) -> Result<StreamStarted> {
     let sent: Result<StreamStarted> =
-        guest.call(Method::POST, "/stream/start", (), Some(&body), START_PATIENCE).await;
+        guest.call(Method::POST, "/stream/start", (), Some(&body), START_TIMEOUT).await;
     if sent.as_ref().is_err_and(|error| !may_stream(error)) {
         return sent;
     }

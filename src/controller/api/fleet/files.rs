@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use crate::base::clock::now_ms;
 use crate::base::ids::FileId;
 use crate::base::tally::Seat;
-use crate::controller::files::{MAX_EXPORT, MAX_FORM, Storing, UPLOAD_PATIENCE, What, deliver, record};
+use crate::controller::files::{MAX_EXPORT, MAX_FORM, Storing, UPLOAD_TIMEOUT, What, deliver, record};
 use crate::controller::origin::Origin;
 use crate::controller::storage::{self, Kind};
 use crate::controller::{App, Shared};
@@ -43,7 +43,7 @@ const EXPORTS_AT_ONCE: usize = 4;
 /// As many credentials of an account may do their most at once: one that does leaves room to the others, who may be its clients.
 const CREDENTIALS_AT_ONCE: usize = 4;
 /// How long an export may take.
-const EXPORT_PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
+const EXPORT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// The routes of files.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -64,7 +64,7 @@ pub fn router() -> OpenApiRouter<Shared> {
 async fn upload(State(app): State<Shared>, caller: Caller, request: Request) -> Result<Json<Uploaded>> {
     let _storing = seats(&app, &caller, What::Upload)?;
     let id = FileId::random();
-    let stored = tokio::time::timeout(UPLOAD_PATIENCE, store_upload(&app, &caller, request, id)).await;
+    let stored = tokio::time::timeout(UPLOAD_TIMEOUT, store_upload(&app, &caller, request, id)).await;
     let stored = stored.unwrap_or_else(|_| Err(Error::invalid("the upload did not arrive in time")));
     let (file, computer) = kept(&app, id, stored).await?;
     let deliveries = push(&app, &file, computer).await?;
@@ -238,7 +238,7 @@ async fn export(
     let _storing = seats(&app, &caller, What::Export)?;
     let guest = app.fleet.guest(&computer).await?;
     let id = FileId::random();
-    let fetched = tokio::time::timeout(EXPORT_PATIENCE, fetch(&app, &computer, &guest, &path, id)).await;
+    let fetched = tokio::time::timeout(EXPORT_TIMEOUT, fetch(&app, &computer, &guest, &path, id)).await;
     let late = || Error::timed_out("The computer did not send the file in time");
     let file = kept(&app, id, fetched.unwrap_or_else(|_| Err(late()))).await?;
     let link = app.storage.link(Kind::File, file.id.0, &file.filename);

@@ -17,9 +17,9 @@ use crate::wire::agent::{Renewal, Renewed};
 
 /// How long an agent may take to answer after its machine goes on: seconds when memory is read back page by page; "about
 /// a minute" is what interface.md gives the whole wake.
-const WAKE_PATIENCE: Duration = Duration::from_secs(45);
-/// How long an agent may refuse its new token. One that does not answer at all has [`WAKE_PATIENCE`]: its host may be busy.
-const TOKEN_PATIENCE: Duration = Duration::from_secs(5);
+const WAKE_TIMEOUT: Duration = Duration::from_secs(45);
+/// How long an agent may refuse its new token. One that does not answer at all has [`WAKE_TIMEOUT`]: its host may be busy.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// When a wake that failed may be tried again, in seconds: what a host lacked may be there then.
 const WAKE_RETRY_SECONDS: u32 = 30;
 
@@ -137,7 +137,7 @@ impl Runner {
 async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
     let new = Guest::new(endpoint.clone(), &row.agent_token)?;
     let saved = Guest::new(endpoint, row.saved_token.as_ref().unwrap_or(&row.agent_token))?;
-    let knows = wait::until(WAKE_PATIENCE, || async {
+    let knows = wait::until(WAKE_TIMEOUT, || async {
         match saved.health().await {
             Ok(_) => Some(Knows::Saved),
             Err(_) => new.health().await.ok().map(|_| Knows::New),
@@ -159,10 +159,10 @@ async fn renew(row: &Computer, endpoint: Endpoint) -> Result<Guest> {
         Err(error) => tracing::warn!(computer = %row.id, %error, "a renewal was not answered well"),
     }
     let renewed = Instant::now();
-    let answers = wait::until(WAKE_PATIENCE, || async {
+    let answers = wait::until(WAKE_TIMEOUT, || async {
         match new.health().await {
             Ok(_) => Some(true),
-            Err(error) => (refuses(&error) && renewed.elapsed() >= TOKEN_PATIENCE).then_some(false),
+            Err(error) => (refuses(&error) && renewed.elapsed() >= TOKEN_TIMEOUT).then_some(false),
         }
     });
     match answers.await {

@@ -16,7 +16,7 @@ use crate::store::computers::Computer;
 
 /// How long a computer may take from its start to a usable desktop: an emulated machine takes 20 s, and four that boot at once on
 /// two busy cores take their time each.
-const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Runner {
     /// Boots it from its disk, whatever runs of it or is saved.
@@ -86,7 +86,7 @@ impl Runner {
         let started = shared.engine.start(&machine(row), &boot(row)).await;
         let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
         let guest = Guest::new(endpoint, &row.agent_token)?;
-        let ready = wait::until(BOOT_PATIENCE, || async {
+        let ready = wait::until(BOOT_TIMEOUT, || async {
             guest.health().await.ok().filter(|health| health.status == "ok")
         });
         let ended = shared.engine.stopped(self.id);

@@ -26,7 +26,7 @@ use crate::engine::machinery::gone_on;
 use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 
 /// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// For a guest's kernel to take in that connections ended, where that cannot be seen. 20 ms are too few on a host whose processors
 /// are all busy.
 const UNSEEN: Duration = Duration::from_millis(500);
@@ -154,7 +154,7 @@ impl Inner {
             "--exclude-committed-zero-pages",
         ]);
         save.arg("--image-path").arg(to).arg(folder.id.to_string());
-        let (status, _, complaint) = run_patiently("save the guest's memory", &mut save, None, PATIENCE)?;
+        let (status, _, complaint) = run_patiently("save the guest's memory", &mut save, None, TIMEOUT)?;
         command::judge("save the guest's memory", status, &complaint)
     }
 
@@ -232,7 +232,7 @@ impl Inner {
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
         // Should this controller die, the next one waits for the end of what may still come to its own.
         restore.stdin(held.share().map_err(host_error(STEP, &used))?);
-        super::run_where_networks_are_told_apart(STEP, restore, PATIENCE)?;
+        super::run_where_networks_are_told_apart(STEP, restore, TIMEOUT)?;
         // From here on the guest runs: what cannot be removed is no reason to take it back.
         if let Err(error) = trash::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "used memory was not removed");

@@ -13,7 +13,7 @@ use crate::harness::caller::id_of;
 use crate::harness::controller::RunningController;
 
 /// Until every computer is at rest after a start: boots of a few desktops on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const TIMEOUT: Duration = Duration::from_secs(90);
 /// What a computer keeps on its disk and in its memory, a line each.
 const READ: &str = "cat /root/note 2>/dev/null || echo; cat /dev/shm/mark 2>/dev/null || echo";
 /// Where a computer can be left.
@@ -33,7 +33,7 @@ pub async fn rows(house: &RunningController) -> Vec<Row> {
 /// Waits until every row is at rest and none waits for something, which is seen in the store alone.
 pub async fn rested(house: &RunningController) {
     let store = Store::open(&house.data_dir().join("hotdesk.db")).await.expect("it opens twice");
-    let rested = wait::until(PATIENCE, || async {
+    let rested = wait::until(TIMEOUT, || async {
         let rows = store.all_computers().await.expect("rows");
         for row in &rows {
             let status = row.status.name();
@@ -55,7 +55,7 @@ pub async fn rested(house: &RunningController) {
 
 /// A computer that is at rest, with what is in it where it runs. What is being adopted reads as it was until it is looked at.
 pub async fn at(house: &RunningController, id: &str) -> Desk {
-    let seen = wait::until(PATIENCE, || async {
+    let seen = wait::until(TIMEOUT, || async {
         let mut desk = Desk::of(&house.get(&format!("/computers/{id}")).await.body);
         if desk.status != "running" {
             return AT_REST.contains(&&*desk.status).then_some(desk);
