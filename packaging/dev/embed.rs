@@ -1,11 +1,11 @@
-//! What does the build embed that is not in this repository? noVNC, which `packaging/dev/deps` puts into the cache.
+//! Build script that embeds noVNC, which `packaging/dev/deps` puts into the cache.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     println!("cargo:rerun-if-env-changed=HOTDESK_CACHE");
-    println!("cargo:rerun-if-changed=packaging/dev/novnc");
+    println!("cargo:rerun-if-changed=../../packaging/dev/novnc");
     let version = include_str!("novnc").split_whitespace().next().unwrap_or_default();
     let cache = std::env::var_os("HOTDESK_CACHE").unwrap_or_else(|| "/var/cache/hotdesk".into());
     let folder = PathBuf::from(cache).join(format!("novnc-{version}"));
@@ -14,7 +14,8 @@ fn main() -> ExitCode {
         eprintln!("noVNC {version} is not in {}: run `make deps` first", folder.display());
         return ExitCode::FAILURE;
     }
-    // No name with HOTDESK_: what cargo runs has it too, and would take it for a setting.
+    // The name has no prefix HOTDESK_: programs that cargo runs inherit it, and hotdesk would refuse it as an
+    // unknown setting.
     println!("cargo:rustc-env=NOVNC_FOLDER={}", folder.display());
     ExitCode::SUCCESS
 }

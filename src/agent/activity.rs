@@ -11,9 +11,9 @@ use super::files::blocking;
 use super::recording::Recordings;
 use super::state::Agent;
 use super::stream::Streams;
-use crate::domain::channel::Channel;
-use crate::domain::error::Result;
-use crate::wire::agent::{Activity, Hold};
+use hotdesk_domain::channel::Channel;
+use hotdesk_domain::error::Result;
+use hotdesk_wire::agent::{Activity, Hold};
 
 /// Most reasons that are told: one is enough to stay up, the rest is for people.
 const MAX_HOLDS: usize = 16;

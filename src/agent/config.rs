@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::display::Session;
-use crate::domain::resolution::Resolution;
-use crate::http::serve::Listen;
+use hotdesk_domain::resolution::Resolution;
+use hotdesk_http::serve::Listen;
 
 /// Number of the boot screen's X display in a computer (wire.md 6).
 pub const BOOT_DISPLAY: u16 = 99;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::display::{Displays, session_env_in};
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// The computer's desktop as the rest of the agent sees it.
 pub trait Desktop: Send + Sync {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::desktop::Desktop;
 use super::display::Screen;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Looks for the program on the agent's `PATH`.
 ///

@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::error::{Error, Result};
-use crate::http::idempotency::{digest, reused};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::idempotency::{digest, reused};
 
 /// Keys remembered; a client that acts ten times a second finds its last minutes, which is when retries come.
 const MOST_KEYS: usize = 4096;

@@ -7,7 +7,7 @@ use rustix::fs::statfs;
 use serde::Deserialize;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Where an engine notes the computer's size. A container sees no control group of its own, and the whole host's memory.
 const LIMITS: &str = "/run/hotdesk/limits.json";

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::process::Child;
 
-use crate::base::backoff::Backoff;
+use hotdesk_base::backoff::Backoff;
 
 /// Pauses between looks: soon at first, because most commands are short, and seldom for what runs for days.
 const LEAST_PAUSE: Duration = Duration::from_millis(20);

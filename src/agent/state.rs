@@ -14,10 +14,10 @@ use super::exec::terminal::Terminals;
 use super::files::Files;
 use super::journal::Journal;
 use super::token::Token;
-use crate::base::tally::Tally;
-use crate::base::tasks::Tasks;
-use crate::domain::channel::Channel;
-use crate::http::feed::Feed;
+use hotdesk_base::tally::Tally;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::channel::Channel;
+use hotdesk_http::feed::Feed;
 
 /// A running agent's parts.
 pub struct Parts {

@@ -13,9 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::hex::hex;
-use crate::base::secret::Secret;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::hex::hex;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::{Error, Result};
 
 /// Characters of a made token: 43 base62 characters hold 256 bits (threats.md design 4).
 const LENGTH: usize = 43;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::agent::config::{Config, Display};
-use crate::agent::display::Session;
-use crate::agent::display::config::SESSION_DIR;
-use crate::agent::exec::session::IDLE;
-use crate::base::telemetry;
-use crate::domain::resolution::Resolution;
-use crate::http::serve::Listen;
+use hotdesk_agent::config::{Config, Display};
+use hotdesk_agent::display::Session;
+use hotdesk_agent::display::config::SESSION_DIR;
+use hotdesk_agent::exec::session::IDLE;
+use hotdesk_base::telemetry;
+use hotdesk_domain::resolution::Resolution;
+use hotdesk_http::serve::Listen;
 
 /// Options of `hotdesk agent`.
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ fn session(text: &str) -> Result<Session, std::convert::Infallible> {
 pub fn run(options: Options) -> Result<(), String> {
     telemetry::init(&options.log, false)?;
     // Before any thread starts, so that none inherits what `hotdesk init` blocks for itself.
-    crate::agent::unblock_signals()?;
+    hotdesk_agent::unblock_signals()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -84,5 +84,5 @@ pub fn run(options: Options) -> Result<(), String> {
         home: options.home,
         session_idle: Duration::from_secs(options.session_idle),
     };
-    runtime.block_on(crate::agent::run(config))
+    runtime.block_on(hotdesk_agent::run(config))
 }

@@ -9,8 +9,8 @@ use super::client::api::QUICK;
 use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
-use crate::wire::key::{CreateKey, Key, KeyList, MintedKey};
-use crate::wire::workspace::WorkspaceList;
+use hotdesk_wire::key::{CreateKey, Key, KeyList, MintedKey};
+use hotdesk_wire::workspace::WorkspaceList;
 
 /// `hotdesk api-keys`.
 #[derive(Debug, Subcommand)]

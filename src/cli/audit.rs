@@ -6,7 +6,7 @@ use super::client::api::QUICK;
 use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
-use crate::wire::audit::{AuditEntry, AuditPage};
+use hotdesk_wire::audit::{AuditEntry, AuditPage};
 
 /// `hotdesk audit`.
 #[derive(Debug, Args)]

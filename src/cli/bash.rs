@@ -10,10 +10,10 @@ use super::client::api::QUICK;
 use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::{output, read_text};
-use crate::wire::exec::{Bash, BashResult};
+use hotdesk_wire::exec::{Bash, BashResult};
 
 /// Longest time-out that the service takes, in seconds (interface.md "Limits"); waited for when none is given.
-const LONGEST: f64 = crate::domain::limits::MAX_COMMAND_SECONDS;
+const LONGEST: f64 = hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 
 /// `hotdesk bash`.
 #[derive(Debug, Args)]

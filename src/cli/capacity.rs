@@ -7,8 +7,8 @@ use super::client::Session;
 use super::client::api::QUICK;
 use super::failure::Outcome;
 use super::output;
-use crate::domain::counted::counted;
-use crate::wire::account::{AccountCapacity, ChangeCapacity};
+use hotdesk_domain::counted::counted;
+use hotdesk_wire::account::{AccountCapacity, ChangeCapacity};
 
 /// `hotdesk capacity`.
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use super::client::Session;
 use super::client::api::{Api, QUICK};
 use super::failure::Outcome;
 use super::output;
-use crate::wire::client::{Client, ClientList, ClientUsage, CreateClient, MadeClient};
+use hotdesk_wire::client::{Client, ClientList, ClientUsage, CreateClient, MadeClient};
 
 /// How long removing a client may take: its computers are stopped first, each with a grace.
 const REMOVAL: Duration = Duration::from_secs(180);

@@ -13,7 +13,7 @@ use super::output;
 use super::power;
 use super::progress::Progress;
 use super::selftest;
-use crate::wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
+use hotdesk_wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
 
 /// How long removing a computer may take: it may be stopping, with a grace, and writing back what it holds.
 const REMOVAL: std::time::Duration = std::time::Duration::from_secs(240);

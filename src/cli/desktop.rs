@@ -9,11 +9,11 @@ use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
 use super::read_text;
-use crate::wire::action::{Click, Key, Type};
-use crate::wire::effect::{ActionResult, Options};
+use hotdesk_wire::action::{Click, Key, Type};
+use hotdesk_wire::effect::{ActionResult, Options};
 
 /// Slowest typing that is waited for, in characters a second; as the server waits.
-const SLOWEST_TYPING: f64 = crate::domain::limits::SLOWEST_TYPING;
+const SLOWEST_TYPING: f64 = hotdesk_domain::limits::SLOWEST_TYPING;
 
 /// `hotdesk click`.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::failure::Outcome;
 use super::serve::Known;
 use super::{output, serve};
-use crate::engine::{Finding, container, qemu};
+use hotdesk_engine::{Finding, container, qemu};
 
 /// Looks at this host as `hotdesk serve` with the same options would use it. Ends with 1 when something is missing.
 ///

@@ -8,9 +8,9 @@ use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
 use super::progress::Progress;
-use crate::wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
-use crate::wire::computer::Computer;
-use crate::wire::resize::{ResizeComputer, Resized};
+use hotdesk_wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
+use hotdesk_wire::computer::Computer;
+use hotdesk_wire::resize::{ResizeComputer, Resized};
 
 /// Which computer is copied, and what the copy is called.
 #[derive(Debug, Args)]

@@ -10,8 +10,8 @@ use super::client::connection;
 use super::client::credentials::{self, Credentials, Profile};
 use super::failure::{Failure, Outcome};
 use super::{output, runtime};
-use crate::base::secret::Secret;
-use crate::wire::device::{DevicePolled, DeviceStarted, DeviceStatus, StartDevice};
+use hotdesk_base::secret::Secret;
+use hotdesk_wire::device::{DevicePolled, DeviceStarted, DeviceStatus, StartDevice};
 
 /// Where the key is stored when no profile is in use.
 const FIRST_PROFILE: &str = "default";

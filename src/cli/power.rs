@@ -8,7 +8,7 @@ use super::client::{Session, resolve, settle};
 use super::failure::Outcome;
 use super::output;
 use super::progress::Progress;
-use crate::wire::computer::Transition;
+use hotdesk_wire::computer::Transition;
 
 /// Which computer, and whether to wait for it.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use super::client::connection;
 use super::client::credentials::{self, Credentials, Profile, hint};
 use super::failure::{Failure, Outcome};
 use super::{output, read_secret};
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// Longest key in bytes: several times the service's own.
 const MAX_KEY: u64 = 1024;

@@ -8,15 +8,15 @@ use serde_json::json;
 
 use super::failure::Outcome;
 use super::{output, serve};
-use crate::base::ids::ComputerId;
-use crate::controller::config::Config;
-use crate::controller::lock;
-use crate::domain::lifecycle::Status;
-use crate::engine::container::ContainerEngine;
-use crate::engine::qemu::QemuEngine;
-use crate::engine::{Leftover, Observation};
-use crate::store::Store;
-use crate::store::computers::Computer;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_controller::config::Config;
+use hotdesk_controller::lock;
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_engine::container::ContainerEngine;
+use hotdesk_engine::qemu::QemuEngine;
+use hotdesk_engine::{Leftover, Observation};
+use hotdesk_store::Store;
+use hotdesk_store::computers::Computer;
 
 /// What was found, and what became of it.
 struct Found {

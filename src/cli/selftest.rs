@@ -9,8 +9,8 @@ use super::computers::Which;
 use super::failure::Outcome;
 use super::output;
 use super::progress::Progress;
-use crate::domain::limits::MAX_SELFTEST_SECONDS;
-use crate::wire::selftest::{Check, CheckOutcome, SelfTest};
+use hotdesk_domain::limits::MAX_SELFTEST_SECONDS;
+use hotdesk_wire::selftest::{Check, CheckOutcome, SelfTest};
 
 /// Has the computer try itself and prints what was found. Ends with 1 when something does not work.
 ///

@@ -10,15 +10,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::{Failure, Outcome};
 use super::output;
-use crate::base::tasks::Tasks;
-use crate::base::telemetry;
-use crate::controller::config::{Config, Flags};
-use crate::controller::{self, lock};
-use crate::domain::counted::counted;
-use crate::engine::container::{ContainerConfig, ContainerEngine, DiskSpeed};
-use crate::engine::qemu::{QemuConfig, QemuEngine};
-use crate::engine::{Engine, EngineResult, NetworkConfig};
-use crate::http::serve::{Bound, Listen, bind, serve};
+use hotdesk_base::tasks::Tasks;
+use hotdesk_base::telemetry;
+use hotdesk_controller::config::{Config, Flags};
+use hotdesk_controller::lock;
+use hotdesk_domain::counted::counted;
+use hotdesk_engine::container::{ContainerConfig, ContainerEngine, DiskSpeed};
+use hotdesk_engine::qemu::{QemuConfig, QemuEngine};
+use hotdesk_engine::{Engine, EngineResult, NetworkConfig};
+use hotdesk_http::serve::{Bound, Listen, bind, serve};
 
 /// How long everything may take to end after a signal; then it is named and left.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -105,14 +105,14 @@ async fn run_until_told(config: Config) -> Outcome<()> {
     let engine = open_engine(&config)?;
     let own = Some(config.public_url.clone()).filter(|url| !url.is_empty());
     let own = own.unwrap_or_else(|| format!("http://{address}"));
-    let ready = controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
+    let ready = hotdesk_controller::start(config, engine, &tasks).await.map_err(|error| error.to_string())?;
     if let Some(key) = &ready.first_key {
         output::line(&format!("account key (shown once): {}", key.reveal()))?;
     }
     if ready.set_up_open {
         output::line(&format!("to sign in, open {own}/set-up and show the account key"))?;
     }
-    output::line(&controller::listening_line(address))?;
+    output::line(&hotdesk_controller::listening_line(address))?;
     let router = ready.router.clone();
     let group = tasks.clone();
     let _serving = tasks.spawn("serve", async move { serve(bound, router, &group).await });

@@ -25,7 +25,7 @@ pub fn config(options: &serve::Options, json: bool) -> Outcome<()> {
 /// # Errors
 /// When the description or standard output cannot be written.
 pub fn openapi() -> Outcome<()> {
-    let text = crate::controller::api::openapi::text().map_err(|error| error.to_string())?;
+    let text = hotdesk_controller::api::openapi::text().map_err(|error| error.to_string())?;
     output::line(text.trim_end())
 }
 

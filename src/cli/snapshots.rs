@@ -9,7 +9,7 @@ use super::computers::Which;
 use super::failure::Outcome;
 use super::output;
 use super::progress::Progress;
-use crate::wire::snapshot::{CreateSnapshot, RollBack, RolledBack, Snapshot, SnapshotList};
+use hotdesk_wire::snapshot::{CreateSnapshot, RollBack, RolledBack, Snapshot, SnapshotList};
 
 /// How long keeping, removing or rolling back may take before it is answered: the server answers what takes longer while it
 /// is under way.

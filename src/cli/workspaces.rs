@@ -7,7 +7,7 @@ use super::client::api::QUICK;
 use super::client::{Session, resolve};
 use super::failure::Outcome;
 use super::output;
-use crate::wire::workspace::{CreateWorkspace, Workspace, WorkspaceList};
+use hotdesk_wire::workspace::{CreateWorkspace, Workspace, WorkspaceList};
 
 /// How long removing a workspace may take: its computers are stopped first, each with a grace.
 const REMOVAL: std::time::Duration = std::time::Duration::from_secs(180);

@@ -7,18 +7,18 @@ use axum::body::Body;
 use tokio_util::io::ReaderStream;
 
 use super::storage::{self, Kind, Storage};
-use crate::base::clock::iso8601;
-use crate::base::ids::AccountId;
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
-use crate::domain::filename::FileName;
-use crate::domain::limits::MAX_UPLOAD;
-use crate::guest::Guest;
-use crate::store::Store;
-use crate::store::computers::Computer;
-use crate::store::files::File;
-use crate::wire::agent::PutOutcome;
-use crate::wire::file::{Delivery, File as Record};
+use hotdesk_base::clock::iso8601;
+use hotdesk_base::ids::AccountId;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::filename::FileName;
+use hotdesk_domain::limits::MAX_UPLOAD;
+use hotdesk_guest::Guest;
+use hotdesk_store::Store;
+use hotdesk_store::computers::Computer;
+use hotdesk_store::files::File;
+use hotdesk_wire::agent::PutOutcome;
+use hotdesk_wire::file::{Delivery, File as Record};
 
 /// Longest form of an upload: the file, and what boundaries, part headers and fields add to it.
 pub const MAX_FORM: u64 = MAX_UPLOAD + 64 * 1024;

@@ -7,14 +7,15 @@ use axum::response::Response;
 
 use super::origin::Origin;
 use super::{App, Shared};
-use crate::domain::error::{Error, Result};
-use crate::domain::host;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::host;
+use hotdesk_http::error_response::HttpError;
 
 /// Bytes of a refused name that the log tells: the longest label of a name (RFC 1035 section 2.3.4).
 const MAX_TOLD: usize = 63;
 
 /// Answers only what comes under a name of ours: `public_url`'s, one of `web.allowed_hosts`, this machine's, or an address.
-pub async fn check(State(app): State<Shared>, request: Request, next: Next) -> Result<Response> {
+pub async fn check(State(app): State<Shared>, request: Request, next: Next) -> Result<Response, HttpError> {
     let shown = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
     let name = shown.and_then(host::of).ok_or_else(|| Error::invalid("the Host header is not a host"))?;
     if host::is_own(name, app.own_hosts()) {
@@ -26,7 +27,8 @@ pub async fn check(State(app): State<Shared>, request: Request, next: Next) -> R
     Err(Error::forbidden(
         "This Host is none of this service's: its configuration names them (public_url, web.allowed_hosts)",
     )
-    .code("host_not_allowed"))
+    .code("host_not_allowed")
+    .into())
 }
 
 impl App {

@@ -7,7 +7,8 @@ use axum::http::header;
 use axum::http::request::Parts;
 
 use super::App;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::HttpError;
 
 /// Scheme, host and port without a trailing slash, for links in answers.
 #[derive(Clone, Debug)]
@@ -21,9 +22,9 @@ impl Origin {
 }
 
 impl FromRequestParts<Arc<App>> for Origin {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, HttpError> {
         if !app.config.public_url.is_empty() {
             return Ok(Self(app.config.public_url.clone()));
         }
@@ -31,7 +32,7 @@ impl FromRequestParts<Arc<App>> for Origin {
         // It goes into answers: nothing but a host and a port may pass.
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']' | '_');
         if host.is_empty() || !host.chars().all(plain) {
-            return Err(Error::invalid("the Host header is not a host"));
+            return Err(Error::invalid("the Host header is not a host").into());
         }
         Ok(Self(format!("http://{host}")))
     }

@@ -7,7 +7,7 @@ use axum::http::Method;
 use axum::routing::MethodRouter;
 use tower_http::cors::{Any, CorsLayer};
 
-use crate::http::edge;
+use hotdesk_http::edge;
 
 /// How long a browser may keep the answer to its preflight: nothing here ever says another thing.
 const KEPT: Duration = Duration::from_secs(600);

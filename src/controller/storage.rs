@@ -10,10 +10,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::base::clock::now_ms;
-use crate::base::hex::{hex, unhex};
-use crate::base::ids::FileId;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::hex::{hex, unhex};
+use hotdesk_base::ids::FileId;
+use hotdesk_domain::error::{Error, Result};
 
 /// How long a link lives (wire.md 9: "signed, 1 hour").
 pub const LINK_LIFE: Duration = Duration::from_secs(3600);
@@ -116,7 +116,7 @@ impl Storage {
     pub fn link(&self, kind: Kind, id: Uuid, name: &str) -> String {
         let expires = now_ms() / 1000 + i64::try_from(LINK_LIFE.as_secs()).unwrap_or_default();
         let signature = hex(&self.sign(kind, id, expires).finalize().into_bytes());
-        let name = crate::guest::percent_encode(name);
+        let name = hotdesk_guest::percent_encode(name);
         format!("/api/storage/{}/{id}/{name}?expires={expires}&signature={signature}", kind.name())
     }
 

@@ -1,7 +1,7 @@
 //! Who may do what? One pure decision over a caller and a workspace (interface.md "Key scopes").
 
 use super::error::{Error, Result};
-use crate::base::ids::{AccountId, GrantId, KeyId, SessionId, WorkspaceId};
+use hotdesk_base::ids::{AccountId, GrantId, KeyId, SessionId, WorkspaceId};
 
 /// Who is asking, once the credential was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -152,7 +152,7 @@ impl Allowance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::resolution::Resolution;
+    use crate::resolution::Resolution;
 
     #[test]
     fn each_limit_is_held_up_to_its_last_unit() {

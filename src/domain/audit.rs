@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::access::Credential;
-use crate::base::ids::{AccountId, ComputerId, WorkspaceId};
+use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
 
 /// What an entry is about, where its route does not say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Which events does a computer tell? One table: names, meanings, detection and data (interface.md "Events").
 //!
-//! The catalogue that clients read, the names that they subscribe by and the shapes in [`crate::wire::event`] follow it.
+//! The catalogue that clients read, the names that they subscribe by and the shapes in [`hotdesk_wire::event`] follow it.
 
 /// Seconds without input after which a computer is idle (interface.md "Limits").
 pub const IDLE_SECONDS: u32 = 30;

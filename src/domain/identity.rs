@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
-use crate::base::hex::{hex, unhex};
+use hotdesk_base::hex::{hex, unhex};
 
 /// Bytes of a seed: as many as the kernel's generator has state.
 pub const SEED_BYTES: usize = 32;

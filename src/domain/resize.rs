@@ -160,7 +160,7 @@ fn plan_disk(wanted: f64, current: u32, max: u32) -> Result<u32> {
 mod tests {
     use super::super::error::{Field, Kind};
     use super::*;
-    use crate::domain::resolution::Resolution;
+    use crate::resolution::Resolution;
 
     const ALLOWED: Allowance = Allowance {
         computers: 9,

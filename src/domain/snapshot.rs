@@ -167,7 +167,7 @@ pub fn admit(allowance: &Allowance, there: u32, bytes: u64, used: &Used) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::resolution::Resolution;
+    use crate::resolution::Resolution;
 
     /// `.` may be kept, `4` a conflict, `u` not what the engine can; columns in the order of `Status::ALL`.
     #[test]

@@ -3,7 +3,7 @@
 
 use super::error::{Error, Result};
 use super::lifecycle::Status;
-use crate::base::ids::ComputerId;
+use hotdesk_base::ids::ComputerId;
 
 /// When a client may ask again for a suspend that `converging` refused, in seconds (interface.md, errors of suspend).
 const CONVERGING_RETRY_SECONDS: u32 = 30;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::base::clock::months_before;
-use crate::base::ids::ComputerId;
+use hotdesk_base::clock::months_before;
+use hotdesk_base::ids::ComputerId;
 
 /// Whole months before the present one for which runs are kept: a year's statement can be drawn up a month after its end.
 pub const MONTHS_KEPT: i32 = 13;

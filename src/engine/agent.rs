@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use super::command::host_error;
 use super::layout::{StateDir, sync_folder};
-use crate::base::hex::hex;
-use crate::engine::EngineResult;
+use crate::EngineResult;
+use hotdesk_base::hex::hex;
 
 /// Keeps `binary` and removes earlier ones; guests that run have theirs open and need no name for it.
 pub(super) fn keep(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {

@@ -20,7 +20,7 @@ use super::layout::{Folder, private_folder, remove_if_there, sync_folder, write_
 use super::memory::Saved;
 use super::saved::saved_file;
 use super::{disk, process, trash};
-use crate::engine::{EngineError, EngineResult, Extents, Observation, Place, SavedFile, SavedState};
+use crate::{EngineError, EngineResult, Extents, Observation, Place, SavedFile, SavedState};
 
 /// The engine's name for the disk.
 const DISK: &str = "disk.img";
@@ -67,7 +67,7 @@ pub(super) fn generation(folder: &Folder) -> EngineResult<Option<u64>> {
     Ok((away.place()? == Place::Away).then_some(away.generation))
 }
 
-/// See [`Engine::saved`](crate::engine::Engine::saved).
+/// See [`Engine::saved`](crate::Engine::saved).
 pub(super) fn saved(folder: &Folder) -> EngineResult<Option<SavedState>> {
     let place = match Away::find(folder)? {
         None => Place::Here,
@@ -109,14 +109,14 @@ fn path_in(root: &Path, name: &str) -> EngineResult<PathBuf> {
     }
 }
 
-/// See [`Engine::read_saved`](crate::engine::Engine::read_saved).
+/// See [`Engine::read_saved`](crate::Engine::read_saved).
 pub(super) fn read(folder: &Folder, name: &str, from: u64, most: usize) -> EngineResult<Extents> {
     let path = path_in(&folder.path, name)?;
     let read = File::open(&path).and_then(|file| Extents::read(&file, from, most));
     read.map_err(host_error("read a saved file", &path))
 }
 
-/// See [`Engine::write_saved`](crate::engine::Engine::write_saved).
+/// See [`Engine::write_saved`](crate::Engine::write_saved).
 pub(super) fn write(folder: &Folder, file: &SavedFile, data: &Extents) -> EngineResult<()> {
     const STEP: &str = "put a saved file back";
     if generation(folder)?.is_none() {
@@ -128,7 +128,7 @@ pub(super) fn write(folder: &Folder, file: &SavedFile, data: &Extents) -> Engine
     private_folder(parent).and_then(|()| data.write(&path, file.bytes)).map_err(host_error(STEP, &path))
 }
 
-/// See [`Engine::evict`](crate::engine::Engine::evict). Only for who holds the machine's lock, as all that follows; `look` tells what
+/// See [`Engine::evict`](crate::Engine::evict). Only for who holds the machine's lock, as all that follows; `look` tells what
 /// is seen of the machine.
 pub(super) fn evict(folder: &Folder, look: impl FnOnce() -> EngineResult<Observation>) -> EngineResult<()> {
     if generation(folder)?.is_none() {
@@ -157,7 +157,7 @@ pub(super) fn forget(folder: &Folder) -> EngineResult<()> {
     trash::remove_tree(&folder.arriving())
 }
 
-/// See [`Engine::arrived`](crate::engine::Engine::arrived). Gives what was fetched its place, in this boot of the host.
+/// See [`Engine::arrived`](crate::Engine::arrived). Gives what was fetched its place, in this boot of the host.
 pub(super) fn take(folder: &Folder, with_memory: bool) -> EngineResult<()> {
     let Some(away) = Away::find(folder)? else { return Ok(()) };
     if away.place()? == Place::Arrived {
@@ -182,7 +182,7 @@ pub(super) fn take(folder: &Folder, with_memory: bool) -> EngineResult<()> {
     Away { generation: away.generation, arrived_in: Some(boot) }.keep(folder)
 }
 
-/// See [`Engine::converge`](crate::engine::Engine::converge). Brings what was fetched to the disk; only then the host's next boot
+/// See [`Engine::converge`](crate::Engine::converge). Brings what was fetched to the disk; only then the host's next boot
 /// trusts it.
 pub(super) fn settle(folder: &Folder) -> EngineResult<()> {
     let Some(away) = Away::find(folder)? else { return Ok(()) };
@@ -211,7 +211,7 @@ pub(super) fn settle(folder: &Folder) -> EngineResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::ComputerId;
+    use hotdesk_base::ids::ComputerId;
 
     fn a_file(name: &str, bytes: u64) -> SavedFile {
         SavedFile { name: name.to_owned(), bytes, spent: 0, disk: name == DISK }

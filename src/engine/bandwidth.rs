@@ -3,7 +3,7 @@
 
 use super::command::{run, tool};
 use super::network::veth;
-use crate::engine::EngineResult;
+use crate::EngineResult;
 
 const STEP: &str = "limit the guest's bandwidth";
 /// How long a packet may wait for its turn before it is dropped: what makes senders slow down without being felt as

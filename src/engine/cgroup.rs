@@ -10,9 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::command::host_error;
 use super::quota;
-use crate::base::ids::ComputerId;
-use crate::base::wait;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::wait;
 
 const MOUNTS: &str = "/sys/fs/cgroup";
 /// The group of all machines on a host.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::MemfdFlags;
 
 use super::process;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
 
 /// No tool that the engine calls takes longer than a second on a busy host; past this it hangs.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);

@@ -12,7 +12,7 @@ use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek};
 use super::command::host_error;
 use super::layout::{remove_if_there, sync_folder};
 use super::{disk, still};
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
 
 const STEP: &str = "copy the disk";
 /// What is copied between two looks at the clock and at the host's free space: a fraction of a second.

@@ -15,8 +15,8 @@ use super::kernel;
 use super::layout::{Folder, remove_if_there, sync_folder};
 use super::lock::MachineLock;
 use super::mounted::Mounted;
-use crate::base::filesystem;
-use crate::engine::{Effect, EngineError, EngineResult};
+use crate::{Effect, EngineError, EngineResult};
+use hotdesk_base::filesystem;
 
 /// Smallest disk: below this ext4 with its journal leaves a guest nothing.
 pub(super) const SMALLEST: u64 = 64 << 20;

@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::command::host_error;
-use crate::base::ids::ComputerId;
-use crate::engine::{Change, EngineError, EngineResult, MachineSpec};
+use crate::{Change, EngineError, EngineResult, MachineSpec};
+use hotdesk_base::ids::ComputerId;
 
 /// A unix socket's path is at most 107 bytes; this is what `/machines/<id>/agent.sock` leaves of it.
 const LONGEST_STATE_DIR: usize = 107 - "/machines/".len() - 36 - "/agent.sock".len();

@@ -17,7 +17,7 @@ use self::host::HostThing;
 use super::command::host_error;
 use super::layout::{StateDir, remove_if_there};
 use super::{Engine, EngineError, EngineResult, NetworkConfig, lock, unfinished};
-use crate::base::ids::ComputerId;
+use hotdesk_base::ids::ComputerId;
 
 /// One thing that nobody owns.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::command::host_error;
 use super::layout::{Folder, private_folder};
-use crate::base::wait;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::wait;
 
 /// Longest wait for another verb on the same machine: a stop with a long grace and a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(240);

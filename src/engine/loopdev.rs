@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::command::host_error;
 use super::kernel;
-use crate::base::wait;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::wait;
 
 /// How often a free device may be snatched by somebody else before the host counts as out of them.
 const ATTEMPTS: u32 = 64;

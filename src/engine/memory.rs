@@ -16,8 +16,8 @@ use sha2::{Digest, Sha256};
 use super::command::host_error;
 use super::layout::{Folder, StateDir, private_folder, sync_folder, write_durably};
 use super::{process, trash};
-use crate::base::hex::hex;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::hex::hex;
 
 /// Reads per piece while summing: the disk's own read-ahead does the rest.
 const PIECE: usize = 1 << 20;
@@ -209,7 +209,7 @@ pub(super) fn discard(state: &StateDir, folder: &Folder) -> EngineResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::ComputerId;
+    use hotdesk_base::ids::ComputerId;
 
     fn a_folder(temp: &Path) -> Folder {
         Folder { id: ComputerId::random(), path: temp.to_owned() }

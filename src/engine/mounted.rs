@@ -12,7 +12,7 @@ use rustix::mount::{
 
 use super::command::host_error;
 use super::loopdev;
-use crate::engine::EngineResult;
+use crate::EngineResult;
 
 /// The file system of a disk in use. It stays mounted while this is held.
 #[derive(Debug)]

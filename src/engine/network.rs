@@ -9,7 +9,7 @@ use std::path::Path;
 use super::addresses::{Addresses, NetworkConfig};
 use super::command::{TIMEOUT, host_error, judge, run, run_patiently, run_with, tool};
 use super::{lock, slots};
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
 
 /// The shared table. Loading it again replaces its rules in one transaction and keeps its sets.
 pub(super) const RULES: &str = include_str!("rules.nft");

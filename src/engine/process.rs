@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use super::kernel;
-pub(super) use crate::base::clock::boot_id;
+pub(super) use hotdesk_base::clock::boot_id;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::cgroup;
 use super::command::host_error;
-use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::ids::ComputerId;
 
 /// The period of the CPU quota, in microseconds: the kernel's default.
 pub(super) const CPU_PERIOD: u64 = 100_000;

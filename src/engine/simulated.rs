@@ -28,9 +28,9 @@ use super::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
     Observation, Place, SavedFile, SavedState, Snapshot,
 };
-use crate::base::ids::ComputerId;
-use crate::base::tasks::Tasks;
-use crate::http::serve::{Listen, bind, serve};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_http::serve::{Listen, bind, serve};
 
 /// The simulated engine. Engines over one host see the same machines, as a controller that was restarted does.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use super::layout::{Folder, remove_if_there};
 use super::{cgroup, lock, process};
-use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::ids::ComputerId;
 
 /// What all controllers of a host share. Not `/run/hotdesk`: a service manager removes that one with the service,
 /// and the machines outlive it.

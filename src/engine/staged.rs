@@ -4,8 +4,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{Boot, MachineSpec};
-use crate::base::hex::hex;
-use crate::base::ids::ComputerId;
+use hotdesk_base::hex::hex;
+use hotdesk_base::ids::ComputerId;
 
 /// A small file of one boot, kept in memory.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use super::command::{self, host_error, spawn, tool};
 use super::mounted::Mounted;
-use crate::base::filesystem;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::filesystem;
 
 const STEP: &str = "hold the disk still";
 /// How long a guest's writes may wait: as long as people bear with a desktop that stands, and as a disk of a few

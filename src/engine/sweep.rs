@@ -9,7 +9,7 @@ use super::addresses::NetworkConfig;
 use super::command::host_error;
 use super::layout::{Folder, remove_if_there};
 use super::{memory, network, slots};
-use crate::engine::EngineResult;
+use crate::EngineResult;
 
 /// How long a killed first process may take with all of its namespace: as long as one read of a slow disk takes.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::EngineResult;
 use super::command::host_error;
 use super::layout::{Folder, StateDir, sync_folder};
-use crate::base::ids::ComputerId;
+use hotdesk_base::ids::ComputerId;
 
 /// Removes a machine's folder. It leaves the machines' folder at once and whole; the rest is trash with its name.
 pub(super) fn folder(state: &StateDir, folder: &Folder) -> EngineResult<()> {

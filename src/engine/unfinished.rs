@@ -75,9 +75,9 @@ fn collect(place: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::ComputerId;
-    use crate::engine::container::{ContainerConfig, ContainerEngine};
-    use crate::engine::layout::private_folder;
+    use crate::container::{ContainerConfig, ContainerEngine};
+    use crate::layout::private_folder;
+    use hotdesk_base::ids::ComputerId;
 
     #[test]
     fn files_that_are_not_whole_go_unless_somebody_is_at_work() {

@@ -5,7 +5,7 @@ use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::http::idempotency::REPLAYED;
+use hotdesk_http::idempotency::REPLAYED;
 
 /// An agent's answer to an action.
 #[derive(Debug)]

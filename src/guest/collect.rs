@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
 use super::failure;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Bytes of unfinished answers kept per computer: the largest image once, or dozens of real ones.
 const ROOM: usize = super::screenshot::MAX_IMAGE;

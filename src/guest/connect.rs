@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tower::Service;
 
-use crate::domain::endpoint::Endpoint;
+use hotdesk_domain::endpoint::Endpoint;
 
 /// A connection on the same host is made at once or not at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
-use crate::domain::error::{Error, Field, Kind};
+use hotdesk_domain::error::{Error, Field, Kind};
 
 /// Largest refusal that is read, in bytes; an honest one is one sentence.
 pub(super) const MAX_REFUSAL: usize = 64 * 1024;
@@ -41,7 +41,7 @@ pub(super) fn nonsense(what: &dyn std::fmt::Display) -> Error {
 
 /// The agent answered with a status that is no success.
 pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>) -> Error {
-    let said = serde_json::from_slice::<crate::wire::error::ErrorBody>(body).ok();
+    let said = serde_json::from_slice::<hotdesk_wire::error::ErrorBody>(body).ok();
     let sentence: String = match &said {
         Some(body) => body.error.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect(),
         None => "The computer's agent failed".to_owned(),

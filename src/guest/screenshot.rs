@@ -5,10 +5,10 @@ use axum::http::{Request, StatusCode, header};
 use bytes::Bytes;
 
 use super::{Guest, QUICK, failure, uri, within};
-use crate::domain::error::Result;
-use crate::domain::image::media_type;
-use crate::http::marks::{IfNoneMatch, Marks};
-use crate::wire::screenshot::ScreenshotQuery;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::image::media_type;
+use hotdesk_http::marks::{IfNoneMatch, Marks};
+use hotdesk_wire::screenshot::ScreenshotQuery;
 
 /// Largest image in bytes: an 8K screenshot of noise as PNG is about 100 MB; real ones stay below 20.
 pub(super) const MAX_IMAGE: usize = 128 * 1024 * 1024;

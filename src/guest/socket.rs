@@ -8,8 +8,8 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::connect::Stream;
 use super::{Guest, QUICK, failure, uri, within};
-use crate::domain::error::{Error, Result};
-use crate::http::socket::{MAX_MESSAGE, READ_AHEAD};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::socket::{MAX_MESSAGE, READ_AHEAD};
 
 /// A live channel of a computer. Its messages come from the guest: bounded in size, and nothing else is known of them.
 pub type Socket = WebSocketStream<Stream>;

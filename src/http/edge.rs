@@ -10,10 +10,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use super::error_response::{self, CarriedError, HttpError};
 use super::leftover::{self, Abandoned};
-use super::refuse::{self, Carried};
 use super::serve::MAX_HEADER_BYTES;
-use crate::domain::error::Error;
+use hotdesk_domain::error::Error;
 
 /// The header that names a request, in every response.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,7 +31,7 @@ pub fn wrap<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
 /// before it adds [`pass`] as the outermost.
 pub fn fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
-        .fallback(|| async { Error::not_found("Not found") })
+        .fallback(|| async { HttpError(Error::not_found("Not found")) })
         .method_not_allowed_fallback(method_not_allowed)
 }
 
@@ -40,7 +40,7 @@ pub async fn method_not_allowed() -> Response {
     let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
     // The kind only supplies the text: the status stands already, and axum adds `Allow`.
     let error = Error::invalid("Method not allowed");
-    response.extensions_mut().insert(Carried(error.into()));
+    response.extensions_mut().insert(CarriedError(error.into()));
     response
 }
 
@@ -55,11 +55,11 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(RequestId(id.clone()));
     let (request, leftover) = leftover::keep(request);
     let response = match check_header(&request) {
-        Err(error) => error.into_response(),
+        Err(error) => HttpError(error).into_response(),
         Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            Error::internal(format!("handler panicked: {text}")).into_response()
+            HttpError(Error::internal(format!("handler panicked: {text}"))).into_response()
         }),
     };
     if response.extensions().get::<Abandoned>().is_none() {
@@ -76,10 +76,12 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
 
 /// Writes the body of a failure that a handler or the router left open, and logs its inside context once.
 fn finish(mut response: Response, id: &str) -> Response {
-    let Some(Carried(error)) = response.extensions_mut().remove::<Carried>() else { return response };
+    let Some(CarriedError(error)) = response.extensions_mut().remove::<CarriedError>() else {
+        return response;
+    };
     let status = response.status();
-    refuse::log(&error, id);
-    let mut rendered = refuse::render(&error, id);
+    error_response::log(&error, id);
+    let mut rendered = error_response::render(&error, id);
     *rendered.status_mut() = status;
     for (name, value) in response.headers() {
         // Who refused may know more of how to authenticate than the scheme.

@@ -6,7 +6,9 @@ use axum::http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
+
+use super::error_response::HttpError;
 
 /// Longest JSON body in bytes: the longest sensible script or text to type is well below it.
 pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
@@ -20,11 +22,11 @@ pub const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30)
 pub struct Json<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, HttpError> {
         let bytes = read_body(request.into_body(), MAX_JSON_BYTES).await?;
-        parse_object(&bytes).map(Self)
+        Ok(Self(parse_object(&bytes)?))
     }
 }
 
@@ -33,12 +35,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 pub struct Shaped<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Shaped<T> {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, HttpError> {
         let bytes = read_body(request.into_body(), MAX_JSON_BYTES).await?;
         let read = serde_json::from_slice(&bytes);
-        read.map(Self).map_err(|error| Error::invalid(format!("invalid JSON body: {error}")))
+        Ok(Self(read.map_err(|error| Error::invalid(format!("invalid JSON body: {error}")))?))
     }
 }
 
@@ -76,13 +78,15 @@ pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
         axum::extract::Query::from_request_parts(parts, state)
             .await
             .map(|axum::extract::Query(value)| Self(value))
-            .map_err(|error: QueryRejection| Error::invalid(format!("invalid query: {}", error.body_text())))
+            .map_err(|error: QueryRejection| {
+                Error::invalid(format!("invalid query: {}", error.body_text())).into()
+            })
     }
 }
 
@@ -91,20 +95,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
         axum::extract::Path::from_request_parts(parts, state)
             .await
             .map(|axum::extract::Path(value)| Self(value))
-            .map_err(|error: PathRejection| Error::invalid(format!("invalid path: {}", error.body_text())))
+            .map_err(|error: PathRejection| {
+                Error::invalid(format!("invalid path: {}", error.body_text())).into()
+            })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::action::{Click, Wait};
+    use hotdesk_wire::action::{Click, Wait};
 
     #[test]
     fn bodies_are_objects_or_refused() {
@@ -130,6 +136,6 @@ mod tests {
                 String::from_utf8_lossy(&body[..body.len().min(40)])
             );
         }
-        assert!(parse_object::<crate::wire::action::Type>(b"{\"text\":\"\xff\xfe\"}").is_err());
+        assert!(parse_object::<hotdesk_wire::action::Type>(b"{\"text\":\"\xff\xfe\"}").is_err());
     }
 }

@@ -14,8 +14,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use reqwest::{Certificate, Url};
 use tokio::sync::Semaphore;
 
-use crate::domain::address::is_public;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::address::is_public;
+use hotdesk_domain::error::{Error, Result};
 
 /// Fetches at once: each waits for somebody else's server.
 const AT_ONCE: usize = 8;

@@ -7,8 +7,10 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 
-use crate::base::hex::hex;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::hex::hex;
+use hotdesk_domain::error::{Error, Result};
+
+use crate::error_response::HttpError;
 
 /// The header's name.
 pub const NAME: HeaderName = HeaderName::from_static("idempotency-key");
@@ -81,10 +83,10 @@ pub fn digest(parts: &[&[u8]]) -> String {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self> {
-        shown(&parts.headers).map(Self)
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, HttpError> {
+        Ok(Self(shown(&parts.headers)?))
     }
 }
 

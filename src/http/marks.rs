@@ -10,7 +10,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::wire::screenshot::{
+use hotdesk_wire::screenshot::{
     FRAME_HEADER, HEIGHT_HEADER, SCALE_HEADER, SCREEN_HEADER, Shown, WIDTH_HEADER,
 };
 

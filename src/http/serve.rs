@@ -17,8 +17,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
-use crate::base::tally::{Seat, Tally};
-use crate::base::tasks::Tasks;
+use hotdesk_base::tally::{Seat, Tally};
+use hotdesk_base::tasks::Tasks;
 
 /// A request's header must be whole after this long (threats.md T13).
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -20,8 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::serve::{Counted, MAX_CONNECTIONS};
 use super::violation::violation;
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
+
+use crate::error_response::HttpError;
 
 /// Sockets at once: past it an upgrade answers 503. A quarter of all connections is left to requests.
 const MAX_SOCKETS: usize = MAX_CONNECTIONS / 4 * 3;
@@ -98,11 +100,11 @@ pub struct Upgrade {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
         if !same_origin(&parts.headers) {
-            return Err(Error::forbidden("a page of another origin may not open this socket"));
+            return Err(Error::forbidden("a page of another origin may not open this socket").into());
         }
         let upgrade = WebSocketUpgrade::from_request_parts(parts, state).await;
         let upgrade = upgrade.map_err(|refused| {

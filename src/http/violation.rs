@@ -4,7 +4,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::error::ProtocolError;
 
 use super::socket::{Closing, MAX_MESSAGE};
-use crate::domain::channel::{NOT_UTF8, PROTOCOL_ERROR, TOO_LARGE};
+use hotdesk_domain::channel::{NOT_UTF8, PROTOCOL_ERROR, TOO_LARGE};
 
 /// The close of a peer that broke the rules; `None` of one that is only gone.
 #[allow(clippy::wildcard_enum_match_arm)] // the library's list of errors grows; the rest are ends of the connection

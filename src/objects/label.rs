@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-use crate::base::ids::ComputerId;
+use hotdesk_base::ids::ComputerId;
 
 /// What the objects of one copy are named by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

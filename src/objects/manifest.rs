@@ -6,7 +6,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::base::hex::hex;
+use hotdesk_base::hex::hex;
 
 /// Data in one part: small enough that several may be in memory at once, large enough that a store is not asked too often.
 pub const PART_BYTES: usize = 4 << 20;

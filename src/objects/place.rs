@@ -12,7 +12,7 @@ use object_store::{ClientOptions, RetryConfig};
 use serde::Deserialize;
 
 use super::{Objects, TIMEOUT};
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// Tries of one request beside the first, and how long they may take together: whoever asked tries again later.
 const RETRIES: usize = 2;

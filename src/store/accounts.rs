@@ -1,10 +1,10 @@
 //! Which accounts and keys are there? Keys by digest only; their text is never here.
 
 use super::{Store, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, KeyId, WorkspaceId};
-use crate::base::secret::Secret;
-use crate::domain::error::Result;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::Result;
 
 /// A key as it is stored.
 #[derive(Clone, Debug)]

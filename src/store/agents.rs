@@ -3,9 +3,9 @@
 use super::accounts::{NewKey, insert_key};
 use super::people::Account;
 use super::{Store, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, KeyId};
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, KeyId};
+use hotdesk_domain::error::{Error, Result};
 
 /// An agent's account that waits to be claimed.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Store, Write, failed, id};
-use crate::base::ids::{AccountId, ComputerId, GrantId, KeyId, SessionId, WorkspaceId};
-use crate::domain::access::{Credential, Role};
-use crate::domain::audit::{Action, Entry};
-use crate::domain::error::{Error, Result};
+use hotdesk_base::ids::{AccountId, ComputerId, GrantId, KeyId, SessionId, WorkspaceId};
+use hotdesk_domain::access::{Credential, Role};
+use hotdesk_domain::audit::{Action, Entry};
+use hotdesk_domain::error::{Error, Result};
 
 /// Entries of nobody known that are kept: anybody can cause them, so they have room of their own.
 const MAX_ANONYMOUS: u32 = 10_000;

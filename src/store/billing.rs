@@ -2,11 +2,11 @@
 //! which counts once. They come in any order, so each field knows as of when it is.
 
 use super::{Store, Write, failed};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId};
-use crate::domain::billing::{Change, Payment, Variant};
-use crate::domain::error::{Error, Result};
-use crate::domain::plan::{Plans, Terms};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_domain::billing::{Change, Payment, Variant};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::plan::{Plans, Terms};
 
 /// What a change is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,14 +3,14 @@
 
 use super::accounts::{NewKey, insert_key};
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ClientId, ComputerId, FileId, KeyId, WorkspaceId};
-use crate::domain::client::{BilledTo, Terms};
-use crate::domain::clone::free_name;
-use crate::domain::counted::counted;
-use crate::domain::error::{Error, Result};
-use crate::domain::name::Name;
-use crate::domain::plan::Plans;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ClientId, ComputerId, FileId, KeyId, WorkspaceId};
+use hotdesk_domain::client::{BilledTo, Terms};
+use hotdesk_domain::clone::free_name;
+use hotdesk_domain::counted::counted;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::name::Name;
+use hotdesk_domain::plan::Plans;
 
 /// A client as it is stored.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Store {
     /// Makes a client with a workspace and the key that reaches only it.
     ///
     /// # Errors
-    /// `Conflict` (`EXTERNAL_ID_TAKEN`); [`Quota::admit`](crate::domain::quota::Quota::admit)'s; `Forbidden`
+    /// `Conflict` (`EXTERNAL_ID_TAKEN`); [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s; `Forbidden`
     /// (`CLIENT_LIMIT`) when too many were removed; or the store fails.
     pub async fn add_client(
         &self,

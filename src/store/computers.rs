@@ -2,15 +2,15 @@
 
 use super::status::BootSecrets;
 use super::{Store, Write, failed, id, is_duplicate};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
-use crate::base::secret::Secret;
-use crate::domain::billing::{Billing, Payment, Variant};
-use crate::domain::computer::Hardware;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::name::Name;
-use crate::domain::plan::Plans;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::billing::{Billing, Payment, Variant};
+use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::name::Name;
+use hotdesk_domain::plan::Plans;
 
 /// A computer as it is stored, with its workspace's name and owner.
 #[derive(Clone, Debug)]
@@ -179,7 +179,7 @@ impl Store {
     /// same transaction, so that of many at once only as many win as there is room (threats.md T23).
     ///
     /// # Errors
-    /// `NAME_TAKEN`; [`Terms::admit`](crate::domain::plan::Terms::admit)'s; `DESKTOP_LIMIT` for a client's own cap;
+    /// `NAME_TAKEN`; [`Terms::admit`](hotdesk_domain::plan::Terms::admit)'s; `DESKTOP_LIMIT` for a client's own cap;
     /// `NotFound` when the workspace is gone; or the store fails.
     pub async fn add_computer(&self, new: &NewComputer) -> Result<Computer> {
         let mut write = self.write().await?;

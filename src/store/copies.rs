@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use super::computers::{Computer, NewComputer, name_taken};
 use super::snapshots::Kept;
 use super::{Store, Write, failed, is_duplicate};
-use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, SnapshotId, WorkspaceId};
-use crate::domain::access::Role;
-use crate::domain::clone::free_name;
-use crate::domain::error::Result;
-use crate::domain::name::Name;
-use crate::domain::plan::Plans;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{ComputerId, SnapshotId, WorkspaceId};
+use hotdesk_domain::access::Role;
+use hotdesk_domain::clone::free_name;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::name::Name;
+use hotdesk_domain::plan::Plans;
 
 /// What is copied of a computer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use super::accounts::{NewKey, insert_key};
 use super::{Store, Write, failed, id};
-use crate::base::clock::Moment;
-use crate::base::ids::{AccountId, KeyId};
-use crate::domain::device::is_alive;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::Moment;
+use hotdesk_base::ids::{AccountId, KeyId};
+use hotdesk_domain::device::is_alive;
+use hotdesk_domain::error::{Error, Result};
 
 /// Programs that wait at once (access.md A32): the one that has waited longest makes room.
 pub const MAX_WAITING: usize = 1000;

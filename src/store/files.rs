@@ -1,10 +1,10 @@
 //! Which files does a workspace hold, and which computers have them? The bytes are in the blob folder.
 
 use super::{Store, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, FileId, WorkspaceId};
-use crate::domain::error::{Error, Result};
-use crate::domain::plan::Plans;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{ComputerId, FileId, WorkspaceId};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::plan::Plans;
 
 /// A file as it is stored.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Store {
     /// Stores a file's record, if the owner of its workspace has room for it.
     ///
     /// # Errors
-    /// [`Quota::admit_file`](crate::domain::quota::Quota::admit_file)'s; `NotFound` when the workspace is gone; or the store
+    /// [`Quota::admit_file`](hotdesk_domain::quota::Quota::admit_file)'s; `NotFound` when the workspace is gone; or the store
     /// fails (also when the computer is gone).
     pub async fn add_file(&self, file: &File, plans: &Plans) -> Result<()> {
         let mut write = self.write().await?;

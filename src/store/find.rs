@@ -2,9 +2,9 @@
 
 use super::computers::{Computer, Row, SELECT};
 use super::{Store, Write, failed};
-use crate::base::ids::{AccountId, ComputerId, ComputerRef, WorkspaceId};
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
+use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, WorkspaceId};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
 
 /// Handles are random: one that is somebody's present one and was another's before is the former's.
 const BY_INSTANCE: &str = "c.id = COALESCE((SELECT id FROM computers WHERE instance_id = $1), \

@@ -2,13 +2,13 @@
 //! row, so that a crash in between leaves both sizes to go on from.
 
 use super::{Store, Write, failed};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId};
-use crate::domain::allowance::Used;
-use crate::domain::computer::Hardware;
-use crate::domain::error::Result;
-use crate::domain::lifecycle::Status;
-use crate::store::computers::Computer;
+use crate::computers::Computer;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_domain::allowance::Used;
+use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::lifecycle::Status;
 
 /// What an account's computers hold but for one; a resize and a rollback under way hold the larger size, and snapshots, the
 /// one's too, what they take (in the last column). SUM of BIGINT is NUMERIC in PostgreSQL, hence the casts.

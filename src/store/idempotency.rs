@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use super::{Store, Write, failed};
-use crate::base::clock::now_ms;
-use crate::base::ids::AccountId;
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::AccountId;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
 
 /// How many requests are remembered; the ones that were answered first make room.
 #[derive(Clone, Copy, Debug)]

@@ -3,12 +3,12 @@
 use super::members::role;
 use super::people::Account;
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, WorkspaceId};
-use crate::domain::access::Role;
-use crate::domain::email::Email;
-use crate::domain::error::{Error, Result};
-use crate::domain::plan::Plans;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_domain::access::Role;
+use hotdesk_domain::email::Email;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::plan::Plans;
 
 /// An invitation as it is stored.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ impl Store {
     /// Stores an invitation in the place of the one that the address has.
     ///
     /// # Errors
-    /// `NotFound` when the workspace is gone; `ALREADY_MEMBER`; [`Quota::admit`](crate::domain::quota::Quota::admit)'s when
+    /// `NotFound` when the workspace is gone; `ALREADY_MEMBER`; [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s when
     /// it has as many people as its owner's plan gives, or the address has no account and none may come any more; or the
     /// store fails.
     pub async fn invite(&self, new: &NewInvitation<'_>, plans: &Plans) -> Result<()> {
@@ -170,7 +170,7 @@ impl Store {
     /// As [`Store::join`], for an account that is made for it.
     ///
     /// # Errors
-    /// `EMAIL_TAKEN`; [`Quota::admit`](crate::domain::quota::Quota::admit)'s when as many accounts came by these invitations
+    /// `EMAIL_TAKEN`; [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s when as many accounts came by these invitations
     /// as may; or the store fails.
     pub async fn join_anew(
         &self,

@@ -3,12 +3,12 @@
 
 use super::accounts::{NewKey, insert_key};
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, KeyId, WorkspaceId};
-use crate::domain::access::Credential;
-use crate::domain::api_key::{MAX_CLIENT_KEYS, MAX_KEYS};
-use crate::domain::audit::Entry;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::api_key::{MAX_CLIENT_KEYS, MAX_KEYS};
+use hotdesk_domain::audit::Entry;
+use hotdesk_domain::error::{Error, Result};
 
 /// Credentials that one question is about; SQLite takes tens of thousands of values, PostgreSQL 65,535.
 const MAX_AT_ONCE: usize = 500;

@@ -1,10 +1,10 @@
 //! What is an account in a workspace? Its owner, or what a row says.
 
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, GrantId, WorkspaceId};
-use crate::domain::access::{Credential, Role};
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId, GrantId, WorkspaceId};
+use hotdesk_domain::access::{Credential, Role};
+use hotdesk_domain::error::{Error, Result};
 
 /// That an account belongs to a workspace of another: what its requests there go on under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

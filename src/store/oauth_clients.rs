@@ -1,9 +1,9 @@
 //! Which MCP clients registered themselves? So many, and only as long as somebody uses them.
 
 use super::{Store, Write, failed};
-use crate::base::clock::now_ms;
-use crate::domain::error::{Error, Result};
-use crate::domain::oauth::client::Client;
+use hotdesk_base::clock::now_ms;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::oauth::client::Client;
 
 /// Registered clients at once, of up to 20 KB each.
 const MAX_CLIENTS: i64 = 2_000;

@@ -2,9 +2,9 @@
 //! from what it goes on, so that of many at once one wins.
 
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, GrantId, WorkspaceId};
-use crate::domain::error::Result;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
+use hotdesk_domain::error::Result;
 
 mod bearers;
 mod connections;

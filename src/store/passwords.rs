@@ -6,10 +6,10 @@ use sha2::{Digest, Sha256};
 use super::computers::Computer;
 use super::status::BootSecrets;
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, WorkspaceId};
-use crate::base::secret::Secret;
-use crate::domain::error::Result;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{ComputerId, WorkspaceId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::Result;
 
 /// A computer's password at some time, as its SHA-256: what whoever came in by it holds, and loses with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

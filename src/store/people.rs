@@ -1,11 +1,11 @@
 //! Who can sign in, and which browsers did? Passwords as argon2 texts, cookies as SHA-256 only.
 
 use super::{Store, Write, failed, id, is_duplicate};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, SessionId};
-use crate::domain::access::Credential;
-use crate::domain::email::Email;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, SessionId};
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::email::Email;
+use hotdesk_domain::error::{Error, Result};
 
 /// Browsers that one account may be signed in at, which are more than a person has; the sign-in that is longest ago makes room.
 const MAX_SESSIONS: i64 = 100;

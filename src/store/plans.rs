@@ -2,11 +2,11 @@
 
 use super::billing::AsOf;
 use super::{Store, Write, failed};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId};
-use crate::domain::billing::Payment;
-use crate::domain::error::{Error, Result};
-use crate::domain::plan::{Capacity, Plans, Standing, Terms};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_domain::billing::Payment;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::plan::{Capacity, Plans, Standing, Terms};
 
 const STANDING: &str = "SELECT plan, COALESCE(plan_since, created_at) AS plan_since, added_computers, payment \
                         FROM accounts WHERE id = $1";

@@ -4,10 +4,10 @@
 //! What an account owns is counted, never what it reaches: a workspace that it is a member of is its owner's.
 
 use super::{Store, Write, failed, id};
-use crate::base::ids::{AccountId, WorkspaceId};
-use crate::domain::error::Result;
-use crate::domain::plan::Plans;
-use crate::domain::quota::{Files, Kept, Quota};
+use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_domain::error::Result;
+use hotdesk_domain::plan::Plans;
+use hotdesk_domain::quota::{Files, Kept, Quota};
 
 /// A client's workspace counts as the client.
 const WORKSPACES: &str = "SELECT COUNT(*) FROM workspaces w WHERE w.account_id = $1 \

@@ -8,11 +8,11 @@
 use std::ops::Range;
 
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{ClientId, ComputerId};
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::usage::Run;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{ClientId, ComputerId};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::usage::Run;
 
 /// What is charged for, and to whom; a run ends when it changes.
 #[derive(Clone, Debug, PartialEq, sqlx::FromRow)]

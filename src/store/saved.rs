@@ -3,12 +3,12 @@
 use uuid::Uuid;
 
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, InstanceId};
-use crate::base::secret::Secret;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::stored::CopyState;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{ComputerId, InstanceId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::stored::CopyState;
 
 /// Handles of earlier instances that lead to a computer: one a day for a year and more, or one an hour for a fortnight. Older
 /// ones are forgotten.

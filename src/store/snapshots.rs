@@ -3,15 +3,15 @@
 
 use super::computers::Computer;
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, SnapshotId};
-use crate::base::secret::Secret;
-use crate::domain::allowance::Allowance;
-use crate::domain::computer::Hardware;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::name::Name;
-use crate::domain::snapshot::{Size, State, admit, check_ready, most_bytes};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{ComputerId, SnapshotId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::name::Name;
+use hotdesk_domain::snapshot::{Size, State, admit, check_ready, most_bytes};
 
 /// A snapshot as it is stored.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::{Store, Write, failed};
-use crate::base::clock::{month, month_of, now_ms};
-use crate::base::ids::ClientId;
-use crate::domain::client::Terms;
-use crate::domain::error::{Error, Result};
-use crate::store::clients::Client;
+use crate::clients::Client;
+use hotdesk_base::clock::{month, month_of, now_ms};
+use hotdesk_base::ids::ClientId;
+use hotdesk_domain::client::Terms;
+use hotdesk_domain::error::{Error, Result};
 
 /// Costs of one client in a month that have rows of their own: one every four minutes. Of more the oldest are added up, which
 /// leaves the sum of the month; only what comes again after so many others counts as another cost.
@@ -22,7 +22,7 @@ impl Store {
     /// 10,000; false when it was written before. The cap is checked in the same transaction.
     ///
     /// # Errors
-    /// [`check_spend`](crate::domain::client::Terms::check_spend)'s; `Invalid` for more than can be added up; or the store
+    /// [`check_spend`](hotdesk_domain::client::Terms::check_spend)'s; `Invalid` for more than can be added up; or the store
     /// fails.
     pub async fn spend(&self, client: &Client, entry: &str, amount: i64, note: &str) -> Result<bool> {
         let now = now_ms();

@@ -2,11 +2,11 @@
 //! secrets of its own.
 
 use super::{Store, Write, failed};
-use crate::base::clock::now_ms;
-use crate::base::ids::ComputerId;
-use crate::base::secret::Secret;
-use crate::domain::error::Result;
-use crate::domain::lifecycle::Status;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::lifecycle::Status;
 
 /// What a boot changes in a row: the next generation with fresh secrets.
 #[derive(Clone, Debug)]

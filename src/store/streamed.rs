@@ -2,10 +2,10 @@
 //! told it.
 
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, WorkspaceId};
-use crate::domain::access::Role;
-use crate::domain::error::Result;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
+use hotdesk_domain::access::Role;
+use hotdesk_domain::error::Result;
 
 impl Store {
     /// Stores whose stream a computer's is: an account's, which has just begun it, or nobody's that is known. What was to be

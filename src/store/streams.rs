@@ -1,12 +1,12 @@
 //! Which RTMP servers has an account saved, and for whom?
 
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, WorkspaceId};
-use crate::base::secret::Secret;
-use crate::domain::error::{Error, Result};
-use crate::domain::name::Name;
-use crate::domain::stream::MAX_CONNECTIONS;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::name::Name;
+use hotdesk_domain::stream::MAX_CONNECTIONS;
 
 /// A saved connection.
 #[derive(Clone, Debug)]

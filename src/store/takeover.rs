@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::members::Belonging;
 use super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, KeyId, WorkspaceId};
-use crate::domain::clone::free_name;
-use crate::domain::error::{Error, Kind, Result};
-use crate::domain::name::{Name, fold};
-use crate::domain::plan::Plans;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId, KeyId, WorkspaceId};
+use hotdesk_domain::clone::free_name;
+use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::name::{Name, fold};
+use hotdesk_domain::plan::Plans;
 
 /// What a person wants of an agent's account; the rest goes.
 #[derive(Clone, Debug, Default)]

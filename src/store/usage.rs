@@ -2,9 +2,9 @@
 //! sums as before, not one row for each time.
 
 use super::{Store, Write, failed};
-use crate::base::clock::{month, month_of};
-use crate::base::ids::{AccountId, ClientId, ComputerId};
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::{month, month_of};
+use hotdesk_base::ids::{AccountId, ClientId, ComputerId};
+use hotdesk_domain::error::{Error, Result};
 
 /// Runs of one computer in a month that have rows of their own: three or four a day. Later ones lengthen the last one of the
 /// same size, which leaves the sums of the month, and nothing else is told of runs.
@@ -14,7 +14,7 @@ const MAX_RUNS: i64 = 100;
 const MAX_PAST_CLIENTS: i64 = 10_000;
 
 impl Store {
-    /// Forgets what was used and paid before a moment ([`crate::domain::usage::kept_since`]), and removed clients of which nothing
+    /// Forgets what was used and paid before a moment ([`hotdesk_domain::usage::kept_since`]), and removed clients of which nothing
     /// else is known. Runs that go on stay, however long ago they began.
     ///
     /// # Errors

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use super::{Store, Write, failed, id, is_duplicate};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, FileId, WorkspaceId};
-use crate::domain::error::{Error, Result};
-use crate::domain::name::Name;
-use crate::domain::plan::Plans;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, FileId, WorkspaceId};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::name::Name;
+use hotdesk_domain::plan::Plans;
 
 /// A workspace as it is stored.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Store {
     /// Makes a workspace of an account that has room for one more.
     ///
     /// # Errors
-    /// [`Quota::admit`](crate::domain::quota::Quota::admit)'s; `NAME_TAKEN` when the account has one of that name; or the
+    /// [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s; `NAME_TAKEN` when the account has one of that name; or the
     /// store fails.
     pub async fn add_workspace(
         &self,
@@ -169,7 +169,7 @@ impl Store {
         )
         .bind(workspace.to_string())
         .bind(&changed.name)
-        .bind(crate::domain::name::fold(&changed.name))
+        .bind(hotdesk_domain::name::fold(&changed.name))
         .bind(&changed.icon_url)
         .bind(&changed.status)
         .bind(changed.updated_at)

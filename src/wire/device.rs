@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// `POST /cli/auth/start`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::object;
 use super::screenshot::{ScreenshotBase64, ScreenshotQuery};
-use crate::domain::area;
+use hotdesk_domain::area;
 
 /// A part of a screen, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -135,7 +135,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::wire::action::{Click, WaitChange};
+    use crate::action::{Click, WaitChange};
 
     #[test]
     fn objects_are_objects_wherever_they_stand() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::clock;
-use crate::domain::event::Kind;
+use hotdesk_base::clock;
+use hotdesk_domain::event::Kind;
 
 mod catalogue;
 mod data;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::access::Role;
+use hotdesk_domain::access::Role;
 
 /// What somebody may be made in a workspace; its owner is nobody's to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// `POST /stream/connections`.
 #[derive(Clone, Debug, Deserialize, ToSchema)]

@@ -1,13 +1,12 @@
 //! What is sent to use a tool of the MCP server? What its REST twin takes, as far as a model needs it (wire.md 15).
 
-use rmcp::schemars::JsonSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::screenshot::Shown;
 
 /// `list_computers`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct ListComputers {
     /// Only those with this status: running, stopped, suspended, starting, stopping, suspending or error.
     #[serde(default)]
@@ -22,7 +21,6 @@ pub struct ListComputers {
 
 /// A tool that takes a computer alone.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct OneComputer {
     /// The computer: its id or instance_id.
     pub computer_id: String,
@@ -30,7 +28,6 @@ pub struct OneComputer {
 
 /// `screenshot`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct Screenshot {
     /// The computer: its id or instance_id.
     pub computer_id: String,
@@ -50,7 +47,6 @@ pub struct Screenshot {
 
 /// `click`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct ClickAt {
     /// The computer: its id or instance_id.
     pub computer_id: String,
@@ -78,7 +74,6 @@ pub struct ClickAt {
 
 /// `type`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct TypeText {
     /// The computer: its id or instance_id.
     pub computer_id: String,
@@ -91,7 +86,6 @@ pub struct TypeText {
 
 /// `key`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct PressKey {
     /// The computer: its id or instance_id.
     pub computer_id: String,
@@ -107,7 +101,6 @@ pub struct PressKey {
 
 /// `bash`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
 pub struct RunBash {
     /// The computer: its id or instance_id.
     pub computer_id: String,

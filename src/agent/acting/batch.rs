@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Acting, check};
-use crate::agent::display::Screen;
-use crate::domain::error::{Error, Result};
-use crate::http::refuse;
-use crate::wire::batch::{Action, Batch, BatchError, BatchItem, BatchResult};
+use crate::display::Screen;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::error_response;
+use hotdesk_wire::batch::{Action, Batch, BatchError, BatchItem, BatchResult};
 
 /// Most actions of one list: a form of fifty fields, each clicked, cleared, filled and checked.
 const MAX_ACTIONS: usize = 200;
@@ -65,7 +65,7 @@ impl Acting {
         screen: &Arc<Screen>,
         action: Action,
         pictures: &mut usize,
-    ) -> Result<crate::wire::effect::ActionResult> {
+    ) -> Result<hotdesk_wire::effect::ActionResult> {
         let result = self.act_in_turn(screen, action).await?;
         *pictures += result.screenshot.as_ref().map_or(0, |shot| shot.image.len());
         if *pictures > MAX_PICTURES {
@@ -104,7 +104,7 @@ fn told(error: Error) -> BatchError {
         tracing::warn!(context, "an action of a list failed");
     }
     BatchError {
-        status: refuse::status(error.kind).as_u16(),
+        status: error_response::status(error.kind).as_u16(),
         error: error.message,
         code: error.code.map(str::to_owned),
     }

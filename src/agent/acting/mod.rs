@@ -15,14 +15,14 @@ pub mod wait;
 
 use super::display::{Displays, Effect, Form, Observed, Screen, picture};
 use super::recording::Recordings;
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
-use crate::domain::pointer::Point;
-use crate::wire::action::CursorPosition;
-use crate::wire::batch::Action;
-use crate::wire::effect::{ActionResult, Settle, Watched, WindowName};
-use crate::wire::effect::{Area, Effect as WireEffect};
-use crate::wire::screenshot::{ScreenshotBase64, ScreenshotQuery};
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::pointer::Point;
+use hotdesk_wire::action::CursorPosition;
+use hotdesk_wire::batch::Action;
+use hotdesk_wire::effect::{ActionResult, Settle, Watched, WindowName};
+use hotdesk_wire::effect::{Area, Effect as WireEffect};
+use hotdesk_wire::screenshot::{ScreenshotBase64, ScreenshotQuery};
 
 /// How long a client may leave keys or buttons down without acting on the screen: a person's long press is far shorter,
 /// and a client that died leaves the screen usable again.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::agent::display::keys::{self, Chord};
-use crate::agent::display::{Press, Wheel};
-use crate::domain::error::{Error, Result};
-use crate::domain::limits::MAX_HOLDS_MS;
-use crate::domain::pointer::{
+use crate::display::keys::{self, Chord};
+use crate::display::{Press, Wheel};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::limits::MAX_HOLDS_MS;
+use hotdesk_domain::pointer::{
     Button, Direction, MAX_CLICKS, MAX_DRAG_SECONDS, MAX_PATH_POINTS, scroll_amount,
 };
-use crate::wire::action::{Click, Drag, Key, Scroll, Type};
+use hotdesk_wire::action::{Click, Drag, Key, Scroll, Type};
 
 /// Seconds of a drag when none are given (wire.md 6).
 const DEFAULT_DRAG_SECONDS: f64 = 0.5;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::delivered;
-use crate::agent::display::{Content, Effect, Loan, Observed, Screen, Selection, keys};
-use crate::domain::error::Result;
+use crate::display::{Content, Effect, Loan, Observed, Screen, Selection, keys};
+use hotdesk_domain::error::Result;
 
 /// The key that pastes in every toolkit: GTK, Qt and browsers take the clipboard by it, terminals the primary selection.
 const PASTE_KEY: &str = "shift+Insert";

@@ -1,10 +1,10 @@
 //! Which places does an action mean that quotes a frame? The ones that its picture showed, if they still look like that.
 
-use crate::agent::display::{Screen, Taken};
-use crate::domain::area::Area;
-use crate::domain::error::{Error, Result};
-use crate::domain::pointer::Point;
-use crate::wire::batch::Action;
+use crate::display::{Screen, Taken};
+use hotdesk_domain::area::Area;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::pointer::Point;
+use hotdesk_wire::batch::Action;
 
 /// How far around its target an action may not find anything painted: half of a small button.
 const MARGIN: u16 = 8;

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::agent::display::{Moment, Screen};
-use crate::domain::area::{Area, joined};
-use crate::domain::error::{Error, Result};
-use crate::domain::limits::{DEFAULT_WATCH_MS, MAX_WAIT_SECONDS};
-use crate::wire::action::WaitChange;
-use crate::wire::effect::{Settle, Watched};
+use crate::display::{Moment, Screen};
+use hotdesk_domain::area::{Area, joined};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::limits::{DEFAULT_WATCH_MS, MAX_WAIT_SECONDS};
+use hotdesk_wire::action::WaitChange;
+use hotdesk_wire::effect::{Settle, Watched};
 
 /// Milliseconds of quiet when none are given: longer than a program takes between two steps of one reaction.
 const DEFAULT_QUIET_MS: u32 = 250;
@@ -69,7 +69,7 @@ pub(super) async fn change(screen: &Screen, wait: &WaitChange) -> Result<Watched
 /// # Errors
 /// `Invalid` for a wait out of range.
 fn counting(
-    region: Option<crate::wire::effect::Area>,
+    region: Option<hotdesk_wire::effect::Area>,
     ignored: Option<u32>,
     otherwise: u32,
 ) -> Result<Counting> {

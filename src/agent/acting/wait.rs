@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
-use crate::domain::limits::MAX_WAIT_SECONDS;
-use crate::wire::action::Wait;
-use crate::wire::effect::ActionResult;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::limits::MAX_WAIT_SECONDS;
+use hotdesk_wire::action::Wait;
+use hotdesk_wire::effect::ActionResult;
 
 /// Waits.
 ///

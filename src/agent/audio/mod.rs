@@ -15,12 +15,12 @@ mod pulse;
 mod server;
 
 use super::desktop::Desktop;
-use crate::base::wait;
-use crate::domain::audio::Form;
-use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
-use crate::domain::error::{Error, Result};
-use crate::http::socket::{Closing, Gone, Heard, Receiver, Sender};
-use crate::wire::audio::{Said, Told};
+use hotdesk_base::wait;
+use hotdesk_domain::audio::Form;
+use hotdesk_domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::socket::{Closing, Gone, Heard, Receiver, Sender};
+use hotdesk_wire::audio::{Said, Told};
 use pulse::Recording;
 use tokio_util::sync::CancellationToken;
 
@@ -117,8 +117,7 @@ impl Audio {
     /// Begins a recording, waiting for a sound server that is on its way up.
     async fn record(&self, form: Form) -> Result<Recording> {
         let place = server::place(&*self.desktop)?;
-        let begun =
-            wait::until(SERVER_TIMEOUT, || async { Recording::begin(&place, form).await.ok() }).await;
+        let begun = wait::until(SERVER_TIMEOUT, || async { Recording::begin(&place, form).await.ok() }).await;
         match begun {
             Some(recording) => Ok(recording),
             // Once more, to be told why not.

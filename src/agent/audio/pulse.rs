@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::server::Place;
-use crate::domain::audio::Form;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::audio::Form;
+use hotdesk_domain::error::{Error, Result};
 
 /// What is recorded: what the speaker that programs play to by default would sound. It is the session's virtual one,
 /// unless its user has chosen another.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::agent::desktop::Desktop;
-use crate::domain::error::{Error, Result};
+use crate::desktop::Desktop;
+use hotdesk_domain::error::{Error, Result};
 
 /// The variable that names the server.
 const SERVER: &str = "PULSE_SERVER";

@@ -10,7 +10,7 @@ use super::form::Form;
 use super::frame::Frame;
 use super::frames::{self, Frames, Taken};
 use super::screen::Screen;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// How long a picture may wait for an encoder; each takes milliseconds.
 const ENCODER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer
 use super::form::{DEFAULT_QUALITY, Format};
 use super::frame::Frame;
 use super::rows;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// JPEG quality from which colours are kept at full resolution: below it nobody asked for fidelity.
 const FULL_COLOUR_QUALITY: u8 = 90;

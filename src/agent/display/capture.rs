@@ -11,9 +11,9 @@ use super::fault::{Fault, Outcome};
 use super::frame::{Cursor, Frame, Pool};
 use super::seat::Seat;
 use super::shm::Segment;
-use crate::domain::error::Error;
-use crate::domain::region::Region;
-use crate::domain::resolution::Size;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::region::Region;
+use hotdesk_domain::resolution::Size;
 
 /// Every bit of every pixel.
 const ALL_PLANES: u32 = !0;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::domain::area::{Area, joined};
+use hotdesk_domain::area::{Area, joined};
 
 /// Moments remembered: a screen that is looked at 50 times a second while it changes is remembered for 10 seconds.
 const MOST_MOMENTS: usize = 512;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::domain::resolution::Resolution;
+use hotdesk_domain::resolution::Resolution;
 
 /// Where the session script tells its environment, unless the configuration says otherwise.
 pub const SESSION_DIR: &str = "/run/hotdesk-session";

@@ -9,7 +9,7 @@ use super::bench::Bench;
 use super::fit::{self, Draft};
 use super::form::{DEFAULT_QUALITY, Form, Format};
 use super::frame::Frame;
-use crate::domain::error::Result;
+use hotdesk_domain::error::Result;
 
 /// Bytes of buffers that an idle bench keeps: those of a 4K picture. Of a larger one they are made anew each time.
 const MOST_KEPT_BYTES: usize = 64 * 1024 * 1024;
@@ -82,7 +82,7 @@ fn encode(bench: &mut Bench, frame: &Frame, form: Form) -> Result<Encoded> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::display::frame::Pool;
+    use crate::display::frame::Pool;
 
     fn encoded(frame: &Frame, query: &str) -> Result<Encoded> {
         let form = Form::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();

@@ -4,7 +4,7 @@ use std::io;
 
 use x11rb::errors::{ConnectError, ConnectionError, ReplyError, ReplyOrIdError};
 
-use crate::domain::error::Error;
+use hotdesk_domain::error::Error;
 
 /// A retry makes sense after this many seconds: a screen restarts in less.
 pub(super) const RETRY_SECONDS: u32 = 1;

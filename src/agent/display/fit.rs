@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Lowest quality that is tried: below it small text is lost, and fewer pixels of more quality show more.
 const LEAST_QUALITY: u8 = 30;

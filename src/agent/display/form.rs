@@ -1,8 +1,8 @@
 //! How is a picture wanted? The words of wire.md 6.1, checked.
 
-use crate::domain::error::{Error, Result};
-use crate::domain::region::Region;
-use crate::wire::screenshot::ScreenshotQuery;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::region::Region;
+use hotdesk_wire::screenshot::ScreenshotQuery;
 
 /// Quality when none is asked: text stays readable.
 pub(super) const DEFAULT_QUALITY: u8 = 80;

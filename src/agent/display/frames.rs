@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::cache::Stamp;
 use super::changes::Moment;
 use super::form::Form;
-use crate::domain::error::{Error, Result};
-use crate::domain::pointer::shown_place;
-use crate::domain::region::Region;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::pointer::shown_place;
+use hotdesk_domain::region::Region;
 
 /// Frames remembered per screen, 150 bytes each: what a client that looks ten times a second sees in 100 seconds, so
 /// that one that thinks for a minute beside it can still quote its own.
@@ -105,7 +105,7 @@ pub(super) fn unknown(name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::screenshot::ScreenshotQuery;
+    use hotdesk_wire::screenshot::ScreenshotQuery;
 
     fn taken(region: &str, width: u32, height: u32) -> Taken {
         let form = Form::parse(&ScreenshotQuery::default()).unwrap();

@@ -11,8 +11,8 @@ use super::observe::{Effect, Observed};
 use super::pointer::{Pointer, Press, Scrolled, Wheel};
 use super::screen::Screen;
 use super::seat::{Gone, Seat};
-use crate::domain::error::Result;
-use crate::domain::pointer::{Button, Point};
+use hotdesk_domain::error::Result;
+use hotdesk_domain::pointer::{Button, Point};
 
 /// Every action: `Invalid` for a point that is not on the screen; `Unavailable` or `TimedOut` when the screen cannot be
 /// acted on now.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Displays, Screen};
-use crate::domain::error::Result;
-use crate::domain::resolution::Size;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::resolution::Size;
 
 /// Its id, which no route finds.
 pub(super) const ID: &str = "selftest";

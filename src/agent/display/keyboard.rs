@@ -16,7 +16,7 @@ use super::keys::{self, Chord, Modifier};
 use super::ping::Listener;
 use super::pools::{Pools, Stroke};
 use super::seat::{Gone, Seat};
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Longest text of one request: a book chapter. Typed from the map it takes 5 s, wholly by spare keys 6 minutes.
 pub const MAX_TEXT_CHARS: usize = 100_000;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use xkeysym::{Keysym, key};
 
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Longest name that is looked at; the longest keysym name has 29 characters, and chords have a few.
 const MAX_NAME_CHARS: usize = 200;

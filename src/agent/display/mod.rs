@@ -34,7 +34,7 @@ pub mod picture;
 mod ping;
 mod pointer;
 mod pools;
-pub(in crate::agent) mod process;
+pub(crate) mod process;
 mod receiver;
 mod resize;
 mod rest;
@@ -70,9 +70,9 @@ pub use windows::Change as WindowChange;
 
 use tokio::sync::watch as watch_channel;
 
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
-use crate::domain::resolution::Size;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::resolution::Size;
 
 /// Id of the boot screen.
 pub const BOOT_SCREEN: &str = "default";

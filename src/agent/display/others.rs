@@ -9,8 +9,8 @@ use x11rb::protocol::xproto::KeyButMask;
 
 use super::fault::Outcome;
 use super::seat::Seat;
-use crate::domain::error::Error;
-use crate::domain::pointer::Button;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::pointer::Button;
 
 /// How the server calls the devices that XTEST acts by.
 const OURS: &[u8] = b"XTEST pointer";

@@ -3,7 +3,7 @@
 use super::cache::Picture;
 use super::form::Form;
 use super::screen::Screen;
-use crate::domain::error::Result;
+use hotdesk_domain::error::Result;
 
 /// A picture that can be drawn on: rows of `width` pixels of four bytes (blue, green, red, unused).
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::cache::Picture;
-use crate::http::marks::Marks;
-use crate::wire::screenshot::ScreenshotBase64;
+use hotdesk_http::marks::Marks;
+use hotdesk_wire::screenshot::ScreenshotBase64;
 
 /// What a picture of a screen shows.
 pub fn marks(screen: &str, picture: &Picture) -> Marks {

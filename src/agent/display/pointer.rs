@@ -8,8 +8,8 @@ use x11rb::protocol::xtest::ConnectionExt as _;
 use super::fault::Outcome;
 use super::keys::Modifier;
 use super::seat::Seat;
-use crate::domain::error::Error;
-use crate::domain::pointer::{Button, Direction, Point, whole_steps};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::pointer::{Button, Direction, Point, whole_steps};
 
 /// Pause between the clicks of a double or triple click: a quick person's, far below every toolkit's limit (200 ms and up).
 const CLICK_PAUSE: Duration = Duration::from_millis(40);

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::oneshot;
 
-use crate::base::tasks::Tasks;
+use hotdesk_base::tasks::Tasks;
 
 /// How long one sweep goes on: a process may start another while it is being ended, and one that was killed may take a while to
 /// be gone; each round leaves fewer.
@@ -29,11 +29,11 @@ const PIECE: usize = 1024;
 
 /// A process that leads a group. When it ends, or this value goes, the rest of its group is killed.
 #[derive(Debug)]
-pub(in crate::agent) struct Kept {
+pub(crate) struct Kept {
     /// Its id, and its group's.
-    pub(in crate::agent) pid: u32,
+    pub(crate) pid: u32,
     /// What it writes to standard error, when that was piped.
-    pub(in crate::agent) stderr: Option<ChildStderr>,
+    pub(crate) stderr: Option<ChildStderr>,
     ended: oneshot::Receiver<String>,
     /// How it ended, once that was heard.
     how: Option<String>,
@@ -42,7 +42,7 @@ pub(in crate::agent) struct Kept {
 }
 
 /// Starts a process at the head of a group of its own.
-pub(in crate::agent) async fn keep(what: &'static str, mut command: Command) -> Result<Kept, String> {
+pub(crate) async fn keep(what: &'static str, mut command: Command) -> Result<Kept, String> {
     let (started, has_started) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     let over = Arc::<Mutex<bool>>::default();
@@ -93,7 +93,7 @@ fn wait_out(child: &mut Child, over: &Mutex<bool>) -> String {
 
 impl Kept {
     /// Waits until it has ended; the text says how.
-    pub(in crate::agent) async fn ended(&mut self) -> String {
+    pub(crate) async fn ended(&mut self) -> String {
         if self.how.is_none() {
             let heard = (&mut self.ended).await;
             self.how = Some(heard.unwrap_or_else(|_| String::from("its thread panicked")));
@@ -109,7 +109,7 @@ impl Kept {
     }
 
     /// Asks it to end and kills its group after `patience`; on return it is gone.
-    pub(in crate::agent) async fn end(mut self, patience: Duration) {
+    pub(crate) async fn end(mut self, patience: Duration) {
         self.signal(Signal::SIGTERM);
         if tokio::time::timeout(patience, self.ended()).await.is_err() {
             self.signal(Signal::SIGKILL);
@@ -138,7 +138,7 @@ fn send(target: i64, signal: Signal) {
 }
 
 /// Logs what a process says on standard error, and keeps its last words for when it ends.
-pub(in crate::agent) fn listen(
+pub(crate) fn listen(
     tasks: &Tasks,
     what: &'static str,
     screen: String,

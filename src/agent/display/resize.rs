@@ -6,8 +6,8 @@ use x11rb::protocol::xproto::ConnectionExt as _;
 
 use super::fault::{Fault, Outcome};
 use super::seat::Seat;
-use crate::domain::error::Error;
-use crate::domain::resolution::Size;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::resolution::Size;
 
 /// What RandR calls 96 dots per inch.
 const MM_PER_INCH: f64 = 25.4;

@@ -12,9 +12,8 @@ use super::clipboard::Clipboard;
 use super::encode::Encoders;
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
 use super::seat::{self, Gone, Job, Seat, SeenSize};
-use crate::domain::error::{Error, Result};
-use crate::domain::resolution::Size;
-use crate::wire;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::resolution::Size;
 
 /// How long work may wait for its turn: the longest drag and a little more.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(40);
@@ -116,9 +115,9 @@ impl Screen {
     }
 
     /// The record of wire.md 7. The VNC server has no TCP port: it listens on a unix socket.
-    pub fn record(&self) -> wire::action::Screen {
+    pub fn record(&self) -> hotdesk_wire::action::Screen {
         let size = self.size();
-        wire::action::Screen {
+        hotdesk_wire::action::Screen {
             id: self.id.clone(),
             display: self.display_name(),
             width: size.width.into(),

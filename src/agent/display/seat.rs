@@ -25,9 +25,9 @@ use super::fault::{Fault, Outcome};
 use super::keyboard::Keyboard;
 use super::link::{self, Deadline, Link};
 use super::observe::Names;
-use crate::domain::area::Area;
-use crate::domain::error::Error;
-use crate::domain::resolution::Size;
+use hotdesk_domain::area::Area;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::resolution::Size;
 
 /// How long one round trip may take (threats.md T17).
 pub(super) const X_TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,9 +11,9 @@ use include_dir::{Dir, include_dir};
 
 use super::config::{SESSION_DIR, Session};
 use super::process::{self, Kept};
-use crate::base::tasks::Tasks;
+use hotdesk_base::tasks::Tasks;
 
-static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/xsession");
+static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../xsession");
 
 /// How long a session may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);

@@ -81,5 +81,5 @@ fn map(file: &OwnedFd, bytes: usize) -> Outcome<NonNull<c_void>> {
 }
 
 fn fault(error: rustix::io::Errno) -> Fault {
-    crate::domain::error::Error::internal(format!("frame segment: {error}")).into()
+    hotdesk_domain::error::Error::internal(format!("frame segment: {error}")).into()
 }

@@ -22,9 +22,9 @@ use super::screen::{Phase, Screen};
 use super::seat::{self, Seat, Seated};
 use super::session::Running;
 use super::xserver::Server;
-use crate::base::backoff::Backoff;
-use crate::base::tasks::Tasks;
-use crate::base::wait;
+use hotdesk_base::backoff::Backoff;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_base::wait;
 
 /// How long an X server may take until it answers; 0.1 s is usual, a loaded host takes seconds.
 const X_START_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,8 +10,8 @@ use x11rb::protocol::xproto::{
 use super::fault::Outcome;
 use super::screen::Screen;
 use super::seat::Seat;
-use crate::domain::error::Result;
-use crate::domain::pointer::Point;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::pointer::Point;
 
 /// Most windows that are told of; a person's desktop has dozens.
 const MAX_WINDOWS: usize = 256;

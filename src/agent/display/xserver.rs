@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::link;
 use super::process::{self, Kept};
-use crate::base::tasks::Tasks;
-use crate::domain::resolution::Size;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::resolution::Size;
 
 /// How long a server may take to end before it is killed: it has nothing to save.
 const END_TIMEOUT: Duration = Duration::from_secs(1);

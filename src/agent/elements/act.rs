@@ -11,11 +11,11 @@ use super::reach::Held;
 use super::tree::COMPONENT;
 use super::value::Wanted;
 use super::{CALL_TIMEOUT, Elements, refusal};
-use crate::agent::display::Press;
-use crate::base::wait;
-use crate::domain::error::{Error, Result};
-use crate::domain::pointer::{Button, Point};
-use crate::wire::element::{Element, ElementActed, ElementClick, ElementValue};
+use crate::display::Press;
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::pointer::{Button, Point};
+use hotdesk_wire::element::{Element, ElementActed, ElementClick, ElementValue};
 
 /// How long a click's effect on the element itself is waited for; most programs react within one drawn frame.
 const EFFECT_TIMEOUT: Duration = Duration::from_millis(250);

@@ -11,7 +11,7 @@ use zbus::zvariant::{DynamicType, OwnedValue, Type};
 use zbus::{Connection, connection};
 
 use super::object::{Object, Reference};
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// How long the message bus itself may take for one answer; microseconds are usual.
 const BUS_TIMEOUT: Duration = Duration::from_secs(2);

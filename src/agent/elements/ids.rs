@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sha2::{Digest, Sha256};
 
 use super::object::Object;
-use crate::base::hex::hex;
+use hotdesk_base::hex::hex;
 
 /// Most objects that are remembered: four of the longest lists. About 200 bytes each.
 const MOST: usize = 20_000;

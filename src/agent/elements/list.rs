@@ -17,9 +17,9 @@ use super::tree::{Program, Tree as _, together};
 use super::walk::{Bounds, Stop, walk};
 use super::windows::{is_away, is_here, matching, rank};
 use super::{Elements, TURN_TIMEOUT, call_patience};
-use crate::agent::display::{Screen, Tops};
-use crate::domain::error::{Error, Result};
-use crate::wire::element::{Element, ElementList, SkippedApp};
+use crate::display::{Screen, Tops};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::element::{Element, ElementList, SkippedApp};
 
 /// Nodes kept per element listed: many nodes only hold others.
 const LOOK_FACTOR: usize = 4;

@@ -1,7 +1,7 @@
 //! How are numbered marks drawn on a picture? An outline per box and a badge with its number, in digits of our own.
 
 use super::object::Area;
-use crate::agent::display::Canvas;
+use crate::display::Canvas;
 
 /// Digits 0 to 9, five pixels across and seven down; each row's bits from the left.
 const DIGITS: [[u8; 7]; 10] = [

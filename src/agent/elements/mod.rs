@@ -38,7 +38,7 @@ use bus::{Bus, Fault};
 use ids::Table;
 
 use super::display::Displays;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Walks at once. Each keeps programs busy; a third would only make all of them slower.
 const WALKS: usize = 2;

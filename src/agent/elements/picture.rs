@@ -6,10 +6,10 @@ use base64::engine::general_purpose::STANDARD;
 use super::object::Area;
 use super::request::Request;
 use super::{Elements, marks};
-use crate::agent::display::Form;
-use crate::domain::error::{Error, Result};
-use crate::wire::element::{ElementsQuery, MarkedQuery, MarkedScreenshot};
-use crate::wire::screenshot::ScreenshotQuery;
+use crate::display::Form;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::element::{ElementsQuery, MarkedQuery, MarkedScreenshot};
+use hotdesk_wire::screenshot::ScreenshotQuery;
 
 /// Marks when no number is given: more hide the picture.
 const DEFAULT_MARKS: u32 = 100;

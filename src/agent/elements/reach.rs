@@ -13,11 +13,11 @@ use super::record::{Around, record};
 use super::tree::{COMPONENT, ask_area, ask_node};
 use super::windows::matching;
 use super::{CALL_TIMEOUT, Elements, gone, refusal};
-use crate::agent::display::{Screen, Top};
-use crate::base::wait;
-use crate::domain::error::{Error, Result};
-use crate::domain::pointer::Point;
-use crate::wire::element::Element;
+use crate::display::{Screen, Top};
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::pointer::Point;
+use hotdesk_wire::element::Element;
 
 /// Objects around one that are climbed; deeper nesting is no program's.
 const MOST_AROUND: usize = 100;

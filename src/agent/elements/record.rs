@@ -2,7 +2,7 @@
 
 use super::details::{Details, MOST_NAME};
 use super::object::{Area, Node, cut};
-use crate::wire::element::Element;
+use hotdesk_wire::element::Element;
 
 /// What the kernel calls a process: one that does not answer cannot tell its name.
 pub(super) fn process_name(pid: u32) -> String {

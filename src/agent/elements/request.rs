@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::choose::Wish;
-use crate::domain::error::{Error, Result};
-use crate::wire::element::ElementsQuery;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::element::ElementsQuery;
 
 /// Elements of a list when no number is given.
 const DEFAULT_NODES: u32 = 500;

@@ -8,9 +8,9 @@ use super::act::take_focus;
 use super::bus::Fault;
 use super::reach::Held;
 use super::{CALL_TIMEOUT, details, refusal};
-use crate::agent::display::keys;
-use crate::domain::error::{Error, Result};
-use crate::wire::element::ElementValue;
+use crate::display::keys;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::element::ElementValue;
 
 /// Longest text that is set, in characters.
 const MOST_SET: usize = 100_000;

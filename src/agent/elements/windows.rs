@@ -1,7 +1,7 @@
 //! Which accessible window is which X window, and which comes first? By program, title and place.
 
 use super::object::{Area, Node};
-use crate::agent::display::{Top, Tops};
+use crate::display::{Top, Tops};
 
 impl From<&Top> for Area {
     fn from(top: &Top) -> Self {

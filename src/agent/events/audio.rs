@@ -14,10 +14,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::keep::Watcher;
-use crate::agent::display::session_env_in;
-use crate::domain::event::Kind;
-use crate::http::feed::Feed;
-use crate::wire::event::{Data, Event};
+use crate::display::session_env_in;
+use hotdesk_domain::event::Kind;
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::event::{Data, Event};
 
 /// How long the server may take to answer, or to read a question.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -117,7 +117,7 @@ impl Watcher for Audio {
 }
 
 /// Whether the session's sound server plays anything; none does that is not there or does not answer.
-pub(in crate::agent) async fn plays(session: &[(String, String)]) -> bool {
+pub(crate) async fn plays(session: &[(String, String)]) -> bool {
     let asked = async { Server::connect(session).await?.list().await };
     match tokio::time::timeout(TIMEOUT, asked).await {
         Ok(Ok(streams)) => streams.iter().any(|stream| !stream.corked),

@@ -2,10 +2,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::agent::display::{Copied, Screen};
-use crate::domain::event::Kind;
-use crate::http::feed::Feed;
-use crate::wire::event::{Data, Event, MAX_CONTENT_BYTES};
+use crate::display::{Copied, Screen};
+use hotdesk_domain::event::Kind;
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::event::{Data, Event, MAX_CONTENT_BYTES};
 
 /// What was told last of one screen's clipboard.
 #[derive(Debug, Default)]

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::base::backoff::Backoff;
-use crate::domain::event::{Kind, Kinds};
-use crate::http::feed::Feed;
+use hotdesk_base::backoff::Backoff;
+use hotdesk_domain::event::{Kind, Kinds};
+use hotdesk_http::feed::Feed;
 
 /// First pause before a watcher is started again.
 pub(super) const LEAST_PAUSE: Duration = Duration::from_millis(200);

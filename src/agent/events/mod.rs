@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 
 use super::display::Displays;
-use crate::base::tasks::Tasks;
-use crate::domain::event::{Kind, Kinds};
-use crate::http::feed::Feed;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::event::{Kind, Kinds};
+use hotdesk_http::feed::Feed;
 
 mod audio;
 mod clipboard;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::domain::event::IDLE_SECONDS;
-use crate::http::feed::Feed;
-use crate::wire::event::{Data, Event};
+use hotdesk_domain::event::IDLE_SECONDS;
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::event::{Data, Event};
 
 /// The rest of all screens; clones share it.
 #[derive(Clone, Debug)]
@@ -102,8 +102,8 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::domain::event::{Kind, Kinds};
-    use crate::http::feed::Listener;
+    use hotdesk_domain::event::{Kind, Kinds};
+    use hotdesk_http::feed::Listener;
 
     fn stage() -> (Rest, Listener) {
         let feed = Feed::new();

@@ -12,11 +12,11 @@ use tokio::sync::{Notify, mpsc};
 use super::clipboard::Clipboard;
 use super::keep::{LEAST_PAUSE, LONG_LIFE, LONGEST_PAUSE, Watcher};
 use super::rest::{Place, Rest};
-use crate::agent::display::{Displays, Memory, Screen, Sign, Teller};
-use crate::base::backoff::Backoff;
-use crate::domain::event::{IDLE_SECONDS, Kind};
-use crate::http::feed::Feed;
-use crate::wire::event::{Data, Event};
+use crate::display::{Displays, Memory, Screen, Sign, Teller};
+use hotdesk_base::backoff::Backoff;
+use hotdesk_domain::event::{IDLE_SECONDS, Kind};
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::event::{Data, Event};
 
 /// What is found out here. One connection per screen serves all of them, so that a type which is wanted later knows
 /// what was there before.

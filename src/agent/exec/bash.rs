@@ -4,9 +4,9 @@ use super::command::End;
 use super::output::Captured;
 use super::surroundings::Surroundings;
 use super::{Commands, Program, timeout};
-use crate::domain::error::{Error, Result};
-use crate::domain::limits::MAX_COMMAND_SECONDS;
-use crate::wire::exec::{Bash, BashResult};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
+use hotdesk_wire::exec::{Bash, BashResult};
 
 /// The shell.
 pub(super) const SHELL: &str = "/bin/bash";

@@ -13,7 +13,7 @@ use super::handover::{self, Handed};
 use super::streams::{self, Streams};
 use super::talk::{self, How, Order, Report};
 use super::tree::{self, Target};
-use crate::agent::reaped;
+use crate::reaped;
 
 /// How long a tree may take to die before a command is answered without waiting for the rest. The answer is due
 /// one second after the deadline.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::Semaphore;
 
-use crate::base::tasks::Tasks;
+use hotdesk_base::tasks::Tasks;
 
 /// Pipes drained at once. Past it a pipe is closed and its writers get SIGPIPE at their next write: a client that
 /// leaves so many servers behind without redirecting their output has had its warning in the log.

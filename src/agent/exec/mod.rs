@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::desktop::Desktop;
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
 
 pub mod bash;
 mod command;

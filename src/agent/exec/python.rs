@@ -10,9 +10,9 @@ use super::session::{Call, Sessions};
 use super::surroundings::Surroundings;
 use super::talk::How;
 use super::{Commands, Program, timeout};
-use crate::domain::error::{Error, Result};
-use crate::domain::limits::MAX_COMMAND_SECONDS;
-use crate::wire::exec::{Exec, ExecResult};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
+use hotdesk_wire::exec::{Exec, ExecResult};
 
 /// Seconds when the request names none.
 const DEFAULT_SECONDS: f64 = 10.0;

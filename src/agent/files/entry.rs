@@ -6,9 +6,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Stat as Facts};
 
 use super::{errno, paths};
-use crate::base::clock::iso8601;
-use crate::domain::error::Result;
-use crate::wire::guest_file::{Entry, EntryType, Stat};
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::error::Result;
+use hotdesk_wire::guest_file::{Entry, EntryType, Stat};
 
 /// Describes what a path names.
 ///

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256, Sha512};
 use tokio_util::sync::CancellationToken;
 
 use super::{file_error, read};
-use crate::base::hex::hex;
-use crate::domain::error::{Error, Result};
-use crate::wire::guest_file::{HashQuery, Hashed};
+use hotdesk_base::hex::hex;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::guest_file::{HashQuery, Hashed};
 
 /// Longest time: 100 GB from a fast disk.
 pub const TIMEOUT: Duration = Duration::from_secs(300);

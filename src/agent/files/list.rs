@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::paths::FOLDER;
 use super::{entry, errno, not_a_folder, paths};
-use crate::domain::error::{Error, Result};
-use crate::wire::guest_file::{EntryType, ListQuery, Listing};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::guest_file::{EntryType, ListQuery, Listing};
 
 /// Entries of a page when the client says nothing.
 const PAGE: u32 = 1000;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::paths::enter;
 use super::{already_exists, errno};
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Refuses before anything is moved: something would be replaced unasked, or a file and a folder meet.
 ///

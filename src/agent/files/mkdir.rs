@@ -9,8 +9,8 @@ use super::errno;
 use super::paths::{Spot, without_slash};
 use super::unfinished::look;
 use super::upload::parents;
-use crate::domain::error::Result;
-use crate::wire::guest_file::{Made, Mkdir, Outcome};
+use hotdesk_domain::error::Result;
+use hotdesk_wire::guest_file::{Made, Mkdir, Outcome};
 
 /// Makes a folder.
 ///

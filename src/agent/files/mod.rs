@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 use resumable::Uploads;
 
 /// Uploads, archives, hashes and removals at once. Each holds a thread and at most some 2 MiB of pieces.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::paths::{FOLDER, enter};
 use super::{errno, not_a_folder, paths};
-use crate::domain::error::Result;
+use hotdesk_domain::error::Result;
 
 /// Entries in one archive.
 const MAX_ENTRIES: u64 = 1_000_000;

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::{errno, not_a_folder};
-use crate::domain::error::{Error, Kind, Result};
-use crate::domain::filename::{FileName, MAX_PATH};
+use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::filename::{FileName, MAX_PATH};
 
 /// A folder of the public names that means the home folder where the computer has nothing of its own there.
 pub const ALIAS: &str = "/home/user";

@@ -15,10 +15,10 @@ use super::paths::{FOLDER, enter};
 use super::receive::receive;
 use super::unfinished::{Placing, Unfinished};
 use super::{Files, errno, file_error};
-use crate::domain::error::{Error, Result};
-use crate::domain::filename::FileName;
-use crate::domain::limits::MAX_UPLOAD;
-use crate::wire::agent::{PutOutcome, PutResult};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::filename::FileName;
+use hotdesk_domain::limits::MAX_UPLOAD;
+use hotdesk_wire::agent::{PutOutcome, PutResult};
 
 /// The desktop's folder in the home folder.
 pub const DESKTOP: &str = "Desktop";

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::{file_error, paths};
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// A file that may be streamed.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ fn not_regular(shown: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::error::Kind;
+    use hotdesk_domain::error::Kind;
 
     #[test]
     fn every_form_of_a_path_finds_its_file_and_nothing_else_opens() {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::blocking;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Longest time between two pieces of the body; a slower sender holds a file for nothing (threats.md T13).
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,8 +10,8 @@ use super::paths::{Parents, Spot, without_slash};
 use super::unfinished::{Placing, Unfinished, check_free, look, rename};
 use super::upload::outcome;
 use super::{OTHER_FILE_SYSTEM, errno, file_error};
-use crate::domain::error::{Error, Result};
-use crate::wire::guest_file::{MoveFile, Moved};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::guest_file::{MoveFile, Moved};
 
 /// Moves a file, a folder or a link.
 ///

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::paths::{Spot, enter, without_slash};
 use super::unfinished::look;
 use super::{OTHER_FILE_SYSTEM, errno, not_empty};
-use crate::domain::error::{Error, Result};
-use crate::wire::guest_file::{DeleteQuery, Deleted};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::guest_file::{DeleteQuery, Deleted};
 
 /// Longest time: some ten million files.
 pub const TIMEOUT: Duration = Duration::from_secs(300);

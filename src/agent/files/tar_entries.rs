@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tar::{Entries, Entry, EntryType, PaxExtensions};
 
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Bytes of a long name or of an entry's attributes; names have at most 4,096.
 const MAX_EXTENSION: u64 = 64 * 1024;

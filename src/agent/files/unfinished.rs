@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::{already_exists, errno, file_error, is_a_folder};
-use crate::domain::error::Result;
+use hotdesk_domain::error::Result;
 
 /// What the name of an unfinished file or folder begins with.
 pub const TEMPORARY: &str = ".hotdesk-upload-";

@@ -19,8 +19,8 @@ use super::tar_entries::{Kind, Member, next, unreadable};
 use super::unfinished::temporary_name;
 use super::upload::parents;
 use super::{Files, errno, file_error, not_a_folder, remove};
-use crate::domain::error::{Error, Result};
-use crate::wire::guest_file::{UnpackQuery, Unpacked};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::guest_file::{UnpackQuery, Unpacked};
 
 /// Entries of one archive.
 const MAX_ENTRIES: u64 = 200_000;

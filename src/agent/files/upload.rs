@@ -11,9 +11,9 @@ use super::paths::{Parents, Spot};
 use super::receive::receive;
 use super::unfinished::{Placing, Unfinished, check_free};
 use super::{Files, file_error};
-use crate::base::hex::hex;
-use crate::domain::error::{Error, Result};
-use crate::wire::guest_file::{Outcome, PutQuery, Written};
+use hotdesk_base::hex::hex;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::guest_file::{Outcome, PutQuery, Written};
 
 /// Streams a body to a path.
 ///

@@ -15,7 +15,7 @@ const POOL: &str = "/dev/urandom";
 nix::ioctl_none!(reseed, b'R', 0x07);
 
 /// Sets the clock to a time since 1970.
-pub(in crate::agent) fn set_clock(time: Duration) -> Result<(), String> {
+pub(crate) fn set_clock(time: Duration) -> Result<(), String> {
     ClockId::CLOCK_REALTIME.set_time(TimeSpec::from_duration(time)).map_err(|error| error.to_string())
 }
 

@@ -15,11 +15,11 @@ pub(super) use self::kernel::set_clock;
 use super::files::blocking;
 use super::state::Agent;
 use super::token::{self, Term};
-use crate::base::clock::now_ms;
-use crate::base::secret::Secret;
-use crate::domain::error::{Error, Result};
-use crate::domain::identity::{check_hostname, check_time, clock_is_right, parse_seed};
-use crate::wire::agent::{Renewal, Renewed};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::{check_hostname, check_time, clock_is_right, parse_seed};
+use hotdesk_wire::agent::{Renewal, Renewed};
 
 /// The root of the files that are renewed.
 const ROOT: &str = "/";

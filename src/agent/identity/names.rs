@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use crate::domain::identity::{self, SEED_BYTES};
+use hotdesk_domain::identity::{self, SEED_BYTES};
 
 /// Most of a file that is read: a sensible `/etc/hosts` is a few hundred bytes, a block list some hundred KB.
 const MAX_FILE: u64 = 4 * 1024 * 1024;

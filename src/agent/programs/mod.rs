@@ -17,10 +17,10 @@ use super::desktop::Desktop;
 use super::display::{Displays, Screen};
 use super::exec::tree;
 use super::reaped;
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
-use crate::wire::program::{Launch, Launched};
-use crate::wire::window::Window;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::program::{Launch, Launched};
+use hotdesk_wire::window::Window;
 
 mod order;
 mod sight;

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::domain::error::{Error, Result};
-use crate::wire::program::Launch;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::program::Launch;
 
 /// Seconds that a window is waited for when a request does not say.
 const DEFAULT_WAIT: f64 = 10.0;

@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::agent::exec::tree::{self, Process};
-use crate::wire::window::Window;
+use crate::exec::tree::{self, Process};
+use hotdesk_wire::window::Window;
 
 /// Longest chain of parents that is followed.
 const MOST_PARENTS: usize = 64;
@@ -94,7 +94,7 @@ mod tests {
             y: 0,
             width: 1,
             height: 1,
-            frame: crate::wire::window::Frame::default(),
+            frame: hotdesk_wire::window::Frame::default(),
             focused: false,
             minimized: false,
             maximized: false,

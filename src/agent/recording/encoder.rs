@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::agent::display::Screen;
-use crate::agent::display::process::{Kept, keep, listen};
-use crate::agent::ffmpeg;
-use crate::base::tasks::Tasks;
-use crate::base::wait;
-use crate::domain::error::{Error, Result};
+use crate::display::Screen;
+use crate::display::process::{Kept, keep, listen};
+use crate::ffmpeg;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Result};
 
 /// How long ffmpeg may take to its first picture: 0.3 s is usual, a loaded host takes seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(10);

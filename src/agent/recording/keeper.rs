@@ -11,10 +11,10 @@ use super::encoder::Encoder;
 use super::shelf::Shelf;
 use super::timeline::Timeline;
 use super::{Kept, Room, rounded};
-use crate::agent::display::Screen;
-use crate::agent::files::blocking;
-use crate::base::clock::{iso8601, now_ms};
-use crate::domain::error::Result;
+use crate::display::Screen;
+use crate::files::blocking;
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_domain::error::Result;
 
 /// Status of one that goes on.
 pub const RECORDING: &str = "recording";

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::agent::files::paths::{FOLDER, Parents, open_inside};
-use crate::agent::files::read::{Content, of_file};
-use crate::agent::files::unfinished::look;
-use crate::domain::error::{Error, Result};
-use crate::wire::recording::Recording;
+use crate::files::paths::{FOLDER, Parents, open_inside};
+use crate::files::read::{Content, of_file};
+use crate::files::unfinished::look;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::recording::Recording;
 
 /// The folder, in the home folder.
 pub const FOLDER_NAME: &str = ".local/state/hotdesk/recordings";

@@ -16,14 +16,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::words;
-use crate::agent::display::{Form, Screen};
-use crate::agent::files::blocking;
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
-use crate::wire::batch::Action;
-use crate::wire::effect::ActionResult;
-use crate::wire::recording::TimelineEntry;
-use crate::wire::screenshot::ScreenshotQuery;
+use crate::display::{Form, Screen};
+use crate::files::blocking;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::batch::Action;
+use hotdesk_wire::effect::ActionResult;
+use hotdesk_wire::recording::TimelineEntry;
+use hotdesk_wire::screenshot::ScreenshotQuery;
 
 /// Sides of the small pictures.
 const PICTURE: [f64; 2] = [160.0, 90.0];

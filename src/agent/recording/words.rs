@@ -1,12 +1,12 @@
 //! What does a timeline say of an action? Where and what kind, never what was typed.
 
-use crate::agent::display::keys;
-use crate::domain::error::Result;
-use crate::http::refuse;
-use crate::wire::action::{Key, PointerButton};
-use crate::wire::batch::Action;
-use crate::wire::effect::ActionResult;
-use crate::wire::recording::TimelineEntry;
+use crate::display::keys;
+use hotdesk_domain::error::Result;
+use hotdesk_http::error_response;
+use hotdesk_wire::action::{Key, PointerButton};
+use hotdesk_wire::batch::Action;
+use hotdesk_wire::effect::ActionResult;
+use hotdesk_wire::recording::TimelineEntry;
 
 /// Most keys that are named of one action; no action has more.
 const MOST_KEYS: usize = 100;
@@ -85,7 +85,7 @@ pub fn done(entry: &mut TimelineEntry, outcome: &Result<ActionResult>) {
     let result = match outcome {
         Ok(result) => result,
         Err(error) => {
-            entry.status = Some(refuse::status(error.kind).as_u16());
+            entry.status = Some(error_response::status(error.kind).as_u16());
             entry.code = error.code.map(str::to_owned);
             return;
         }
@@ -127,7 +127,7 @@ fn known(word: &str, words: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::error::Error;
+    use hotdesk_domain::error::Error;
     use serde_json::{Value, json};
 
     fn entry(action: Value) -> Value {

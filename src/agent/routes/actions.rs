@@ -4,14 +4,14 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
 
-use crate::agent::acting::Acting;
-use crate::domain::error::Result;
-use crate::http::extract::{Json, Query, Shaped};
-use crate::wire::action::{
+use crate::acting::Acting;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Query, Shaped};
+use hotdesk_wire::action::{
     Click, CursorPosition, Drag, Key, Move, PointerButton, ScreenQuery, Scroll, Type, WaitChange, WaitStable,
 };
-use crate::wire::batch::{Action, Batch, BatchResult};
-use crate::wire::effect::ActionResult;
+use hotdesk_wire::batch::{Action, Batch, BatchResult};
+use hotdesk_wire::effect::ActionResult;
 
 type Answer = Result<axum::Json<ActionResult>>;
 
@@ -40,7 +40,7 @@ async fn one<Body: Into<Action>>(
     Query(query): Query<ScreenQuery>,
     Json(body): Json<Body>,
 ) -> Answer {
-    acting.act(query.screen.as_deref(), body.into()).await.map(axum::Json)
+    Ok(axum::Json(acting.act(query.screen.as_deref(), body.into()).await?))
 }
 
 async fn mouse_down(
@@ -48,7 +48,7 @@ async fn mouse_down(
     Query(query): Query<ScreenQuery>,
     Json(body): Json<PointerButton>,
 ) -> Answer {
-    acting.act(query.screen.as_deref(), Action::MouseDown(body)).await.map(axum::Json)
+    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::MouseDown(body)).await?))
 }
 
 async fn mouse_up(
@@ -56,7 +56,7 @@ async fn mouse_up(
     Query(query): Query<ScreenQuery>,
     Json(body): Json<PointerButton>,
 ) -> Answer {
-    acting.act(query.screen.as_deref(), Action::MouseUp(body)).await.map(axum::Json)
+    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::MouseUp(body)).await?))
 }
 
 async fn key_down(
@@ -64,7 +64,7 @@ async fn key_down(
     Query(query): Query<ScreenQuery>,
     Json(body): Json<Key>,
 ) -> Answer {
-    acting.act(query.screen.as_deref(), Action::KeyDown(body)).await.map(axum::Json)
+    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::KeyDown(body)).await?))
 }
 
 async fn key_up(
@@ -72,14 +72,14 @@ async fn key_up(
     Query(query): Query<ScreenQuery>,
     Json(body): Json<Key>,
 ) -> Answer {
-    acting.act(query.screen.as_deref(), Action::KeyUp(body)).await.map(axum::Json)
+    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::KeyUp(body)).await?))
 }
 
 async fn cursor_position(
     State(acting): State<Acting>,
     Query(query): Query<ScreenQuery>,
 ) -> Result<axum::Json<CursorPosition>> {
-    acting.cursor_position(query.screen.as_deref()).await.map(axum::Json)
+    Ok(axum::Json(acting.cursor_position(query.screen.as_deref()).await?))
 }
 
 async fn list(
@@ -87,5 +87,5 @@ async fn list(
     Query(query): Query<ScreenQuery>,
     Shaped(batch): Shaped<Batch>,
 ) -> Result<axum::Json<BatchResult>> {
-    acting.act_all(query.screen.as_deref(), batch).await.map(axum::Json)
+    Ok(axum::Json(acting.act_all(query.screen.as_deref(), batch).await?))
 }

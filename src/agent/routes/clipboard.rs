@@ -7,11 +7,12 @@ use axum::{Json as Answer, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::agent::display::{Content, Displays, Selection};
-use crate::domain::error::{Error, Result};
-use crate::http::extract::{Query, parse_object, read_body};
-use crate::wire::action::Done;
-use crate::wire::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
+use crate::display::{Content, Displays, Selection};
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Query, parse_object, read_body};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
 
 /// The clipboard's operations.
 pub fn router(displays: Displays) -> Router {
@@ -49,7 +50,7 @@ fn content(body: SetClipboard) -> Result<Content> {
     match (body.text, body.image) {
         (Some(text), None) => match kind {
             None | Some("text/plain" | "text/plain;charset=utf-8") => Ok(Content::Text(text)),
-            Some(_) => Err(Error::invalid("mime_type of text must be text/plain")),
+            Some(_) => Err(Error::invalid("mime_type of text must be text/plain").into()),
         },
         (None, Some(image)) => match kind {
             None | Some("image/png") => {
@@ -57,9 +58,11 @@ fn content(body: SetClipboard) -> Result<Content> {
                 let bytes = bytes.map_err(|error| Error::invalid(format!("image is not base64: {error}")))?;
                 Ok(Content::Png(bytes))
             }
-            Some(_) => Err(Error::invalid("mime_type of an image must be image/png")),
+            Some(_) => Err(Error::invalid("mime_type of an image must be image/png").into()),
         },
-        (None, None) | (Some(_), Some(_)) => Err(Error::invalid("text or image is needed, and only one")),
+        (None, None) | (Some(_), Some(_)) => {
+            Err(Error::invalid("text or image is needed, and only one").into())
+        }
     }
 }
 

@@ -5,11 +5,12 @@ use axum::extract::State;
 use axum::routing::{get, patch};
 
 use super::screenshot::screenshot;
-use crate::agent::display::Displays;
-use crate::domain::error::{Error, Result};
-use crate::domain::resolution::Size;
-use crate::http::extract::{Json, Path};
-use crate::wire::action::{Done, Screen, ScreenList, ScreenSize};
+use crate::display::Displays;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::resolution::Size;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Path};
+use hotdesk_wire::action::{Done, Screen, ScreenList, ScreenSize};
 
 /// The screens' operations.
 pub fn router(displays: Displays) -> Router {
@@ -43,7 +44,7 @@ async fn resize_screen(
     Json(body): Json<ScreenSize>,
 ) -> Result<axum::Json<Screen>> {
     let (Some(width), Some(height)) = (body.width, body.height) else {
-        return Err(Error::invalid("width and height are needed"));
+        return Err(Error::invalid("width and height are needed").into());
     };
     let screen = displays.screen(Some(&id))?;
     screen.resize(Size::new(width, height)?).await?;

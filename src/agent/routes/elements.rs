@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json as Answer, Router};
 
-use crate::agent::display::Displays;
-use crate::agent::elements::{Elements, Request};
-use crate::domain::error::Result;
-use crate::http::extract::{Json, Path, Query};
-use crate::wire::element::{
+use crate::display::Displays;
+use crate::elements::{Elements, Request};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Path, Query};
+use hotdesk_wire::element::{
     ElementActed, ElementClick, ElementList, ElementSetValue, ElementsQuery, MarkedQuery, MarkedScreenshot,
 };
 
@@ -27,14 +27,14 @@ async fn list(
     State(elements): State<Elements>,
     Query(query): Query<ElementsQuery>,
 ) -> Result<Answer<ElementList>> {
-    elements.list(Request::parse(query)?).await.map(Answer)
+    Ok(Answer(elements.list(Request::parse(query)?).await?))
 }
 
 async fn marked(
     State(elements): State<Elements>,
     Query(query): Query<MarkedQuery>,
 ) -> Result<Answer<MarkedScreenshot>> {
-    elements.marked(query).await.map(Answer)
+    Ok(Answer(elements.marked(query).await?))
 }
 
 async fn click(
@@ -42,7 +42,7 @@ async fn click(
     Path(id): Path<String>,
     Json(body): Json<ElementClick>,
 ) -> Result<Answer<ElementActed>> {
-    elements.click(&id, &body).await.map(Answer)
+    Ok(Answer(elements.click(&id, &body).await?))
 }
 
 async fn set_value(
@@ -50,9 +50,9 @@ async fn set_value(
     Path(id): Path<String>,
     Json(body): Json<ElementSetValue>,
 ) -> Result<Answer<ElementActed>> {
-    elements.set_value(&id, &body.value).await.map(Answer)
+    Ok(Answer(elements.set_value(&id, &body.value).await?))
 }
 
 async fn focus(State(elements): State<Elements>, Path(id): Path<String>) -> Result<Answer<ElementActed>> {
-    elements.focus(&id).await.map(Answer)
+    Ok(Answer(elements.focus(&id).await?))
 }

@@ -3,8 +3,8 @@
 use axum::routing::get;
 use axum::{Json as Answer, Router};
 
-use crate::agent::state::Agent;
-use crate::wire::event::Catalogue;
+use crate::state::Agent;
+use hotdesk_wire::event::Catalogue;
 
 /// The catalogue's route.
 pub fn router() -> Router<Agent> {

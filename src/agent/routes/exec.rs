@@ -9,14 +9,15 @@ use axum::routing::post;
 use axum::{Json as Answer, Router};
 use serde::Serialize;
 
-use crate::agent::acting;
-use crate::agent::exec::{bash, python};
-use crate::agent::state::Agent;
-use crate::domain::error::{Error, Result};
-use crate::http::extract::Json;
-use crate::wire::action::Wait;
-use crate::wire::effect::ActionResult;
-use crate::wire::exec::{Bash, Exec};
+use crate::acting;
+use crate::exec::{bash, python};
+use crate::state::Agent;
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Json;
+use hotdesk_wire::action::Wait;
+use hotdesk_wire::effect::ActionResult;
+use hotdesk_wire::exec::{Bash, Exec};
 
 pub fn router() -> Router<Agent> {
     Router::new().route("/bash", post(run_bash)).route("/exec", post(run_python)).route("/wait", post(wait))
@@ -55,5 +56,5 @@ impl io::Write for Size {
 }
 
 async fn wait(State(agent): State<Agent>, Json(request): Json<Wait>) -> Result<Answer<ActionResult>> {
-    acting::wait::wait(&agent.tasks, &request).await.map(Answer)
+    Ok(Answer(acting::wait::wait(&agent.tasks, &request).await?))
 }

@@ -8,19 +8,20 @@ use axum::middleware::Next;
 use axum::response::Response;
 use futures_util::{StreamExt, stream};
 
-use crate::agent::state::Agent;
-use crate::agent::token::{self, Term};
-use crate::domain::error::{Error, Result};
-use crate::http::bearer::{self, Shown};
+use crate::state::Agent;
+use crate::token::{self, Term};
+use hotdesk_domain::error::Error;
+use hotdesk_http::bearer::{self, Shown};
+use hotdesk_http::error_response::Result;
 
 /// Lets a request through or refuses it: 403 for one that a browser sent for a page, 401 without the token.
 pub async fn pass(State(agent): State<Agent>, mut request: Request, next: Next) -> Result<Response> {
     // No client of this API sends Origin, and every browser does on requests that could do harm (threats.md T2, T27).
     if request.headers().contains_key(header::ORIGIN) {
-        return Err(Error::forbidden("web pages may not call the agent"));
+        return Err(Error::forbidden("web pages may not call the agent").into());
     }
     let admitted = match bearer::shown(request.headers()) {
-        Shown::Nothing => return Err(Error::unauthenticated("Missing token")),
+        Shown::Nothing => return Err(Error::unauthenticated("Missing token").into()),
         Shown::Bearer(token) => agent.token.admits(token),
         Shown::Unusable => None,
     };
@@ -38,7 +39,7 @@ pub async fn bound(
 ) -> Result<Response> {
     let response = tokio::select! {
         response = next.run(request) => response,
-        () = term.ended() => return Err(token::over()),
+        () = term.ended() => return Err(token::over().into()),
     };
     if response.body().size_hint().exact().is_some() {
         return Ok(response);

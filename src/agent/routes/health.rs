@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::routing::get;
 use axum::{Json as Answer, Router};
 
-use crate::agent::files::blocking;
-use crate::agent::memory;
-use crate::agent::state::Agent;
-use crate::domain::error::Result;
-use crate::wire::agent::Health;
+use crate::files::blocking;
+use crate::memory;
+use crate::state::Agent;
+use hotdesk_http::error_response::Result;
+use hotdesk_wire::agent::Health;
 
 pub fn router() -> Router<Agent> {
     Router::new().route("/health", get(health))

@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
-use crate::agent::journal::{Answer, Begun, Entry, Journal};
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Kind, Result};
-use crate::http::extract::{MAX_JSON_BYTES, read_body};
-use crate::http::idempotency::{self, REPLAYED};
-use crate::http::refuse::Carried;
+use crate::journal::{Answer, Begun, Entry, Journal};
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Kind};
+use hotdesk_http::error_response::CarriedError;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
+use hotdesk_http::idempotency::{self, REPLAYED};
 
 /// Where the layer notes things, and what carries requests out.
 #[derive(Clone, Debug)]
@@ -49,13 +50,13 @@ pub async fn pass(State(noting): State<Noting>, request: Request, next: Next) ->
     });
     let done =
         carried_out.await.map_err(|error| Error::internal(format!("the request broke down: {error}")))?;
-    done.unwrap_or_else(|| Err(Error::internal("the request's task panicked")))
+    Ok(done.unwrap_or_else(|| Err(Error::internal("the request's task panicked")))?)
 }
 
 /// Splits an answer into itself and what is kept of it; `None` when nothing was done.
 async fn kept(response: Response) -> Result<(Response, Option<Answer>)> {
     let status = response.status().as_u16();
-    if let Some(Carried(error)) = response.extensions().get::<Carried>() {
+    if let Some(CarriedError(error)) = response.extensions().get::<CarriedError>() {
         let nothing_done = error.kind == Kind::Unavailable && error.code != Some("outcome_unknown");
         let body = serde_json::json!({"error": error.message, "code": error.code}).to_string();
         let answer = (!nothing_done).then_some(Answer { status, body: Some(body) });
@@ -85,7 +86,8 @@ fn replay(answer: Answer) -> Result<Response> {
             "It was done with status {}; the answer was too long to be kept",
             answer.status
         ))
-        .code("answer_not_kept"));
+        .code("answer_not_kept")
+        .into());
     };
     let status = StatusCode::from_u16(answer.status).map_err(Error::internal)?;
     let headers = [
@@ -97,5 +99,5 @@ fn replay(answer: Answer) -> Result<Response> {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::internal(format!("the journal broke down: {error}")))
+    Ok(done.map_err(|error| Error::internal(format!("the journal broke down: {error}")))?)
 }

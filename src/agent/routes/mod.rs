@@ -15,7 +15,7 @@ use super::recording::{Recordings, Setup};
 use super::selftest::SelfTests;
 use super::state::Agent;
 use super::stream::{self, Streams};
-use crate::http::edge;
+use hotdesk_http::edge;
 
 pub mod actions;
 mod activity;

@@ -7,13 +7,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json as Answer, Router};
 
-use crate::agent::exec::process::Output;
-use crate::agent::state::Agent;
-use crate::domain::error::Result;
-use crate::http::extract::{Json, Path, Query};
-use crate::wire::action::Done;
-use crate::wire::exec::SessionList;
-use crate::wire::process::{
+use crate::exec::process::Output;
+use crate::state::Agent;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Path, Query};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::exec::SessionList;
+use hotdesk_wire::process::{
     LOST, OFFSET, OutputQuery, Process, ProcessList, SendSignal, Signalled, StartProcess, StdinQuery, Written,
 };
 
@@ -72,7 +72,7 @@ async fn feed(
     Query(query): Query<StdinQuery>,
     body: Body,
 ) -> Result<Answer<Written>> {
-    agent.processes.find(&id)?.feed(body, query.eof.unwrap_or(false)).await.map(Answer)
+    Ok(Answer(agent.processes.find(&id)?.feed(body, query.eof.unwrap_or(false)).await?))
 }
 
 async fn signal(
@@ -80,7 +80,7 @@ async fn signal(
     Path(id): Path<String>,
     Json(request): Json<SendSignal>,
 ) -> Result<Answer<Signalled>> {
-    agent.processes.find(&id)?.signal(&request).await.map(Answer)
+    Ok(Answer(agent.processes.find(&id)?.signal(&request).await?))
 }
 
 async fn sessions(State(agent): State<Agent>) -> Answer<SessionList> {

@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::routing::post;
 use axum::{Json as Answer, Router};
 
-use crate::agent::programs::Programs;
-use crate::domain::error::Result;
-use crate::http::extract::{Json, Query};
-use crate::wire::action::ScreenQuery;
-use crate::wire::program::{Launch, Launched};
+use crate::programs::Programs;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Query};
+use hotdesk_wire::action::ScreenQuery;
+use hotdesk_wire::program::{Launch, Launched};
 
 /// The programs' operation.
 pub fn router(programs: Programs) -> Router {
@@ -20,5 +20,5 @@ async fn launch(
     Query(query): Query<ScreenQuery>,
     Json(body): Json<Launch>,
 ) -> Result<Answer<Launched>> {
-    programs.launch(query.screen.as_deref(), body).await.map(Answer)
+    Ok(Answer(programs.launch(query.screen.as_deref(), body).await?))
 }

@@ -7,12 +7,12 @@ use axum::routing::{get, post};
 use axum::{Json as Answer, Router};
 
 use super::files::content::serve;
-use crate::agent::recording::Recordings;
-use crate::agent::recording::shelf::Part;
-use crate::domain::error::Result;
-use crate::http::extract::{Json, Path};
-use crate::wire::action::Done;
-use crate::wire::recording::{Recording, RecordingList, StartRecording};
+use crate::recording::Recordings;
+use crate::recording::shelf::Part;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Path};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::recording::{Recording, RecordingList, StartRecording};
 
 /// The recordings' operations.
 pub fn router(recordings: Recordings) -> Router {
@@ -43,11 +43,11 @@ async fn start(
 }
 
 async fn record(State(recordings): State<Recordings>, Path(id): Path<String>) -> Result<Answer<Recording>> {
-    recordings.find(&id).map(Answer)
+    Ok(Answer(recordings.find(&id)?))
 }
 
 async fn stop(State(recordings): State<Recordings>, Path(id): Path<String>) -> Result<Answer<Recording>> {
-    recordings.stop(&id).await.map(Answer)
+    Ok(Answer(recordings.stop(&id).await?))
 }
 
 async fn delete(State(recordings): State<Recordings>, Path(id): Path<String>) -> Result<Answer<Done>> {

@@ -4,11 +4,12 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::agent::display::{Displays, Form, Sight, picture};
-use crate::domain::error::{Error, Result};
-use crate::http::extract::Query;
-use crate::http::marks::{IfNoneMatch, Marks};
-use crate::wire::screenshot::ScreenshotQuery;
+use crate::display::{Displays, Form, Sight, picture};
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Query;
+use hotdesk_http::marks::{IfNoneMatch, Marks};
+use hotdesk_wire::screenshot::ScreenshotQuery;
 
 /// `GET /screenshot`.
 pub(super) async fn screenshot(
@@ -21,7 +22,7 @@ pub(super) async fn screenshot(
     let binary = match query.response_format.as_deref() {
         Some("binary") => true,
         None | Some("url" | "base64") => false,
-        Some(_) => return Err(Error::invalid("response_format must be url, base64 or binary")),
+        Some(_) => return Err(Error::invalid("response_format must be url, base64 or binary").into()),
     };
     let screen = displays.screen(query.screen.as_deref())?;
     if !binary {

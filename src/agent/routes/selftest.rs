@@ -4,9 +4,9 @@ use axum::extract::State;
 use axum::routing::get;
 use axum::{Json as Answer, Router};
 
-use crate::agent::selftest::SelfTests;
-use crate::domain::error::Result;
-use crate::wire::selftest::SelfTest;
+use crate::selftest::SelfTests;
+use hotdesk_http::error_response::Result;
+use hotdesk_wire::selftest::SelfTest;
 
 /// The self-test's operation.
 pub fn router(tests: SelfTests) -> Router {
@@ -14,5 +14,5 @@ pub fn router(tests: SelfTests) -> Router {
 }
 
 async fn run(State(tests): State<SelfTests>) -> Result<Answer<SelfTest>> {
-    tests.run().await.map(Answer)
+    Ok(Answer(tests.run().await?))
 }

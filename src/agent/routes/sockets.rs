@@ -11,17 +11,18 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
 
-use crate::agent::audio;
-use crate::agent::display::Displays;
-use crate::agent::exec::terminal;
-use crate::agent::state::Agent;
-use crate::agent::vnc;
-use crate::domain::channel::{Channel, Failure, GOING_AWAY};
-use crate::domain::error::{Error, Result};
-use crate::http::bearer::{self, Shown};
-use crate::http::extract::Path;
-use crate::http::feed;
-use crate::http::socket::{Closing, Receiver, Sender, Sockets, Upgrade};
+use crate::audio;
+use crate::display::Displays;
+use crate::exec::terminal;
+use crate::state::Agent;
+use crate::vnc;
+use hotdesk_domain::channel::{Channel, Failure, GOING_AWAY};
+use hotdesk_domain::error::Error;
+use hotdesk_http::bearer::{self, Shown};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_http::feed;
+use hotdesk_http::socket::{Closing, Receiver, Sender, Sockets, Upgrade};
 use tokio_util::sync::CancellationToken;
 
 /// What the channels stand on.
@@ -78,7 +79,7 @@ fn accept(
     };
     let term = shown.and_then(|token| live.agent.token.admits(token));
     let sockets = live.sockets.clone();
-    sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
+    Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
         let Some(term) = term else {
             return Closing::new(channel.close_code(Failure::Unauthenticated), "missing or invalid token");
         };
@@ -94,7 +95,7 @@ fn accept(
             closing = serve(live, channel, query, sender, receiver, stop.clone()) => closing,
             closing = renewed => closing,
         }
-    })
+    })?)
 }
 
 /// The pairs of a query.

@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json as Answer, Router};
 
-use crate::agent::stream::Streams;
-use crate::domain::error::Result;
-use crate::http::extract::Json;
-use crate::wire::action::Done;
-use crate::wire::stream::{StreamStarted, StreamStatus, StreamTo};
+use crate::stream::Streams;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Json;
+use hotdesk_wire::action::Done;
+use hotdesk_wire::stream::{StreamStarted, StreamStatus, StreamTo};
 
 /// The stream's operations.
 pub fn router(streams: Streams) -> Router {
@@ -23,7 +23,7 @@ async fn start(
     State(streams): State<Streams>,
     Json(request): Json<StreamTo>,
 ) -> Result<Answer<StreamStarted>> {
-    streams.start(request).await.map(Answer)
+    Ok(Answer(streams.start(request).await?))
 }
 
 async fn status(State(streams): State<Streams>) -> Answer<StreamStatus> {

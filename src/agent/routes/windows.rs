@@ -4,11 +4,11 @@ use axum::extract::State;
 use axum::routing::{get, patch, post};
 use axum::{Json as Answer, Router};
 
-use crate::agent::display::{Displays, WindowChange as Change};
-use crate::domain::error::Result;
-use crate::http::extract::{Json, Path, Query};
-use crate::wire::action::ScreenQuery;
-use crate::wire::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
+use crate::display::{Displays, WindowChange as Change};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json, Path, Query};
+use hotdesk_wire::action::ScreenQuery;
+use hotdesk_wire::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
 
 /// The windows' operations.
 pub fn router(displays: Displays) -> Router {
@@ -46,7 +46,7 @@ async fn change(
     Query(query): Query<ScreenQuery>,
     change: Change,
 ) -> Result<Answer<Window>> {
-    displays.screen(query.screen.as_deref())?.change_window(&id, change).await.map(Answer)
+    Ok(Answer(displays.screen(query.screen.as_deref())?.change_window(&id, change).await?))
 }
 
 async fn place(
@@ -55,7 +55,7 @@ async fn place(
     Query(query): Query<ScreenQuery>,
     Json(body): Json<WindowPlace>,
 ) -> Result<Answer<Window>> {
-    displays.screen(query.screen.as_deref())?.place_window(&id, &body).await.map(Answer)
+    Ok(Answer(displays.screen(query.screen.as_deref())?.place_window(&id, &body).await?))
 }
 
 async fn close(

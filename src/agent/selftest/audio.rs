@@ -7,10 +7,10 @@ use std::time::Instant;
 use super::Stage;
 use super::bash::short;
 use super::finding::{Found, Measured, failed, installed, millis, skipped, variable};
-use crate::agent::exec::bash;
-use crate::agent::files::blocking;
-use crate::domain::error::Error;
-use crate::wire::exec::Bash;
+use crate::exec::bash;
+use crate::files::blocking;
+use hotdesk_domain::error::Error;
+use hotdesk_wire::exec::Bash;
 
 /// Where the sound server is.
 const SERVER: &str = "PULSE_SERVER";

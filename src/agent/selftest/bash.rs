@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::Stage;
 use super::finding::{Found, Measured, median};
-use crate::agent::exec::bash;
-use crate::wire::exec::Bash;
+use crate::exec::bash;
+use hotdesk_wire::exec::Bash;
 
 /// How many commands; odd, for the median.
 const ROUNDS: usize = 9;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Found, Measured, median};
 use super::screen::Lit;
-use crate::agent::display::Press;
-use crate::base::wait;
-use crate::domain::pointer::Button;
+use crate::display::Press;
+use hotdesk_base::wait;
+use hotdesk_domain::pointer::Button;
 
 /// How many clicks.
 const CLICKS: u32 = 101;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Found, Measured, failed, millis};
 use super::screen::Lit;
-use crate::agent::display::{Content, Selection};
-use crate::base::wait;
+use crate::display::{Content, Selection};
+use hotdesk_base::wait;
 
 /// Size of the long text.
 const LONG: usize = 64 * 1024;

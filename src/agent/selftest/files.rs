@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::Stage;
 use super::finding::{Found, Measured};
-use crate::agent::files::{blocking, read, upload};
-use crate::base::hex::hex;
-use crate::domain::error::Error;
-use crate::wire::guest_file::PutQuery;
+use crate::files::{blocking, read, upload};
+use hotdesk_base::hex::hex;
+use hotdesk_domain::error::Error;
+use hotdesk_wire::guest_file::PutQuery;
 
 /// Size of the file.
 const BYTES: usize = 1024 * 1024;

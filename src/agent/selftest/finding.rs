@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::domain::error::Error;
-use crate::wire::selftest::{Check, CheckOutcome};
+use hotdesk_domain::error::Error;
+use hotdesk_wire::selftest::{Check, CheckOutcome};
 
 /// What a check found.
 pub(super) type Found = Result<Measured, Flaw>;

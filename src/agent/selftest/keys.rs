@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Found, Measured, failed, millis};
 use super::screen::Lit;
-use crate::agent::display::keys::{Chord, parse};
-use crate::base::wait;
-use crate::domain::error::Result;
+use crate::display::keys::{Chord, parse};
+use hotdesk_base::wait;
+use hotdesk_domain::error::Result;
 
 /// Chords that no window manager of ours takes for itself.
 const CHORDS: [&str; 8] =

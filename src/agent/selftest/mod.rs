@@ -25,9 +25,9 @@ mod windows;
 
 use super::display::{Displays, Hidden};
 use super::state::Agent;
-use crate::domain::error::{Error, Result};
-use crate::domain::resolution::Size;
-use crate::wire::selftest::{Check, CheckOutcome, SelfTest};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::resolution::Size;
+use hotdesk_wire::selftest::{Check, CheckOutcome, SelfTest};
 
 use finding::{Found, millis, report};
 use screen::Lit;
@@ -35,7 +35,7 @@ use screen::Lit;
 /// Size of the hidden screen.
 const SIZE: Size = Size { width: 800, height: 600 };
 /// How long all checks may take. With the ten seconds that a screen may need to end it stays within
-/// [`crate::domain::limits::MAX_SELFTEST_SECONDS`].
+/// [`hotdesk_domain::limits::MAX_SELFTEST_SECONDS`].
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long one check may take: many times what a loaded machine needs, for a sound computer on a busy host to pass.
 const STEP: Duration = Duration::from_secs(15);

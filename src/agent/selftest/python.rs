@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::Stage;
 use super::bash::short;
 use super::finding::{Found, Measured, failed, median};
-use crate::agent::exec::python;
-use crate::wire::exec::Exec;
+use crate::exec::python;
+use hotdesk_wire::exec::Exec;
 
 /// How many runs; odd, for the median.
 const ROUNDS: usize = 3;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::finding::{Flaw, Measured, millis};
-use crate::agent::display::{Hidden, Receiver, Screen};
+use crate::display::{Hidden, Receiver, Screen};
 
 /// The hidden screen with the window that receives everything.
 pub(super) struct Lit {

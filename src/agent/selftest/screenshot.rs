@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Flaw, Found, Measured, median, millis};
 use super::screen::Lit;
-use crate::agent::display::{Form, Picture, Receiver};
-use crate::agent::files::blocking;
-use crate::domain::error::{Error, Result};
-use crate::domain::region::Region;
-use crate::domain::resolution::Size;
-use crate::wire::screenshot::ScreenshotQuery;
+use crate::display::{Form, Picture, Receiver};
+use crate::files::blocking;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::region::Region;
+use hotdesk_domain::resolution::Size;
+use hotdesk_wire::screenshot::ScreenshotQuery;
 
 /// How often the unchanged screen is asked for; odd, for the median.
 const UNCHANGED: usize = 21;

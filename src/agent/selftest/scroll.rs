@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Found, Measured, millis};
 use super::screen::Lit;
-use crate::agent::display::Wheel;
-use crate::base::wait;
-use crate::domain::pointer::Direction;
+use crate::display::Wheel;
+use hotdesk_base::wait;
+use hotdesk_domain::pointer::Direction;
 
 /// Steps each way.
 const STEPS: [(Direction, u32); 4] =

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Found, Measured};
 use super::screen::Lit;
-use crate::base::wait;
+use hotdesk_base::wait;
 
 /// Characters of each kind: most are on a keyboard, the others need spare keys.
 const KINDS: [(char, u32, usize); 5] = [

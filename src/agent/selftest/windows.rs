@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::finding::{Found, Measured, failed, millis, skipped};
 use super::screen::Lit;
-use crate::agent::display::RECEIVER_TITLE;
-use crate::base::wait;
-use crate::wire::window::Window;
+use crate::display::RECEIVER_TITLE;
+use hotdesk_base::wait;
+use hotdesk_wire::window::Window;
 
 /// How long a window may take to be in the list with all that is said of it: its manager draws a frame first.
 const LIST_TIMEOUT: Duration = Duration::from_secs(6);

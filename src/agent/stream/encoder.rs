@@ -16,15 +16,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::words::{Lines, Words};
-use crate::agent::display::process::{Kept, keep};
-use crate::agent::display::{Moment, Screen};
-use crate::agent::ffmpeg;
-use crate::base::secret::Secret;
-use crate::base::tasks::Tasks;
-use crate::base::wait;
-use crate::domain::error::{Error, Result};
-use crate::domain::resolution::Size;
-use crate::domain::stream::Destination;
+use crate::display::process::{Kept, keep};
+use crate::display::{Moment, Screen};
+use crate::ffmpeg;
+use hotdesk_base::secret::Secret;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::resolution::Size;
+use hotdesk_domain::stream::Destination;
 
 /// What the session's virtual speaker sounds.
 pub const SPEAKER: &str = "hotdesk_speaker.monitor";

@@ -8,9 +8,9 @@ use tokio::time::MissedTickBehavior;
 
 use super::encoder::{Encoder, Plan};
 use super::{IDLE, Kept, TERMINATED};
-use crate::agent::display::Screen;
-use crate::base::tasks::Tasks;
-use crate::wire::stream::StreamStatus;
+use crate::display::Screen;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_wire::stream::StreamStatus;
 
 /// How often the screen's size and what was sent are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -20,13 +20,13 @@ mod words;
 use super::desktop::Desktop;
 use super::display::Displays;
 use super::ffmpeg;
-use crate::base::clock::{iso8601, now_ms};
-use crate::base::tasks::Tasks;
-use crate::domain::error::{Error, Result};
-use crate::domain::limits::MAX_STREAM_START_SECONDS;
-use crate::domain::stream::{Destination, check_key};
-use crate::wire::stream::{StreamStarted, StreamStatus, StreamTo};
 use encoder::{Encoder, Plan};
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::limits::MAX_STREAM_START_SECONDS;
+use hotdesk_domain::stream::{Destination, check_key};
+use hotdesk_wire::stream::{StreamStarted, StreamStatus, StreamTo};
 
 /// Status while nothing is streamed.
 const IDLE: &str = "idle";

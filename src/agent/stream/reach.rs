@@ -7,9 +7,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::domain::address::is_public;
-use crate::domain::error::{Error, Result};
-use crate::domain::stream::{Destination, Host};
+use hotdesk_domain::address::is_public;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::stream::{Destination, Host};
 
 /// How long a name server may take: two tries of five seconds are its own habit, and the client waits.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// Lines that are kept: a failure is told in two or three.
 const KEPT_LINES: usize = 3;

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// The guest's only network interface.
 const INTERFACE: &str = "eth0";

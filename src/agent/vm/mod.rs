@@ -29,7 +29,7 @@ use nix::unistd::Pid;
 use self::line::{Line, Request};
 use super::identity::set_clock;
 use super::init::prepare::prepare;
-use crate::base::filesystem;
+use hotdesk_base::filesystem;
 
 /// The root folder of the disk's file system, above what the guest sees of it, and the engine's line, as the initial RAM disk
 /// hands them over (`packaging/vm/init`).

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::display::Displays;
 use super::quiet::Quiet;
-use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
-use crate::domain::error::Error;
-use crate::domain::rfb::Pressed;
-use crate::http::socket::{Closing, Heard, Receiver, Sender};
+use hotdesk_domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::rfb::Pressed;
+use hotdesk_http::socket::{Closing, Heard, Receiver, Sender};
 
 mod release;
 

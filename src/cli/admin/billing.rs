@@ -3,16 +3,16 @@
 use clap::Args;
 
 use super::told;
-use crate::base::clock::{now_ms, parse_iso8601};
-use crate::base::ids::{AccountId, ComputerRef};
-use crate::cli::failure::Outcome;
-use crate::cli::output;
-use crate::controller::config::Config;
-use crate::domain::audit::{Action, Entry};
-use crate::domain::billing::{Change, Payment, Variant};
-use crate::domain::plan::DEFAULT;
-use crate::store::Store;
-use crate::store::billing::Subject;
+use crate::failure::Outcome;
+use crate::output;
+use hotdesk_base::clock::{now_ms, parse_iso8601};
+use hotdesk_base::ids::{AccountId, ComputerRef};
+use hotdesk_controller::config::Config;
+use hotdesk_domain::audit::{Action, Entry};
+use hotdesk_domain::billing::{Change, Payment, Variant};
+use hotdesk_domain::plan::DEFAULT;
+use hotdesk_store::Store;
+use hotdesk_store::billing::Subject;
 
 /// `hotdesk admin plan`.
 #[derive(Debug, Args)]

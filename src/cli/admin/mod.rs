@@ -15,20 +15,20 @@ mod billing;
 
 use super::failure::{Failure, Outcome};
 use super::{output, read_secret, runtime};
-use crate::base::clock::{iso8601, now_ms};
-use crate::base::ids::AccountId;
-use crate::base::secret::Secret;
-use crate::controller::auth::keys;
-use crate::controller::auth::session::{MAX_PASSWORD, hash_password};
-use crate::controller::config::{Config, Flags};
-use crate::controller::people::invitations::person_name;
-use crate::domain::audit::{Action, Entry};
-use crate::domain::email::Email;
-use crate::domain::error::Error;
-use crate::domain::name::Name;
-use crate::store::Store;
-use crate::store::accounts::NewKey;
-use crate::store::people::Account;
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::secret::Secret;
+use hotdesk_controller::auth::keys;
+use hotdesk_controller::auth::session::{MAX_PASSWORD, hash_password};
+use hotdesk_controller::config::{Config, Flags};
+use hotdesk_controller::people::invitations::person_name;
+use hotdesk_domain::audit::{Action, Entry};
+use hotdesk_domain::email::Email;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::name::Name;
+use hotdesk_store::Store;
+use hotdesk_store::accounts::NewKey;
+use hotdesk_store::people::Account;
 
 /// Which data folder.
 #[derive(Debug, Args)]

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::connection::Connection;
-use crate::base::secret::Secret;
-use crate::cli::failure::{Failure, Outcome};
-use crate::wire::error::ErrorBody;
+use crate::failure::{Failure, Outcome};
+use hotdesk_base::secret::Secret;
+use hotdesk_wire::error::ErrorBody;
 
 /// How long the server may take for what it answers from memory. Actions wait there for a computer that is on its way
 /// up, so this is more than a moment.
@@ -86,7 +86,7 @@ impl Api {
     /// The address of a path below the API's base; every segment is encoded.
     pub fn url(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
-        let encoded: Vec<String> = segments.iter().map(|part| crate::guest::percent_encode(part)).collect();
+        let encoded: Vec<String> = segments.iter().map(|part| hotdesk_guest::percent_encode(part)).collect();
         url.set_path(&format!("{}/{}", self.base.path(), encoded.join("/")));
         url
     }

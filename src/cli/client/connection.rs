@@ -4,7 +4,7 @@
 use reqwest::Url;
 
 use super::credentials::{Credentials, Profile};
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// Where `hotdesk serve` listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8700";

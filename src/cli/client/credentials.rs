@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// Largest file that is read: thousands of profiles.
 const MAX_FILE: u64 = 1024 * 1024;

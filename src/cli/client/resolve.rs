@@ -5,11 +5,11 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::api::{Api, QUICK};
-use crate::cli::failure::Outcome;
-use crate::domain::name::fold;
-use crate::wire::computer::{Computer, ComputerList};
-use crate::wire::snapshot::{Snapshot, SnapshotList};
-use crate::wire::workspace::{Workspace, WorkspaceList};
+use crate::failure::Outcome;
+use hotdesk_domain::name::fold;
+use hotdesk_wire::computer::{Computer, ComputerList};
+use hotdesk_wire::snapshot::{Snapshot, SnapshotList};
+use hotdesk_wire::workspace::{Workspace, WorkspaceList};
 
 /// Something that can be meant.
 struct Candidate<'a> {

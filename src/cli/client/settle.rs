@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::api::{Answer, Api, QUICK};
-use crate::cli::failure::Outcome;
-use crate::wire::computer::Computer;
+use crate::failure::Outcome;
+use hotdesk_wire::computer::Computer;
 
 /// How long a computer may take to come to rest: as long as a create.
 const TIMEOUT: Duration = Duration::from_secs(420);

@@ -6,13 +6,13 @@ use std::time::Duration;
 use reqwest::{Method, Response};
 use tokio::io::AsyncWriteExt;
 
-use crate::cli::client::api::QUICK;
-use crate::cli::client::{Session, resolve};
-use crate::cli::failure::{Failure, Outcome};
-use crate::cli::output;
-use crate::cli::progress::Progress;
-use crate::domain::filename::FileName;
-use crate::wire::file::{Export, Exported};
+use crate::client::api::QUICK;
+use crate::client::{Session, resolve};
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::progress::Progress;
+use hotdesk_domain::filename::FileName;
+use hotdesk_wire::file::{Export, Exported};
 
 /// How long the server may take to copy the file from the computer: its own 300 s and a moment.
 const EXPORT: Duration = Duration::from_secs(315);

@@ -9,15 +9,15 @@ use reqwest::multipart::{Form, Part};
 use reqwest::{Body, Method};
 use tokio_util::io::ReaderStream;
 
-use crate::cli::client::api::QUICK;
-use crate::cli::client::{Session, resolve};
-use crate::cli::failure::{Failure, Outcome};
-use crate::cli::output;
-use crate::cli::progress::Progress;
-use crate::domain::filename::FileName;
-use crate::domain::limits::MAX_UPLOAD;
-use crate::wire::computer::Computer;
-use crate::wire::file::Uploaded;
+use crate::client::api::QUICK;
+use crate::client::{Session, resolve};
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use crate::progress::Progress;
+use hotdesk_domain::filename::FileName;
+use hotdesk_domain::limits::MAX_UPLOAD;
+use hotdesk_wire::computer::Computer;
+use hotdesk_wire::file::Uploaded;
 
 /// How long an upload may take: 10 MiB over a line of half a megabit.
 const TIMEOUT: Duration = Duration::from_secs(180);

@@ -9,20 +9,20 @@ use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::base::clock::now_ms;
-use crate::base::hex::{hex, unhex};
-use crate::base::ids::AccountId;
-use crate::base::secret::Secret;
-use crate::controller::App;
-use crate::controller::auth::keys;
-use crate::controller::auth::rate::{count, limited};
-use crate::controller::auth::source::Source;
-use crate::controller::config::AgentAccounts;
-use crate::domain::error::{Error, Result};
-use crate::domain::name::Name;
-use crate::domain::plan::AGENT;
-use crate::domain::proof;
-use crate::store::people::Account;
+use crate::App;
+use crate::auth::keys;
+use crate::auth::rate::{count, limited};
+use crate::auth::source::Source;
+use crate::config::AgentAccounts;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::hex::{hex, unhex};
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::name::Name;
+use hotdesk_domain::plan::AGENT;
+use hotdesk_domain::proof;
+use hotdesk_store::people::Account;
 
 /// What an agent's account is in the store's `kind`.
 pub const KIND: &str = "agent";
@@ -179,7 +179,7 @@ impl App {
     /// Gives an agent's account a new claim link; the one before is dead. Its code.
     ///
     /// # Errors
-    /// As [`Store::set_claim`](crate::store::Store::set_claim).
+    /// As [`Store::set_claim`](hotdesk_store::Store::set_claim).
     pub async fn new_claim(&self, account: AccountId) -> Result<Secret> {
         let code = Secret::random(CODE_CHARACTERS);
         self.store.set_claim(account, Some(&keys::digest(code.reveal()))).await?;

@@ -1,10 +1,10 @@
 //! What becomes of agents' accounts that nobody claimed, and of what a person left of a claimed one? They go: keys first, then
 //! computers and files, then the account. Each step can be done again, so that a crash is followed by the next round.
 
-use crate::base::ids::AccountId;
-use crate::controller::Shared;
-use crate::domain::error::Result;
-use crate::store::workspaces::Workspace;
+use crate::Shared;
+use hotdesk_base::ids::AccountId;
+use hotdesk_domain::error::Result;
+use hotdesk_store::workspaces::Workspace;
 
 /// Removes every account whose time is over; those that do not go now are tried again in the next round.
 pub async fn remove_expired(app: Shared) -> Result<()> {

@@ -6,16 +6,16 @@ pub mod expiry;
 pub mod signature;
 
 use super::App;
-use crate::base::ids::AccountId;
-use crate::domain::allowance::Allowance;
-use crate::domain::error::Result;
-use crate::domain::plan::Terms;
+use hotdesk_base::ids::AccountId;
+use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::plan::Terms;
 
 impl App {
     /// What an account may do: its plan, and what it added.
     ///
     /// # Errors
-    /// As [`Plans::terms`](crate::domain::plan::Plans::terms); or the store fails.
+    /// As [`Plans::terms`](hotdesk_domain::plan::Plans::terms); or the store fails.
     pub async fn terms(&self, account: AccountId) -> Result<Terms> {
         self.plans.terms(&self.store.standing(account).await?)
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::base::hex::unhex;
-use crate::base::secret::Secret;
+use hotdesk_base::hex::unhex;
+use hotdesk_base::secret::Secret;
 
 /// How far the time of signing may be from now, either way, in seconds: an event that somebody kept is worth nothing after
 /// that, and clocks differ by less.
@@ -63,7 +63,7 @@ impl Signatures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::hex::hex;
+    use hotdesk_base::hex::hex;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{Shared, audit, auth, console, hosts, idempotent, mcp, metrics, oauth, readable, relay, viewer};
-use crate::http::edge;
+use hotdesk_http::edge;
 
 pub mod access;
 pub mod account;

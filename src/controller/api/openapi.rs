@@ -9,10 +9,11 @@ use utoipa::openapi::server::Server;
 use utoipa::openapi::{Content, InfoBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::controller::idempotent;
-use crate::domain::error::{Error, Result};
-use crate::http::idempotency::KeptHeader;
-use crate::wire::error::ErrorBody;
+use crate::idempotent;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_http::idempotency::KeptHeader;
+use hotdesk_wire::error::ErrorBody;
 
 /// The version that the specification gives the API description.
 const VERSION: &str = "2.0.0";

@@ -9,8 +9,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::domain::error::Result;
+use crate::Shared;
+use hotdesk_http::error_response::Result;
 
 /// The service's routes.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -33,7 +33,7 @@ pub struct Health {
 /// Whether the service and its store answer.
 #[utoipa::path(get, path = "/health", tag = "service", responses(
     (status = 200, description = "It does", body = Health),
-    (status = 503, description = "It does not", body = crate::wire::error::ErrorBody)))]
+    (status = 503, description = "It does not", body = hotdesk_wire::error::ErrorBody)))]
 async fn health(State(app): State<Shared>) -> Result<Json<Health>> {
     app.store.check().await?;
     Ok(Json(Health {

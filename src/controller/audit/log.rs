@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::base::clock::now_ms;
-use crate::controller::auth::failures::Failures;
-use crate::controller::auth::source::Source;
-use crate::controller::{App, Shared};
-use crate::domain::audit::Entry;
-use crate::domain::error::Result;
+use crate::auth::failures::Failures;
+use crate::auth::source::Source;
+use crate::{App, Shared};
+use hotdesk_base::clock::now_ms;
+use hotdesk_domain::audit::Entry;
+use hotdesk_domain::error::Result;
 
 /// Between two writes: what a killed controller may lose.
 pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);
@@ -160,7 +160,7 @@ pub async fn trim(app: &App) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::AccountId;
+    use hotdesk_base::ids::AccountId;
 
     fn line(at: i64) -> Entry {
         Entry {

@@ -17,15 +17,15 @@ use axum::response::Response;
 use super::Shared;
 use super::auth::source::Source;
 use super::auth::{ClientName, Identified};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId, WorkspaceId};
-use crate::domain::access::{Caller, Credential, Intent, Role};
-use crate::domain::audit::{Action, Entry, is_kept};
-use crate::domain::error::Result;
-use crate::http::edge::RequestId;
-use crate::http::leftover::Abandoned;
-use crate::http::refuse::{self, Carried};
-use crate::http::serve::Peer;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
+use hotdesk_domain::access::{Caller, Credential, Intent, Role};
+use hotdesk_domain::audit::{Action, Entry, is_kept};
+use hotdesk_domain::error::Result;
+use hotdesk_http::edge::RequestId;
+use hotdesk_http::error_response::{self, CarriedError};
+use hotdesk_http::leftover::Abandoned;
+use hotdesk_http::serve::Peer;
 
 mod log;
 
@@ -77,7 +77,7 @@ async fn watch(app: Shared, request: Request, next: Next, changes: bool) -> Resp
     let response = UNDERWAY.scope(underway.clone(), next.run(Request::from_parts(parts, body))).await;
     // One that was cut short may have been carried out.
     let whole = response.extensions().get::<Abandoned>().is_none();
-    let code = response.extensions().get::<Carried>().and_then(|Carried(error)| error.code);
+    let code = response.extensions().get::<CarriedError>().and_then(|CarriedError(error)| error.code);
     underway.0.end(whole.then(|| response.status()), code);
     response
 }
@@ -97,7 +97,7 @@ pub async fn call<T>(
     let outcome = UNDERWAY.scope(underway.clone(), work).await;
     match &outcome {
         Ok(_) => underway.0.end(Some(StatusCode::OK), None),
-        Err(error) => underway.0.end(Some(refuse::status(error.kind)), error.code),
+        Err(error) => underway.0.end(Some(error_response::status(error.kind)), error.code),
     }
     outcome
 }

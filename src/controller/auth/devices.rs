@@ -12,15 +12,15 @@ use rand::RngExt;
 use super::failures::Failures;
 use super::keys;
 use super::source::Source;
-use crate::base::clock::Moment;
-use crate::base::ids::AccountId;
-use crate::base::secret::Secret;
-use crate::controller::{App, audit};
-use crate::domain::audit::Action;
-use crate::domain::device::{self, CODE_LETTERS, INTERVAL_SECONDS, LETTERS, LIFE_SECONDS, Pace, UserCode};
-use crate::domain::error::{Error, Result};
-use crate::store::accounts::NewKey;
-use crate::store::devices::{By, Decision, Device, MAX_WAITING, NewDevice};
+use crate::{App, audit};
+use hotdesk_base::clock::Moment;
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::device::{self, CODE_LETTERS, INTERVAL_SECONDS, LETTERS, LIFE_SECONDS, Pace, UserCode};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_store::accounts::NewKey;
+use hotdesk_store::devices::{By, Decision, Device, MAX_WAITING, NewDevice};
 
 /// Characters of a device code: 43 of base62 are 256 bits (access.md A22: at least 128).
 const CHARACTERS: usize = 43;

@@ -7,16 +7,16 @@ use axum::http::HeaderMap;
 use super::failures::Failures;
 use super::source::Source;
 use super::tickets::Ticket;
-use crate::base::ids::{ComputerId, ComputerRef, WorkspaceId};
-use crate::base::living::Hold;
-use crate::controller::App;
-use crate::domain::access::Credential;
-use crate::domain::channel::{Channel, Failure};
-use crate::domain::error::Result;
-use crate::http::bearer::{self, Shown};
-use crate::http::socket::Closing;
-use crate::store::computers::Computer;
-use crate::store::passwords::Pass;
+use crate::App;
+use hotdesk_base::ids::{ComputerId, ComputerRef, WorkspaceId};
+use hotdesk_base::living::Hold;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::channel::{Channel, Failure};
+use hotdesk_domain::error::Result;
+use hotdesk_http::bearer::{self, Shown};
+use hotdesk_http::socket::Closing;
+use hotdesk_store::computers::Computer;
+use hotdesk_store::passwords::Pass;
 
 /// Wrong passwords that one source may show for one computer in [`WINDOW`] (access.md A79).
 const MAX_FAILURES: u32 = 10;

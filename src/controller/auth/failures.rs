@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Entries that are remembered; the oldest makes room. 10,000 x about 100 bytes are a megabyte.
 const MAX_REMEMBERED: usize = 10_000;

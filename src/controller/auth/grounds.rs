@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::{BoxFuture, FutureExt, select_all};
 use tokio::sync::Notify;
 
-use crate::base::living::Hold;
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
-use crate::store::members::Belonging;
+use hotdesk_base::living::Hold;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_store::members::Belonging;
 
 tokio::task_local! {
     /// Where this task's request was let in.

@@ -4,18 +4,18 @@
 use axum::http::StatusCode;
 
 use super::keys;
-use crate::base::clock::iso8601;
-use crate::base::ids::KeyId;
-use crate::base::secret::Secret;
-use crate::controller::App;
-use crate::controller::audit;
-use crate::domain::access::{self, Caller, Role, Target};
-use crate::domain::api_key;
-use crate::domain::error::{Error, Result};
-use crate::domain::name::Name;
-use crate::store::accounts::NewKey;
-use crate::store::keys::Key;
-use crate::wire::key::Key as Record;
+use crate::App;
+use crate::audit;
+use hotdesk_base::clock::iso8601;
+use hotdesk_base::ids::KeyId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::access::{self, Caller, Role, Target};
+use hotdesk_domain::api_key;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::name::Name;
+use hotdesk_store::accounts::NewKey;
+use hotdesk_store::keys::Key;
+use hotdesk_wire::key::Key as Record;
 
 impl App {
     /// Makes a key, account-wide or for one workspace; its text is nowhere but in the answer, whose status `answer` goes

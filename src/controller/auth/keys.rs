@@ -2,13 +2,13 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::base::hex::hex;
-use crate::base::ids::AccountId;
-use crate::base::secret::Secret;
-use crate::domain::api_key;
-use crate::domain::error::{Error, Result};
-use crate::store::Store;
-use crate::store::accounts::Holder;
+use hotdesk_base::hex::hex;
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::api_key;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_store::Store;
+use hotdesk_store::accounts::Holder;
 
 /// The address of the account that the first start makes; it is a label, nothing is ever sent there.
 const OPERATOR_EMAIL: &str = "operator@localhost";
@@ -54,6 +54,6 @@ pub async fn holder(store: &Store, key: &str) -> Result<Holder> {
 }
 
 /// A credential that could not be checked is never a wrong one (access.md A10): 503, not 401 or 500.
-pub(in crate::controller) fn away(error: Error) -> Error {
+pub(crate) fn away(error: Error) -> Error {
     Error::unavailable("Service temporarily unavailable").retry_after(5).context(error)
 }

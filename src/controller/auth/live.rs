@@ -2,8 +2,8 @@
 //! It ends too, within a second (access.md A11): its handler is dropped as if its client had hung up, and an answer under way
 //! breaks off.
 //!
-//! Whatever removes a credential from the store tells [`Store::live`](crate::store::Store::live), and whatever takes a workspace
-//! from a member [`Store::belonging`](crate::store::Store::belonging). A credential that is removed by another process, or ends
+//! Whatever removes a credential from the store tells [`Store::live`](hotdesk_store::Store::live), and whatever takes a workspace
+//! from a member [`Store::belonging`](hotdesk_store::Store::belonging). A credential that is removed by another process, or ends
 //! with its time, is found by looking.
 
 use std::pin::Pin;
@@ -18,11 +18,12 @@ use futures_util::future::BoxFuture;
 use hyper::body::{Frame, SizeHint};
 
 use super::grounds::Grounds;
-use crate::base::living::Hold;
-use crate::controller::Shared;
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
-use crate::http::leftover::Abandoned;
+use crate::Shared;
+use hotdesk_base::living::Hold;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::error_response::HttpError;
+use hotdesk_http::leftover::Abandoned;
 
 /// Between two looks for credentials that went without a word: half of the second that they may live on.
 pub const LOOKED_EVERY: Duration = Duration::from_millis(500);
@@ -56,7 +57,7 @@ pub async fn under(hold: Option<Hold<Credential>>, answering: impl Future<Output
 }
 
 fn ended(error: Error) -> Response {
-    let mut response = error.into_response();
+    let mut response = HttpError(error).into_response();
     // What the client still sends is not waited for.
     response.extensions_mut().insert(Abandoned);
     response
@@ -115,11 +116,11 @@ impl HttpBody for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::{AccountId, KeyId, WorkspaceId};
-    use crate::base::living::Living;
-    use crate::controller::auth::grounds::note;
-    use crate::store::members::Belonging;
+    use crate::auth::grounds::note;
     use axum::http::StatusCode;
+    use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
+    use hotdesk_base::living::Living;
+    use hotdesk_store::members::Belonging;
     use http_body_util::BodyExt;
 
     fn endless() -> Response {

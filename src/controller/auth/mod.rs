@@ -11,12 +11,13 @@ use axum::response::{IntoResponse, Response};
 
 use super::config::Limits;
 use super::{App, Shared};
-use crate::base::living::Hold;
-use crate::domain::access::{Caller, Credential, Intent};
-use crate::domain::error::{Error, Result};
-use crate::http::bearer::{self, Shown};
-use crate::http::serve::Peer;
-use crate::store::accounts::Holder;
+use hotdesk_base::living::Hold;
+use hotdesk_domain::access::{Caller, Credential, Intent};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::bearer::{self, Shown};
+use hotdesk_http::error_response::HttpError;
+use hotdesk_http::serve::Peer;
+use hotdesk_store::accounts::Holder;
 
 pub mod devices;
 pub mod door;
@@ -178,20 +179,24 @@ impl App {
         let refused = self.guesses.attempt(&source, Instant::now()).err()?;
         let seconds = refused.retry_after.unwrap_or(1);
         let message = format!("{wrong}, and too many wrong ones before it from your address");
-        let mut response = Error { message, ..refused }.into_response();
+        let mut response = HttpError(Error { message, ..refused }).into_response();
         let window = GUESSES_SECONDS;
         Standing { policy: "wrong-keys", quota, window, left: 0, seconds }.write(response.headers_mut());
         Some(response)
     }
 }
 
-impl FromRequestParts<Arc<App>> for Caller {
-    type Rejection = Error;
+/// The caller of a request, as an extractor.
+pub struct Authenticated(pub Caller);
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        match parts.extensions.get::<Identified>() {
+impl FromRequestParts<Arc<App>> for Authenticated {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, HttpError> {
+        let found = match parts.extensions.get::<Identified>() {
             Some(Identified(found)) => found.clone(),
             None => app.identify(parts).await.caller,
-        }
+        };
+        Ok(Self(found?))
     }
 }

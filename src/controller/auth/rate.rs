@@ -10,9 +10,9 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{DefaultKeyedRateLimiter, NotUntil, Quota, RateLimiter};
 
-use crate::controller::config::Limits;
-use crate::domain::access::Credential;
-use crate::domain::error::{self, Error};
+use crate::config::Limits;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{self, Error};
 
 type Limiter =
     RateLimiter<Credential, DefaultKeyedStateStore<Credential>, DefaultClock, StateInformationMiddleware>;
@@ -125,7 +125,7 @@ fn seconds_left(refused: &NotUntil<Now>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::KeyId;
+    use hotdesk_base::ids::KeyId;
 
     #[test]
     fn each_credential_has_a_bucket_and_is_told_what_is_in_it() {

@@ -16,16 +16,16 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::keys;
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, SessionId};
-use crate::base::secret::Secret;
-use crate::controller::console::page::Failure;
-use crate::controller::origin::Origin;
-use crate::controller::{App, audit};
-use crate::domain::access::{Caller, Credential, Intent};
-use crate::domain::error::{Error, Result};
-use crate::http::encode::percent_encode;
-use crate::http::extract::read_body;
+use crate::console::page::Failure;
+use crate::origin::Origin;
+use crate::{App, audit};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, SessionId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::access::{Caller, Credential, Intent};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::encode::percent_encode;
+use hotdesk_http::extract::read_body;
 
 /// How long a browser stays signed in.
 const LIFE_MS: i64 = 14 * 24 * 3_600_000;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::failures::Failures;
 use super::keys;
 use super::source::Source;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// Wrong passwords of one source in a minute (access.md A18).
 const OF_SOURCE: u32 = 20;

@@ -8,9 +8,10 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 
-use crate::controller::App;
-use crate::domain::error::{Error, Result};
-use crate::http::serve::Peer;
+use crate::App;
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::HttpError;
+use hotdesk_http::serve::Peer;
 
 /// Who shows passwords: an address, for IPv6 the network that one customer has, or this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,9 +63,9 @@ impl App {
 }
 
 impl FromRequestParts<Arc<App>> for Source {
-    type Rejection = Error;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, HttpError> {
         let peer = parts.extensions.get::<ConnectInfo<Peer>>();
         let ConnectInfo(peer) = peer.ok_or_else(|| Error::internal("a request without a peer"))?;
         Ok(app.source(peer, &parts.headers))

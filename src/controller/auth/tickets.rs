@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use crate::base::ids::ComputerId;
-use crate::base::secret::Secret;
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
-use crate::store::computers::Computer;
-use crate::store::passwords::Pass;
-use crate::wire::ticket::Mode;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_store::computers::Computer;
+use hotdesk_store::passwords::Pass;
+use hotdesk_wire::ticket::Mode;
 
 /// How long a ticket lasts when nobody says: the time to hand a link over and open it.
 pub const DEFAULT_LIFE: Duration = Duration::from_secs(60);
@@ -106,7 +106,7 @@ impl Tickets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::KeyId;
+    use hotdesk_base::ids::KeyId;
 
     fn view() -> Ticket {
         let by = Credential::Key(KeyId::random());

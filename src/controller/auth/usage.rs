@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::super::{App, Shared};
-use crate::base::clock::now_ms;
-use crate::base::ids::KeyId;
-use crate::domain::error::Result;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::KeyId;
+use hotdesk_domain::error::Result;
 
 /// Between two writes: each key in use is written once in it.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(60);

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 
 use super::super::{App, Shared};
-use crate::base::clock::{iso8601, now_ms};
-use crate::base::ids::ComputerId;
-use crate::domain::error::Result;
-use crate::domain::idle::{self, Rest, Seen};
-use crate::domain::lifecycle::Status;
-use crate::store::computers::Computer;
-use crate::wire::agent::{Activity, Hold};
-use crate::wire::computer::AutoStop;
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::idle::{self, Rest, Seen};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_store::computers::Computer;
+use hotdesk_wire::agent::{Activity, Hold};
+use hotdesk_wire::computer::AutoStop;
 
 /// Agents asked at once. Each that hangs takes a place for three seconds, so a dozen of them leave the others their turn.
 const AT_ONCE: usize = 16;

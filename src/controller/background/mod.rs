@@ -12,12 +12,12 @@ use super::accounts::expiry;
 use super::auth::{live, usage};
 use super::people::streams;
 use super::{Shared, audit, idempotent};
-use crate::base::clock::now_ms;
-use crate::base::ids::ComputerId;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::usage::kept_since;
-use crate::guest::QUICK;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::usage::kept_since;
+use hotdesk_guest::QUICK;
 
 /// Between two sweeps: a screenshot outlives its hour by at most this.
 const SWEEP_EVERY: Duration = Duration::from_secs(300);

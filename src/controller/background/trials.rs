@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::super::{App, Shared};
-use crate::base::clock::now_ms;
-use crate::domain::audit::{Action, Entry};
-use crate::domain::error::{Kind, Result};
-use crate::domain::lifecycle::{Command, Status};
-use crate::store::computers::Computer;
+use hotdesk_base::clock::now_ms;
+use hotdesk_domain::audit::{Action, Entry};
+use hotdesk_domain::error::{Kind, Result};
+use hotdesk_domain::lifecycle::{Command, Status};
+use hotdesk_store::computers::Computer;
 
 /// Ends every computer that runs after the end of its trial, at most a round late. What cannot be ended now is tried again in
 /// the next one.

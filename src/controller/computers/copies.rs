@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use super::fleet::{Fleet, stopping};
 use super::runner::{Runner, Work, gone, machine, refused};
-use crate::base::ids::{ComputerId, ComputerRef};
-use crate::domain::clone::{check_source, not_clonable};
-use crate::domain::error::{Error, Result};
-use crate::engine::EngineError;
-use crate::store::computers::Computer;
-use crate::store::copies::NewCopy;
+use hotdesk_base::ids::{ComputerId, ComputerRef};
+use hotdesk_domain::clone::{check_source, not_clonable};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_engine::EngineError;
+use hotdesk_store::computers::Computer;
+use hotdesk_store::copies::NewCopy;
 
 impl Fleet {
     /// Makes a clone. Returns when it is usable; on failure nothing is left of it, and a caller that goes away in
     /// between changes nothing.
     ///
     /// # Errors
-    /// `Invalid` (`NOT_CLONABLE`); as [`crate::store::Store::add_copy`]; or why it could not be made.
+    /// `Invalid` (`NOT_CLONABLE`); as [`hotdesk_store::Store::add_copy`]; or why it could not be made.
     pub async fn clone_computer(&self, source: &Computer, copy: NewCopy) -> Result<Computer> {
         check_source(source.status, self.engine().capabilities().copy_while_running)?;
         let store = self.shared.store.clone();

@@ -6,15 +6,15 @@ use super::super::auth::grounds;
 use super::super::origin::Origin;
 use super::super::{App, audit};
 use super::view;
-use crate::base::ids::{AccountId, ComputerRef, WorkspaceId};
-use crate::base::living::Hold;
-use crate::domain::access::{self, Caller, Role, Target};
-use crate::domain::error::{Error, Result};
-use crate::guest::Guest;
-use crate::store::computers::Computer;
-use crate::store::members::Belonging;
-use crate::store::workspaces::Workspace;
-use crate::wire::computer::Computer as Record;
+use hotdesk_base::ids::{AccountId, ComputerRef, WorkspaceId};
+use hotdesk_base::living::Hold;
+use hotdesk_domain::access::{self, Caller, Role, Target};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_guest::Guest;
+use hotdesk_store::computers::Computer;
+use hotdesk_store::members::Belonging;
+use hotdesk_store::workspaces::Workspace;
+use hotdesk_wire::computer::Computer as Record;
 
 impl App {
     /// Finds a computer by UUID or instance handle, for a caller who may touch it.

@@ -1,10 +1,10 @@
 //! How does a workspace lose all of its computers? Each is told to go, then all are waited for.
 
-use crate::base::ids::{AccountId, WorkspaceId};
-use crate::controller::App;
-use crate::domain::error::{Kind, Result};
-use crate::domain::lifecycle::Command;
-use crate::store::find::Filter;
+use crate::App;
+use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_domain::error::{Kind, Result};
+use hotdesk_domain::lifecycle::Command;
+use hotdesk_store::find::Filter;
 
 impl App {
     /// Removes the computers of a workspace. Those that somebody else removes meanwhile are gone as well.

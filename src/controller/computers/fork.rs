@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::fleet::Fleet;
 use super::runner::{Runner, Work, boot, gone, machine, refused};
-use crate::base::ids::{ComputerId, ComputerRef, SnapshotId};
-use crate::domain::clone::{check_fork, check_launch, not_forkable};
-use crate::domain::error::{Error, Result};
-use crate::domain::snapshot::check_ready;
-use crate::engine::EngineError;
-use crate::guest::Guest;
-use crate::store::computers::Computer;
-use crate::store::copies::NewCopy;
+use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
+use hotdesk_domain::clone::{check_fork, check_launch, not_forkable};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::snapshot::check_ready;
+use hotdesk_engine::EngineError;
+use hotdesk_guest::Guest;
+use hotdesk_store::computers::Computer;
+use hotdesk_store::copies::NewCopy;
 
 /// What a client reads when a fork fails.
 const FAILED: &str = "Computer could not be forked";
@@ -23,7 +23,7 @@ impl Fleet {
     /// nothing is left of it, and a caller that goes away in between changes nothing.
     ///
     /// # Errors
-    /// `Invalid` (`NOT_FORKABLE`); as [`crate::store::Store::add_copy`]; or why it could not be made.
+    /// `Invalid` (`NOT_FORKABLE`); as [`hotdesk_store::Store::add_copy`]; or why it could not be made.
     pub async fn fork(&self, source: &Computer, copy: NewCopy) -> Result<Computer> {
         let (store, at) = (self.shared.store.clone(), copy.extent.snapshot());
         let copies_memory = self.engine().capabilities().memory_snapshot;

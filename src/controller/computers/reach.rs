@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::fleet::{Fleet, stopping};
 use super::runner::{Work, gone};
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::{self, Command, Status};
-use crate::guest::Guest;
-use crate::store::computers::Computer;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::{self, Command, Status};
+use hotdesk_guest::Guest;
+use hotdesk_store::computers::Computer;
 
 /// How long an action waits for a computer that is on its way up: clients act right after create or start without
 /// polling (wire.md 16 A), and a boot takes seconds.

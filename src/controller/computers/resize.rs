@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock};
 
 use super::fleet::{Fleet, stopping};
 use super::runner::{GB, Runner, Work, gone};
-use crate::base::ids::ComputerRef;
-use crate::domain::allowance::{Allowance, Used};
-use crate::domain::computer::{Hardware, check_auto_stop};
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::{Status, not_running};
-use crate::domain::resize::{self, Dimension, Wish};
-use crate::engine::{Change, Effect, EngineError, Observation};
-use crate::store::computers::Computer;
+use hotdesk_base::ids::ComputerRef;
+use hotdesk_domain::allowance::{Allowance, Used};
+use hotdesk_domain::computer::{Hardware, check_auto_stop};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::{Status, not_running};
+use hotdesk_domain::resize::{self, Dimension, Wish};
+use hotdesk_engine::{Change, Effect, EngineError, Observation};
+use hotdesk_store::computers::Computer;
 
 /// What a resize asks for.
 #[derive(Clone, Copy, Debug)]

@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 
 use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
 use super::runner::{Intent, Runner, STOP_GRACE, WithoutMemory, Work, refused};
-use crate::base::ids::SnapshotId;
-use crate::domain::allowance::Allowance;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::snapshot;
-use crate::engine::{EngineError, Observation};
-use crate::store::computers::Computer;
-use crate::store::snapshots::Snapshot;
+use hotdesk_base::ids::SnapshotId;
+use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::snapshot;
+use hotdesk_engine::{EngineError, Observation};
+use hotdesk_store::computers::Computer;
+use hotdesk_store::snapshots::Snapshot;
 
 /// What a client reads when a rollback fails.
 const FAILED: &str = "Computer could not be rolled back";
@@ -25,7 +25,7 @@ impl Fleet {
     /// client waits.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` when a status blocks it, or [`crate::domain::snapshot::Size::admit`]'s; why it could not be
+    /// `NotFound`; `Conflict` when a status blocks it, or [`hotdesk_domain::snapshot::Size::admit`]'s; why it could not be
     /// done: the computer is as before then, a running one since a new boot.
     pub async fn roll_back(
         &self,

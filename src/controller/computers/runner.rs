@@ -19,17 +19,17 @@ use self::memory::{renewal, tell_what_failed};
 use self::stored::Errand;
 use super::fleet::{Presence, Shared};
 use super::resize::Job;
-use crate::base::clock::now_ms;
-use crate::base::ids::{ComputerId, ComputerRef, SnapshotId};
-use crate::domain::allowance::Allowance;
-use crate::domain::billing;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::{Command, Decision, Operation, Status};
-use crate::domain::stored::check_converged;
-use crate::engine::{Boot, EngineError, MachineSpec};
-use crate::guest::Guest;
-use crate::store::computers::Computer;
-use crate::store::snapshots::NewSnapshot;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
+use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::billing;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::{Command, Decision, Operation, Status};
+use hotdesk_domain::stored::check_converged;
+use hotdesk_engine::{Boot, EngineError, MachineSpec};
+use hotdesk_guest::Guest;
+use hotdesk_store::computers::Computer;
+use hotdesk_store::snapshots::NewSnapshot;
 
 /// How long a guest may take to end by itself when it is told to.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(10);

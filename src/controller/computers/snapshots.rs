@@ -8,18 +8,18 @@ use uuid::Uuid;
 
 use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
 use super::runner::{Intent, Runner, Work, refused};
-use crate::base::ids::SnapshotId;
-use crate::domain::error::{Error, Result};
-use crate::domain::snapshot::{Ability, State, check_snapshot, unsupported};
-use crate::engine::{Capabilities, EngineError};
-use crate::store::computers::Computer;
-use crate::store::snapshots::{NewSnapshot, Snapshot};
+use hotdesk_base::ids::SnapshotId;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::snapshot::{Ability, State, check_snapshot, unsupported};
+use hotdesk_engine::{Capabilities, EngineError};
+use hotdesk_store::computers::Computer;
+use hotdesk_store::snapshots::{NewSnapshot, Snapshot};
 
 impl Fleet {
     /// Keeps a computer as it is. The snapshot as it is then: `creating` when that takes longer than a client waits.
     ///
     /// # Errors
-    /// [`check_snapshot`]'s; as [`crate::store::Store::add_snapshot`]; why it could not be made, and nothing is left of it.
+    /// [`check_snapshot`]'s; as [`hotdesk_store::Store::add_snapshot`]; why it could not be made, and nothing is left of it.
     pub async fn snapshot(&self, computer: &Computer, new: NewSnapshot) -> Result<Snapshot> {
         self.note_action(computer.id);
         let snapshot = new.id;

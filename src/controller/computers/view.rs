@@ -1,10 +1,10 @@
 //! What does a stored computer look like on the wire?
 
-use crate::base::clock::iso8601;
-use crate::controller::origin::Origin;
-use crate::domain::lifecycle::Status;
-use crate::store::computers::Computer;
-use crate::wire::computer::{Computer as Record, ComputerBilling, InstanceDetails};
+use crate::origin::Origin;
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_store::computers::Computer;
+use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetails};
 
 /// What only the fleet knows about a computer at this moment.
 #[derive(Clone, Copy, Debug, Default)]

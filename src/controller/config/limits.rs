@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::allowance::Allowance;
-use crate::domain::quota::Quota;
+use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::quota::Quota;
 
 /// Limits: the plan of every account that has no other.
 #[derive(Clone, Debug, Serialize, Deserialize)]

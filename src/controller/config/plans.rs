@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Limits};
-use crate::domain::allowance::Allowance;
-use crate::domain::plan::{AGENT, Plan, Plans};
-use crate::domain::quota::Quota;
+use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::plan::{AGENT, Plan, Plans};
+use hotdesk_domain::quota::Quota;
 
 /// A plan: `[plans.NAME]`. What is not set is as in `[limits]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -171,12 +171,12 @@ mod tests {
 
     use super::super::Flags;
     use super::*;
-    use crate::domain::billing::Payment;
-    use crate::domain::plan::Standing;
+    use hotdesk_domain::billing::Payment;
+    use hotdesk_domain::plan::Standing;
 
     #[test]
     fn the_example_file_has_the_named_plans() {
-        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/plans.toml"));
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/plans.toml"));
         let plans = Config::load(Some(file), &Flags::default()).unwrap().plans();
         let terms = |name: &str| {
             let plan = Some(name.to_owned());

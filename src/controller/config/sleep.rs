@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::objects::Objects;
+use hotdesk_objects::Objects;
 
 /// How computers sleep.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,9 +9,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, csrf, page};
-use crate::controller::Shared;
-use crate::controller::auth::session::{Posted, SignedIn};
-use crate::http::extract::Query;
+use crate::Shared;
+use crate::auth::session::{Posted, SignedIn};
+use hotdesk_http::extract::Query;
 
 /// The page for it.
 pub fn router() -> Router<Shared> {

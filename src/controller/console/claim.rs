@@ -8,19 +8,20 @@ use axum::routing::get;
 use maud::{Markup, html};
 
 use super::page::{Failure, page};
-use crate::base::clock::iso8601;
-use crate::controller::auth::keys;
-use crate::controller::auth::session::{Posted, SignedIn};
-use crate::controller::{App, Shared};
-use crate::domain::counted::counted;
-use crate::domain::error::{Error, Result};
-use crate::http::extract::Path;
-use crate::store::agents::AgentAccount;
-use crate::store::computers::Computer;
-use crate::store::find::Filter;
-use crate::store::keys::Key;
-use crate::store::takeover::{Choice, no_claim};
-use crate::store::workspaces::Workspace;
+use crate::auth::keys;
+use crate::auth::session::{Posted, SignedIn};
+use crate::{App, Shared};
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::counted::counted;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_store::agents::AgentAccount;
+use hotdesk_store::computers::Computer;
+use hotdesk_store::find::Filter;
+use hotdesk_store::keys::Key;
+use hotdesk_store::takeover::{Choice, no_claim};
+use hotdesk_store::workspaces::Workspace;
 
 /// Form fields of a workspace, of a computer and of a key begin so, and go on with the id.
 const WORKSPACE: &str = "workspace.";

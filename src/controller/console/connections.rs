@@ -9,15 +9,15 @@ use serde::Deserialize;
 
 use super::page::{Failure, csrf, page};
 use super::settings::navigation;
-use crate::base::clock::iso8601;
-use crate::base::ids::GrantId;
-use crate::controller::Shared;
-use crate::controller::auth::session::{Posted, SignedIn};
-use crate::controller::oauth::tokens;
-use crate::domain::audit::Action;
-use crate::domain::error::Error;
-use crate::http::extract::Path;
-use crate::store::oauth_grants::Connection;
+use crate::Shared;
+use crate::auth::session::{Posted, SignedIn};
+use crate::oauth::tokens;
+use hotdesk_base::clock::iso8601;
+use hotdesk_base::ids::GrantId;
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::error::Error;
+use hotdesk_http::extract::Path;
+use hotdesk_store::oauth_grants::Connection;
 
 /// The pages for it.
 pub fn router() -> Router<Shared> {

@@ -9,13 +9,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, csrf, new_password, page};
-use crate::base::ids::WorkspaceId;
-use crate::base::secret::Secret;
-use crate::controller::Shared;
-use crate::controller::auth::session::{Open, Posted, SignedIn};
-use crate::http::encode::percent_encode;
-use crate::http::extract::Query;
-use crate::store::invitations::Invitation;
+use crate::Shared;
+use crate::auth::session::{Open, Posted, SignedIn};
+use hotdesk_base::ids::WorkspaceId;
+use hotdesk_base::secret::Secret;
+use hotdesk_http::encode::percent_encode;
+use hotdesk_http::extract::Query;
+use hotdesk_store::invitations::Invitation;
 
 /// The pages of invitations.
 pub fn router() -> Router<Shared> {

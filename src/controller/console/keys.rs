@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use super::page::{Failure, csrf, page};
 use super::settings::navigation;
-use crate::controller::Shared;
-use crate::controller::auth::session::{Posted, SignedIn};
-use crate::domain::access::Intent;
-use crate::domain::error::Result;
-use crate::domain::name;
-use crate::wire::key::Key;
+use crate::Shared;
+use crate::auth::session::{Posted, SignedIn};
+use hotdesk_domain::access::Intent;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::name;
+use hotdesk_wire::key::Key;
 
 /// The page and its forms.
 pub fn router() -> Router<Shared> {

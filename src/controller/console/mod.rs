@@ -6,7 +6,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 
 use super::Shared;
-use crate::domain::error::Error;
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::HttpError;
 
 mod approve;
 mod claim;
@@ -41,7 +42,7 @@ async fn root(method: Method, headers: HeaderMap) -> Response {
     if looks && wants_page(&headers) {
         ([(header::VARY, "accept")], Redirect::to("/settings")).into_response()
     } else {
-        Error::not_found("Not found").into_response()
+        HttpError(Error::not_found("Not found")).into_response()
     }
 }
 

@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use sha2::{Digest, Sha256};
 
-use crate::base::hex::hex;
-use crate::controller::auth::session::{MIN_PASSWORD, SignedIn};
-use crate::domain::error::{Error, Kind};
-use crate::http::refuse;
+use crate::auth::session::{MIN_PASSWORD, SignedIn};
+use hotdesk_base::hex::hex;
+use hotdesk_domain::error::{Error, Kind};
+use hotdesk_http::error_response;
 
 static STYLE: &str = include_str!("console.css");
 
@@ -115,7 +115,7 @@ impl IntoResponse for Failure {
             | Kind::Unavailable
             | Kind::TimedOut => "That did not work",
         };
-        let status = refuse::status(error.kind);
+        let status = error_response::status(error.kind);
         let mut response = page(title, &html! { p.bad role="alert" { (error.message) } });
         *response.status_mut() = status;
         if let Some(seconds) = error.retry_after {

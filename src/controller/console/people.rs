@@ -9,16 +9,16 @@ use serde::Deserialize;
 
 use super::page::{Failure, csrf, field, page};
 use super::settings::navigation;
-use crate::base::clock::iso8601;
-use crate::controller::Shared;
-use crate::controller::auth::session::{Posted, SignedIn};
-use crate::controller::origin::Origin;
-use crate::controller::people::members::People;
-use crate::domain::access::{Intent, Role};
-use crate::domain::name;
-use crate::http::extract::Path;
-use crate::store::members::Member;
-use crate::wire::member::GivenRole;
+use crate::Shared;
+use crate::auth::session::{Posted, SignedIn};
+use crate::origin::Origin;
+use crate::people::members::People;
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::access::{Intent, Role};
+use hotdesk_domain::name;
+use hotdesk_http::extract::Path;
+use hotdesk_store::members::Member;
+use hotdesk_wire::member::GivenRole;
 
 /// What may be given, with what it means.
 const GIVEN: [(&str, &str); 3] =

@@ -9,14 +9,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, field, new_password, page};
-use crate::base::secret::Secret;
-use crate::controller::auth::keys;
-use crate::controller::auth::session::{Open, hash_password};
-use crate::controller::people::invitations::person_name;
-use crate::controller::{App, Shared};
-use crate::domain::email::Email;
-use crate::domain::error::{Error, Kind, Result};
-use crate::http::refuse;
+use crate::auth::keys;
+use crate::auth::session::{Open, hash_password};
+use crate::people::invitations::person_name;
+use crate::{App, Shared};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::email::Email;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::error::{Error, Kind};
+use hotdesk_http::error_response;
 
 /// The page for it.
 pub fn router() -> Router<Shared> {
@@ -67,7 +68,7 @@ async fn set_up(State(app): State<Shared>, Open(form): Open<SetUp>) -> Result<Re
         Ok(cookie) => Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/settings")).into_response()),
         Err(error) if matches!(error.kind, Kind::Invalid | Kind::Unauthenticated | Kind::Conflict) => {
             let mut again = page("Set up hotdesk", &fields(&email, &full_name, Some(&error.message)));
-            *again.status_mut() = refuse::status(error.kind);
+            *again.status_mut() = error_response::status(error.kind);
             Ok(again)
         }
         Err(error) => Err(error.into()),

@@ -10,14 +10,15 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, csrf, field, new_password, page};
-use crate::base::secret::Secret;
-use crate::controller::auth::session::{Posted, SignedIn, hash_password, is_password};
-use crate::controller::auth::source::Source;
-use crate::controller::{Shared, audit};
-use crate::domain::audit::Action;
-use crate::domain::error::{Error, Result};
-use crate::http::extract::Query;
-use crate::store::people::Account;
+use crate::auth::session::{Posted, SignedIn, hash_password, is_password};
+use crate::auth::source::Source;
+use crate::{Shared, audit};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_http::extract::Query;
+use hotdesk_store::people::Account;
 
 /// The settings' pages: where, and what they are called.
 const PAGES: [(&str, &str); 4] = [

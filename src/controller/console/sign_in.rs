@@ -11,14 +11,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, page};
-use crate::base::secret::Secret;
-use crate::controller::auth::session::{self, Open, Posted};
-use crate::controller::auth::source::Source;
-use crate::controller::{Shared, audit};
-use crate::domain::audit::Action;
-use crate::domain::error::Error;
-use crate::http::extract::Query;
-use crate::http::refuse;
+use crate::auth::session::{self, Open, Posted};
+use crate::auth::source::Source;
+use crate::{Shared, audit};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response;
+use hotdesk_http::extract::Query;
 
 /// The pages for it.
 pub fn router() -> Router<Shared> {
@@ -101,7 +101,7 @@ async fn enter(
         }
         let error = Error::unauthenticated("The e-mail address or the password is not right.");
         let mut response = page("Sign in", &fields(&email, &form.next, Some(&error.message)));
-        *response.status_mut() = refuse::status(error.kind);
+        *response.status_mut() = error_response::status(error.kind);
         return Ok(response);
     };
     tried.succeeded();

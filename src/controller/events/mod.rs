@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::computers::fleet::Fleet;
-use crate::base::ids::ComputerId;
-use crate::base::tasks::Tasks;
-use crate::domain::channel::{self, Channel, Failure, GOING_AWAY};
-use crate::domain::event::Kind;
-use crate::http::feed::{self, Feed};
-use crate::http::socket::{Closing, Receiver, Sender};
-use crate::store::computers::Computer;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::channel::{self, Channel, Failure, GOING_AWAY};
+use hotdesk_domain::event::Kind;
+use hotdesk_http::feed::{self, Feed};
+use hotdesk_http::socket::{Closing, Receiver, Sender};
+use hotdesk_store::computers::Computer;
 
 /// The hubs of all computers; cheap to clone.
 #[derive(Clone)]

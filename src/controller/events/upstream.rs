@@ -12,14 +12,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::base::backoff::Backoff;
-use crate::base::ids::ComputerId;
-use crate::controller::computers::fleet::Fleet;
-use crate::domain::channel::Channel;
-use crate::domain::event::{Kind, Kinds};
-use crate::guest::Socket;
-use crate::http::feed::Feed;
-use crate::wire::event::{ClientMessage, MAX_EVENT_BYTES, ServerMessage};
+use crate::computers::fleet::Fleet;
+use hotdesk_base::backoff::Backoff;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::channel::Channel;
+use hotdesk_domain::event::{Kind, Kinds};
+use hotdesk_guest::Socket;
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::event::{ClientMessage, MAX_EVENT_BYTES, ServerMessage};
 
 /// Pause after the first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -226,7 +226,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::http::feed::Listener;
+    use hotdesk_http::feed::Listener;
 
     #[test]
     fn what_an_agent_says_is_read_strictly_and_written_anew() {

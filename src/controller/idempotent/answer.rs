@@ -7,12 +7,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
 
-use crate::domain::api_key;
-use crate::domain::error::{Error, Result};
-use crate::domain::idempotency::{Meaning, meaning};
-use crate::http::idempotency::REPLAYED;
-use crate::http::refuse::{self, Carried};
-use crate::store::idempotency::Answer;
+use hotdesk_domain::api_key;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::idempotency::{Meaning, meaning};
+use hotdesk_http::error_response::{self, CarriedError};
+use hotdesk_http::idempotency::REPLAYED;
+use hotdesk_store::idempotency::Answer;
 
 /// Longest body that is kept in bytes: records are a tenth of it, and an account's 30,000 of the longest stay below two gigabytes.
 const MAX_BODY: u64 = 64 * 1024;
@@ -40,12 +40,12 @@ pub(super) enum Outcome {
 /// Splits an answer into itself and what it means. `request_id` is told in the bodies of failures, which are written later.
 pub(super) async fn read(response: Response, request_id: &str) -> (Response, Outcome) {
     let status = response.status().as_u16();
-    if let Some(Carried(error)) = response.extensions().get::<Carried>() {
+    if let Some(CarriedError(error)) = response.extensions().get::<CarriedError>() {
         if let Some(outcome) = not_done(status, error.retry_after.is_some()) {
             return (response, outcome);
         }
         let headers = BTreeMap::from([(header::CONTENT_TYPE.to_string(), "application/json".to_owned())]);
-        let body = serde_json::to_string(&refuse::body(error, request_id)).ok();
+        let body = serde_json::to_string(&error_response::body(error, request_id)).ok();
         return (response, Outcome::Final(Answer { status, headers, body }));
     }
     let come_back = response.headers().contains_key(header::RETRY_AFTER);

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::spool::Spooled;
 use super::takes::Takes;
-use crate::http::idempotency::digest;
+use hotdesk_http::idempotency::digest;
 
 /// The name of what a request asks for.
 pub(super) async fn name(parts: &Parts, takes: &Takes, body: &Spooled) -> String {
@@ -72,9 +72,9 @@ mod tests {
     use axum::http::HeaderName;
 
     use super::*;
-    use crate::base::ids::AccountId;
-    use crate::controller::idempotent::Spools;
-    use crate::controller::storage::Storage;
+    use crate::idempotent::Spools;
+    use crate::storage::Storage;
+    use hotdesk_base::ids::AccountId;
 
     async fn named(takes: &Takes, request: Request) -> String {
         let folder = tempfile::tempdir().unwrap();

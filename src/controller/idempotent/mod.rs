@@ -24,13 +24,14 @@ use utoipa::openapi::{OpenApi, RefOr};
 
 use super::auth::Identified;
 use super::{Shared, audit};
-use crate::base::clock::now_ms;
-use crate::base::tally::{Seat, Tally};
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::http::edge::RequestId;
-use crate::http::idempotency::{self, digest};
-use crate::store::idempotency::{Keyed, Known, REMEMBERED, holder};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::tally::{Seat, Tally};
+use hotdesk_domain::access::Caller;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::edge::RequestId;
+use hotdesk_http::error_response::HttpError;
+use hotdesk_http::idempotency::{self, digest};
+use hotdesk_store::idempotency::{Keyed, Known, REMEMBERED, holder};
 
 mod answer;
 mod asked;
@@ -107,7 +108,7 @@ pub(super) fn names_a_key(operation: &Operation) -> bool {
 }
 
 /// Lets a request without a key pass; one with a key is carried out at most once.
-pub async fn once(State(noting): State<Noting>, request: Request, next: Next) -> Result<Response> {
+pub async fn once(State(noting): State<Noting>, request: Request, next: Next) -> Result<Response, HttpError> {
     let Some((caller, takes)) = noting.caller(&request) else { return Ok(next.run(request).await) };
     let Some(key) = idempotency::shown(request.headers())? else { return Ok(next.run(request).await) };
     let app = noting.app;
@@ -127,7 +128,7 @@ pub async fn once(State(noting): State<Noting>, request: Request, next: Next) ->
     // From here on nobody's leaving cancels anything: else a row could be noted that nobody carries out.
     let carried_out = app.tasks.spawn("idempotent request", work);
     let done = carried_out.await.map_err(|error| Error::internal(format!("a keyed request: {error}")))?;
-    done.unwrap_or_else(|| Err(Error::internal("a keyed request panicked")))
+    Ok(done.unwrap_or_else(|| Err(Error::internal("a keyed request panicked")))?)
 }
 
 /// Carries a request out, or tells what became of it.

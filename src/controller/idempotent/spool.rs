@@ -19,12 +19,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
 use super::takes::{MAX_STREAM, Takes};
-use crate::base::ids::AccountId;
-use crate::base::tally::{Seat, Tally};
-use crate::controller::files::MAX_FORM;
-use crate::controller::storage::{self, Storage};
-use crate::domain::error::{Error, Result};
-use crate::http::extract::MAX_JSON_BYTES;
+use crate::files::MAX_FORM;
+use crate::storage::{self, Storage};
+use hotdesk_base::ids::AccountId;
+use hotdesk_base::tally::{Seat, Tally};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::extract::MAX_JSON_BYTES;
 
 /// Longest body in memory, in bytes: what a JSON route takes is there without a key too.
 const IN_MEMORY: usize = MAX_JSON_BYTES;
@@ -322,11 +322,11 @@ mod tests {
         assert!(spools.take(chunks(b"12345"), account, &takes(5)).await.is_ok());
         for body in [chunks(b"123456"), Body::from("123456")] {
             let refused = spools.take(body, account, &takes(5)).await.err().expect("too large");
-            assert_eq!(refused.kind, crate::domain::error::Kind::TooLarge);
+            assert_eq!(refused.kind, hotdesk_domain::error::Kind::TooLarge);
         }
         let broken = stream::iter([Ok(Bytes::from(vec![0_u8; 3_000_000])), Err(io::Error::other("gone"))]);
         let refused = spools.take(Body::from_stream(broken), account, &takes(1 << 30)).await;
-        assert_eq!(refused.err().expect("it broke off").kind, crate::domain::error::Kind::Invalid);
+        assert_eq!(refused.err().expect("it broke off").kind, hotdesk_domain::error::Kind::Invalid);
         assert_eq!(spools.of_account.count(&account), 0);
     }
 }

@@ -7,10 +7,10 @@ use axum::http::HeaderName;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterIn};
 
-use crate::controller::files::{MAX_FORM, UPLOAD_TIMEOUT};
-use crate::domain::limits::MAX_STDIN;
-use crate::http::extract::{BODY_TIMEOUT, MAX_JSON_BYTES};
-use crate::wire::clipboard;
+use crate::files::{MAX_FORM, UPLOAD_TIMEOUT};
+use hotdesk_domain::limits::MAX_STDIN;
+use hotdesk_http::extract::{BODY_TIMEOUT, MAX_JSON_BYTES};
+use hotdesk_wire::clipboard;
 
 /// Most bytes where a route takes a body of any size: it waits on the service's disk, like a file that is exported. Larger ones
 /// go in pieces (tus), each with a key of its own.
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_a_body_may_be_follows_from_the_document() {
-        let document = crate::controller::api::openapi::document();
+        let document = crate::api::openapi::document();
         let item = |path: &str| document.paths.paths.get(path).unwrap_or_else(|| panic!("{path} is gone"));
         for (path, operation, most, form) in [
             ("/workspaces", &item("/workspaces").post, 2 << 20, false),

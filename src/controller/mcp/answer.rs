@@ -4,8 +4,9 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::domain::error::{Error, Result};
-use crate::http::refuse;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_http::error_response;
 
 /// What a tool came to.
 #[derive(Debug)]
@@ -38,8 +39,8 @@ pub(super) fn told(outcome: Result<Answer>, request_id: &str) -> CallToolResult 
             result
         }
         Err(error) => {
-            refuse::log(&error, request_id);
-            let body = serde_json::to_value(refuse::body(&error, request_id));
+            error_response::log(&error, request_id);
+            let body = serde_json::to_value(error_response::body(&error, request_id));
             CallToolResult::structured_error(body.unwrap_or_else(|_| Value::from(error.message)))
         }
     }

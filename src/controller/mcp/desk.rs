@@ -12,12 +12,13 @@ use serde_json::Value;
 
 use super::answer::{Answer, told};
 use super::tools::{self, Call, Tool};
-use crate::controller::auth::grounds;
-use crate::controller::origin::Origin;
-use crate::controller::{Shared, audit};
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::http::edge::RequestId;
+use crate::auth::grounds;
+use crate::origin::Origin;
+use crate::{Shared, audit};
+use hotdesk_domain::access::Caller;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_http::edge::RequestId;
 
 /// Tools that one account uses at once: a client that goes away leaves those that it began at work.
 const MAX_CALLS: usize = 32;

@@ -21,13 +21,15 @@ use super::auth::{ClientName, live};
 use super::oauth::challenge::{Why, challenge};
 use super::origin::Origin;
 use super::{Shared, audit};
-use crate::base::ids::{AccountId, GrantId};
-use crate::base::tally::Tally;
-use crate::domain::api_key;
-use crate::domain::error::{Error, Result};
-use crate::http::bearer::{self, Shown};
-use crate::http::extract::{MAX_JSON_BYTES, read_body};
-use crate::http::refuse;
+use hotdesk_base::ids::{AccountId, GrantId};
+use hotdesk_base::tally::Tally;
+use hotdesk_domain::api_key;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_http::bearer::{self, Shown};
+use hotdesk_http::error_response;
+use hotdesk_http::error_response::HttpError;
+use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
 
 mod answer;
 mod desk;
@@ -65,11 +67,13 @@ pub fn router(app: Shared) -> Router<Shared> {
 async fn enter(State(app): State<Shared>, own: Origin, source: Source, request: Request) -> Response {
     let page = match app.page_of(&own, request.headers()) {
         Ok(page) => page,
-        Err(refused) => return refused.into_response(),
+        Err(refused) => return HttpError(refused).into_response(),
     };
     let mut response = match page {
         Some(_) if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
-        _ => serve(&app, &own, source, request).await.unwrap_or_else(IntoResponse::into_response),
+        _ => {
+            serve(&app, &own, source, request).await.unwrap_or_else(|error| HttpError(error).into_response())
+        }
     };
     if let Some(page) = page {
         share(response.headers_mut(), &page);
@@ -100,7 +104,7 @@ async fn serve(app: &Shared, own: &Origin, source: Source, request: Request) -> 
     let standing = match app.rates.take(&caller.credential) {
         Ok(standing) => standing,
         Err(standing) => {
-            let mut refused = Error::rate_limited(standing.seconds).into_response();
+            let mut refused = HttpError(Error::rate_limited(standing.seconds)).into_response();
             standing.write(refused.headers_mut());
             return Ok(refused);
         }
@@ -123,7 +127,7 @@ async fn serve(app: &Shared, own: &Origin, source: Source, request: Request) -> 
             let served = protocol(app, owner).handle(Request::from_parts(parts, Body::from(body))).await;
             worded(app, served.map(Body::new)).await
         };
-        answered.await.unwrap_or_else(IntoResponse::into_response)
+        answered.await.unwrap_or_else(|error: Error| HttpError(error).into_response())
     };
     let mut response = live::under(Some(hold), answering).await;
     standing.write(response.headers_mut());
@@ -160,7 +164,7 @@ async fn worded(app: &Shared, response: Response) -> Result<Response> {
     // The crate says 415 of whatever is no message of JSON-RPC.
     let unreadable = said.starts_with("fail to deserialize");
     let status = if unreadable { StatusCode::BAD_REQUEST } else { status };
-    let mut refused = refuse::with_status(status, Error::invalid(said));
+    let mut refused = error_response::with_status(status, Error::invalid(said));
     if let Some(allow) = parts.headers.get(header::ALLOW) {
         refused.headers_mut().insert(header::ALLOW, allow.clone());
     }

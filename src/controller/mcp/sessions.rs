@@ -13,8 +13,8 @@ use rmcp::transport::streamable_http_server::session::local::{
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
-use crate::base::ids::{AccountId, GrantId};
-use crate::domain::access::{Caller, Credential};
+use hotdesk_base::ids::{AccountId, GrantId};
+use hotdesk_domain::access::{Caller, Credential};
 
 /// Sessions of one account; the one that was used longest ago makes room. An account's clients are a handful.
 const MAX_PER_ACCOUNT: usize = 32;

@@ -13,21 +13,23 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, cut};
-use crate::controller::Shared;
-use crate::controller::api::desktop::{actions, exec, screenshot};
-use crate::controller::api::fleet::{computers, lifecycle, suspension};
-use crate::controller::origin::Origin;
-use crate::domain::access::{Caller, Intent};
-use crate::domain::error::{Error, Result};
-use crate::guest::Acted;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::http::idempotency::IdempotencyKey;
-use crate::wire::action::{Click, Key, ScreenQuery, Type};
-use crate::wire::computer::{Computer, ListQuery};
-use crate::wire::effect::Options;
-use crate::wire::exec::Bash;
-use crate::wire::screenshot::{ScreenshotBase64, ScreenshotQuery};
-use crate::wire::tool::{
+use crate::Shared;
+use crate::api::desktop::{actions, exec, screenshot};
+use crate::api::fleet::{computers, lifecycle, suspension};
+use crate::auth::Authenticated;
+use crate::origin::Origin;
+use hotdesk_domain::access::{Caller, Intent};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_guest::Acted;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_http::idempotency::IdempotencyKey;
+use hotdesk_wire::action::{Click, Key, ScreenQuery, Type};
+use hotdesk_wire::computer::{Computer, ListQuery};
+use hotdesk_wire::effect::Options;
+use hotdesk_wire::exec::Bash;
+use hotdesk_wire::screenshot::{ScreenshotBase64, ScreenshotQuery};
+use hotdesk_wire::tool::{
     BashRan, ClickAt, ListComputers, OneComputer, PressKey, RunBash, Screenshot, Seen, TypeText,
 };
 
@@ -177,33 +179,39 @@ async fn list_computers(call: Call, asked: ListComputers) -> Result<Answer> {
         offset: asked.offset,
         ..ListQuery::default()
     };
-    let Json(list) = computers::list(State(call.app), call.caller, call.origin, Query(query)).await?;
+    let Json(list) =
+        computers::list(State(call.app), Authenticated(call.caller), call.origin, Query(query)).await?;
     Answer::of(&json!({"computers": list.computers, "total": list.total, "next_offset": list.next_offset}))
 }
 
 async fn get_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<Answer> {
-    let Json(computer) = computers::get(State(call.app), call.caller, call.origin, Path(computer_id)).await?;
+    let Json(computer) =
+        computers::get(State(call.app), Authenticated(call.caller), call.origin, Path(computer_id)).await?;
     // A model needs no password, and whatever it reads may be read on.
     Answer::of(&Computer { vnc_password: None, ..computer })
 }
 
 async fn start_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<Answer> {
-    let Json(answer) = lifecycle::start(State(call.app), call.caller, Path(computer_id)).await?;
+    let Json(answer) =
+        lifecycle::start(State(call.app), Authenticated(call.caller), Path(computer_id)).await?;
     Answer::of(&answer)
 }
 
 async fn stop_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<Answer> {
-    let Json(answer) = lifecycle::stop(State(call.app), call.caller, Path(computer_id)).await?;
+    let Json(answer) =
+        lifecycle::stop(State(call.app), Authenticated(call.caller), Path(computer_id)).await?;
     Answer::of(&answer)
 }
 
 async fn suspend_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<Answer> {
-    let (_, Json(answer)) = suspension::suspend(State(call.app), call.caller, Path(computer_id)).await?;
+    let (_, Json(answer)) =
+        suspension::suspend(State(call.app), Authenticated(call.caller), Path(computer_id)).await?;
     Answer::of(&answer)
 }
 
 async fn resume_computer(call: Call, OneComputer { computer_id }: OneComputer) -> Result<Answer> {
-    let (_, Json(answer)) = suspension::resume(State(call.app), call.caller, Path(computer_id)).await?;
+    let (_, Json(answer)) =
+        suspension::resume(State(call.app), Authenticated(call.caller), Path(computer_id)).await?;
     Answer::of(&answer)
 }
 
@@ -240,7 +248,8 @@ async fn click(call: Call, asked: ClickAt) -> Result<Answer> {
     let (computer, screen) = (Path(asked.computer_id), Query(ScreenQuery { screen: asked.screen }));
     let key = IdempotencyKey(None);
     let Acted { answer: done, .. } =
-        actions::click(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
+        actions::click(State(call.app), Authenticated(call.caller), key, computer, screen, Body(body))
+            .await?;
     Answer::of(&done)
 }
 
@@ -250,7 +259,8 @@ async fn type_text(call: Call, asked: TypeText) -> Result<Answer> {
     let (computer, screen) = (Path(asked.computer_id), Query(ScreenQuery { screen: asked.screen }));
     let key = IdempotencyKey(None);
     let Acted { answer: done, .. } =
-        actions::type_text(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
+        actions::type_text(State(call.app), Authenticated(call.caller), key, computer, screen, Body(body))
+            .await?;
     Answer::of(&done)
 }
 
@@ -259,7 +269,7 @@ async fn press_key(call: Call, asked: PressKey) -> Result<Answer> {
     let (computer, screen) = (Path(asked.computer_id), Query(ScreenQuery { screen: asked.screen }));
     let key = IdempotencyKey(None);
     let Acted { answer: done, .. } =
-        actions::key(State(call.app), call.caller, key, computer, screen, Body(body)).await?;
+        actions::key(State(call.app), Authenticated(call.caller), key, computer, screen, Body(body)).await?;
     Answer::of(&done)
 }
 
@@ -267,7 +277,7 @@ async fn run_bash(call: Call, asked: RunBash) -> Result<Answer> {
     let body = Bash { command: asked.command, timeout: asked.timeout, cwd: asked.cwd, ..Bash::default() };
     let (computer, key) = (Path(asked.computer_id), IdempotencyKey(None));
     let Acted { answer: ran, .. } =
-        exec::bash(State(call.app), call.caller, key, computer, Body(body)).await?;
+        exec::bash(State(call.app), Authenticated(call.caller), key, computer, Body(body)).await?;
     let (output, left_out) = cut(ran.output, MAX_OUTPUT);
     let omitted_bytes = ran.omitted_bytes.saturating_add(left_out);
     let (success, exit_code, timeout) = (ran.success, ran.exit_code, ran.timeout);

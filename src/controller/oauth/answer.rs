@@ -8,12 +8,13 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::controller::App;
-use crate::domain::error::Error;
-use crate::domain::oauth::parameters::Parameters;
-use crate::domain::oauth::refusal::{Code, Refusal};
-use crate::http::extract::read_body;
-use crate::wire::oauth::Refused;
+use crate::App;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::oauth::parameters::Parameters;
+use hotdesk_domain::oauth::refusal::{Code, Refusal};
+use hotdesk_http::error_response::HttpError;
+use hotdesk_http::extract::read_body;
+use hotdesk_wire::oauth::Refused;
 
 /// Largest form or document in bytes that a client sends: a few URLs.
 pub const MAX_BYTES: usize = 16 * 1024;
@@ -44,7 +45,7 @@ impl From<Error> for Failed {
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         let refusal = match self {
-            Self::Broken(error) => return error.into_response(),
+            Self::Broken(error) => return HttpError(error).into_response(),
             Self::Guessed(response) => return *response,
             Self::Refused(refusal) => refusal,
         };

@@ -4,9 +4,11 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
 use super::discovery::RESOURCE_METADATA;
-use crate::controller::origin::Origin;
-use crate::domain::error::{Error, Result};
-use crate::domain::oauth::SCOPE;
+use crate::origin::Origin;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::oauth::SCOPE;
+use hotdesk_http::error_response::HttpError;
 
 /// Why it may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub enum Why {
 
 /// The refusal: 401, or 403 for too little scope.
 pub fn challenge(site: &Origin, why: Why) -> Response {
-    respond(site, why).unwrap_or_else(IntoResponse::into_response)
+    respond(site, why).unwrap_or_else(|error| HttpError(error).into_response())
 }
 
 fn respond(site: &Origin, why: Why) -> Result<Response> {
@@ -43,7 +45,7 @@ fn respond(site: &Origin, why: Why) -> Result<Response> {
     let field =
         format!("Bearer {word}resource_metadata=\"{}{RESOURCE_METADATA}\", scope=\"{SCOPE}\"", site.0);
     let field = HeaderValue::from_str(&field).map_err(Error::internal)?;
-    let mut response = error.into_response();
+    let mut response = HttpError(error).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, field);
     Ok(response)
 }

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use crate::controller::App;
-use crate::controller::auth::rate::count;
-use crate::controller::auth::source::Source;
-use crate::domain::error::{Error, Result};
-use crate::domain::oauth::client::{Claims, Client};
-use crate::domain::oauth::{client_id, freshness};
-use crate::http::guarded::{Bounds, Fetched, Guarded};
-use crate::wire::oauth::ClientMetadata;
+use crate::App;
+use crate::auth::rate::count;
+use crate::auth::source::Source;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::oauth::client::{Claims, Client};
+use hotdesk_domain::oauth::{client_id, freshness};
+use hotdesk_http::guarded::{Bounds, Fetched, Guarded};
+use hotdesk_wire::oauth::ClientMetadata;
 
 /// What a document may take: 5 KiB is what the draft recommends (section 6.6), and a person waits.
 const BOUNDS: Bounds = Bounds { bytes: 5 * 1024, patience: Duration::from_secs(5) };

@@ -5,11 +5,11 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::authorize::Asked;
-use crate::controller::console::page::page_to;
-use crate::domain::oauth::client::Client;
-use crate::domain::oauth::client_id;
-use crate::domain::oauth::redirect::Redirect;
-use crate::store::oauth_grants::Choice;
+use crate::console::page::page_to;
+use hotdesk_domain::oauth::client::Client;
+use hotdesk_domain::oauth::client_id;
+use hotdesk_domain::oauth::redirect::Redirect;
+use hotdesk_store::oauth_grants::Choice;
 
 /// Who is asked.
 pub(super) struct Person<'a> {

@@ -8,11 +8,11 @@ use axum::{Json, Router};
 use serde_json::json;
 
 use super::resource;
-use crate::controller::Shared;
-use crate::controller::origin::Origin;
-use crate::controller::readable::by_any_page;
-use crate::domain::oauth::SCOPE;
-use crate::wire::oauth::{ResourceMetadata, ServerMetadata};
+use crate::Shared;
+use crate::origin::Origin;
+use crate::readable::by_any_page;
+use hotdesk_domain::oauth::SCOPE;
+use hotdesk_wire::oauth::{ResourceMetadata, ServerMetadata};
 
 /// Where the MCP endpoint's metadata is, by RFC 9728 section 3.1; interface.md's path at the root has the same.
 pub(super) const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource/mcp";

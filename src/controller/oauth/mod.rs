@@ -13,7 +13,7 @@ use super::auth::rate::per_minute;
 use super::auth::source::Source;
 use super::origin::Origin;
 use super::readable::by_any_page;
-use crate::http::guarded::Guarded;
+use hotdesk_http::guarded::Guarded;
 
 mod answer;
 mod authorize;

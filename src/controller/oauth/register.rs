@@ -7,15 +7,15 @@ use axum::response::Response;
 
 use super::answer::{Failed, MAX_BYTES, answer};
 use super::clients::claims;
-use crate::base::clock::now_ms;
-use crate::base::secret::Secret;
-use crate::controller::Shared;
-use crate::controller::auth::rate::count;
-use crate::domain::oauth::SCOPE;
-use crate::domain::oauth::refusal::Code;
-use crate::http::extract::read_body;
-use crate::http::serve::Peer;
-use crate::wire::oauth::{ClientMetadata, Registered};
+use crate::Shared;
+use crate::auth::rate::count;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::oauth::SCOPE;
+use hotdesk_domain::oauth::refusal::Code;
+use hotdesk_http::extract::read_body;
+use hotdesk_http::serve::Peer;
+use hotdesk_wire::oauth::{ClientMetadata, Registered};
 
 /// Characters of a client's id: it is no secret, but nobody should hit another's.
 const CHARACTERS: usize = 22;

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::answer::{ClientForm, Failed, answer};
 use super::tokens;
-use crate::controller::Shared;
-use crate::controller::auth::keys::digest;
-use crate::domain::audit::Action;
-use crate::domain::oauth::refusal::Code;
+use crate::Shared;
+use crate::auth::keys::digest;
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::oauth::refusal::Code;
 
 /// `POST /oauth/revoke`. A token that is not known is revoked already (section 2.2).
 pub async fn revoke(

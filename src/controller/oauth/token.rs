@@ -6,17 +6,17 @@ use axum::response::Response;
 
 use super::answer::{ClientForm, Failed, answer};
 use super::{resource, tokens};
-use crate::base::clock::now_ms;
-use crate::controller::Shared;
-use crate::controller::auth::keys::digest;
-use crate::controller::auth::source::Source;
-use crate::controller::origin::Origin;
-use crate::domain::audit::Action;
-use crate::domain::oauth::parameters::Parameters;
-use crate::domain::oauth::refusal::{Code, Refusal};
-use crate::domain::oauth::{pkce, request};
-use crate::store::oauth_grants::Grant;
-use crate::wire::oauth::Tokens;
+use crate::Shared;
+use crate::auth::keys::digest;
+use crate::auth::source::Source;
+use crate::origin::Origin;
+use hotdesk_base::clock::now_ms;
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::oauth::parameters::Parameters;
+use hotdesk_domain::oauth::refusal::{Code, Refusal};
+use hotdesk_domain::oauth::{pkce, request};
+use hotdesk_store::oauth_grants::Grant;
+use hotdesk_wire::oauth::Tokens;
 
 /// What is exchanged.
 enum Exchange {

@@ -1,17 +1,17 @@
 //! Whose is an access token, and how are tokens made? Opaque, random, and kept as SHA-256 only (access.md A51, A56).
 
-use crate::base::clock::now_ms;
-use crate::base::ids::GrantId;
-use crate::base::living::Hold;
-use crate::base::secret::Secret;
-use crate::controller::auth::keys::{away, digest};
-use crate::controller::{App, audit};
-use crate::domain::access::{Caller, Credential, Intent, Role};
-use crate::domain::audit::Action;
-use crate::domain::error::Result;
-use crate::domain::oauth::SCOPE;
-use crate::store::oauth_grants::{Digests, Grant};
-use crate::wire::oauth::Tokens;
+use crate::auth::keys::{away, digest};
+use crate::{App, audit};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::GrantId;
+use hotdesk_base::living::Hold;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::access::{Caller, Credential, Intent, Role};
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::oauth::SCOPE;
+use hotdesk_store::oauth_grants::{Digests, Grant};
+use hotdesk_wire::oauth::Tokens;
 
 /// Characters of codes and access tokens: 43 of base62 are 256 random bits.
 pub(super) const CHARACTERS: usize = 43;
@@ -28,7 +28,7 @@ impl App {
     /// Who shows an access token to the MCP endpoint, and what its client is called; `None` for a token that opens nothing (any
     /// more).
     ///
-    /// What the person is in the workspace is asked at each call, as for everybody ([`crate::domain::access::check`]). The
+    /// What the person is in the workspace is asked at each call, as for everybody ([`hotdesk_domain::access::check`]). The
     /// intent is [`Intent::Change`]: a tool that only looks says so, so that one that forgets to refuses viewers.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub(super) fn told(grant: &Grant, action: Action) {
 }
 
 /// Says in the log which connection a request is about.
-pub(in crate::controller) fn about(grant: &Grant, action: Action) {
+pub(crate) fn about(grant: &Grant, action: Action) {
     let (workspace, owner) = grant.workspace;
     audit::about(workspace, owner, Some(Role::Member));
     audit::named(grant.client_name.as_deref().unwrap_or(&grant.client_id));

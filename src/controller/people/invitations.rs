@@ -1,18 +1,18 @@
 //! How does somebody come to belong to a workspace? By a link that holds for one address, once, for a week. No mail is sent:
 //! whoever invites hands the link over.
 
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, WorkspaceId};
-use crate::base::secret::Secret;
-use crate::controller::App;
-use crate::controller::accounts::agents;
-use crate::controller::auth::{keys, session};
-use crate::controller::origin::Origin;
-use crate::domain::access::{Caller, Role, check_account_wide};
-use crate::domain::email::Email;
-use crate::domain::error::{Error, Result};
-use crate::store::invitations::{Invitation, NewInvitation};
-use crate::store::people::Account;
+use crate::App;
+use crate::accounts::agents;
+use crate::auth::{keys, session};
+use crate::origin::Origin;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::access::{Caller, Role, check_account_wide};
+use hotdesk_domain::email::Email;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_store::invitations::{Invitation, NewInvitation};
+use hotdesk_store::people::Account;
 
 /// How long an invitation holds (wire.md 3).
 const LIFE_MS: i64 = 7 * 24 * 3_600_000;
@@ -46,7 +46,7 @@ impl App {
     /// Invites an address into a workspace; an older invitation of it is worth nothing any more.
     ///
     /// # Errors
-    /// As [`App::find_workspace_as`] and [`crate::store::Store::invite`]; `Invalid` for what is no address.
+    /// As [`App::find_workspace_as`] and [`hotdesk_store::Store::invite`]; `Invalid` for what is no address.
     pub async fn invite(&self, caller: &Caller, workspace: &str, email: &str, role: Role) -> Result<Invited> {
         let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "invite people")?;
@@ -106,7 +106,7 @@ impl App {
     /// Makes an account for the address of an invitation, which takes it; the account and the workspace.
     ///
     /// # Errors
-    /// As [`App::invitation`] and [`crate::store::Store::join_anew`]; `Invalid` for a password that is none.
+    /// As [`App::invitation`] and [`hotdesk_store::Store::join_anew`]; `Invalid` for a password that is none.
     pub async fn join_anew(
         &self,
         token: &str,
@@ -134,5 +134,5 @@ pub fn person_name(text: &str) -> Result<String> {
     if text.trim().is_empty() {
         return Ok(String::new());
     }
-    crate::domain::name::Name::parse(text).map(|name| name.as_str().to_owned())
+    hotdesk_domain::name::Name::parse(text).map(|name| name.as_str().to_owned())
 }

@@ -1,12 +1,12 @@
 //! Who belongs to a workspace? Its admins manage its people; its owner stays; everybody may leave.
 
-use crate::base::ids::AccountId;
-use crate::controller::{App, audit};
-use crate::domain::access::{Caller, Role, check_account_wide};
-use crate::domain::error::{Error, Result};
-use crate::store::invitations::Invitation;
-use crate::store::members::Member;
-use crate::store::workspaces::Workspace;
+use crate::{App, audit};
+use hotdesk_base::ids::AccountId;
+use hotdesk_domain::access::{Caller, Role, check_account_wide};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_store::invitations::Invitation;
+use hotdesk_store::members::Member;
+use hotdesk_store::workspaces::Workspace;
 
 /// A workspace's people, as one of them sees them.
 #[derive(Clone, Debug)]

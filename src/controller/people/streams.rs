@@ -7,15 +7,15 @@ use std::time::Duration;
 use axum::http::Method;
 use futures_util::{StreamExt, stream};
 
-use crate::base::ids::ComputerId;
-use crate::base::tally::Tally;
-use crate::base::wait;
-use crate::controller::computers::fleet::Fleet;
-use crate::controller::{App, Shared};
-use crate::domain::error::Result;
-use crate::guest::{Guest, QUICK};
-use crate::store::Store;
-use crate::wire::action::Done;
+use crate::computers::fleet::Fleet;
+use crate::{App, Shared};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tally::Tally;
+use hotdesk_base::wait;
+use hotdesk_domain::error::Result;
+use hotdesk_guest::{Guest, QUICK};
+use hotdesk_store::Store;
+use hotdesk_wire::action::Done;
 
 /// How long another order to the same computer is waited for: longer than one takes.
 const SEAT_TIMEOUT: Duration = Duration::from_secs(20);

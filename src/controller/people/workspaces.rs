@@ -1,17 +1,17 @@
 //! How does an account come by a workspace? By the API and by the console's page alike.
 
-use crate::controller::{App, audit};
-use crate::domain::access::{self, Caller, Role};
-use crate::domain::error::Result;
-use crate::domain::name::Name;
-use crate::store::workspaces::Workspace;
+use crate::{App, audit};
+use hotdesk_domain::access::{self, Caller, Role};
+use hotdesk_domain::error::Result;
+use hotdesk_domain::name::Name;
+use hotdesk_store::workspaces::Workspace;
 
 impl App {
     /// Makes a workspace of the caller's account, as far as its plan goes.
     ///
     /// # Errors
     /// `Forbidden` for a key that reaches one workspace only; as [`Name::parse`] and
-    /// [`crate::store::Store::add_workspace`].
+    /// [`hotdesk_store::Store::add_workspace`].
     pub async fn make_workspace(
         &self,
         caller: &Caller,

@@ -3,6 +3,7 @@
 //! The upstream request is built from the computer, an allow-listed endpoint and the raw query; nothing of the
 //! client's URI is copied unread (threats.md T5), and no credential passes in either direction (access.md A80).
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,13 +12,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 
-use crate::base::hex::unhex;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::domain::limits::MAX_COMMAND_SECONDS;
-use crate::http::extract::Path;
-use crate::http::idempotency::REPLAYED;
+use crate::Shared;
+use hotdesk_base::hex::unhex;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_http::idempotency::REPLAYED;
 
 /// Endpoints of the agent that clients may reach, by their first path segment.
 const ENDPOINTS: [&str; 30] = [
@@ -100,7 +101,7 @@ const ANSWERED_KINDS: [&str; 3] = ["x-", "tus-", "upload-"];
 /// `ANY /desktops/{id}/proxy/{path}`.
 pub async fn proxy(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, _path)): Path<(String, String)>,
     OriginalUri(uri): OriginalUri,
     request: Request,
@@ -169,10 +170,10 @@ fn upstream(uri: &Uri) -> Result<Uri> {
     if !segments.first().is_some_and(|first| ENDPOINTS.contains(first))
         || !segments.iter().all(|part| plain(part))
     {
-        return Err(unknown());
+        return Err(unknown().into());
     }
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    format!("http://agent/{path}{query}").parse().map_err(|_| unknown())
+    Ok(format!("http://agent/{path}{query}").parse().map_err(|_| unknown())?)
 }
 
 /// Whether a raw segment is one name, even after it is decoded.

@@ -11,20 +11,21 @@ use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use crate::base::living::Hold;
-use crate::controller::Shared;
-use crate::controller::auth::door::{self, Admitted};
-use crate::domain::access::Credential;
-use crate::domain::channel::{self, Channel, Failure, GOING_AWAY, NORMAL};
-use crate::domain::error::{Error, Result};
-use crate::domain::rfb::{Refused, ViewOnly};
-use crate::guest::Socket;
-use crate::http::extract::Path;
-use crate::http::serve::Peer;
-use crate::http::socket::{Closing, Heard, Receiver, Sender, Upgrade};
-use crate::store::computers::Computer;
-use crate::store::passwords::Pass;
-use crate::wire::ticket::Mode;
+use crate::Shared;
+use crate::auth::door::{self, Admitted};
+use hotdesk_base::living::Hold;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::channel::{self, Channel, Failure, GOING_AWAY, NORMAL};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::rfb::{Refused, ViewOnly};
+use hotdesk_guest::Socket;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_http::serve::Peer;
+use hotdesk_http::socket::{Closing, Heard, Receiver, Sender, Upgrade};
+use hotdesk_store::computers::Computer;
+use hotdesk_store::passwords::Pass;
+use hotdesk_wire::ticket::Mode;
 
 /// What of a client's query reaches the agent; the rest is between the client and the controller.
 const PASSED: [&str; 5] = ["cols", "rows", "sample_rate", "channels", "screen"];
@@ -68,12 +69,12 @@ pub async fn open(
         }),
     };
     let sockets = app.sockets.clone();
-    sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
+    Ok(sockets.open(upgrade, channel.name(), move |sender, receiver| async move {
         match admitted {
             Ok(session) => attend(&app, channel, session, (sender, receiver)).await,
             Err(closing) => closing,
         }
-    })
+    })?)
 }
 
 /// What somebody was admitted to.

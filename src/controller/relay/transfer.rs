@@ -11,10 +11,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::paced::{Paced, Progress};
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::http::refuse;
+use crate::Shared;
+use hotdesk_domain::access::Caller;
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::HttpError;
+use hotdesk_http::error_response::{self, Result};
 
 /// Largest body in either direction: larger than a computer's disk.
 const MAX_BYTES: u64 = 1 << 40;
@@ -69,7 +70,7 @@ pub async fn transfer(
     *forwarded.headers_mut() = chosen(&parts.headers, crossing.asked);
     let answer = tokio::select! {
         answer = guest.forward(forwarded, LONGEST) => answer?,
-        () = progress.stalled(TIMEOUT) => return Err(Error::timed_out("The computer did not answer in time")),
+        () = progress.stalled(TIMEOUT) => return Err(Error::timed_out("The computer did not answer in time").into()),
     };
     let status = answer.status();
     let mut headers = chosen(answer.headers(), crossing.answered);
@@ -81,8 +82,8 @@ pub async fn transfer(
         }
         let error = guest.refusal(answer).await;
         let mut refused = match OWN_STATUSES.contains(&status) {
-            true => refuse::with_status(status, error),
-            false => error.into_response(),
+            true => error_response::with_status(status, error),
+            false => HttpError(error).into_response(),
         };
         refused.headers_mut().extend(headers);
         return Ok(refused);
@@ -90,7 +91,7 @@ pub async fn transfer(
     if crossing.sized && status.is_success() && !headers.contains_key(header::CONTENT_LENGTH) {
         let mut error = Error::internal("an answer without its length");
         error.message = "The computer's agent sent an invalid answer".to_owned();
-        return Err(error);
+        return Err(error.into());
     }
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

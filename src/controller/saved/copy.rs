@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Keeper, label, no_longer_saved};
-use crate::base::backoff::Backoff;
-use crate::domain::error::{Error, Result};
-use crate::objects::{Label, Listed, Manifest, PART_BYTES, Part, pack, sum};
-use crate::store::saved::SavedCopy;
+use hotdesk_base::backoff::Backoff;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_objects::{Label, Listed, Manifest, PART_BYTES, Part, pack, sum};
+use hotdesk_store::saved::SavedCopy;
 
 /// Pauses between tries at a part.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);

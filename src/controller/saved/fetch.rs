@@ -6,9 +6,11 @@ use std::time::Duration;
 use futures_util::{TryStreamExt, stream};
 
 use super::{Keeper, label};
-use crate::engine::{EngineError, EngineResult, Extents, SavedFile};
-use crate::objects::{Label, Listed, MANIFEST_BYTES, Manifest, ObjectError, Part, STORED_PART_BYTES, unpack};
-use crate::store::saved::SavedCopy;
+use hotdesk_engine::{EngineError, EngineResult, Extents, SavedFile};
+use hotdesk_objects::{
+    Label, Listed, MANIFEST_BYTES, Manifest, ObjectError, Part, STORED_PART_BYTES, unpack,
+};
+use hotdesk_store::saved::SavedCopy;
 
 /// Parts on their way at once: the store's answer to one is waited for while another is written.
 const PARTS_AT_ONCE: usize = 4;

@@ -12,12 +12,12 @@ use tokio::sync::{Notify, Semaphore};
 
 use self::pace::Pace;
 use super::config::{StorageSettings, When};
-use crate::base::ids::ComputerId;
-use crate::domain::error::{Error, Result};
-use crate::engine::Engine;
-use crate::objects::{Label, Objects, Settings};
-use crate::store::Store;
-use crate::store::saved::SavedCopy;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_engine::Engine;
+use hotdesk_objects::{Label, Objects, Settings};
+use hotdesk_store::Store;
+use hotdesk_store::saved::SavedCopy;
 
 /// States that are copied or read back at once: each takes a core for its sums.
 const COPIES_AT_ONCE: usize = 2;

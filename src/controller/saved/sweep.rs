@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Keeper, label};
-use crate::controller::Shared;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::stored::{CopyState, Kept, to_evict};
-use crate::engine::Place;
-use crate::objects::ObjectError;
+use crate::Shared;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::stored::{CopyState, Kept, to_evict};
+use hotdesk_engine::Place;
+use hotdesk_objects::ObjectError;
 
 /// Between two rounds when nothing tells of a change.
 const EVERY: Duration = Duration::from_secs(30);

@@ -13,12 +13,13 @@ use include_dir::{Dir, include_dir};
 use sha2::{Digest, Sha256};
 
 use super::Shared;
-use crate::base::hex::hex;
-use crate::domain::error::{Error, Result};
-use crate::http::encode::percent_encode;
-use crate::http::extract::Path;
+use hotdesk_base::hex::hex;
+use hotdesk_domain::error::Error;
+use hotdesk_http::encode::percent_encode;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
 
-static PAGE: Dir = include_dir!("$CARGO_MANIFEST_DIR/src/controller/viewer/page");
+static PAGE: Dir = include_dir!("$CARGO_MANIFEST_DIR/viewer/page");
 static NOVNC: Dir = include_dir!("$NOVNC_FOLDER");
 
 /// What the browser lets the page do: its own scripts and styles, and sockets to where it came from. Pictures as
@@ -71,7 +72,7 @@ async fn page() -> Response {
 async fn asset(Path((release, path)): Path<(String, String)>) -> Result<Response> {
     let unknown = || Error::not_found("Not found");
     if release != *RELEASE {
-        return Err(unknown());
+        return Err(unknown().into());
     }
     let file = match path.strip_prefix("novnc/") {
         Some(path) => NOVNC.get_file(path),

@@ -15,7 +15,7 @@ use super::oci::{self, BootPlan, HostLimits};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts};
 use super::{bandwidth, disk, network, process, slots, staged, throttle};
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 use nix::sys::resource::{Resource, getrlimit};
 
 /// Bounds of a guest's own user namespace: its share of inotify, of which the host otherwise has one pot for all

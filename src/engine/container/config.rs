@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::engine::addresses::{self, NetworkConfig};
-use crate::engine::disk::DiskSpeed;
+use crate::addresses::{self, NetworkConfig};
+use crate::disk::DiskSpeed;
 
 /// How the container engine works on this host.
 #[derive(Clone, Debug)]

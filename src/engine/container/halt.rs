@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use super::layout::Folder;
 use super::runtime::{Kind, State};
 use super::{ContainerEngine, Machinery, cgroup, loopdev, process, still, sweep};
-use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::ids::ComputerId;
 
 impl ContainerEngine {
     /// Ends a machine's processes and takes back what its boot took.

@@ -3,7 +3,7 @@
 use super::layout::{Folder, Record};
 use super::runtime::Kind;
 use super::{Inner, bandwidth, disk, quota, slots};
-use crate::engine::{Change, Effect, EngineResult};
+use crate::{Change, Effect, EngineResult};
 
 impl Inner {
     /// Changes a machine that runs. On error it is as before.

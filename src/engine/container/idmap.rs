@@ -13,7 +13,7 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use super::addresses::IDS_PER_MACHINE;
 use super::command::{spawn, tool};
 use super::kernel;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
 
 /// A user namespace whose ids 0 to 65535 are the host's from `first_id`. It lives as long as its descriptor.
 pub(super) fn user_namespace(first_id: u32) -> EngineResult<OwnedFd> {

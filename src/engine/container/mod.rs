@@ -46,7 +46,7 @@ use super::{
     addresses, agent, bandwidth, cgroup, command, copy, disk, kernel, layout, lock, loopdev, memory, network,
     process, quota, slots, staged, still, sweep, trash, unfinished,
 };
-use crate::base::ids::ComputerId;
+use hotdesk_base::ids::ComputerId;
 
 /// The engine `container`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works
 /// on a machine.

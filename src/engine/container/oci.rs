@@ -9,7 +9,7 @@ use super::addresses::{Addresses, IDS_PER_MACHINE};
 use super::kernel::HANDED_FD;
 use super::quota::{CPU_PERIOD, cpu_bounds};
 use super::{cgroup, network, seccomp};
-use crate::engine::MachineSpec;
+use crate::MachineSpec;
 
 /// Labels on everything that the runtime knows of a machine; the engine reads them back from its state.
 pub(super) const GENERATION: &str = "hotdesk.generation";
@@ -97,7 +97,7 @@ pub(super) struct HostLimits {
 
 /// The first process of a guest whose image is hotdesk's own (wire of `hotdesk init`). Its agent takes the socket that it is
 /// handed, or, in a guest with a kernel of its own, listens on whatever address it has at this boot or a later resume.
-pub(in crate::engine) fn init_args(resolution: &str, by_address: bool) -> Vec<String> {
+pub(crate) fn init_args(resolution: &str, by_address: bool) -> Vec<String> {
     let listen =
         if by_address { format!("0.0.0.0:{}", network::AGENT_PORT) } else { format!("fd:{HANDED_FD}") };
     let args = [
@@ -223,7 +223,7 @@ fn resources(spec: &MachineSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::ComputerId;
+    use hotdesk_base::ids::ComputerId;
 
     fn planned(cpu: f64, limits: HostLimits) -> Value {
         let id = ComputerId::random();

@@ -15,8 +15,8 @@ use super::layout::{Folder, StateDir, private_folder};
 use super::runtime::{Kind, Runtime};
 use super::stage::{self, Parts};
 use super::{bandwidth, cgroup, disk, gvisor, idmap, network, throttle, trash};
-use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult, Finding};
+use crate::{EngineError, EngineResult, Finding};
+use hotdesk_base::ids::ComputerId;
 
 /// Free space below which a host soon stops making computers.
 const COMFORTABLE_SPACE: u64 = 10 << 30;
@@ -83,18 +83,14 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     findings
 }
 
-pub(in crate::engine) fn finding(
-    what: &'static str,
-    outcome: EngineResult<String>,
-    mend: &'static str,
-) -> Finding {
+pub(crate) fn finding(what: &'static str, outcome: EngineResult<String>, mend: &'static str) -> Finding {
     match outcome {
         Ok(detail) => Finding { what, ok: true, detail, mend: "" },
         Err(error) => Finding { what, ok: false, detail: error.to_string(), mend },
     }
 }
 
-pub(in crate::engine) fn root() -> EngineResult<String> {
+pub(crate) fn root() -> EngineResult<String> {
     let user = nix::unistd::geteuid();
     if user.is_root() {
         Ok("yes".into())
@@ -136,7 +132,7 @@ fn runtime(program: &str, config: &ContainerConfig) -> EngineResult<String> {
     })
 }
 
-pub(in crate::engine) fn disk_tools() -> EngineResult<String> {
+pub(crate) fn disk_tools() -> EngineResult<String> {
     for program in ["e2fsck", "resize2fs", "mkfs.ext4", "fsfreeze"] {
         let mut command = tool(program);
         // Without arguments these explain themselves and fail; being there is what counts.
@@ -157,7 +153,7 @@ fn control_groups() -> EngineResult<String> {
     cgroup::bounding(if cgroup::is_unified() { &v1[..3] } else { &v1 })
 }
 
-pub(in crate::engine) fn image(image: &Path) -> EngineResult<String> {
+pub(crate) fn image(image: &Path) -> EngineResult<String> {
     let rootfs = image.join("rootfs");
     if rootfs.join("usr/bin").is_dir() {
         Ok(rootfs.display().to_string())
@@ -203,7 +199,7 @@ fn owner_of_root(step: &'static str) -> EngineResult<u32> {
 }
 
 /// Loads the rules and makes a pair in a network namespace of its own.
-pub(in crate::engine) fn packets() -> EngineResult<String> {
+pub(crate) fn packets() -> EngineResult<String> {
     const STEP: &str = "try a guest's network";
     let tried = std::thread::spawn(|| {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|error| EngineError::failed(STEP, error))?;
@@ -221,7 +217,7 @@ pub(in crate::engine) fn packets() -> EngineResult<String> {
     outcome.map(|_| format!("veth and nftables; net.ipv4.ip_forward is {}", network::forwarding()))
 }
 
-pub(in crate::engine) fn free_space(state: &Path) -> EngineResult<String> {
+pub(crate) fn free_space(state: &Path) -> EngineResult<String> {
     let free = disk::free_bytes(state)?;
     let text = format!("{} GiB under {}", free >> 30, state.display());
     if free >= COMFORTABLE_SPACE { Ok(text) } else { Err(EngineError::NoCapacity(text)) }

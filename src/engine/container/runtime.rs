@@ -14,8 +14,8 @@ use super::command::{self, host_error, judge, run, run_patiently, tool};
 use super::gvisor;
 use super::kernel;
 use super::layout::Folder;
-use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::ids::ComputerId;
 
 /// How much of the runtime's log goes into an error: its last message.
 const KEPT_LOG: u64 = 4096;

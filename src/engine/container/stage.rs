@@ -23,7 +23,7 @@ use super::idmap;
 use super::loopdev;
 use super::slots;
 use super::staged::StagedFile;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
 
 /// Bounds the staging area: a few text files; guests may write some of them.
 const STAGE_OPTIONS: &std::ffi::CStr = c"size=1m,nr_inodes=64,mode=0711";

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::command::host_error;
 use super::layout::Folder;
 use super::{cgroup, loopdev, quota};
-use crate::engine::{DiskSpeed, EngineError, EngineResult};
+use crate::{DiskSpeed, EngineError, EngineResult};
 
 const STEP: &str = "bound the speed of the disk";
 

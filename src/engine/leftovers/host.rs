@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::{Leftover, Thing};
-use crate::base::ids::ComputerId;
-use crate::engine::addresses::NetworkConfig;
-use crate::engine::command::{TIMEOUT, host_error, judge, run_patiently, tool};
-use crate::engine::layout::StateDir;
-use crate::engine::slots::{self, Claim};
-use crate::engine::{EngineError, EngineResult, cgroup, kernel, lock, loopdev, network, process};
+use crate::addresses::NetworkConfig;
+use crate::command::{TIMEOUT, host_error, judge, run_patiently, tool};
+use crate::layout::StateDir;
+use crate::slots::{self, Claim};
+use crate::{EngineError, EngineResult, cgroup, kernel, lock, loopdev, network, process};
+use hotdesk_base::ids::ComputerId;
 
 const STEP: &str = "look for what is left";
 

@@ -6,13 +6,13 @@ use uuid::Uuid;
 
 use super::kept::{self, Kept, link};
 use super::{Machinery, life};
-use crate::base::ids::ComputerId;
-use crate::engine::command::host_error;
-use crate::engine::layout::{Folder, Record, private_folder};
-use crate::engine::memory::{self, Manifest, Saved};
-use crate::engine::{EngineError, EngineResult, MachineSpec, Observation, Snapshot, away, copy, disk, lock};
+use crate::command::host_error;
+use crate::layout::{Folder, Record, private_folder};
+use crate::memory::{self, Manifest, Saved};
+use crate::{EngineError, EngineResult, MachineSpec, Observation, Snapshot, away, copy, disk, lock};
+use hotdesk_base::ids::ComputerId;
 
-/// [`crate::engine::Engine::copy_disk`]. The copy grows when it starts.
+/// [`crate::Engine::copy_disk`]. The copy grows when it starts.
 pub(super) async fn copy<M: Machinery>(engine: &M, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
     let spec = to.clone();
     from_another(engine, from, to.id, move |engine, source, target| {
@@ -26,7 +26,7 @@ pub(super) async fn copy<M: Machinery>(engine: &M, from: ComputerId, to: &Machin
     .await
 }
 
-/// [`crate::engine::Engine::fork`].
+/// [`crate::Engine::fork`].
 pub(super) async fn fork<M: Machinery>(engine: &M, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
     check(engine)?;
     let spec = to.clone();
@@ -45,7 +45,7 @@ pub(super) async fn fork<M: Machinery>(engine: &M, from: ComputerId, to: &Machin
     .await
 }
 
-/// [`crate::engine::Engine::launch`]. Holds both machines, so that the snapshot stays until it is linked.
+/// [`crate::Engine::launch`]. Holds both machines, so that the snapshot stays until it is linked.
 pub(super) async fn launch<M: Machinery>(
     engine: &M,
     from: ComputerId,
@@ -69,7 +69,7 @@ pub(super) async fn launch<M: Machinery>(
     .await
 }
 
-/// [`crate::engine::Engine::snapshot`].
+/// [`crate::Engine::snapshot`].
 pub(super) async fn keep<M: Machinery>(
     engine: &M,
     id: ComputerId,
@@ -112,7 +112,7 @@ fn keep_moment<M: Machinery>(engine: &M, folder: &Folder, kept: &Kept) -> Engine
     memory::becomes(&kept.unsealed, &kept.disk)
 }
 
-/// [`crate::engine::Engine::rollback`]. Until all of it is in place, what is in storage is there still.
+/// [`crate::Engine::rollback`]. Until all of it is in place, what is in storage is there still.
 pub(super) async fn roll_back<M: Machinery>(engine: &M, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     let (kept, plan) = (Kept::of(&folder, snapshot), folder.clone());
@@ -144,7 +144,7 @@ pub(super) async fn roll_back<M: Machinery>(engine: &M, id: ComputerId, snapshot
         .await
 }
 
-/// [`crate::engine::Engine::remove_snapshot`].
+/// [`crate::Engine::remove_snapshot`].
 pub(super) async fn forget<M: Machinery>(engine: &M, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
     match life::held(engine, id, move |_, folder| kept::remove(folder, snapshot)).await {
         // With its machine it went too.

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use crate::engine::command::host_error;
-use crate::engine::layout::{Folder, private_folder, remove_if_there, sync_folder};
-use crate::engine::memory::{self, Saved};
-use crate::engine::{EngineError, EngineResult, Snapshot, copy, trash};
+use crate::command::host_error;
+use crate::layout::{Folder, private_folder, remove_if_there, sync_folder};
+use crate::memory::{self, Saved};
+use crate::{EngineError, EngineResult, Snapshot, copy, trash};
 
 const WHOLE: &str = "img";
 const FRESH: &str = "new";

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Machinery;
-use crate::base::ids::ComputerId;
-use crate::engine::layout::{Folder, Record};
-use crate::engine::{
+use crate::layout::{Folder, Record};
+use crate::{
     Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, away, disk, lock, memory, trash,
 };
+use hotdesk_base::ids::ComputerId;
 
-/// [`crate::engine::Engine::observe`]. Blocks.
+/// [`crate::Engine::observe`]. Blocks.
 pub(super) fn look<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<Observation> {
     let folder = engine.state().folder(id);
     if let Some(generation) = away::generation(&folder)? {
@@ -41,7 +41,7 @@ pub(super) async fn held<M: Machinery, T: Send + 'static>(
         .await
 }
 
-/// [`crate::engine::Engine::create`].
+/// [`crate::Engine::create`].
 pub(super) async fn create<M: Machinery>(engine: &M, spec: &MachineSpec) -> EngineResult<()> {
     let folder = engine.state().folder(spec.id);
     let held = lock::new_machine(&folder).await?;
@@ -59,7 +59,7 @@ pub(super) async fn create<M: Machinery>(engine: &M, spec: &MachineSpec) -> Engi
         .await
 }
 
-/// [`crate::engine::Engine::start`].
+/// [`crate::Engine::start`].
 pub(super) async fn start<M: Machinery>(
     engine: &M,
     spec: &MachineSpec,
@@ -97,14 +97,14 @@ pub(super) async fn start<M: Machinery>(
     started
 }
 
-/// [`crate::engine::Engine::stop`].
+/// [`crate::Engine::stop`].
 pub(super) async fn stop<M: Machinery>(engine: &M, id: ComputerId, grace: Duration) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
     engine.halt(&folder, grace).await
 }
 
-/// [`crate::engine::Engine::destroy`].
+/// [`crate::Engine::destroy`].
 pub(super) async fn destroy<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     if let Some(_held) = lock::machine(&folder).await? {

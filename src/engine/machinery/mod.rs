@@ -20,7 +20,7 @@ use super::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
     Observation, SavedFile, SavedState, Snapshot, away,
 };
-use crate::base::ids::ComputerId;
+use hotdesk_base::ids::ComputerId;
 
 /// How an engine's guests run. A cheap handle; what blocks is called on a thread of its own, with the machine's lock held unless
 /// it only reads.

@@ -2,10 +2,10 @@
 //! every size from the spec.
 
 use super::{Machinery, life};
-use crate::engine::layout::Folder;
-use crate::engine::{Change, Effect, EngineError, EngineResult, Observation, disk};
+use crate::layout::Folder;
+use crate::{Change, Effect, EngineError, EngineResult, Observation, disk};
 
-/// [`crate::engine::Engine::resize`], under the machine's lock. Blocks.
+/// [`crate::Engine::resize`], under the machine's lock. Blocks.
 pub(super) fn change<M: Machinery>(engine: &M, folder: &Folder, change: Change) -> EngineResult<Effect> {
     let runs = match life::look(engine, folder.id)? {
         Observation::Absent => return Err(EngineError::Absent),

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Machinery, life};
-use crate::base::ids::ComputerId;
-use crate::engine::layout::Folder;
-use crate::engine::memory::{self, Saved};
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, away, lock};
+use crate::layout::Folder;
+use crate::memory::{self, Saved};
+use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, away, lock};
+use hotdesk_base::ids::ComputerId;
 
 /// Refuses what only engines do that keep memory.
 fn check<M: Machinery>(engine: &M) -> EngineResult<()> {
     if engine.abilities().suspend { Ok(()) } else { Err(EngineError::Unsupported("save memory")) }
 }
 
-/// [`crate::engine::Engine::suspend`].
+/// [`crate::Engine::suspend`].
 pub(super) async fn suspend<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<()> {
     check(engine)?;
     let folder = engine.state().folder(id);
@@ -44,7 +44,7 @@ async fn settle<M: Machinery>(engine: &M, folder: &Folder) -> EngineResult<()> {
     settled.await
 }
 
-/// [`crate::engine::Engine::resume`].
+/// [`crate::Engine::resume`].
 pub(super) async fn resume<M: Machinery>(
     engine: &M,
     spec: &MachineSpec,
@@ -83,7 +83,7 @@ pub(super) async fn resume<M: Machinery>(
     continued
 }
 
-/// [`crate::engine::Engine::discard_memory`].
+/// [`crate::Engine::discard_memory`].
 pub(super) async fn discard<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
     let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };

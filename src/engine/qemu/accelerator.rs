@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::config::QemuConfig;
 use super::hardware::Accelerator;
-use crate::engine::command::{judge, run_patiently, tool};
-use crate::engine::{EngineError, EngineResult};
+use crate::command::{judge, run_patiently, tool};
+use crate::{EngineError, EngineResult};
 
 /// A kernel that runs on the host's processors comes up in a second; one that is still not there hangs. Long, because what is found
 /// is kept, and memory that was saved with them goes on with them alone: a busy host must not pass for one without.

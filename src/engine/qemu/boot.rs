@@ -14,14 +14,14 @@ use super::config::QemuConfig;
 use super::hardware::{self, Accelerator, Hardware, Start};
 use super::monitor::Monitor;
 use super::{images, line, link, seed};
-use crate::base::ids::ComputerId;
-use crate::engine::addresses::host_ids;
-use crate::engine::cgroup::{self, Bounds};
-use crate::engine::command::{host_error, judge, run_patiently, tool};
-use crate::engine::layout::{Folder, private_folder, remove_if_there, write_durably};
-use crate::engine::lock::MachineLock;
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
-use crate::engine::{container, disk, network, process, slots, staged};
+use crate::addresses::host_ids;
+use crate::cgroup::{self, Bounds};
+use crate::command::{host_error, judge, run_patiently, tool};
+use crate::layout::{Folder, private_folder, remove_if_there, write_durably};
+use crate::lock::MachineLock;
+use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use crate::{container, disk, network, process, slots, staged};
+use hotdesk_base::ids::ComputerId;
 
 /// QEMU opens its files and makes its devices; nothing in it waits for the guest.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::engine::addresses::NetworkConfig;
-use crate::engine::disk::DiskSpeed;
+use crate::addresses::NetworkConfig;
+use crate::disk::DiskSpeed;
 
 /// How the engine works on this host.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct QemuConfig {
     /// First host user id that machines get, as for containers: each QEMU runs as the first id of its slot.
     pub uid_base: u32,
     /// What `hotdesk vm-init` runs in place of `hotdesk init`; for images that bring their own agent, which answers on
-    /// [`AGENT_PORT`](crate::engine::container::AGENT_PORT).
+    /// [`AGENT_PORT`](crate::container::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
 }
 

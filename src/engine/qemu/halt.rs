@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::monitor::Monitor;
 use super::{Inner, Machinery, QemuEngine, line};
-use crate::base::ids::ComputerId;
-use crate::engine::layout::Folder;
-use crate::engine::{EngineError, EngineResult, cgroup, process, sweep};
+use crate::layout::Folder;
+use crate::{EngineError, EngineResult, cgroup, process, sweep};
+use hotdesk_base::ids::ComputerId;
 
 /// How long a guest that was asked to end may go on writing back what it holds, beyond its grace: hundreds of megabytes on a slow
 /// disk, and what is not written then is lost.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::link;
-use crate::base::ids::ComputerId;
-use crate::engine::{DiskSpeed, MachineSpec};
+use crate::{DiskSpeed, MachineSpec};
+use hotdesk_base::ids::ComputerId;
 
 /// What processors guests have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::engine::command::{host_error, judge, run_patiently, tool};
-use crate::engine::layout::{StateDir, private_folder, remove_if_there, sync_folder};
-use crate::engine::{EngineError, EngineResult, agent, disk, trash};
+use crate::command::{host_error, judge, run_patiently, tool};
+use crate::layout::{StateDir, private_folder, remove_if_there, sync_folder};
+use crate::{EngineError, EngineResult, agent, disk, trash};
 
 /// A large image takes half a minute at rest; this is a host with other work.
 const TIMEOUT: Duration = Duration::from_secs(600);

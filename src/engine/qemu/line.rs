@@ -12,9 +12,9 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::engine::command::host_error;
-use crate::engine::layout::{Folder, remove_if_there};
-use crate::engine::{EngineError, EngineResult};
+use crate::command::host_error;
+use crate::layout::{Folder, remove_if_there};
+use crate::{EngineError, EngineResult};
 
 const STEP: &str = "ask the guest's first process";
 /// Most that is read while waiting for an answer: a guest that says more says something else.
@@ -86,7 +86,7 @@ fn answer_to(number: u64, heard: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::ComputerId;
+    use hotdesk_base::ids::ComputerId;
 
     #[test]
     fn the_answer_with_the_number_counts_once_it_is_whole() {

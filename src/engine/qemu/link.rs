@@ -12,10 +12,10 @@ use std::sync::mpsc;
 
 use nix::sched::{CloneFlags, unshare};
 
-use crate::engine::addresses::NetworkConfig;
-use crate::engine::command::{run_with, tool};
-use crate::engine::network::{self, AGENT_PORT};
-use crate::engine::{EngineError, EngineResult, bandwidth};
+use crate::addresses::NetworkConfig;
+use crate::command::{run_with, tool};
+use crate::network::{self, AGENT_PORT};
+use crate::{EngineError, EngineResult, bandwidth};
 
 /// What every guest calls itself and its gateway: addresses that RFC 7335 sets aside for translation within a host, which
 /// are nobody's on any network.

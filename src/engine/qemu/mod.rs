@@ -41,7 +41,7 @@ use super::{
     Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, Leftovers, MachineSpec,
     Observation, cgroup, command, copy, still, trash, unfinished,
 };
-use crate::base::ids::ComputerId;
+use hotdesk_base::ids::ComputerId;
 
 /// How long a guest may take to write back what it holds: a gigabyte on a slow disk.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike};
 use serde_json::{Value, json};
 
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
 
 /// How long all of an answer may take, whatever comes before it. QEMU answers in milliseconds; one that waits for a slow disk takes
 /// seconds.

@@ -3,10 +3,10 @@
 use super::QemuConfig;
 use super::accelerator::{self, boot};
 use super::hardware::Accelerator;
-use crate::engine::command::{run, tool};
-use crate::engine::container::probe::{disk_tools, finding, free_space, image, packets, root};
-use crate::engine::layout::StateDir;
-use crate::engine::{EngineResult, Finding, cgroup};
+use crate::command::{run, tool};
+use crate::container::probe::{disk_tools, finding, free_space, image, packets, root};
+use crate::layout::StateDir;
+use crate::{EngineResult, Finding, cgroup};
 
 /// Looks at everything that the engine needs. Blocks for some seconds, for up to 15 more where KVM is there and hangs.
 pub fn probe(config: &QemuConfig) -> Vec<Finding> {

@@ -10,9 +10,9 @@ use super::boot::Record as BootRecord;
 use super::hardware::{self, MEMORY_STEP_MIB};
 use super::monitor::Monitor;
 use super::{Inner, line};
-use crate::engine::command::host_error;
-use crate::engine::layout::{Folder, Record};
-use crate::engine::{Change, Effect, EngineError, EngineResult, bandwidth, quota, slots};
+use crate::command::host_error;
+use crate::layout::{Folder, Record};
+use crate::{Change, Effect, EngineError, EngineResult, bandwidth, quota, slots};
 
 /// How long a guest may take to use, or to give back, what has changed: a busy emulated one takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);

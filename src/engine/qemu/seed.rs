@@ -7,10 +7,10 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::engine::command::host_error;
-use crate::engine::layout::remove_if_there;
-use crate::engine::staged::StagedFile;
-use crate::engine::{EngineError, EngineResult};
+use crate::command::host_error;
+use crate::layout::remove_if_there;
+use crate::staged::StagedFile;
+use crate::{EngineError, EngineResult};
 
 /// Its size, always the same, because a guest that is continued expects the disk that it had; ten times what it holds.
 const BYTES: usize = 64 * 1024;

@@ -20,17 +20,17 @@ use super::hardware::{self, Accelerator, Hardware};
 use super::monitor::Monitor;
 use super::resize::{added_cpus, added_mib};
 use super::{Inner, Machinery, QemuEngine, line, transfer};
-use crate::base::clock::now_ms;
-use crate::base::ids::ComputerId;
-use crate::engine::command::{host_error, run, tool};
-use crate::engine::layout::{Folder, write_durably};
-use crate::engine::lock::MachineLock;
-use crate::engine::machinery::gone_on;
-use crate::engine::memory::{self, Manifest, Saved};
-use crate::engine::{
+use crate::command::{host_error, run, tool};
+use crate::layout::{Folder, write_durably};
+use crate::lock::MachineLock;
+use crate::machinery::gone_on;
+use crate::memory::{self, Manifest, Saved};
+use crate::{
     Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, copy, disk, lock, slots, staged,
     still, trash,
 };
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::ComputerId;
 
 /// How long a guest may take to write back what it holds before it sleeps without: a gigabyte on a slow disk.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(20);

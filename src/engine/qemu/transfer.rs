@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::monitor::Monitor;
-use crate::engine::command::{self, host_error, judge, run, spawn, tool};
-use crate::engine::{EngineError, EngineResult};
+use crate::command::{self, host_error, judge, run, spawn, tool};
+use crate::{EngineError, EngineResult};
 
 /// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(300);

@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 
 use super::SimulatedEngine;
-use crate::base::ids::ComputerId;
-use crate::engine::{Change, Effect, EngineError, EngineResult, MachineSpec};
+use crate::{Change, Effect, EngineError, EngineResult, MachineSpec};
+use hotdesk_base::ids::ComputerId;
 
 impl SimulatedEngine {
     /// A machine that runs has its new size at once where the capability says so; any other with its next start.

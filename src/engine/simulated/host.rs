@@ -10,9 +10,9 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::base::ids::ComputerId;
-use crate::base::tasks::Tasks;
-use crate::engine::{Boot, MachineSpec};
+use crate::{Boot, MachineSpec};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tasks::Tasks;
 
 /// What an agent of a simulated machine is made for.
 #[derive(Clone, Debug)]

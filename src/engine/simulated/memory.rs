@@ -5,8 +5,8 @@ use std::io;
 
 use super::host::Saved;
 use super::{SimulatedEngine, absent_is_fine};
-use crate::base::ids::ComputerId;
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult, Place};
+use crate::{Boot, Endpoint, EngineError, EngineResult, Place};
+use hotdesk_base::ids::ComputerId;
 
 /// How the file ends that is whole.
 const WHOLE: &str = " whole";

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::hardware::copy_folder;
 use super::host::{Birth, Saved};
 use super::{SimulatedEngine, absent_is_fine, ids_in};
-use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult, MachineSpec, Snapshot};
+use crate::{EngineError, EngineResult, MachineSpec, Snapshot};
+use hotdesk_base::ids::ComputerId;
 
 impl SimulatedEngine {
     fn snapshot_folder(&self, id: ComputerId, snapshot: Uuid) -> PathBuf {

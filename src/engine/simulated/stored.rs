@@ -8,9 +8,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::{SimulatedEngine, absent_is_fine};
-use crate::base::ids::ComputerId;
-use crate::engine::saved::saved_file;
-use crate::engine::{EngineError, EngineResult, Extents, Place, SavedFile, SavedState};
+use crate::saved::saved_file;
+use crate::{EngineError, EngineResult, Extents, Place, SavedFile, SavedState};
+use hotdesk_base::ids::ComputerId;
 
 impl SimulatedEngine {
     /// Since which boot a machine's memory ran, and where it is; `None` for one that is simply here.

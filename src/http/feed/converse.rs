@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 
 use super::request::Request;
 use super::{Feed, Listener};
-use crate::domain::channel::NORMAL;
-use crate::http::socket::{Closing, Gone, Receiver, Sender};
-use crate::wire::event::ServerMessage;
+use crate::socket::{Closing, Gone, Receiver, Sender};
+use hotdesk_domain::channel::NORMAL;
+use hotdesk_wire::event::ServerMessage;
 
 /// Requests that wait for their answers. Who asks more without reading is not read either.
 const MAX_REQUESTS: usize = 8;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use crate::domain::event::{Kind, Kinds};
-use crate::wire::event::Event;
+use hotdesk_domain::event::{Kind, Kinds};
+use hotdesk_wire::event::Event;
 
 pub use converse::converse;
 pub use queue::{MAX_WAITING, MAX_WAITING_BYTES};
@@ -181,7 +181,7 @@ impl News {
         self.missed.total
     }
 
-    /// The whole message to a client: as [`crate::wire::event::ServerMessage::Event`] is written.
+    /// The whole message to a client: as [`hotdesk_wire::event::ServerMessage::Event`] is written.
     pub fn message(&self) -> String {
         let event = &self.event.json;
         if self.missed.total == 0 {

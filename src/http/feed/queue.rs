@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::domain::event::{Kind, Kinds};
+use hotdesk_domain::event::{Kind, Kinds};
 
 /// Events that wait for one listener (interface.md "Limits").
 pub const MAX_WAITING: usize = 256;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::domain::event::{Kind, Kinds};
-use crate::http::socket::Heard;
+use crate::socket::Heard;
+use hotdesk_domain::event::{Kind, Kinds};
 
 /// Largest message that is read, in bytes: every type a hundred times over.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;

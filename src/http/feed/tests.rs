@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::wire::event::{Data, MAX_CONTENT_BYTES, ServerMessage};
+use hotdesk_wire::event::{Data, MAX_CONTENT_BYTES, ServerMessage};
 
 fn started(pid: u32) -> Event {
     Event::now(Data::ProcessStart { pid, name: "p".into() })

@@ -1,9 +1,9 @@
 //! Whose is an access token, and when was its connection last used?
 
 use super::super::{Store, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, GrantId, WorkspaceId};
-use crate::domain::error::Result;
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
+use hotdesk_domain::error::Result;
 
 /// Whose an access token is.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! Which connections has a person, how many may that be, and which workspaces can be let into?
 
 use super::super::{Store, Write, failed, id};
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, GrantId, WorkspaceId};
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
 
 /// Connections that one account may have, with the codes for some that were not used yet: one for each client of a person on
 /// each of its machines, and an end to a loop that asks.

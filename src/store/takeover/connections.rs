@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use super::super::streams::check_room;
 use super::super::{Write, failed};
-use crate::base::ids::{AccountId, WorkspaceId};
-use crate::domain::clone::free_name;
-use crate::domain::error::Result;
-use crate::domain::name::{Name, fold};
+use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_domain::clone::free_name;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::name::{Name, fold};
 
 impl Write {
     /// Gives a person the connections that an agent's kept keys use, under names that are free there: those of the

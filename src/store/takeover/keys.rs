@@ -6,9 +6,9 @@ use super::super::idempotency::holder;
 use super::super::passwords::Pass;
 use super::super::{Write, failed, id};
 use super::Choice;
-use crate::base::ids::{AccountId, KeyId, WorkspaceId};
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
 
 /// A key of an agent's, and the only workspace that it reaches.
 type KeyRow = (String, Option<String>);

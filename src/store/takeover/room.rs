@@ -1,10 +1,10 @@
 //! Has the person's plan room for what it takes over, and how is that paid for from now on?
 
 use super::super::Write;
-use crate::base::clock::now_ms;
-use crate::base::ids::{AccountId, ComputerId};
-use crate::domain::error::{Error, Result};
-use crate::domain::plan::{Plans, Terms};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::plan::{Plans, Terms};
 
 /// When a rollback that is under way has most likely ended, in seconds.
 const ROLLBACK_RETRY_SECONDS: u32 = 5;

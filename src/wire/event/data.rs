@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::event::Kind;
+use hotdesk_domain::event::Kind;
 
 /// Longest clipboard text that an event carries, in bytes of UTF-8; of a longer one it is the beginning. Whoever wants
 /// all of it reads the clipboard: an event goes to every listener, and many wait for one that is slow.

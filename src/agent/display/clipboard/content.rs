@@ -5,8 +5,8 @@ use std::sync::Arc;
 use x11rb::protocol::xproto::AtomEnum;
 
 use super::atoms::Atoms;
-use crate::domain::error::{Error, Result};
-use crate::wire::clipboard::{MAX_IMAGE_BYTES, MAX_TEXT_BYTES};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::clipboard::{MAX_IMAGE_BYTES, MAX_TEXT_BYTES};
 
 /// What every PNG file begins with.
 const PNG_SIGNATURE: [u8; 8] = [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n'];

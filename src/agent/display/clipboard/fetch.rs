@@ -10,8 +10,8 @@ use super::super::seat::X_TIMEOUT;
 use super::content::{self, Content, Copied, Form, Seen, Selection, Snapshot, owner_silent};
 use super::owner::{Awaited, Owner};
 use super::serve::optional;
-use crate::domain::error::{Error, Kind};
-use crate::wire::event::MAX_CONTENT_BYTES;
+use hotdesk_domain::error::{Error, Kind};
+use hotdesk_wire::event::MAX_CONTENT_BYTES;
 
 /// How long an owner may take over the next step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, oneshot, watch};
 
 use super::fault::restarting;
 use super::screen::Screen;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 mod atoms;
 mod content;

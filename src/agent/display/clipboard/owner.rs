@@ -27,7 +27,7 @@ use super::super::seat::X_TIMEOUT;
 use super::atoms::Atoms;
 use super::content::{Content, Copied, Form, Seen, Selection, Snapshot};
 use super::serve::Sending;
-use crate::domain::error::{Error, Result};
+use hotdesk_domain::error::{Error, Result};
 
 /// How long the thread sleeps at most, so that transfers nobody fetches are noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use super::fault::restarting;
 use super::keys::{self, Chord};
 use super::screen::Screen;
-use crate::domain::error::Result;
-use crate::domain::pointer::{Button, Direction};
-use crate::domain::region::Region;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::pointer::{Button, Direction};
+use hotdesk_domain::region::Region;
 
 mod program;
 

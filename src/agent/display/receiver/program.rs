@@ -18,7 +18,7 @@ use super::super::keys::{Chord, Modifier};
 use super::super::link::{self, Deadline, Link};
 use super::super::seat::X_TIMEOUT;
 use super::{PATTERN, Receiver, Shared, TITLE, WANTED};
-use crate::domain::region::Region;
+use hotdesk_domain::region::Region;
 
 /// How often the thread looks whether it is to end.
 const TICK: Duration = Duration::from_millis(20);

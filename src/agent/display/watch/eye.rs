@@ -20,8 +20,8 @@ use super::super::seat::X_TIMEOUT;
 use super::super::windows::atoms::Atoms;
 use super::idle::Alarms;
 use super::{Known, Sign, Teller};
-use crate::domain::event::IDLE_SECONDS;
-use crate::domain::resolution::Size;
+use hotdesk_domain::event::IDLE_SECONDS;
+use hotdesk_domain::resolution::Size;
 
 /// Pause before a look that failed is tried again: the server is grabbed or overloaded.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);

@@ -14,7 +14,7 @@ use x11rb::protocol::sync::{
 use super::super::fault::Outcome;
 use super::super::link::Link;
 use super::Sign;
-use crate::domain::event::IDLE_SECONDS;
+use hotdesk_domain::event::IDLE_SECONDS;
 
 /// The counter's name.
 const COUNTER: &[u8] = b"IDLETIME";

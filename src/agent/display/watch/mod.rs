@@ -16,8 +16,8 @@ use x11rb::protocol::xproto::Window;
 use super::fault::restarting;
 use super::screen::{Phase, Screen};
 use super::windows::id_text;
-use crate::domain::error::Result;
-use crate::domain::resolution::Size;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::resolution::Size;
 
 mod eye;
 mod idle;

@@ -5,7 +5,7 @@ use x11rb::protocol::xproto::{self, ClientMessageEvent, ConnectionExt as _, Even
 use super::super::fault::Outcome;
 use super::super::seat::Seat;
 use super::atoms::Atoms;
-use crate::wire::window::{Window, WindowPlace};
+use hotdesk_wire::window::{Window, WindowPlace};
 
 /// EWMH: the request comes from a direct action of the user, not from a program that wants attention.
 const BY_USER: u32 = 2;

@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use x11rb::protocol::xproto;
 
 use super::screen::Screen;
-use crate::base::wait;
-use crate::domain::error::{Error, Result};
-use crate::wire::window::{Window, WindowPlace};
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::window::{Window, WindowPlace};
 
 pub(super) mod atoms;
 mod change;

@@ -12,7 +12,7 @@ use super::super::link::Link;
 use super::super::seat::Seat;
 use super::atoms::Atoms;
 use super::id_text;
-use crate::wire::window::{Frame, Window};
+use hotdesk_wire::window::{Frame, Window};
 
 /// Most windows that are listed: more than fit on any screen.
 pub(in super::super) const MOST_WINDOWS: u32 = 256;

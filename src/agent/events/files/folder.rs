@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::agent::files::unfinished::TEMPORARY;
-use crate::wire::event::FileAction;
+use crate::files::unfinished::TEMPORARY;
+use hotdesk_wire::event::FileAction;
 
 /// How long a file that is being written may stay open until it is told as modified, and how often after that.
 const BURST: Duration = Duration::from_secs(1);

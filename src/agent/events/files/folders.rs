@@ -10,9 +10,9 @@ use notify::{INotifyWatcher, RecursiveMode, Watcher as _};
 
 use super::folder::Folder;
 use super::places::{self, NAMES, Place};
-use crate::domain::event::Kind;
-use crate::http::feed::Feed;
-use crate::wire::event::{Data, Event, FileAction};
+use hotdesk_domain::event::Kind;
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::event::{Data, Event, FileAction};
 
 /// What browsers append to the name of a download that is not complete.
 const UNFINISHED: [&str; 2] = ["crdownload", "part"];

@@ -19,8 +19,8 @@ use notify::{INotifyWatcher, Watcher as _};
 use tokio::sync::{Notify, oneshot};
 
 use super::keep::Watcher;
-use crate::domain::event::Kind;
-use crate::http::feed::Feed;
+use hotdesk_domain::event::Kind;
+use hotdesk_http::feed::Feed;
 
 mod folder;
 mod folders;

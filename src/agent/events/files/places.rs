@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::agent::files::paths::ALIAS;
+use crate::files::paths::ALIAS;
 
 /// Their names.
 pub(super) const NAMES: [&str; 2] = ["Desktop", "Downloads"];

@@ -13,9 +13,9 @@ use nix::errno::Errno;
 use tokio::time::Instant;
 
 use super::keep::Watcher;
-use crate::domain::event::Kind;
-use crate::http::feed::Feed;
-use crate::wire::event::{Data, Event};
+use hotdesk_domain::event::Kind;
+use hotdesk_http::feed::Feed;
+use hotdesk_wire::event::{Data, Event};
 
 mod connector;
 mod stat;

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::super::streams::Stream;
 use super::log::Which;
 use super::{Process, refused};
-use crate::domain::error::{Error, Result};
-use crate::wire::process::OutputQuery;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::process::OutputQuery;
 
 /// Bytes of one piece.
 const PIECE: usize = 64 * 1024;

@@ -14,8 +14,8 @@ use super::super::launch::{self, Launched};
 use super::super::streams::Streams;
 use super::super::talk::Report;
 use super::{Process, Stdin};
-use crate::base::clock::now_ms;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_domain::error::{Error, Result};
 
 /// Bytes that still wait in the pipes when the tree has ended are there at once; a stranger who was given a pipe and
 /// writes on is not listened to for longer than this.

@@ -23,9 +23,9 @@ use super::launch::Told;
 use super::surroundings::Surroundings;
 use super::talk::How;
 use super::{Commands, Program, bash};
-use crate::base::clock::{iso8601, now_ms};
-use crate::domain::error::{Error, Result};
-use crate::wire::process::{Process as Record, StartProcess};
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::process::{Process as Record, StartProcess};
 use log::{Log, Room, Which};
 
 /// Processes whose trees run at once: each costs two small helpers beside its own.

@@ -11,8 +11,8 @@ use tokio::io::AsyncWriteExt;
 
 use super::super::tree::{self, Target};
 use super::{Process, Stdin, refused};
-use crate::domain::error::{Error, Result};
-use crate::wire::process::{SendSignal, Signalled, Written};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::process::{SendSignal, Signalled, Written};
 
 /// Most bytes of one request.
 pub const MAX_STDIN: usize = 16 * 1024 * 1024;

@@ -18,9 +18,9 @@ use super::launch::Told;
 use super::output::Captured;
 use super::surroundings::Surroundings;
 use super::{Commands, Program};
-use crate::base::clock::{iso8601, now_ms};
-use crate::domain::error::{Error, Result};
-use crate::wire::exec::PythonSession;
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_wire::exec::PythonSession;
 
 /// Sessions at once: an idle interpreter is 10 MB, one with the usual libraries 100.
 pub const MAX_SESSIONS: usize = 8;

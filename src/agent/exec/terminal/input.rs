@@ -5,10 +5,10 @@ use bytes::{Buf, BytesMut};
 use tokio::sync::mpsc;
 
 use super::pty::{Master, Ruler};
-use crate::agent::quiet::Quiet;
-use crate::domain::terminal::Size;
-use crate::http::socket::{Heard, MAX_MESSAGE, Receiver, Sender};
-use crate::wire::terminal::{Said, Told};
+use crate::quiet::Quiet;
+use hotdesk_domain::terminal::Size;
+use hotdesk_http::socket::{Heard, MAX_MESSAGE, Receiver, Sender};
+use hotdesk_wire::terminal::{Said, Told};
 
 /// Most bytes that are typed ahead of the program in front: two of the largest messages.
 const MAX_TYPED_AHEAD: usize = 2 * MAX_MESSAGE;

@@ -17,12 +17,12 @@ mod text;
 
 use super::surroundings::Surroundings;
 use super::{Commands, Prepared, Program, bash};
-use crate::agent::quiet::Quiet;
-use crate::domain::channel::{Channel, Failure};
-use crate::domain::error::{Error, Kind, Result};
-use crate::domain::terminal::Size;
-use crate::http::socket::{Closing, Receiver, Sender};
-use crate::wire::terminal::Told;
+use crate::quiet::Quiet;
+use hotdesk_domain::channel::{Channel, Failure};
+use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::terminal::Size;
+use hotdesk_http::socket::{Closing, Receiver, Sender};
+use hotdesk_wire::terminal::Told;
 use job::Shells;
 use pty::Pty;
 

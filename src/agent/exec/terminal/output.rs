@@ -3,8 +3,8 @@
 
 use super::pty::Master;
 use super::text::Text;
-use crate::http::socket::{Gone, Sender};
-use crate::wire::terminal::Told;
+use hotdesk_http::socket::{Gone, Sender};
+use hotdesk_wire::terminal::Told;
 
 /// Most bytes of one message. A flood is cheapest in large ones; escaped for JSON this stays below 200 KB, a tenth of
 /// what a socket takes.

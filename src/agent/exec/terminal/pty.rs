@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use portable_pty::{MasterPty, PtySize, native_pty_system};
 use tokio::io::unix::AsyncFd;
 
-use crate::domain::terminal::Size;
+use hotdesk_domain::terminal::Size;
 
 /// Who says how large the terminal is. Kept apart from what is read and written, because it is bound to one thread at a
 /// time.

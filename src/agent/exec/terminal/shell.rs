@@ -14,11 +14,11 @@ use super::job::Shells;
 use super::pty::{Master, Pty, Ruler};
 use super::text::Text;
 use super::{input, output};
-use crate::agent::quiet::Quiet;
-use crate::domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
-use crate::domain::error::{Error, Result};
-use crate::http::socket::{Closing, Receiver, Sender};
-use crate::wire::terminal::Told;
+use crate::quiet::Quiet;
+use hotdesk_domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_http::socket::{Closing, Receiver, Sender};
+use hotdesk_wire::terminal::Told;
 
 /// How long the client may take to read the shell's last words. They lie in the terminal; with the tree ended, their end
 /// is there too, unless a process cannot be killed.

@@ -3,11 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::agent::files::place::DESKTOP;
-use crate::agent::files::unfinished::Placing;
-use crate::agent::files::upload::mode;
-use crate::domain::error::{Error, Result};
-use crate::domain::filename::FileName;
+use crate::files::place::DESKTOP;
+use crate::files::unfinished::Placing;
+use crate::files::upload::mode;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::filename::FileName;
 
 /// Longest metadata field in bytes: a path and a name in base64, and what others add.
 const MAX_METADATA: usize = 16 * 1024;

@@ -18,9 +18,9 @@ use uuid::Uuid;
 use super::paths::Parents;
 use super::receive::receive;
 use super::{blocking, file_error};
-use crate::base::tasks::Tasks;
-use crate::base::wait;
-use crate::domain::error::{Error, Kind, Result};
+use hotdesk_base::tasks::Tasks;
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Kind, Result};
 use store::Store;
 
 /// Largest upload; the disk is the bound that is met first.

@@ -17,13 +17,13 @@ use uuid::Uuid;
 
 use super::State;
 use super::header::{Place, Wanted, wanted};
-use crate::agent::files::paths::{FOLDER, Parents, Spot, open_inside};
-use crate::agent::files::place::open_desktop;
-use crate::agent::files::unfinished::{Unfinished, check_free, look, rename, settle};
-use crate::agent::files::upload::parents;
-use crate::agent::files::{OTHER_FILE_SYSTEM, errno, file_error};
-use crate::base::clock::now_ms;
-use crate::domain::error::{Error, Kind, Result};
+use crate::files::paths::{FOLDER, Parents, Spot, open_inside};
+use crate::files::place::open_desktop;
+use crate::files::unfinished::{Unfinished, check_free, look, rename, settle};
+use crate::files::upload::parents;
+use crate::files::{OTHER_FILE_SYSTEM, errno, file_error};
+use hotdesk_base::clock::now_ms;
+use hotdesk_domain::error::{Error, Kind, Result};
 
 /// The folder, in the home folder.
 const FOLDER_NAME: &str = ".local/state/hotdesk/uploads";

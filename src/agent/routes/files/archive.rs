@@ -11,12 +11,12 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::content::last_name;
-use crate::agent::files::{blocking, pack, unpack};
-use crate::agent::state::Agent;
-use crate::domain::error::Result;
-use crate::http::encode::attachment;
-use crate::http::extract::Query;
-use crate::wire::guest_file::{PathQuery, UnpackQuery, Unpacked};
+use crate::files::{blocking, pack, unpack};
+use crate::state::Agent;
+use hotdesk_http::encode::attachment;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Query;
+use hotdesk_wire::guest_file::{PathQuery, UnpackQuery, Unpacked};
 
 pub(super) fn router() -> Router<Agent> {
     Router::new().route("/files/archive", get(pack_folder).put(unpack_into))
@@ -51,5 +51,5 @@ async fn unpack_into(
     Query(query): Query<UnpackQuery>,
     body: Body,
 ) -> Result<Answer<Unpacked>> {
-    unpack::put(&agent.files, agent.home.clone(), query, body).await.map(Answer)
+    Ok(Answer(unpack::put(&agent.files, agent.home.clone(), query, body).await?))
 }

@@ -12,17 +12,17 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
-use crate::agent::files::range::{Part, known, part, still};
-use crate::agent::files::read::Content;
-use crate::agent::files::{blocking, place, read, upload};
-use crate::agent::state::Agent;
-use crate::domain::error::{Error, Result};
-use crate::domain::filename::FileName;
-use crate::http::encode::attachment;
-use crate::http::extract::{Path, Query};
-use crate::http::refuse;
-use crate::wire::agent::PutResult;
-use crate::wire::guest_file::{PathQuery, PutQuery, Written};
+use crate::files::range::{Part, known, part, still};
+use crate::files::read::Content;
+use crate::files::{blocking, place, read, upload};
+use crate::state::Agent;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::filename::FileName;
+use hotdesk_http::encode::attachment;
+use hotdesk_http::error_response::{self, Result};
+use hotdesk_http::extract::{Path, Query};
+use hotdesk_wire::agent::PutResult;
+use hotdesk_wire::guest_file::{PathQuery, PutQuery, Written};
 
 /// Bytes read from a file at once; larger pieces gain nothing on a local disk.
 const CHUNK: usize = 64 * 1024;
@@ -39,7 +39,7 @@ async fn put_on_desktop(
     body: Body,
 ) -> Result<Answer<PutResult>> {
     let name = FileName::parse(&filename)?;
-    place::put(&agent.files, agent.home.clone(), name, body).await.map(Answer)
+    Ok(Answer(place::put(&agent.files, agent.home.clone(), name, body).await?))
 }
 
 async fn put_content(
@@ -47,7 +47,7 @@ async fn put_content(
     Query(query): Query<PutQuery>,
     body: Body,
 ) -> Result<Answer<Written>> {
-    upload::put(&agent.files, agent.home.clone(), query, body).await.map(Answer)
+    Ok(Answer(upload::put(&agent.files, agent.home.clone(), query, body).await?))
 }
 
 /// Also `HEAD`, for which ranges do not count (RFC 9110 section 14.2).
@@ -62,7 +62,7 @@ async fn content(
 }
 
 /// Answers with a file, or with the part of it that is asked for.
-pub(in crate::agent::routes) async fn serve(
+pub(in crate::routes) async fn serve(
     content: Content,
     method: &Method,
     asked: &HeaderMap,
@@ -88,7 +88,7 @@ pub(in crate::agent::routes) async fn serve(
         Part::Unsatisfiable => {
             headers.insert(header::CONTENT_RANGE, value(&format!("bytes */{length}"))?);
             let error = Error::invalid(format!("the file has {length} bytes")).code("range_not_satisfiable");
-            let refused = refuse::with_status(StatusCode::RANGE_NOT_SATISFIABLE, error);
+            let refused = error_response::with_status(StatusCode::RANGE_NOT_SATISFIABLE, error);
             return Ok((headers, refused).into_response());
         }
     };
@@ -114,11 +114,11 @@ pub(super) fn http_date(ms: i64) -> Result<String> {
     let at = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     // The form has four digits for a year.
     let printed = DateTimePrinter::new().timestamp_to_rfc9110_string(&at);
-    printed
+    Ok(printed
         .or_else(|_| DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::UNIX_EPOCH))
-        .map_err(Error::internal)
+        .map_err(Error::internal)?)
 }
 
 fn value(text: &str) -> Result<HeaderValue> {
-    HeaderValue::from_str(text).map_err(Error::internal)
+    Ok(HeaderValue::from_str(text).map_err(Error::internal)?)
 }

@@ -7,11 +7,12 @@ use axum::routing::{delete, get, post};
 use axum::{Json as Answer, Router};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::files::{blocking, entry, hash, list, mkdir, relocate, remove};
-use crate::agent::state::Agent;
-use crate::domain::error::Result;
-use crate::http::extract::{Json as Body, Query};
-use crate::wire::guest_file::{
+use crate::files::{blocking, entry, hash, list, mkdir, relocate, remove};
+use crate::state::Agent;
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Query};
+use hotdesk_wire::guest_file::{
     DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery,
     Stat,
 };
@@ -52,16 +53,16 @@ async fn remove_path(state: State<Agent>, Query(query): Query<DeleteQuery>) -> R
 
 async fn quick<T: Send + 'static>(
     State(agent): State<Agent>,
-    work: impl FnOnce(&Path) -> Result<T> + Send + 'static,
+    work: impl FnOnce(&Path) -> Result<T, Error> + Send + 'static,
 ) -> Result<Answer<T>> {
     let home = agent.home.clone();
-    blocking(move || work(&home)).await.map(Answer)
+    Ok(Answer(blocking(move || work(&home)).await?))
 }
 
 /// Work that takes a place among the transfers, and that a client who leaves ends.
 async fn slow<T: Send + 'static>(
     State(agent): State<Agent>,
-    work: impl FnOnce(&Path, &CancellationToken) -> Result<T> + Send + 'static,
+    work: impl FnOnce(&Path, &CancellationToken) -> Result<T, Error> + Send + 'static,
 ) -> Result<Answer<T>> {
     let (home, slot, stop) = (agent.home.clone(), agent.files.slot()?, CancellationToken::new());
     let _left = stop.clone().drop_guard();
@@ -69,5 +70,5 @@ async fn slow<T: Send + 'static>(
         let _slot = slot;
         work(&home, &stop)
     });
-    done.await.map(Answer)
+    Ok(Answer(done.await?))
 }

@@ -1,13 +1,13 @@
 //! `/files/...`: the computer's files. Handlers extract, call `agent::files` where it may block, convert.
 
 mod archive;
-pub(in crate::agent::routes) mod content;
+pub(in crate::routes) mod content;
 mod folders;
 mod uploads;
 
 use axum::Router;
 
-use crate::agent::state::Agent;
+use crate::state::Agent;
 
 pub fn router() -> Router<Agent> {
     Router::new()

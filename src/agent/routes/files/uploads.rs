@@ -10,11 +10,11 @@ use axum::routing::{head, post};
 use uuid::Uuid;
 
 use super::content::http_date;
-use crate::agent::files::resumable::{MAX_BYTES, State as Upload, header as fields};
-use crate::agent::state::Agent;
-use crate::domain::error::{Error, Result};
-use crate::http::extract::Path;
-use crate::http::refuse;
+use crate::files::resumable::{MAX_BYTES, State as Upload, header as fields};
+use crate::state::Agent;
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::{self, Result};
+use hotdesk_http::extract::Path;
 
 /// The protocol's version.
 const VERSION: &str = "1.0.0";
@@ -50,7 +50,7 @@ async fn version(request: Request, next: Next) -> Response {
         next.run(request).await
     } else {
         let error = Error::invalid(format!("Tus-Resumable: {VERSION} is needed")).code("tus_version");
-        refuse::with_status(StatusCode::PRECONDITION_FAILED, error)
+        error_response::with_status(StatusCode::PRECONDITION_FAILED, error)
     };
     response.headers_mut().insert(RESUMABLE, HeaderValue::from_static(VERSION));
     response.headers_mut().insert(TUS_VERSION, HeaderValue::from_static(VERSION));
@@ -89,7 +89,7 @@ async fn append(
 ) -> Result<Response> {
     let id = known(&upload)?;
     if text(&asked, &header::CONTENT_TYPE) != Some(OFFSET_TYPE) {
-        return Err(Error::unsupported_media(format!("Content-Type must be {OFFSET_TYPE}")));
+        return Err(Error::unsupported_media(format!("Content-Type must be {OFFSET_TYPE}")).into());
     }
     let offset = fields::bytes("Upload-Offset", text(&asked, &OFFSET))?;
     let declared = text(&asked, &header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
@@ -113,7 +113,7 @@ async fn overridden(
         Some("PATCH") => append(state, path, asked, body).await,
         Some("HEAD") => look(state, path).await,
         Some("DELETE") => remove(state, path).await.map(IntoResponse::into_response),
-        _ => Err(Error::invalid("X-HTTP-Method-Override must be PATCH, HEAD or DELETE")),
+        _ => Err(Error::invalid("X-HTTP-Method-Override must be PATCH, HEAD or DELETE").into()),
     }
 }
 
@@ -126,7 +126,7 @@ fn told(upload: &Upload) -> Result<HeaderMap> {
 }
 
 fn known(upload: &str) -> Result<Uuid> {
-    Uuid::parse_str(upload).map_err(|_| Error::not_found("No such upload"))
+    Ok(Uuid::parse_str(upload).map_err(|_| Error::not_found("No such upload"))?)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

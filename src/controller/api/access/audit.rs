@@ -1,5 +1,6 @@
 //! The audit log over HTTP: who may read which of its lines?
 
+use crate::auth::Authenticated;
 use std::collections::BTreeMap;
 
 use axum::Json;
@@ -7,15 +8,16 @@ use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::{iso8601, parse_iso8601};
-use crate::base::ids::{AccountId, ComputerId};
-use crate::controller::{App, Shared};
-use crate::domain::access::{Caller, Credential};
-use crate::domain::audit::Entry;
-use crate::domain::error::{Error, Kind, Result};
-use crate::http::extract::Query;
-use crate::store::audit::Filter;
-use crate::wire::audit::{AuditEntry, AuditPage, AuditQuery};
+use crate::{App, Shared};
+use hotdesk_base::clock::{iso8601, parse_iso8601};
+use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_domain::access::{Caller, Credential};
+use hotdesk_domain::audit::Entry;
+use hotdesk_domain::error::{Error, Kind};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Query;
+use hotdesk_store::audit::Filter;
+use hotdesk_wire::audit::{AuditEntry, AuditPage, AuditQuery};
 
 /// Entries of a page when nobody says.
 const DEFAULT_PAGE: u32 = 100;
@@ -33,12 +35,12 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "A page of it", body = AuditPage)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<AuditPage>> {
     let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")));
+        return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")).into());
     }
     let asked = match named(&query.workspace_id) {
         Some(id) => Some(app.find_workspace(&caller, id).await?.id),
@@ -82,8 +84,8 @@ fn named(value: &Option<String>) -> Option<&str> {
 async fn computer(app: &App, caller: &Caller, id: &str) -> Result<ComputerId> {
     match app.find_computer(caller, id).await {
         Ok(found) => Ok(found.id),
-        Err(error) if error.kind == Kind::NotFound => id.parse().map_err(|_| error),
-        Err(error) => Err(error),
+        Err(error) if error.kind == Kind::NotFound => Ok(id.parse().map_err(|_| error)?),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -92,7 +94,7 @@ fn moment(name: &str, value: &Option<String>) -> Result<Option<i64>> {
         let wrong = || Error::invalid(format!("{name} must be a time with a zone, as 2026-01-31T12:00:00Z"));
         parse_iso8601(text).ok_or_else(wrong)
     };
-    named(value).map(read).transpose()
+    Ok(named(value).map(read).transpose()?)
 }
 
 /// Whether the reader may know the address of who is behind a line: its own, and that of people who have a part in a workspace.

@@ -1,17 +1,17 @@
 //! API keys over HTTP (wire.md 13, 20).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::wire::action::Done;
-use crate::wire::key::{CreateKey, KeyList, KeyQuery, MintedKey};
+use crate::Shared;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::key::{CreateKey, KeyList, KeyQuery, MintedKey};
 
 /// The routes of keys.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -23,7 +23,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "All of them, oldest first", body = KeyList)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Query(query): Query<KeyQuery>,
 ) -> Result<Json<KeyList>> {
     let keys = app.visible_keys(&caller, query.workspace_id.as_deref()).await?;
@@ -35,7 +35,7 @@ async fn list(
     responses((status = 201, description = "The key, whose text is shown this once", body = MintedKey)))]
 async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Body(wanted): Body<CreateKey>,
 ) -> Result<(StatusCode, Json<MintedKey>)> {
     let status = StatusCode::CREATED;
@@ -47,7 +47,11 @@ async fn create(
 /// Deletes a key. Its next request is refused, and every request that goes on under it ends.
 #[utoipa::path(delete, path = "/keys/{id}", tag = "keys", params(("id" = String, Path)),
     responses((status = 200, description = "It is gone", body = Done)))]
-async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
+async fn delete(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<Done>> {
     app.delete_key(&caller, &id, StatusCode::OK).await?;
     Ok(Json(Done { success: true }))
 }

@@ -1,5 +1,6 @@
 //! Accounts that AI agents make for themselves, over HTTP.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -7,24 +8,25 @@ use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::iso8601;
-use crate::base::secret::Secret;
-use crate::controller::accounts::agents::Work;
-use crate::controller::api::NO_STORE;
-use crate::controller::origin::Origin;
-use crate::controller::{App, Shared};
-use crate::domain::access::{Caller, check_account_wide};
-use crate::domain::error::{Error, Result};
-use crate::domain::plan::Terms;
-use crate::domain::proof::MAX_BITS;
-use crate::http::extract::Json as Body;
-use crate::http::serve::Peer;
-use crate::store::agents::AgentAccount;
-use crate::wire::action::Done;
-use crate::wire::agent_account::{
+use crate::accounts::agents::Work;
+use crate::api::NO_STORE;
+use crate::origin::Origin;
+use crate::{App, Shared};
+use hotdesk_base::clock::iso8601;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::access::{Caller, check_account_wide};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::plan::Terms;
+use hotdesk_domain::proof::MAX_BITS;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Json as Body;
+use hotdesk_http::serve::Peer;
+use hotdesk_store::agents::AgentAccount;
+use hotdesk_wire::action::Done;
+use hotdesk_wire::agent_account::{
     AgentAccountState, AgentChallenge, AgentLimits, CreateAgentAccount, MadeAgentAccount, NewClaimLink,
 };
-use crate::wire::error::ErrorBody;
+use hotdesk_wire::error::ErrorBody;
 
 /// The routes of agents' accounts.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -89,7 +91,10 @@ async fn challenge(State(app): State<Shared>) -> impl IntoResponse {
 /// How the claim of the agent's own account stands.
 #[utoipa::path(get, path = "/agent-accounts/claim-link", tag = "account",
     responses((status = 200, description = "How it stands", body = AgentAccountState)))]
-async fn claim_link(State(app): State<Shared>, caller: Caller) -> Result<Json<AgentAccountState>> {
+async fn claim_link(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<AgentAccountState>> {
     let agent = own(&app, &caller).await?;
     Ok(Json(AgentAccountState {
         id: agent.account.to_string(),
@@ -104,7 +109,7 @@ async fn claim_link(State(app): State<Shared>, caller: Caller) -> Result<Json<Ag
     responses((status = 201, description = "The link", body = NewClaimLink)))]
 async fn new_claim_link(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
 ) -> Result<impl IntoResponse> {
     let agent = own(&app, &caller).await?;
@@ -115,7 +120,10 @@ async fn new_claim_link(
 /// Revokes the claim link of the agent's own account.
 #[utoipa::path(delete, path = "/agent-accounts/claim-link", tag = "account",
     responses((status = 200, description = "It is dead", body = Done)))]
-async fn revoke_claim_link(State(app): State<Shared>, caller: Caller) -> Result<Json<Done>> {
+async fn revoke_claim_link(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<Done>> {
     let agent = own(&app, &caller).await?;
     app.store.set_claim(agent.account, None).await?;
     Ok(Json(Done { success: true }))
@@ -135,7 +143,7 @@ fn limits(terms: Terms) -> AgentLimits {
 async fn own(app: &App, caller: &Caller) -> Result<AgentAccount> {
     check_account_wide(caller, "see how the account is claimed")?;
     let agent = app.store.agent_account(caller.account).await?;
-    agent.ok_or_else(|| Error::not_found("This account is not an agent's that waits to be claimed"))
+    Ok(agent.ok_or_else(|| Error::not_found("This account is not an agent's that waits to be claimed"))?)
 }
 
 fn link(origin: &Origin, code: &Secret) -> String {

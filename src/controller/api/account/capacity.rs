@@ -1,18 +1,20 @@
 //! An account's plan, and what it adds to it, over HTTP (wire.md 14).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::iso8601;
-use crate::controller::Shared;
-use crate::domain::access::{Caller, check_account_wide};
-use crate::domain::allowance::Used;
-use crate::domain::error::{Error, Result};
-use crate::domain::plan::{Capacity, Terms};
-use crate::http::extract::{Json as Body, Query};
-use crate::wire::account::{
+use crate::Shared;
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::access::check_account_wide;
+use hotdesk_domain::allowance::Used;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::plan::{Capacity, Terms};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Query};
+use hotdesk_wire::account::{
     AccountCapacity, ChangeCapacity, ComputeLimits, ComputeLimitsQuery, PlanLimits, Subscription,
 };
 
@@ -27,7 +29,10 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// How many computers the account may have, and how many it added to its plan.
 #[utoipa::path(get, path = "/account/capacity", tag = "account",
     responses((status = 200, description = "The capacity", body = AccountCapacity)))]
-async fn capacity(State(app): State<Shared>, caller: Caller) -> Result<Json<AccountCapacity>> {
+async fn capacity(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<AccountCapacity>> {
     check_account_wide(&caller, "see the account's capacity")?;
     let (terms, used) = (app.terms(caller.account).await?, app.store.used(caller.account).await?);
     Ok(Json(told(&terms, &used, false)))
@@ -39,14 +44,14 @@ async fn capacity(State(app): State<Shared>, caller: Caller) -> Result<Json<Acco
     responses((status = 200, description = "The capacity since then", body = AccountCapacity)))]
 async fn change_capacity(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Body(wanted): Body<ChangeCapacity>,
 ) -> Result<Json<AccountCapacity>> {
     check_account_wide(&caller, "change the account's capacity")?;
     let change = match (wanted.add, wanted.give_back) {
         (Some(more), None) if more > 0 => Capacity::Add(more),
         (None, Some(fewer)) if fewer > 0 => Capacity::GiveBack(fewer),
-        _ => return Err(Error::invalid("one of add and give_back is needed, at least 1")),
+        _ => return Err(Error::invalid("one of add and give_back is needed, at least 1").into()),
     };
     let really = !wanted.dry_run;
     let terms = app.store.change_capacity(caller.account, change, &app.plans, really).await?;
@@ -74,7 +79,10 @@ fn told(terms: &Terms, used: &Used, dry_run: bool) -> AccountCapacity {
 /// The account's plan.
 #[utoipa::path(get, path = "/user/subscription", tag = "account",
     responses((status = 200, description = "The plan", body = Subscription)))]
-async fn subscription(State(app): State<Shared>, caller: Caller) -> Result<Json<Subscription>> {
+async fn subscription(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<Subscription>> {
     check_account_wide(&caller, "see the account's plan")?;
     let terms = app.terms(caller.account).await?;
     let (allowed, template_authoring) = (terms.allowance, terms.may_author_templates());
@@ -100,7 +108,7 @@ async fn subscription(State(app): State<Shared>, caller: Caller) -> Result<Json<
     responses((status = 200, description = "The limits", body = ComputeLimits)))]
 async fn compute_limits(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Query(query): Query<ComputeLimitsQuery>,
 ) -> Result<Json<ComputeLimits>> {
     let workspace = app.find_workspace(&caller, &query.workspace_id).await?;

@@ -1,5 +1,6 @@
 //! An operator's clients over HTTP: make, list, read, change, remove (wire.md 14, "Clients API").
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,19 +8,20 @@ use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::iso8601;
-use crate::controller::accounts::agents;
-use crate::controller::api::NO_STORE;
-use crate::controller::auth::keys;
-use crate::controller::{App, Shared};
-use crate::domain::access::{Caller, check_account_wide};
-use crate::domain::client::{BilledTo, Terms, check_external_id, dollars, micros};
-use crate::domain::error::{Error, Result};
-use crate::domain::name::Name;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::store::clients::Client;
-use crate::wire::action::Done;
-use crate::wire::client::{
+use crate::accounts::agents;
+use crate::api::NO_STORE;
+use crate::auth::keys;
+use crate::{App, Shared};
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::access::{Caller, check_account_wide};
+use hotdesk_domain::client::{BilledTo, Terms, check_external_id, dollars, micros};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::name::Name;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_store::clients::Client;
+use hotdesk_wire::action::Done;
+use hotdesk_wire::client::{
     Client as Record, ClientList, CreateClient, MadeClient, RemoveClientQuery, UpdateClient,
 };
 
@@ -37,14 +39,15 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 201, description = "The client with its key", body = MadeClient)))]
 async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Body(wanted): Body<CreateClient>,
 ) -> Result<impl IntoResponse> {
     check_account_wide(&caller, "make clients")?;
     let operator = app.store.account(caller.account).await?;
     if operator.is_some_and(|account| account.kind == agents::KIND) {
         return Err(Error::forbidden("An agent's account has no clients until a person claims it")
-            .code("UPGRADE_REQUIRED"));
+            .code("UPGRADE_REQUIRED")
+            .into());
     }
     let external_id = check_external_id(&wanted.external_id)?;
     let name = Name::parse(wanted.name.as_deref().unwrap_or(external_id))?;
@@ -65,7 +68,7 @@ async fn create(
 /// The operator's clients.
 #[utoipa::path(get, path = "/v1/accounts", tag = "clients",
     responses((status = 200, description = "All of them, oldest first", body = ClientList)))]
-async fn list(State(app): State<Shared>, caller: Caller) -> Result<Json<ClientList>> {
+async fn list(State(app): State<Shared>, Authenticated(caller): Authenticated) -> Result<Json<ClientList>> {
     check_account_wide(&caller, "see clients")?;
     let clients = app.store.clients(caller.account).await?;
     let clients: Vec<Record> = clients.into_iter().map(record).collect::<Result<_>>()?;
@@ -75,7 +78,11 @@ async fn list(State(app): State<Shared>, caller: Caller) -> Result<Json<ClientLi
 /// One client.
 #[utoipa::path(get, path = "/v1/accounts/{client_id}", tag = "clients", params(("client_id" = String, Path)),
     responses((status = 200, description = "The client", body = Record)))]
-async fn get(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Record>> {
+async fn get(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<Record>> {
     Ok(Json(record(app.find_client(&caller, &id).await?)?))
 }
 
@@ -84,7 +91,7 @@ async fn get(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) 
     request_body = UpdateClient, responses((status = 200, description = "The changed client", body = Record)))]
 async fn update(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<UpdateClient>,
 ) -> Result<Json<Record>> {
@@ -109,7 +116,7 @@ async fn update(
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn remove(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(query): Query<RemoveClientQuery>,
 ) -> Result<Json<Done>> {
@@ -117,7 +124,7 @@ async fn remove(
     let computers_too = match query.computers.as_deref() {
         None | Some("keep") => false,
         Some("delete") => true,
-        Some(_) => return Err(Error::invalid("computers must be delete or keep")),
+        Some(_) => return Err(Error::invalid("computers must be delete or keep").into()),
     };
     app.store.begin_client_removal(&client, computers_too).await?;
     if let Some(workspace) = client.workspace {
@@ -136,7 +143,7 @@ impl App {
     pub async fn find_client(&self, caller: &Caller, id: &str) -> Result<Client> {
         check_account_wide(caller, "see clients")?;
         let id = id.parse().map_err(|_| Error::not_found("Client not found"))?;
-        self.store.client(caller.account, id).await
+        Ok(self.store.client(caller.account, id).await?)
     }
 }
 

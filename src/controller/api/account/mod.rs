@@ -2,7 +2,7 @@
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::controller::Shared;
+use crate::Shared;
 
 mod agents;
 mod capacity;

@@ -1,5 +1,6 @@
 //! What a client used, over HTTP: for a month, as JSON or CSV; and what AI models cost it.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
@@ -7,15 +8,16 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::{month, month_of, now_ms};
-use crate::controller::Shared;
-use crate::domain::access::{Caller, check_account_wide};
-use crate::domain::client::{dollars, micros};
-use crate::domain::error::{Error, Result};
-use crate::domain::usage::{MONTHS_KEPT, by_computer, kept_since, total};
-use crate::http::encode::attachment;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::wire::client::{ClientUsage, ComputerUsage, RecordSpend, SpendRecorded, UsageQuery};
+use crate::Shared;
+use hotdesk_base::clock::{month, month_of, now_ms};
+use hotdesk_domain::access::check_account_wide;
+use hotdesk_domain::client::{dollars, micros};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::usage::{MONTHS_KEPT, by_computer, kept_since, total};
+use hotdesk_http::encode::attachment;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_wire::client::{ClientUsage, ComputerUsage, RecordSpend, SpendRecorded, UsageQuery};
 
 /// Longest id and longest note of a cost, in characters.
 const MAX_TEXT: usize = 255;
@@ -32,7 +34,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         content((ClientUsage = "application/json"), (String = "text/csv")))))]
 async fn usage(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(query): Query<UsageQuery>,
 ) -> Result<Response> {
@@ -43,12 +45,14 @@ async fn usage(
     let text = query.month.unwrap_or_else(|| month_of(now));
     let within = month(&text).ok_or_else(|| Error::invalid("month must be YYYY-MM"))?;
     if within.end <= kept_since(now) {
-        return Err(Error::invalid(format!("usage is kept for this month and the {MONTHS_KEPT} before it")));
+        return Err(
+            Error::invalid(format!("usage is kept for this month and the {MONTHS_KEPT} before it")).into()
+        );
     }
     let csv = match query.format.as_deref() {
         None | Some("json") => false,
         Some("csv") => true,
-        Some(_) => return Err(Error::invalid("format must be json or csv")),
+        Some(_) => return Err(Error::invalid("format must be json or csv").into()),
     };
     let used = by_computer(&app.store.runs_of(id, &within).await?, &within, now);
     let all = total(used.values());
@@ -83,7 +87,7 @@ async fn usage(
     request_body = RecordSpend, responses((status = 200, description = "It is written down", body = SpendRecorded)))]
 async fn spend(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<RecordSpend>,
 ) -> Result<Json<SpendRecorded>> {
@@ -92,7 +96,8 @@ async fn spend(
     if entry.is_empty() || entry.chars().count() > MAX_TEXT || note.chars().count() > MAX_TEXT {
         return Err(Error::invalid(format!(
             "entry_id must be 1 to {MAX_TEXT} characters, and note at most as many"
-        )));
+        ))
+        .into());
     }
     let amount = micros("amount_usd", wanted.amount_usd)?;
     let fresh = app.store.spend(&client, entry, amount, &note).await?;

@@ -7,18 +7,19 @@ use axum::http::HeaderMap;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::{now_ms, parse_iso8601};
-use crate::base::ids::ComputerRef;
-use crate::controller::{App, Shared, audit};
-use crate::domain::access::Role;
-use crate::domain::audit::Action;
-use crate::domain::billing::{Change, Payment, Variant};
-use crate::domain::error::{Error, Result};
-use crate::http::extract::{parse_object, read_body};
-use crate::store::billing::{Event, Subject, Taken};
-use crate::store::computers::Computer;
-use crate::wire::billing::{BillingEvent, BillingEventTaken};
-use crate::wire::error::ErrorBody;
+use crate::{App, Shared, audit};
+use hotdesk_base::clock::{now_ms, parse_iso8601};
+use hotdesk_base::ids::ComputerRef;
+use hotdesk_domain::access::Role;
+use hotdesk_domain::audit::Action;
+use hotdesk_domain::billing::{Change, Payment, Variant};
+use hotdesk_domain::error::Error;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{parse_object, read_body};
+use hotdesk_store::billing::{Event, Subject, Taken};
+use hotdesk_store::computers::Computer;
+use hotdesk_wire::billing::{BillingEvent, BillingEventTaken};
+use hotdesk_wire::error::ErrorBody;
 
 /// The field that signs an event.
 const SIGNATURE: &str = "hotdesk-signature";
@@ -54,11 +55,11 @@ async fn webhook(
     let bytes = read_body(body, MAX_EVENT).await?;
     let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !app.billing.signs(signature, &bytes, now_ms()) {
-        return Err(Error::forbidden("The event's signature is missing, old or not right"));
+        return Err(Error::forbidden("The event's signature is missing, old or not right").into());
     }
     let event: BillingEvent = parse_object(&bytes)?;
     if event.id.is_empty() || event.id.chars().count() > MAX_ID {
-        return Err(Error::invalid(format!("id must be 1 to {MAX_ID} characters")));
+        return Err(Error::invalid(format!("id must be 1 to {MAX_ID} characters")).into());
     }
     let Said { subject, change, computer } = read(&app, &event).await?;
     let said = Event { id: &event.id, occurred_at: occurred(&event.occurred_at)? };
@@ -92,7 +93,7 @@ fn tell(subject: Subject, computer: Option<&Computer>) {
 fn occurred(text: &str) -> Result<i64> {
     let at = parse_iso8601(text).ok_or_else(|| Error::invalid("occurred_at must be an ISO 8601 time"))?;
     if at > now_ms().saturating_add(AHEAD_MS) {
-        return Err(Error::invalid("occurred_at lies in the future"));
+        return Err(Error::invalid("occurred_at lies in the future").into());
     }
     Ok(at)
 }
@@ -102,7 +103,7 @@ async fn read(app: &App, event: &BillingEvent) -> Result<Said> {
     match (&event.account_id, &event.computer_id) {
         (Some(account), None) => {
             if event.variant.is_some() || event.trial_ends_at.is_some() || event.device.is_some() {
-                return Err(Error::invalid("variant, trial_ends_at and device are a computer's"));
+                return Err(Error::invalid("variant, trial_ends_at and device are a computer's").into());
             }
             let account = account.parse().map_err(|_| Error::not_found("Account not found"))?;
             let change = Change::Account { plan: event.plan.clone(), payment };
@@ -110,7 +111,7 @@ async fn read(app: &App, event: &BillingEvent) -> Result<Said> {
         }
         (None, Some(computer)) => {
             if event.plan.is_some() {
-                return Err(Error::invalid("plan is an account's"));
+                return Err(Error::invalid("plan is an account's").into());
             }
             let unknown = || Error::not_found("Desktop not found");
             let reference: ComputerRef = computer.parse().map_err(|()| unknown())?;
@@ -127,11 +128,11 @@ async fn read(app: &App, event: &BillingEvent) -> Result<Said> {
             let change = Change::Computer { variant, payment, trial_ends_at, device: event.device };
             Ok(Said { subject: Subject::Computer(computer.id), change, computer: Some(computer) })
         }
-        _ => Err(Error::invalid("one of account_id and computer_id is needed")),
+        _ => Err(Error::invalid("one of account_id and computer_id is needed").into()),
     }
 }
 
 /// What a word names, if there is one.
 fn word<T>(text: Option<&str>, named: fn(&str) -> Option<T>, otherwise: &str) -> Result<Option<T>> {
-    text.map(|text| named(text).ok_or_else(|| Error::invalid(otherwise))).transpose()
+    Ok(text.map(|text| named(text).ok_or_else(|| Error::invalid(otherwise))).transpose()?)
 }

@@ -1,5 +1,6 @@
 //! Actions over HTTP (wire.md 6): each is handed to the computer's agent, which checks and does it.
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,18 +12,17 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::patience;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::{Acted, QUICK};
-use crate::http::extract::{Json as Body, Path, Query, Shaped};
-use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
-use crate::wire::action::{
+use crate::Shared;
+use hotdesk_guest::{Acted, QUICK};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query, Shaped};
+use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey};
+use hotdesk_wire::action::{
     Click, CursorPosition, Drag, Key, Move, PointerButton, ScreenQuery, Scroll, Type, Wait, WaitChange,
     WaitStable,
 };
-use crate::wire::batch::{Action, Batch, BatchResult};
-use crate::wire::effect::ActionResult;
+use hotdesk_wire::batch::{Action, Batch, BatchResult};
+use hotdesk_wire::effect::ActionResult;
 
 /// The routes of actions.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -48,9 +48,9 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(post, path = "/computers/{id}/click", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Click,
     responses((status = 200, description = "Delivered", body = ActionResult)))]
-pub(in crate::controller) async fn click(
+pub(crate) async fn click(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -66,7 +66,7 @@ pub(in crate::controller) async fn click(
     responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn pointer_move(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -82,7 +82,7 @@ async fn pointer_move(
     responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn mouse_down(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -98,7 +98,7 @@ async fn mouse_down(
     responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn mouse_up(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -114,7 +114,7 @@ async fn mouse_up(
     responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn drag(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -130,7 +130,7 @@ async fn drag(
     responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn scroll(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -144,9 +144,9 @@ async fn scroll(
 #[utoipa::path(post, path = "/computers/{id}/type", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Type,
     responses((status = 200, description = "Delivered", body = ActionResult)))]
-pub(in crate::controller) async fn type_text(
+pub(crate) async fn type_text(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -160,9 +160,9 @@ pub(in crate::controller) async fn type_text(
 #[utoipa::path(post, path = "/computers/{id}/key", tag = "actions",
     params(("id" = String, Path), ScreenQuery, IdempotencyHeader), request_body = Key,
     responses((status = 200, description = "Delivered", body = ActionResult)))]
-pub(in crate::controller) async fn key(
+pub(crate) async fn key(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -178,7 +178,7 @@ pub(in crate::controller) async fn key(
     responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn key_down(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -194,7 +194,7 @@ async fn key_down(
     responses((status = 200, description = "Delivered", body = ActionResult)))]
 async fn key_up(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -210,7 +210,7 @@ async fn key_up(
     responses((status = 200, description = "Waited", body = ActionResult)))]
 async fn wait_stable(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -226,7 +226,7 @@ async fn wait_stable(
     responses((status = 200, description = "Waited", body = ActionResult)))]
 async fn wait_change(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -242,13 +242,13 @@ async fn wait_change(
     responses((status = 200, description = "Read from the screen", body = CursorPosition)))]
 async fn cursor_position(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(screen): Query<ScreenQuery>,
 ) -> Result<Json<CursorPosition>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest_to_read(&computer).await?;
-    guest.call(Method::GET, "/cursor_position", screen, None::<&()>, QUICK).await.map(Json)
+    Ok(Json(guest.call(Method::GET, "/cursor_position", screen, None::<&()>, QUICK).await?))
 }
 
 /// Does a list of actions in order on one screen, with nobody else's between them. It ends at the first that fails,
@@ -258,7 +258,7 @@ async fn cursor_position(
     responses((status = 200, description = "Each action's result", body = BatchResult)))]
 async fn actions(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Query(screen): Query<ScreenQuery>,
@@ -274,7 +274,7 @@ async fn actions(
     responses((status = 200, description = "Waited", body = ActionResult)))]
 async fn wait(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Wait>,
@@ -286,7 +286,7 @@ async fn wait(
 #[allow(clippy::too_many_arguments)] // a request's parts, taken apart by the extractors
 pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     path: &str,
     query: impl Serialize,
@@ -296,5 +296,5 @@ pub(super) async fn act<Send: Serialize + Sync, Receive: DeserializeOwned>(
 ) -> Result<Acted<Receive>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
-    guest.act(path, query, body, key, patience).await
+    Ok(guest.act(path, query, body, key, patience).await?)
 }

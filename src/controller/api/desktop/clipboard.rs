@@ -1,5 +1,6 @@
 //! The clipboard over HTTP.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -8,13 +9,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::forward;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::QUICK;
-use crate::http::extract::{Path, Query, parse_object, read_body};
-use crate::wire::action::Done;
-use crate::wire::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
+use crate::Shared;
+use hotdesk_guest::QUICK;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Path, Query, parse_object, read_body};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
 
 /// The routes of the clipboard.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -27,7 +27,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "What is on it; `mime_type` is null when it is empty", body = Clipboard)))]
 async fn read(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(query): Query<ClipboardQuery>,
 ) -> Result<Json<Clipboard>> {
@@ -40,7 +40,7 @@ async fn read(
     responses((status = 200, description = "It is on the clipboard", body = Done)))]
 async fn set(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(query): Query<ClipboardQuery>,
     body: Body,

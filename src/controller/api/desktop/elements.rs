@@ -1,5 +1,6 @@
 //! Elements over HTTP: what programs show, and how it is acted on. Each is handed to the computer's agent.
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,12 +11,12 @@ use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::percent_encode;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::wire::element::{
+use crate::Shared;
+use hotdesk_domain::access::Caller;
+use hotdesk_guest::percent_encode;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_wire::element::{
     ElementActed, ElementClick, ElementList, ElementSetValue, ElementsQuery, MarkedQuery, MarkedScreenshot,
 };
 
@@ -39,7 +40,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "Visible first; `truncated` tells whether some are missing", body = ElementList)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(query): Query<ElementsQuery>,
 ) -> Result<Json<ElementList>> {
@@ -52,7 +53,7 @@ async fn list(
     responses((status = 200, description = "The picture and its elements", body = MarkedScreenshot)))]
 async fn marked(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(query): Query<MarkedQuery>,
 ) -> Result<Json<MarkedScreenshot>> {
@@ -65,7 +66,7 @@ async fn marked(
     responses((status = 200, description = "What came of it", body = ElementActed)))]
 async fn click(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, element)): Path<(String, String)>,
     Body(body): Body<ElementClick>,
 ) -> Result<Json<ElementActed>> {
@@ -78,7 +79,7 @@ async fn click(
     responses((status = 200, description = "What came of it", body = ElementActed)))]
 async fn set_value(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, element)): Path<(String, String)>,
     Body(body): Body<ElementSetValue>,
 ) -> Result<Json<ElementActed>> {
@@ -91,7 +92,7 @@ async fn set_value(
     responses((status = 200, description = "What came of it", body = ElementActed)))]
 async fn focus(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, element)): Path<(String, String)>,
 ) -> Result<Json<ElementActed>> {
     act(&app, &caller, &id, &element, "focus", None::<&()>).await
@@ -120,5 +121,5 @@ async fn ask<Receive: DeserializeOwned>(
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(caller, id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    guest.call(method, path, query, body, ELEMENT_TIMEOUT).await.map(Json)
+    Ok(Json(guest.call(method, path, query, body, ELEMENT_TIMEOUT).await?))
 }

@@ -1,15 +1,15 @@
 //! The catalogue of events over HTTP; the events themselves come by WebSocket.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::http::extract::Path;
-use crate::wire::event::Catalogue;
+use crate::Shared;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_wire::event::Catalogue;
 
 /// The route of the catalogue.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -22,7 +22,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "The catalogue", body = Catalogue)))]
 async fn catalogue(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<Catalogue>> {
     app.find_computer(&caller, &id).await?;

@@ -1,5 +1,6 @@
 //! Commands and Python over HTTP (wire.md 6): handed to the computer's agent, which checks and runs them.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
@@ -8,14 +9,13 @@ use utoipa_axum::routes;
 
 use super::actions::act;
 use super::patience;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::{Acted, QUICK, percent_encode};
-use crate::http::extract::{Json as Body, Path};
-use crate::http::idempotency::{IdempotencyHeader, IdempotencyKey};
-use crate::wire::action::Done;
-use crate::wire::exec::{Bash, BashResult, Exec, ExecResult, SessionList};
+use crate::Shared;
+use hotdesk_guest::{Acted, QUICK, percent_encode};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::exec::{Bash, BashResult, Exec, ExecResult, SessionList};
 
 /// The routes of commands and Python sessions.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -30,9 +30,9 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions",
     params(("id" = String, Path), IdempotencyHeader), request_body = Bash,
     responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
-pub(in crate::controller) async fn bash(
+pub(crate) async fn bash(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Bash>,
@@ -46,7 +46,7 @@ pub(in crate::controller) async fn bash(
     responses((status = 200, description = "Run, whatever came of it", body = ExecResult)))]
 async fn exec(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Exec>,
@@ -59,12 +59,12 @@ async fn exec(
     responses((status = 200, description = "By name", body = SessionList)))]
 async fn sessions(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<SessionList>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest_to_read(&computer).await?;
-    guest.call(Method::GET, "/sessions", (), None::<&()>, QUICK).await.map(Json)
+    Ok(Json(guest.call(Method::GET, "/sessions", (), None::<&()>, QUICK).await?))
 }
 
 /// Ends a Python session with everything that it started.
@@ -73,11 +73,11 @@ async fn sessions(
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn end_session(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
     let path = format!("/sessions/{}", percent_encode(&name));
-    guest.call(Method::DELETE, &path, (), None::<&()>, QUICK).await.map(Json)
+    Ok(Json(guest.call(Method::DELETE, &path, (), None::<&()>, QUICK).await?))
 }

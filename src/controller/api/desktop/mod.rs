@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
+use crate::Shared;
+use hotdesk_domain::access::Caller;
+use hotdesk_http::error_response::Result;
 
 pub mod actions;
 pub mod clipboard;
@@ -63,5 +63,5 @@ async fn forward<Send: Serialize + Sync, Receive: DeserializeOwned>(
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(caller, id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    guest.call(method, path, query, body, patience).await.map(Json)
+    Ok(Json(guest.call(method, path, query, body, patience).await?))
 }

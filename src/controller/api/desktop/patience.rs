@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::domain::limits::{
+use hotdesk_domain::limits::{
     DEFAULT_WATCH_MS, MAX_COMMAND_SECONDS, MAX_HOLDS_MS, MAX_WAIT_SECONDS, SLOWEST_TYPING,
 };
-use crate::domain::pointer::MAX_DRAG_SECONDS;
-use crate::guest::QUICK;
-use crate::wire::batch::Action;
+use hotdesk_domain::pointer::MAX_DRAG_SECONDS;
+use hotdesk_guest::QUICK;
+use hotdesk_wire::batch::Action;
 
 /// Longest list of actions: a list that takes longer is better sent in parts.
 const LONGEST_LIST: Duration = Duration::from_secs(15 * 60);

@@ -1,5 +1,6 @@
 //! Background processes over HTTP: started, read, fed, signalled and ended by the computer's agent.
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -14,14 +15,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::patience::seconds;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::domain::limits::MAX_STDIN;
-use crate::guest::{Guest, QUICK, percent_encode};
-use crate::http::extract::{Json as Read, Path, Query};
-use crate::wire::action::Done;
-use crate::wire::process::{
+use crate::Shared;
+use hotdesk_domain::access::Caller;
+use hotdesk_domain::limits::MAX_STDIN;
+use hotdesk_guest::{Guest, QUICK, percent_encode};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Read, Path, Query};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::process::{
     LOST, OFFSET, OutputQuery, Process, ProcessList, SendSignal, Signalled, StartProcess, StdinQuery, Written,
 };
 
@@ -47,7 +48,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     request_body = StartProcess, responses((status = 201, description = "It runs", body = Process)))]
 async fn start(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Read(body): Read<StartProcess>,
 ) -> Result<(StatusCode, Json<Process>)> {
@@ -61,11 +62,11 @@ async fn start(
     responses((status = 200, description = "Oldest first", body = ProcessList)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<ProcessList>> {
     let guest = find(&app, &caller, &id, &Method::GET).await?;
-    guest.call(Method::GET, "/processes", (), None::<&()>, QUICK).await.map(Json)
+    Ok(Json(guest.call(Method::GET, "/processes", (), None::<&()>, QUICK).await?))
 }
 
 /// How a background process is.
@@ -74,7 +75,7 @@ async fn list(
     responses((status = 200, description = "Its record", body = Process)))]
 async fn record(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(ids): Path<(String, String)>,
 ) -> Result<Json<Process>> {
     ask(&app, &caller, &ids, Method::GET, "", None::<&()>).await
@@ -86,7 +87,7 @@ async fn record(
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn end(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(ids): Path<(String, String)>,
 ) -> Result<Json<Done>> {
     ask(&app, &caller, &ids, Method::DELETE, "", None::<&()>).await
@@ -100,7 +101,7 @@ async fn end(
             ("X-Hotdesk-Lost" = u64, description = "Bytes that were asked for and are no longer kept")))))]
 async fn output(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(ids): Path<(String, String)>,
     Query(query): Query<OutputQuery>,
 ) -> Result<Response> {
@@ -131,14 +132,14 @@ fn number(headers: &HeaderMap, name: &str) -> u64 {
     responses((status = 200, description = "Written", body = Written)))]
 async fn stdin(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(ids): Path<(String, String)>,
     Query(query): Query<StdinQuery>,
     body: Body,
 ) -> Result<Json<Written>> {
     let guest = find(&app, &caller, &ids.0, &Method::POST).await?;
     let body = Body::new(Limited::new(body, MAX_STDIN));
-    guest.send_bytes(&path(&ids.1, "/stdin"), &query, body, STDIN_TIMEOUT).await.map(Json)
+    Ok(Json(guest.send_bytes(&path(&ids.1, "/stdin"), &query, body, STDIN_TIMEOUT).await?))
 }
 
 /// Sends a signal to a background process and, unless told otherwise, to everything that it started.
@@ -147,7 +148,7 @@ async fn stdin(
     responses((status = 200, description = "Sent", body = Signalled)))]
 async fn signal(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(ids): Path<(String, String)>,
     Read(body): Read<SendSignal>,
 ) -> Result<Json<Signalled>> {
@@ -163,12 +164,12 @@ async fn ask<Receive: DeserializeOwned>(
     body: Option<&(impl Serialize + Sync)>,
 ) -> Result<Json<Receive>> {
     let guest = find(app, caller, id, &method).await?;
-    guest.call(method, &path(process, rest), (), body, QUICK).await.map(Json)
+    Ok(Json(guest.call(method, &path(process, rest), (), body, QUICK).await?))
 }
 
 async fn find(app: &Shared, caller: &Caller, id: &str, method: &Method) -> Result<Guest> {
     let computer = app.find_computer(caller, id).await?;
-    app.guest_for(method, &computer).await
+    Ok(app.guest_for(method, &computer).await?)
 }
 
 fn path(process: &str, rest: &str) -> String {

@@ -1,5 +1,6 @@
 //! Starting programs over HTTP.
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,13 +10,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::forward;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::QUICK;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::wire::action::ScreenQuery;
-use crate::wire::program::{Launch, Launched};
+use crate::Shared;
+use hotdesk_guest::QUICK;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_wire::action::ScreenQuery;
+use hotdesk_wire::program::{Launch, Launched};
 
 /// Longest wait for a window, in seconds; the agent refuses more.
 const MAX_WAIT: f64 = 60.0;
@@ -31,7 +31,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     request_body = Launch, responses((status = 200, description = "Started", body = Launched)))]
 async fn launch(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<Launch>,

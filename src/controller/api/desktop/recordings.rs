@@ -1,5 +1,6 @@
 //! Recordings of a computer's screens over HTTP: made, kept and sent by its agent.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
@@ -8,15 +9,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::forward;
-use crate::controller::Shared;
-use crate::controller::relay::transfer::{Crossing, transfer};
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::{QUICK, percent_encode};
-use crate::http::extract::{Json as Body, Path};
-use crate::wire::action::Done;
-use crate::wire::error::ErrorBody;
-use crate::wire::recording::{Recording, RecordingList, StartRecording, TimelineEntry};
+use crate::Shared;
+use crate::relay::transfer::{Crossing, transfer};
+use hotdesk_guest::{QUICK, percent_encode};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::error::ErrorBody;
+use hotdesk_wire::recording::{Recording, RecordingList, StartRecording, TimelineEntry};
 
 /// What of a file's request and answer crosses.
 const FILE: Crossing = Crossing {
@@ -50,7 +50,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     request_body = StartRecording, responses((status = 201, description = "It records", body = Recording)))]
 async fn start(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(body): Body<StartRecording>,
 ) -> Result<(StatusCode, Json<Recording>)> {
@@ -63,7 +63,7 @@ async fn start(
     responses((status = 200, description = "Oldest first", body = RecordingList)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<RecordingList>> {
     forward(&app, &caller, &id, Method::GET, "/recordings", (), None::<&()>, QUICK).await
@@ -75,7 +75,7 @@ async fn list(
     responses((status = 200, description = "Its record", body = Recording)))]
 async fn record(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, recording)): Path<(String, String)>,
 ) -> Result<Json<Recording>> {
     forward(&app, &caller, &id, Method::GET, &path(&recording, ""), (), None::<&()>, QUICK).await
@@ -87,7 +87,7 @@ async fn record(
     responses((status = 200, description = "It has ended", body = Recording)))]
 async fn stop(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, recording)): Path<(String, String)>,
 ) -> Result<Json<Recording>> {
     forward(&app, &caller, &id, Method::POST, &path(&recording, "/stop"), (), None::<&()>, QUICK).await
@@ -99,7 +99,7 @@ async fn stop(
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn delete(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, recording)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
     forward(&app, &caller, &id, Method::DELETE, &path(&recording, ""), (), None::<&()>, QUICK).await
@@ -114,7 +114,7 @@ async fn delete(
         (status = 416, description = "The video ends before the range", body = ErrorBody)))]
 async fn video(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, recording)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response> {
@@ -130,7 +130,7 @@ async fn video(
         (status = 416, description = "The timeline ends before the range", body = ErrorBody)))]
 async fn timeline(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, recording)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response> {

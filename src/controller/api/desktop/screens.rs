@@ -1,5 +1,6 @@
 //! Screens over HTTP (wire.md 7).
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,12 +11,12 @@ use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::{QUICK, percent_encode};
-use crate::http::extract::{Json as Body, Path};
-use crate::wire::action::{Done, Screen, ScreenList, ScreenSize};
+use crate::Shared;
+use hotdesk_domain::access::Caller;
+use hotdesk_guest::{QUICK, percent_encode};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_wire::action::{Done, Screen, ScreenList, ScreenSize};
 
 /// How long a screen may take to come up or to end: the agent gives it 25 s and answers then.
 const START_OR_END: Duration = Duration::from_secs(30);
@@ -28,7 +29,11 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// The computer's screens.
 #[utoipa::path(get, path = "/computers/{id}/screens", tag = "screens", params(("id" = String, Path)),
     responses((status = 200, description = "The boot screen first", body = ScreenList)))]
-async fn list(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<ScreenList>> {
+async fn list(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<ScreenList>> {
     ask(&app, &caller, &id, Method::GET, "/screens", None::<&()>, QUICK).await.map(Json)
 }
 
@@ -37,7 +42,7 @@ async fn list(State(app): State<Shared>, caller: Caller, Path(id): Path<String>)
     request_body = ScreenSize, responses((status = 201, description = "The new screen", body = Screen)))]
 async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(size): Body<ScreenSize>,
 ) -> Result<(StatusCode, Json<Screen>)> {
@@ -51,7 +56,7 @@ async fn create(
     responses((status = 200, description = "The resized screen", body = Screen)))]
 async fn resize(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, screen)): Path<(String, String)>,
     Body(size): Body<ScreenSize>,
 ) -> Result<Json<Screen>> {
@@ -65,7 +70,7 @@ async fn resize(
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn delete(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, screen)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
     let path = format!("/screens/{}", percent_encode(&screen));
@@ -83,5 +88,5 @@ async fn ask<Receive: DeserializeOwned>(
 ) -> Result<Receive> {
     let computer = app.find_computer(caller, id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    guest.call(method, path, (), body, patience).await
+    Ok(guest.call(method, path, (), body, patience).await?)
 }

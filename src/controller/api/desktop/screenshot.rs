@@ -1,5 +1,6 @@
 //! Screenshots over HTTP, in their three response formats (wire.md 6.1).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -9,16 +10,16 @@ use base64::engine::general_purpose::STANDARD;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::{iso8601, now_ms};
-use crate::controller::Shared;
-use crate::controller::origin::Origin;
-use crate::controller::storage::Kind;
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::guest::{Guest, Image, Sight};
-use crate::http::extract::{Path, Query};
-use crate::http::marks::IfNoneMatch;
-use crate::wire::screenshot::{
+use crate::Shared;
+use crate::origin::Origin;
+use crate::storage::Kind;
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_domain::error::Error;
+use hotdesk_guest::{Guest, Image, Sight};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Path, Query};
+use hotdesk_http::marks::IfNoneMatch;
+use hotdesk_wire::screenshot::{
     ScreenshotBase64, ScreenshotJson, ScreenshotMetadata, ScreenshotQuery, ScreenshotUrl,
 };
 
@@ -48,7 +49,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         (status = 304, description = "The client has the present picture (`binary`)")))]
 async fn screenshot(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     Query(mut query): Query<ScreenshotQuery>,
@@ -57,7 +58,7 @@ async fn screenshot(
     let computer = app.find_computer(&caller, &id).await?;
     let wanted = query.response_format.take().unwrap_or_else(|| "url".to_owned());
     if !["url", "base64", "binary"].contains(&wanted.as_str()) {
-        return Err(Error::invalid("response_format must be url, base64 or binary"));
+        return Err(Error::invalid("response_format must be url, base64 or binary").into());
     }
     let guest = app.fleet.guest_to_read(&computer).await?;
     match wanted.as_str() {
@@ -70,17 +71,19 @@ async fn screenshot(
 }
 
 /// A picture as bytes, whatever anybody has.
-pub(in crate::controller) async fn taken(guest: &Guest, query: &ScreenshotQuery) -> Result<Image> {
+pub(crate) async fn taken(guest: &Guest, query: &ScreenshotQuery) -> Result<Image> {
     match guest.screenshot(query, &IfNoneMatch::default()).await? {
         Sight::Image(image) => Ok(image),
-        Sight::Same(_) => Err(Error::internal("a picture that nobody has was left out")),
+        Sight::Same(_) => Err(Error::internal("a picture that nobody has was left out").into()),
     }
 }
 
 /// Encoded here: of a large picture, base64 in JSON would be beyond what an agent's JSON may have.
-pub(in crate::controller) fn encoded(image: &Image) -> Result<ScreenshotBase64> {
+pub(crate) fn encoded(image: &Image) -> Result<ScreenshotBase64> {
     let Some(marks) = &image.marks else {
-        return Err(Error::internal("the computer's agent sent a picture without saying what it shows"));
+        return Err(
+            Error::internal("the computer's agent sent a picture without saying what it shows").into()
+        );
     };
     Ok(ScreenshotBase64 {
         success: true,

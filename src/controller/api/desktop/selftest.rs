@@ -1,5 +1,6 @@
 //! The self-test over HTTP.
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,13 +10,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::forward;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::domain::limits::MAX_SELFTEST_SECONDS;
-use crate::guest::QUICK;
-use crate::http::extract::Path;
-use crate::wire::selftest::SelfTest;
+use crate::Shared;
+use hotdesk_domain::limits::MAX_SELFTEST_SECONDS;
+use hotdesk_guest::QUICK;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_wire::selftest::SelfTest;
 
 /// The route of the self-test.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -27,7 +27,11 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// more screen.
 #[utoipa::path(get, path = "/computers/{id}/selftest", tag = "selftest", params(("id" = String, Path)),
     responses((status = 200, description = "What was found", body = SelfTest)))]
-async fn run(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<SelfTest>> {
+async fn run(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<SelfTest>> {
     let patience = QUICK + Duration::from_secs_f64(MAX_SELFTEST_SECONDS);
     forward(&app, &caller, &id, Method::GET, "/selftest", (), None::<&()>, patience).await
 }

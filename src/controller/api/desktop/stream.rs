@@ -1,5 +1,6 @@
 //! Streaming a computer's screen and sound to an RTMP server over HTTP (wire.md 8): done by its agent.
 
+use crate::auth::Authenticated;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +11,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::forward;
-use crate::base::ids::ComputerId;
-use crate::controller::{Shared, audit};
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Kind, Result};
-use crate::domain::limits::MAX_STREAM_START_SECONDS;
-use crate::guest::{Guest, QUICK};
-use crate::http::extract::{Json as Body, Path};
-use crate::wire::action::Done;
-use crate::wire::stream::{StartStream, StreamStarted, StreamStatus, StreamTo};
+use crate::{Shared, audit};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::access::Caller;
+use hotdesk_domain::error::{Error, Kind};
+use hotdesk_domain::limits::MAX_STREAM_START_SECONDS;
+use hotdesk_guest::{Guest, QUICK};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::stream::{StartStream, StreamStarted, StreamStatus, StreamTo};
 
 /// Until the agent says that the server took the stream or why not, and what is needed around it.
 const START_TIMEOUT: Duration = Duration::from_secs(QUICK.as_secs() + MAX_STREAM_START_SECONDS);
@@ -36,7 +38,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     request_body = StartStream, responses((status = 200, description = "It streams", body = StreamStarted)))]
 async fn start(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<StartStream>,
 ) -> Result<Json<StreamStarted>> {
@@ -53,7 +55,7 @@ async fn start(
     // A client that hangs up, or loses the computer, leaves no stream of which nobody knows whose it is.
     let begun = audit::carried(begin(Arc::clone(&app), caller, computer.id, guest, body));
     let started = app.tasks.spawn("stream start", begun).await.map_err(Error::internal)?;
-    started.unwrap_or_else(|| Err(Error::internal("the start of a stream panicked"))).map(Json)
+    Ok(Json(started.unwrap_or_else(|| Err(Error::internal("the start of a stream panicked")))?))
 }
 
 async fn begin(
@@ -62,8 +64,8 @@ async fn begin(
     computer: ComputerId,
     guest: Guest,
     body: StreamTo,
-) -> Result<StreamStarted> {
-    let sent: Result<StreamStarted> =
+) -> Result<StreamStarted, Error> {
+    let sent: Result<StreamStarted, Error> =
         guest.call(Method::POST, "/stream/start", (), Some(&body), START_TIMEOUT).await;
     if sent.as_ref().is_err_and(|error| !may_stream(error)) {
         return sent;
@@ -94,7 +96,7 @@ fn may_stream(error: &Error) -> bool {
     responses((status = 200, description = "How it is", body = StreamStatus)))]
 async fn status(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<StreamStatus>> {
     forward(&app, &caller, &id, Method::GET, "/stream/status", (), None::<&()>, QUICK).await
@@ -103,7 +105,11 @@ async fn status(
 /// Ends the stream, if there is one.
 #[utoipa::path(post, path = "/computers/{id}/stream/stop", tag = "streaming", params(("id" = String, Path)),
     responses((status = 200, description = "Nothing is streamed", body = Done)))]
-async fn stop(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
+async fn stop(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<Done>> {
     forward(&app, &caller, &id, Method::POST, "/stream/stop", (), None::<&()>, QUICK).await
 }
 

@@ -1,5 +1,6 @@
 //! Tickets over HTTP: links to a screen that hold no password.
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -8,17 +9,17 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::{iso8601, now_ms};
-use crate::controller::Shared;
-use crate::controller::auth::tickets::{DEFAULT_LIFE, MAX_LIFE, Ticket};
-use crate::controller::origin::Origin;
-use crate::domain::access::Caller;
-use crate::domain::channel::Channel;
-use crate::domain::error::{Error, Result};
-use crate::guest::{QUICK, percent_encode};
-use crate::http::extract::{Json as Body, Path};
-use crate::wire::action::ScreenList;
-use crate::wire::ticket::{Mode, NewTicket, Ticket as Record};
+use crate::Shared;
+use crate::auth::tickets::{DEFAULT_LIFE, MAX_LIFE, Ticket};
+use crate::origin::Origin;
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_domain::channel::Channel;
+use hotdesk_domain::error::Error;
+use hotdesk_guest::{QUICK, percent_encode};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_wire::action::ScreenList;
+use hotdesk_wire::ticket::{Mode, NewTicket, Ticket as Record};
 
 /// The route of tickets.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -31,7 +32,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     request_body = NewTicket, responses((status = 201, description = "The ticket, shown once", body = Record)))]
 async fn issue(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<NewTicket>,
@@ -43,7 +44,7 @@ async fn issue(
     let computer = app.find_computer(&caller, &id).await?;
     let life = wanted.ttl_seconds.map_or(DEFAULT_LIFE, |seconds| Duration::from_secs(seconds.into()));
     if life.is_zero() || life > MAX_LIFE {
-        return Err(Error::invalid(format!("ttl_seconds must be 1 to {}", MAX_LIFE.as_secs())));
+        return Err(Error::invalid(format!("ttl_seconds must be 1 to {}", MAX_LIFE.as_secs())).into());
     }
     let screen = wanted.screen.unwrap_or_else(|| "default".to_owned());
     let guest = match wanted.mode {
@@ -52,7 +53,7 @@ async fn issue(
     };
     let seen: ScreenList = guest.call(Method::GET, "/screens", (), None::<&()>, QUICK).await?;
     if !seen.screens.iter().any(|seen| seen.id == screen) {
-        return Err(Error::not_found(format!("Screen not found: {screen}")));
+        return Err(Error::not_found(format!("Screen not found: {screen}")).into());
     }
     let ticket = Ticket { mode: wanted.mode, screen: screen.clone(), by: caller.credential };
     let text = app.tickets.issue(&computer, ticket, life)?;

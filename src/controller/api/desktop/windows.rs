@@ -1,5 +1,6 @@
 //! Windows over HTTP.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
@@ -7,13 +8,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::forward;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::{QUICK, percent_encode};
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::wire::action::ScreenQuery;
-use crate::wire::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
+use crate::Shared;
+use hotdesk_guest::{QUICK, percent_encode};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_wire::action::ScreenQuery;
+use hotdesk_wire::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
 
 /// The routes of windows.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -33,7 +33,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "What the window manager manages", body = WindowList)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(screen): Query<ScreenQuery>,
 ) -> Result<Json<WindowList>> {
@@ -46,7 +46,7 @@ async fn list(
     responses((status = 200, description = "The window as it became", body = Window)))]
 async fn place(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, window)): Path<(String, String)>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<WindowPlace>,
@@ -60,7 +60,7 @@ async fn place(
     responses((status = 200, description = "The window as it became", body = Window)))]
 async fn focus(
     app: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
@@ -73,7 +73,7 @@ async fn focus(
     responses((status = 200, description = "The window as it became", body = Window)))]
 async fn maximize(
     app: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
@@ -86,7 +86,7 @@ async fn maximize(
     responses((status = 200, description = "The window as it became", body = Window)))]
 async fn minimize(
     app: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
@@ -99,7 +99,7 @@ async fn minimize(
     responses((status = 200, description = "The window as it became", body = Window)))]
 async fn restore(
     app: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
@@ -112,7 +112,7 @@ async fn restore(
     request_body = CloseWindow, responses((status = 200, description = "Whether it is gone", body = WindowClosed)))]
 async fn close(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, window)): Path<(String, String)>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<CloseWindow>,
@@ -122,7 +122,7 @@ async fn close(
 
 async fn change(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, window)): Path<(String, String)>,
     Query(screen): Query<ScreenQuery>,
     verb: &str,

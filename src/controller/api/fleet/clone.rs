@@ -1,5 +1,6 @@
 //! Clones, forks and moves over HTTP (interface.md "Clone", wire.md 5.2).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,16 +11,16 @@ use utoipa_axum::routes;
 
 use super::coded::coded;
 use super::snapshots;
-use crate::base::ids::ComputerId;
-use crate::controller::Shared;
-use crate::controller::origin::Origin;
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::domain::name::Name;
-use crate::http::extract::{Json as Body, Path};
-use crate::store::copies::{Extent, NewCopy};
-use crate::wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
-use crate::wire::computer::Computer;
+use crate::Shared;
+use crate::origin::Origin;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::name::Name;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_store::copies::{Extent, NewCopy};
+use hotdesk_wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
+use hotdesk_wire::computer::Computer;
 
 /// The routes of clones, forks and moves.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -43,7 +44,7 @@ fn forks() -> OpenApiRouter<Shared> {
     responses((status = 201, description = "The clone, running and always-on", body = Computer)))]
 async fn clone(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<CloneComputer>,
@@ -70,7 +71,7 @@ async fn clone(
     responses((status = 201, description = "The fork, running and always-on", body = Computer)))]
 async fn fork(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<ForkComputer>,
@@ -95,7 +96,7 @@ async fn fork(
     request_body = MoveComputer, responses((status = 200, description = "It has moved", body = ComputerMoved)))]
 async fn move_to(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<MoveComputer>,
 ) -> Result<Json<ComputerMoved>> {
@@ -107,11 +108,12 @@ async fn move_to(
         // It would leave its owner's plan for another's, and its owner without it.
         return Err(Error::forbidden(
             "A computer moves between workspaces of one owner only; clone it instead",
-        ));
+        )
+        .into());
     }
     let target = target.id;
     if target == computer.workspace {
-        return Err(Error::invalid("The computer is in this workspace already"));
+        return Err(Error::invalid("The computer is in this workspace already").into());
     }
     let streams = app.store.move_computer(computer.id, target).await?;
     app.end_streams(streams);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use axum::response::Response;
 
-use crate::domain::error::Kind;
-use crate::http::refuse::Carried;
+use hotdesk_domain::error::Kind;
+use hotdesk_http::error_response::CarriedError;
 
 /// Gives an error body without a code that of its kind; `failed` is the one of a failure here.
 pub fn coded(mut response: Response, failed: &'static str) -> Response {
-    if let Some(Carried(error)) = response.extensions_mut().get_mut::<Carried>()
+    if let Some(CarriedError(error)) = response.extensions_mut().get_mut::<CarriedError>()
         && error.code.is_none()
     {
         Arc::make_mut(error).code = Some(code(error.kind, failed));

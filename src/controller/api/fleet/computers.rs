@@ -1,27 +1,31 @@
 //! Computers over HTTP: create, read, list, rename, delete (wire.md 4).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::ids::ComputerId;
-use crate::controller::background::idle;
-use crate::controller::computers::view;
-use crate::controller::origin::Origin;
-use crate::controller::{Shared, audit};
-use crate::domain::access::{Caller, Role};
-use crate::domain::computer::{Order, parse_order};
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::{Command, Status};
-use crate::domain::name::Name;
-use crate::domain::template;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::store::computers::NewComputer;
-use crate::store::find::Filter;
-use crate::wire::action::Done;
-use crate::wire::computer::{Computer, ComputerList, CreateComputer, ListQuery, UpdateComputer, VncPassword};
+use crate::background::idle;
+use crate::computers::view;
+use crate::origin::Origin;
+use crate::{Shared, audit};
+use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::access::Role;
+use hotdesk_domain::computer::{Order, parse_order};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::lifecycle::{Command, Status};
+use hotdesk_domain::name::Name;
+use hotdesk_domain::template;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_store::computers::NewComputer;
+use hotdesk_store::find::Filter;
+use hotdesk_wire::action::Done;
+use hotdesk_wire::computer::{
+    Computer, ComputerList, CreateComputer, ListQuery, UpdateComputer, VncPassword,
+};
 
 /// Most computers on one page of a list.
 const MAX_PAGE: u32 = 1000;
@@ -39,7 +43,7 @@ pub fn router() -> OpenApiRouter<Shared> {
     responses((status = 201, description = "The new computer, running", body = Computer)))]
 async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Body(wanted): Body<CreateComputer>,
 ) -> Result<(StatusCode, Json<Computer>)> {
@@ -77,9 +81,9 @@ async fn create(
 /// The computers available to the key.
 #[utoipa::path(get, path = "/computers", tag = "computers", params(ListQuery),
     responses((status = 200, description = "A page of them, oldest first", body = ComputerList)))]
-pub(in crate::controller) async fn list(
+pub(crate) async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<ComputerList>> {
@@ -94,7 +98,7 @@ pub(in crate::controller) async fn list(
         }
     };
     if query.limit.is_some_and(|limit| limit == 0 || limit > MAX_PAGE) {
-        return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")));
+        return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")).into());
     }
     let offset = query.offset.unwrap_or(0);
     let filter = Filter {
@@ -115,9 +119,9 @@ pub(in crate::controller) async fn list(
 /// One computer with its connection details.
 #[utoipa::path(get, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
     responses((status = 200, description = "The computer", body = Computer)))]
-pub(in crate::controller) async fn get(
+pub(crate) async fn get(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
@@ -137,7 +141,7 @@ pub(in crate::controller) async fn get(
     request_body = UpdateComputer, responses((status = 200, description = "The renamed computer", body = Computer)))]
 async fn update(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<UpdateComputer>,
@@ -150,7 +154,11 @@ async fn update(
 /// Removes a computer and everything on it.
 #[utoipa::path(delete, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
     responses((status = 200, description = "It is gone", body = Done)))]
-async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
+async fn delete(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<Done>> {
     let computer = app.find_computer(&caller, &id).await?;
     app.fleet.command(&computer, Command::Delete).await?.finish().await?;
     Ok(Json(Done { success: true }))
@@ -161,7 +169,7 @@ async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String
     responses((status = 200, description = "The password", body = VncPassword)))]
 async fn vnc_password(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<VncPassword>> {
     let computer = app.find_computer(&caller.changing(), &id).await?;

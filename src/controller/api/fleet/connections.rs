@@ -3,22 +3,24 @@
 //! A connection is the account's, like its workspaces. One that is given to a workspace can also be seen, used, replaced
 //! and removed by the keys of that workspace.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::iso8601;
-use crate::controller::{App, Shared};
-use crate::domain::access::{self, Caller, Role, Target};
-use crate::domain::error::{Error, Result};
-use crate::domain::name;
-use crate::domain::stream::{Destination, check_key, connection_name};
-use crate::http::extract::{Json as Body, Path};
-use crate::store::streams::{Connection, NewConnection};
-use crate::wire::action::Done;
-use crate::wire::stream::{Connection as Record, ConnectionList, SaveConnection};
+use crate::{App, Shared};
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::access::{self, Caller, Role, Target};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::name;
+use hotdesk_domain::stream::{Destination, check_key, connection_name};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_store::streams::{Connection, NewConnection};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::stream::{Connection as Record, ConnectionList, SaveConnection};
 
 /// The routes of saved connections.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -28,7 +30,10 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// The saved streaming connections that the key may use, without their stream keys.
 #[utoipa::path(get, path = "/stream/connections", tag = "streaming",
     responses((status = 200, description = "By name", body = ConnectionList)))]
-async fn list(State(app): State<Shared>, caller: Caller) -> Result<Json<ConnectionList>> {
+async fn list(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+) -> Result<Json<ConnectionList>> {
     let all = app.store.stream_connections(caller.account, None).await?;
     let seen = all.into_iter().filter(|connection| check(&caller, connection).is_ok());
     Ok(Json(ConnectionList { connections: seen.map(record).collect() }))
@@ -41,7 +46,7 @@ async fn list(State(app): State<Shared>, caller: Caller) -> Result<Json<Connecti
     (status = 200, description = "Saved in the place of the one that had the name", body = Record)))]
 async fn save(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Body(wanted): Body<SaveConnection>,
 ) -> Result<(StatusCode, Json<Record>)> {
     let workspace = match wanted.workspace_id.as_deref().filter(|id| !id.is_empty()) {
@@ -60,7 +65,11 @@ async fn save(
 /// Removes a saved connection. A stream that goes on over it is not ended.
 #[utoipa::path(delete, path = "/stream/connections/{name}", tag = "streaming", params(("name" = String, Path)),
     responses((status = 200, description = "It is gone", body = Done)))]
-async fn remove(State(app): State<Shared>, caller: Caller, Path(wanted): Path<String>) -> Result<Json<Done>> {
+async fn remove(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(wanted): Path<String>,
+) -> Result<Json<Done>> {
     app.find_connection(&caller, &wanted).await?;
     app.store.remove_stream_connection(caller.account, &name::fold(&wanted)).await?;
     Ok(Json(Done { success: true }))
@@ -88,13 +97,13 @@ impl App {
     pub fn destination(&self, url: &str) -> Result<Destination> {
         let destination = Destination::parse(url)?;
         if destination.is_private() && !self.config.streaming.allow_private {
-            return Err(Destination::private());
+            return Err(Destination::private().into());
         }
         Ok(destination)
     }
 }
 
-fn check(caller: &Caller, connection: &Connection) -> Result<()> {
+fn check(caller: &Caller, connection: &Connection) -> Result<(), Error> {
     match &connection.workspace {
         Some((id, name)) => {
             let role = (caller.account == connection.account).then_some(Role::Owner);

@@ -1,5 +1,6 @@
 //! Files over HTTP (wire.md 9).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::multipart::Field;
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
@@ -10,23 +11,24 @@ use tokio::io::AsyncWriteExt;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::now_ms;
-use crate::base::ids::FileId;
-use crate::base::tally::Seat;
-use crate::controller::files::{MAX_EXPORT, MAX_FORM, Storing, UPLOAD_TIMEOUT, What, deliver, record};
-use crate::controller::origin::Origin;
-use crate::controller::storage::{self, Kind};
-use crate::controller::{App, Shared};
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::domain::filename::FileName;
-use crate::domain::limits::MAX_UPLOAD;
-use crate::http::extract::{Json as Body, Query};
-use crate::store::computers::Computer;
-use crate::store::files::File;
-use crate::store::find::Filter;
-use crate::wire::action::Done;
-use crate::wire::file::{
+use crate::files::{MAX_EXPORT, MAX_FORM, Storing, UPLOAD_TIMEOUT, What, deliver, record};
+use crate::origin::Origin;
+use crate::storage::{self, Kind};
+use crate::{App, Shared};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::ids::FileId;
+use hotdesk_base::tally::Seat;
+use hotdesk_domain::access::Caller;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::filename::FileName;
+use hotdesk_domain::limits::MAX_UPLOAD;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Query};
+use hotdesk_store::computers::Computer;
+use hotdesk_store::files::File;
+use hotdesk_store::find::Filter;
+use hotdesk_wire::action::Done;
+use hotdesk_wire::file::{
     Delivery, Download, Export, Exported, FileList, FileQuery, FilesQuery, UploadForm, Uploaded,
 };
 
@@ -61,11 +63,15 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(post, path = "/files/upload", tag = "files",
     request_body(content = UploadForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "Stored, and what became of it on each computer", body = Uploaded)))]
-async fn upload(State(app): State<Shared>, caller: Caller, request: Request) -> Result<Json<Uploaded>> {
+async fn upload(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    request: Request,
+) -> Result<Json<Uploaded>> {
     let _storing = seats(&app, &caller, What::Upload)?;
     let id = FileId::random();
     let stored = tokio::time::timeout(UPLOAD_TIMEOUT, store_upload(&app, &caller, request, id)).await;
-    let stored = stored.unwrap_or_else(|_| Err(Error::invalid("the upload did not arrive in time")));
+    let stored = stored.unwrap_or_else(|_| Err(Error::invalid("the upload did not arrive in time").into()));
     let (file, computer) = kept(&app, id, stored).await?;
     let deliveries = push(&app, &file, computer).await?;
     Ok(Json(Uploaded { file: record(&file), deliveries }))
@@ -118,7 +124,7 @@ async fn store_upload(
         Some(id) => Some(app.find_computer(caller, &id).await?),
     };
     if computer.as_ref().is_some_and(|computer| computer.workspace != workspace.id) {
-        return Err(Error::invalid("the computer is not in this workspace"));
+        return Err(Error::invalid("the computer is not in this workspace").into());
     }
     let (name, content_type, size_bytes) = received.ok_or_else(|| Error::invalid("Missing file"))?;
     let file = File {
@@ -150,7 +156,7 @@ async fn receive(app: &Shared, field: &mut Field<'_>, id: FileId) -> Result<(Fil
     while let Some(chunk) = field.chunk().await.map_err(broken)? {
         size += chunk.len() as u64;
         if size > MAX_UPLOAD {
-            return Err(Error::too_large("the file is larger than 10 MB"));
+            return Err(Error::too_large("the file is larger than 10 MB").into());
         }
         blob.write_all(&chunk).await.map_err(failed("write"))?;
     }
@@ -165,10 +171,10 @@ async fn text(field: &mut Field<'_>) -> Result<String> {
     while let Some(chunk) = field.chunk().await.map_err(broken)? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_FIELD {
-            return Err(Error::invalid("a form field is too long"));
+            return Err(Error::invalid("a form field is too long").into());
         }
     }
-    String::from_utf8(bytes).map_err(|_| Error::invalid("a form field is not UTF-8"))
+    Ok(String::from_utf8(bytes).map_err(|_| Error::invalid("a form field is not UTF-8"))?)
 }
 
 fn broken(error: axum::extract::multipart::MultipartError) -> Error {
@@ -211,7 +217,7 @@ async fn push(app: &Shared, file: &File, only: Option<Computer>) -> Result<Vec<D
     responses((status = 200, description = "Newest first", body = FileList)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Query(query): Query<FilesQuery>,
 ) -> Result<Json<FileList>> {
     let workspace = query.project_id.ok_or_else(|| Error::invalid("Missing projectId"))?;
@@ -229,18 +235,18 @@ async fn list(
     responses((status = 200, description = "The stored copy and its link", body = Exported)))]
 async fn export(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Body(wanted): Body<Export>,
 ) -> Result<Json<Exported>> {
     let computer = app.find_computer(&caller, &wanted.desktop_id).await?;
-    let path = crate::domain::filename::exportable(&wanted.path)?;
+    let path = hotdesk_domain::filename::exportable(&wanted.path)?;
     let _storing = seats(&app, &caller, What::Export)?;
     let guest = app.fleet.guest(&computer).await?;
     let id = FileId::random();
     let fetched = tokio::time::timeout(EXPORT_TIMEOUT, fetch(&app, &computer, &guest, &path, id)).await;
     let late = || Error::timed_out("The computer did not send the file in time");
-    let file = kept(&app, id, fetched.unwrap_or_else(|_| Err(late()))).await?;
+    let file = kept(&app, id, fetched.unwrap_or_else(|_| Err(late().into()))).await?;
     let link = app.storage.link(Kind::File, file.id.0, &file.filename);
     Ok(Json(Exported { success: true, file: record(&file), url: format!("{}{link}", origin.0) }))
 }
@@ -248,7 +254,7 @@ async fn export(
 async fn fetch(
     app: &Shared,
     computer: &Computer,
-    guest: &crate::guest::Guest,
+    guest: &hotdesk_guest::Guest,
     path: &str,
     id: FileId,
 ) -> Result<File> {
@@ -280,7 +286,7 @@ async fn fetch(
 
 /// Copies a file of a guest into a blob; its bytes, or `None` when they are more than `most`.
 async fn copy(
-    guest: &crate::guest::Guest,
+    guest: &hotdesk_guest::Guest,
     path: &str,
     blob_path: &std::path::Path,
     most: u64,
@@ -323,7 +329,7 @@ fn seats(app: &App, caller: &Caller, what: What) -> Result<[Seat<Storing>; 2]> {
     responses((status = 200, description = "The link", body = Download)))]
 async fn download(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Query(query): Query<FileQuery>,
 ) -> Result<Json<Download>> {
@@ -337,7 +343,7 @@ async fn download(
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn delete(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Query(query): Query<FileQuery>,
 ) -> Result<Json<Done>> {
     let file = find(&app, &caller, &query.id).await?;

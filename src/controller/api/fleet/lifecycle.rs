@@ -1,17 +1,17 @@
 //! Start, stop, restart, ensure-running over HTTP (wire.md 5.2).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::controller::origin::Origin;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::domain::lifecycle::Command;
-use crate::http::extract::Path;
-use crate::wire::computer::{Computer, Transition};
+use crate::Shared;
+use crate::origin::Origin;
+use hotdesk_domain::lifecycle::Command;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_wire::computer::{Computer, Transition};
 
 /// The routes of the lifecycle.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -26,9 +26,9 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// comes when the change is stored; poll the computer for `running`.
 #[utoipa::path(post, path = "/computers/{id}/start", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
-pub(in crate::controller) async fn start(
+pub(crate) async fn start(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     path: Path<String>,
 ) -> Result<Json<Transition>> {
     hand_over(state, caller, path, Command::Start).await
@@ -37,9 +37,9 @@ pub(in crate::controller) async fn start(
 /// Stops a running or suspended computer; its disk is kept, what was in its memory is gone.
 #[utoipa::path(post, path = "/computers/{id}/stop", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
-pub(in crate::controller) async fn stop(
+pub(crate) async fn stop(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     path: Path<String>,
 ) -> Result<Json<Transition>> {
     hand_over(state, caller, path, Command::Stop).await
@@ -48,7 +48,11 @@ pub(in crate::controller) async fn stop(
 /// Restarts a running or suspended computer from its disk; its password changes.
 #[utoipa::path(post, path = "/computers/{id}/restart", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "Under way, or so already", body = Transition)))]
-async fn restart(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<Transition>> {
+async fn restart(
+    state: State<Shared>,
+    caller: Authenticated,
+    path: Path<String>,
+) -> Result<Json<Transition>> {
     hand_over(state, caller, path, Command::Restart).await
 }
 
@@ -57,7 +61,7 @@ async fn restart(state: State<Shared>, caller: Caller, path: Path<String>) -> Re
     responses((status = 200, description = "The running computer", body = Computer)))]
 async fn ensure_running(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
@@ -68,7 +72,7 @@ async fn ensure_running(
 
 async fn hand_over(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     command: Command,
 ) -> Result<Json<Transition>> {

@@ -1,20 +1,21 @@
 //! Resizes over HTTP (interface.md "Resize" and "Resize ceilings", wire.md 5.3).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::controller::computers::resize::{Attempt, Order, Report};
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::{Status, not_running};
-use crate::domain::resize::{Wish, ceilings};
-use crate::http::extract::{Json as Body, Path};
-use crate::store::computers::Computer;
-use crate::wire::resize::{ResizeCeilings, ResizeComputer, ResizeRefused, ResizeResult, Resized};
+use crate::Shared;
+use crate::computers::resize::{Attempt, Order, Report};
+use hotdesk_domain::error::Error;
+use hotdesk_domain::lifecycle::{Status, not_running};
+use hotdesk_domain::resize::{Wish, ceilings};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_store::computers::Computer;
+use hotdesk_wire::resize::{ResizeCeilings, ResizeComputer, ResizeRefused, ResizeResult, Resized};
 
 /// The routes of resizes.
 pub fn router() -> OpenApiRouter<Shared> {
@@ -29,7 +30,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         (status = 422, description = "No dimension changed", body = ResizeRefused)))]
 async fn resize(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<ResizeComputer>,
 ) -> Result<(StatusCode, Json<Resized>)> {
@@ -39,7 +40,8 @@ async fn resize(
     if wish.is_empty() && auto_stop_minutes.is_none() {
         return Err(Error::invalid(
             "one of vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps and auto_stop_minutes is needed",
-        ));
+        )
+        .into());
     }
     let order = Order { wish, auto_stop_minutes, allowance: app.allowance(computer.owner).await? };
     let report = app.fleet.resize(&computer, order).await?;
@@ -54,7 +56,7 @@ async fn resize(
         (status = 422, description = "No dimension changed", body = ResizeRefused)))]
 async fn resize_by_patch(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     id: Path<String>,
     body: Body<ResizeComputer>,
 ) -> Result<(StatusCode, Json<Resized>)> {
@@ -66,7 +68,7 @@ async fn resize_by_patch(
     responses((status = 200, description = "The ceilings", body = ResizeCeilings)))]
 async fn headroom(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<ResizeCeilings>> {
     let computer = app.find_computer(&caller, &id).await?;

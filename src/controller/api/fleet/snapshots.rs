@@ -1,5 +1,6 @@
 //! Snapshots and rollback over HTTP. The specification names the verbs and no shapes: those of computers are followed.
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,18 +10,18 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::coded::coded;
-use crate::base::clock::iso8601;
-use crate::base::ids::SnapshotId;
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::name::Name;
-use crate::domain::snapshot::State as Stage;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::store::snapshots::{NewSnapshot, Snapshot as Stored, no_snapshot};
-use crate::wire::action::Done;
-use crate::wire::snapshot::{
+use crate::Shared;
+use hotdesk_base::clock::iso8601;
+use hotdesk_base::ids::SnapshotId;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::name::Name;
+use hotdesk_domain::snapshot::State as Stage;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_store::snapshots::{NewSnapshot, Snapshot as Stored, no_snapshot};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::snapshot::{
     CreateSnapshot, RollBack, RolledBack, Snapshot, SnapshotList, SnapshotListQuery,
 };
 
@@ -44,7 +45,7 @@ pub fn router() -> OpenApiRouter<Shared> {
         (status = 202, description = "It is still being made; poll it", body = Snapshot)))]
 async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<CreateSnapshot>,
 ) -> Result<(StatusCode, Json<Snapshot>)> {
@@ -66,14 +67,14 @@ async fn create(
     responses((status = 200, description = "A page of them, oldest first", body = SnapshotList)))]
 async fn list(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Query(query): Query<SnapshotListQuery>,
 ) -> Result<Json<SnapshotList>> {
     let computer = app.find_computer(&caller, &id).await?;
     let limit = query.limit.unwrap_or(MAX_PAGE);
     if limit == 0 || limit > MAX_PAGE {
-        return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")));
+        return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")).into());
     }
     let offset = query.offset.unwrap_or(0);
     // A computer has few: they are read at once.
@@ -92,7 +93,7 @@ async fn list(
     responses((status = 200, description = "The snapshot", body = Snapshot)))]
 async fn get(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, snapshot)): Path<(String, String)>,
 ) -> Result<Json<Snapshot>> {
     let computer = app.find_computer(&caller, &id).await?;
@@ -105,7 +106,7 @@ async fn get(
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn delete(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, snapshot)): Path<(String, String)>,
 ) -> Result<Json<Done>> {
     let computer = app.find_computer(&caller, &id).await?;
@@ -123,7 +124,7 @@ async fn delete(
         (status = 202, description = "It is under way; poll the computer", body = RolledBack)))]
 async fn roll_back(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<RollBack>,
 ) -> Result<(StatusCode, Json<RolledBack>)> {
@@ -139,7 +140,7 @@ async fn roll_back(
 
 /// The id of a snapshot that a client names.
 pub(super) fn parse(id: &str) -> Result<SnapshotId> {
-    id.parse().map_err(|_| no_snapshot())
+    Ok(id.parse().map_err(|_| no_snapshot())?)
 }
 
 fn shown(stored: Stored) -> Snapshot {

@@ -8,12 +8,13 @@ use serde::Deserialize;
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
 
-use crate::base::ids::FileId;
-use crate::controller::Shared;
-use crate::controller::storage::{Kind, failed};
-use crate::domain::error::{Error, Result};
-use crate::domain::image;
-use crate::http::extract::{Path, Query};
+use crate::Shared;
+use crate::storage::{Kind, failed};
+use hotdesk_base::ids::FileId;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::image;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Path, Query};
 
 /// What a link carries.
 #[derive(Debug, Deserialize)]
@@ -34,19 +35,19 @@ pub async fn fetch(
 ) -> Result<Response> {
     let kind = Kind::parse(&kind).ok_or_else(|| Error::not_found("Not found"))?;
     if !app.storage.verify(kind, id, proof.expires, &proof.signature) {
-        return Err(Error::forbidden("This link is not valid or has expired"));
+        return Err(Error::forbidden("This link is not valid or has expired").into());
     }
     let gone = || Error::not_found("The file is gone");
     let (content_type, disposition) = match kind {
         Kind::Screenshot => (String::new(), "inline".to_owned()),
         Kind::File => {
             let file = app.store.file(FileId(id)).await?.ok_or_else(gone)?;
-            (file.content_type, crate::http::encode::attachment(&file.filename))
+            (file.content_type, hotdesk_http::encode::attachment(&file.filename))
         }
     };
     let path = app.storage.path(kind, id);
     let mut blob = match tokio::fs::File::open(&path).await {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(gone()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(gone().into()),
         other => other.map_err(|error| failed("open", &path, &error))?,
     };
     let length = blob.metadata().await.map_err(|error| failed("read", &path, &error))?.len();

@@ -1,19 +1,20 @@
 //! Suspend, suspension, resume, auto-stop over HTTP (interface.md "Suspend", wire.md 5.2).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::computer::check_auto_stop;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::{self, Status};
-use crate::http::extract::{Json as Body, Path};
-use crate::store::computers::Computer;
-use crate::wire::suspension::{
+use crate::Shared;
+use hotdesk_domain::computer::check_auto_stop;
+use hotdesk_domain::error::Error;
+use hotdesk_domain::lifecycle::{self, Status};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_store::computers::Computer;
+use hotdesk_wire::suspension::{
     AutoStopSet, AutoStopSetting, Resumed, SavingCopy, SetAutoStop, Suspended, Suspension,
 };
 
@@ -33,9 +34,9 @@ pub fn router() -> OpenApiRouter<Shared> {
 #[utoipa::path(post, path = "/computers/{id}/suspend", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "It is suspended", body = Suspended),
         (status = 202, description = "Its memory is still being saved; poll the suspension", body = Suspended)))]
-pub(in crate::controller) async fn suspend(
+pub(crate) async fn suspend(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, Json<Suspended>)> {
     let computer = app.find_computer(&caller, &id).await?;
@@ -57,7 +58,7 @@ async fn saving(app: &Shared, computer: &Computer, status: Status) -> Result<Opt
     responses((status = 200, description = "How it stands", body = Suspension)))]
 async fn suspension(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<Suspension>> {
     let computer = app.find_computer(&caller, &id).await?;
@@ -70,9 +71,9 @@ async fn suspension(
 #[utoipa::path(post, path = "/computers/{id}/resume", tag = "lifecycle", params(("id" = String, Path)),
     responses((status = 200, description = "It runs", body = Resumed),
         (status = 202, description = "It is waking, from storage perhaps; poll the computer", body = Resumed)))]
-pub(in crate::controller) async fn resume(
+pub(crate) async fn resume(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<(StatusCode, Json<Resumed>)> {
     let computer = app.find_computer(&caller, &id).await?;
@@ -93,7 +94,7 @@ pub(in crate::controller) async fn resume(
     responses((status = 200, description = "The setting", body = AutoStopSetting)))]
 async fn auto_stop(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<AutoStopSetting>> {
     let computer = app.find_computer(&caller, &id).await?;
@@ -105,7 +106,7 @@ async fn auto_stop(
     request_body = SetAutoStop, responses((status = 200, description = "The new setting", body = AutoStopSet)))]
 async fn set_auto_stop(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<SetAutoStop>,
 ) -> Result<Json<AutoStopSet>> {

@@ -1,24 +1,26 @@
 //! Workspaces over HTTP (wire.md 3).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::iso8601;
-use crate::controller::Shared;
-use crate::controller::computers::view;
-use crate::controller::origin::Origin;
-use crate::domain::access::{self, Caller, Role};
-use crate::domain::error::{Error, Kind, Result};
-use crate::domain::lifecycle::{self, Command};
-use crate::domain::name::{self, Name};
-use crate::http::extract::{Json as Body, Path};
-use crate::store::find::Filter;
-use crate::store::workspaces::{Change, Workspace};
-use crate::wire::action::Done;
-use crate::wire::workspace::{
+use crate::Shared;
+use crate::computers::view;
+use crate::origin::Origin;
+use hotdesk_base::clock::iso8601;
+use hotdesk_domain::access::{self, Caller, Role};
+use hotdesk_domain::error::{Error, Kind};
+use hotdesk_domain::lifecycle::{self, Command};
+use hotdesk_domain::name::{self, Name};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_store::find::Filter;
+use hotdesk_store::workspaces::{Change, Workspace};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::workspace::{
     ComputerStatus, CreateWorkspace, UpdateWorkspace, Workspace as Record, WorkspaceList, WorkspaceTransition,
 };
 
@@ -40,7 +42,11 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// The workspaces available to the key.
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces",
     responses((status = 200, description = "All of them, oldest first", body = WorkspaceList)))]
-async fn list(State(app): State<Shared>, caller: Caller, origin: Origin) -> Result<Json<WorkspaceList>> {
+async fn list(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    origin: Origin,
+) -> Result<Json<WorkspaceList>> {
     let mut records = Vec::new();
     for workspace in app.store.workspaces(caller.account).await? {
         if caller.scope.as_ref().is_none_or(|(id, _)| *id == workspace.id) {
@@ -55,7 +61,7 @@ async fn list(State(app): State<Shared>, caller: Caller, origin: Origin) -> Resu
     responses((status = 201, description = "The new workspace", body = Record)))]
 async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Body(wanted): Body<CreateWorkspace>,
 ) -> Result<(StatusCode, Json<Record>)> {
@@ -73,7 +79,7 @@ async fn create(
     responses((status = 200, description = "The workspace", body = Record)))]
 async fn get(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Record>> {
@@ -86,7 +92,7 @@ async fn get(
     responses((status = 200, description = "The workspace", body = Record)))]
 async fn by_name(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(wanted): Path<String>,
 ) -> Result<Json<Record>> {
@@ -101,7 +107,7 @@ async fn by_name(
     request_body = UpdateWorkspace, responses((status = 200, description = "The changed workspace", body = Record)))]
 async fn update(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<UpdateWorkspace>,
@@ -123,7 +129,11 @@ async fn update(
 /// Removes a workspace with its computers and files, for its owner.
 #[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
     responses((status = 200, description = "It is gone", body = Done)))]
-async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<Done>> {
+async fn delete(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<Done>> {
     remove(&app, &caller, &id).await
 }
 
@@ -132,7 +142,7 @@ async fn delete(State(app): State<Shared>, caller: Caller, Path(id): Path<String
     responses((status = 200, description = "It is gone", body = Done)))]
 async fn delete_by_post(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
 ) -> Result<Json<Done>> {
     remove(&app, &caller, &id).await
@@ -143,7 +153,7 @@ async fn delete_by_post(
     params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
 async fn start(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     path: Path<String>,
 ) -> Result<Json<WorkspaceTransition>> {
     command_all(state, caller, path, Command::Start).await
@@ -152,7 +162,11 @@ async fn start(
 /// Stops every computer of a workspace that is running.
 #[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces",
     params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
-async fn stop(state: State<Shared>, caller: Caller, path: Path<String>) -> Result<Json<WorkspaceTransition>> {
+async fn stop(
+    state: State<Shared>,
+    caller: Authenticated,
+    path: Path<String>,
+) -> Result<Json<WorkspaceTransition>> {
     command_all(state, caller, path, Command::Stop).await
 }
 
@@ -161,7 +175,7 @@ async fn stop(state: State<Shared>, caller: Caller, path: Path<String>) -> Resul
     params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
 async fn restart(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     path: Path<String>,
 ) -> Result<Json<WorkspaceTransition>> {
     command_all(state, caller, path, Command::Restart).await
@@ -170,7 +184,7 @@ async fn restart(
 /// Gives one command to all; a computer whose status blocks it is left as it is, and the answer shows it.
 async fn command_all(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     command: Command,
 ) -> Result<Json<WorkspaceTransition>> {
@@ -184,7 +198,7 @@ async fn command_all(
         match app.fleet.command(computer, command).await {
             // What its state or its payment keeps from it is no matter of the others.
             Err(error) if !matches!(error.kind, Kind::Conflict | Kind::NotFound | Kind::PaymentRequired) => {
-                return Err(error);
+                return Err(error.into());
             }
             Ok(_) | Err(_) => {}
         }
@@ -202,7 +216,7 @@ async fn remove(app: &Shared, caller: &Caller, id: &str) -> Result<Json<Done>> {
     let (workspace, _) = app.find_workspace_as(caller, id, Role::Owner).await?;
     if let Some(client) = app.store.client_of(workspace.id).await? {
         let text = format!("This workspace is that of the client {:?} and goes with it", client.external_id);
-        return Err(Error::conflict(text).code("CLIENT_WORKSPACE"));
+        return Err(Error::conflict(text).code("CLIENT_WORKSPACE").into());
     }
     app.remove_computers(workspace.account, workspace.id).await?;
     let files = app.store.remove_workspace(workspace.id).await?;
@@ -236,14 +250,14 @@ fn check_status(status: &str) -> Result<()> {
     if matches!(status, "active" | "inactive") {
         Ok(())
     } else {
-        Err(Error::invalid("status must be active or inactive"))
+        Err(Error::invalid("status must be active or inactive").into())
     }
 }
 
 fn check_icon(url: Option<&str>) -> Result<()> {
     match url {
         Some(url) if url.len() > MAX_URL || !(url.starts_with("https://") || url.starts_with("http://")) => {
-            Err(Error::invalid("icon_url must be an http or https address of at most 2048 bytes"))
+            Err(Error::invalid("icon_url must be an http or https address of at most 2048 bytes").into())
         }
         _ => Ok(()),
     }

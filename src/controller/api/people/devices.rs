@@ -6,16 +6,16 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::controller::api::NO_STORE;
-use crate::controller::auth::devices::Polled;
-use crate::controller::auth::source::Source;
-use crate::controller::origin::Origin;
-use crate::domain::device::{INTERVAL_SECONDS, LIFE_SECONDS};
-use crate::domain::error::Result;
-use crate::http::extract::Json as Body;
-use crate::wire::device::{DevicePolled, DeviceStarted, DeviceStatus, DeviceUser, PollDevice, StartDevice};
-use crate::wire::error::ErrorBody;
+use crate::Shared;
+use crate::api::NO_STORE;
+use crate::auth::devices::Polled;
+use crate::auth::source::Source;
+use crate::origin::Origin;
+use hotdesk_domain::device::{INTERVAL_SECONDS, LIFE_SECONDS};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Json as Body;
+use hotdesk_wire::device::{DevicePolled, DeviceStarted, DeviceStatus, DeviceUser, PollDevice, StartDevice};
+use hotdesk_wire::error::ErrorBody;
 
 /// The routes of device approval.
 pub fn router() -> OpenApiRouter<Shared> {

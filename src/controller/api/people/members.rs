@@ -1,20 +1,21 @@
 //! Members and invitations over HTTP (wire.md 3).
 
+use crate::auth::Authenticated;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::base::clock::{iso8601, now_ms};
-use crate::controller::Shared;
-use crate::controller::api::NO_STORE;
-use crate::controller::origin::Origin;
-use crate::domain::access::{Caller, Role};
-use crate::domain::error::Result;
-use crate::http::extract::{Json as Body, Path};
-use crate::wire::action::Done;
-use crate::wire::member::{
+use crate::Shared;
+use crate::api::NO_STORE;
+use crate::origin::Origin;
+use hotdesk_base::clock::{iso8601, now_ms};
+use hotdesk_domain::access::Role;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path};
+use hotdesk_wire::action::Done;
+use hotdesk_wire::member::{
     ChangeMember, Invitation, Invite, Invited, Member, MemberList, RemoveMember, Uninvite,
 };
 
@@ -26,7 +27,11 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// Who belongs to a workspace; for its admins also who is invited.
 #[utoipa::path(get, path = "/workspaces/{id}/members", tag = "members", params(("id" = String, Path)),
     responses((status = 200, description = "The owner first", body = MemberList)))]
-async fn list(State(app): State<Shared>, caller: Caller, Path(id): Path<String>) -> Result<Json<MemberList>> {
+async fn list(
+    State(app): State<Shared>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Json<MemberList>> {
     let people = app.people(&caller, &id).await?;
     let members = people.members.into_iter().map(|member| Member {
         id: member.account.to_string(),
@@ -45,7 +50,7 @@ async fn list(State(app): State<Shared>, caller: Caller, Path(id): Path<String>)
     request_body = ChangeMember, responses((status = 200, description = "So it is", body = Done)))]
 async fn change(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<ChangeMember>,
 ) -> Result<Json<Done>> {
@@ -60,7 +65,7 @@ async fn change(
     request_body = RemoveMember, responses((status = 200, description = "They are out", body = Done)))]
 async fn remove(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<RemoveMember>,
 ) -> Result<Json<Done>> {
@@ -74,7 +79,7 @@ async fn remove(
     request_body = Invite, responses((status = 200, description = "The link, shown once", body = Invited)))]
 async fn invite(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<Invite>,
@@ -90,7 +95,7 @@ async fn invite(
     request_body = Uninvite, responses((status = 200, description = "It is worth nothing any more", body = Done)))]
 async fn uninvite(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     Body(wanted): Body<Uninvite>,
 ) -> Result<Json<Done>> {

@@ -2,11 +2,11 @@
 //! anywhere is undone, because nobody was told of it.
 
 use super::{Next, Runner, Work, machine, refused};
-use crate::base::ids::{ComputerId, SnapshotId};
-use crate::domain::error::Result;
-use crate::domain::lifecycle::Status;
-use crate::engine::EngineResult;
-use crate::store::computers::Computer;
+use hotdesk_base::ids::{ComputerId, SnapshotId};
+use hotdesk_domain::error::Result;
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_engine::EngineResult;
+use hotdesk_store::computers::Computer;
 
 /// Tries at removing a machine before it is left for the next start of the controller.
 const REMOVAL_TRIES: u32 = 3;

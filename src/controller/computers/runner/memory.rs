@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Runner, WithoutMemory, boot, machine, refused};
-use crate::base::clock::now_ms;
-use crate::base::hex::hex;
-use crate::base::wait;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::engine::{Endpoint, EngineError, Observation};
-use crate::guest::{Guest, refuses};
-use crate::store::computers::Computer;
-use crate::wire::agent::{Renewal, Renewed};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::hex::hex;
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_engine::{Endpoint, EngineError, Observation};
+use hotdesk_guest::{Guest, refuses};
+use hotdesk_store::computers::Computer;
+use hotdesk_wire::agent::{Renewal, Renewed};
 
 /// How long an agent may take to answer after its machine goes on: seconds when memory is read back page by page; "about
 /// a minute" is what interface.md gives the whole wake.

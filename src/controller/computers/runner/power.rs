@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Runner, STOP_GRACE, boot, machine, refused, renewal, tell_what_failed};
-use crate::base::wait;
-use crate::controller::files;
-use crate::controller::people::streams;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::engine::{EngineResult, Observation};
-use crate::guest::Guest;
-use crate::store::computers::Computer;
+use crate::files;
+use crate::people::streams;
+use hotdesk_base::wait;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_engine::{EngineResult, Observation};
+use hotdesk_guest::Guest;
+use hotdesk_store::computers::Computer;
 
 /// How long a computer may take from its start to a usable desktop: an emulated machine takes 20 s, and four that boot at once on
 /// two busy cores take their time each.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Next, Runner, WithoutMemory, refused};
-use crate::domain::error::Result;
-use crate::domain::lifecycle::Status;
-use crate::engine::{EngineResult, Observation};
-use crate::guest::Guest;
-use crate::store::computers::Computer;
+use hotdesk_domain::error::Result;
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_engine::{EngineResult, Observation};
+use hotdesk_guest::Guest;
+use hotdesk_store::computers::Computer;
 
 /// Pauses before a computer is looked at again that could not be seen.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];

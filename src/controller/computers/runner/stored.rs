@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::fleet::stopping;
 use super::Runner;
-use crate::base::backoff::Backoff;
-use crate::domain::error::{Error, Result};
-use crate::domain::lifecycle::Status;
-use crate::domain::stored::{CopyState, Duty, duty};
-use crate::engine::{EngineError, EngineResult, Place, SavedState};
-use crate::store::computers::Computer;
-use crate::store::saved::SavedCopy;
+use hotdesk_base::backoff::Backoff;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::lifecycle::Status;
+use hotdesk_domain::stored::{CopyState, Duty, duty};
+use hotdesk_engine::{EngineError, EngineResult, Place, SavedState};
+use hotdesk_store::computers::Computer;
+use hotdesk_store::saved::SavedCopy;
 
 /// Pauses between tries of what failed.
 const LEAST_PAUSE: Duration = Duration::from_millis(500);
@@ -224,7 +224,7 @@ impl Runner {
 
     async fn try_to_take_up(&mut self, evict: bool) -> Result<()> {
         let store = self.shared.store.clone();
-        let reference = crate::base::ids::ComputerRef::Id(self.id);
+        let reference = hotdesk_base::ids::ComputerRef::Id(self.id);
         let Some(mut row) = store.computer(&reference).await? else { return Ok(()) };
         let mut copy = store.saved_copy(self.id).await?;
         let has_store = self.shared.keeper.is_some();

@@ -22,8 +22,8 @@ use super::command::{host_error, judge, run, run_patiently, tool};
 use super::layout::{Folder, remove_if_there};
 use super::runtime::Runtime;
 use super::stage;
-use crate::base::ids::ComputerId;
-use crate::engine::{EngineError, EngineResult};
+use crate::{EngineError, EngineResult};
+use hotdesk_base::ids::ComputerId;
 
 /// Asked of every call of `runsc`. The disk is the host's overlay, which outlives the guest's kernel, so that gVisor puts
 /// none of its own above it (it would be lost with the kernel); connections that leave the guest end when memory is saved.

@@ -21,9 +21,9 @@ use super::super::lock::{self, MachineLock};
 use super::super::memory::{self, Manifest, Saved};
 use super::super::runtime::State;
 use super::super::{ContainerEngine, Inner, Machinery, copy, disk, network, oci, process, slots, trash};
-use crate::base::ids::ComputerId;
-use crate::engine::machinery::gone_on;
-use crate::engine::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use crate::machinery::gone_on;
+use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
+use hotdesk_base::ids::ComputerId;
 
 /// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(300);

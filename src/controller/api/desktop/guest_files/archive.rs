@@ -1,16 +1,16 @@
 //! A folder of the computer as a tar.
 
+use crate::auth::Authenticated;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::controller::relay::transfer::{Crossing, transfer};
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::http::extract::Path;
-use crate::wire::guest_file::{PathQuery, UnpackQuery, Unpacked};
+use crate::Shared;
+use crate::relay::transfer::{Crossing, transfer};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_wire::guest_file::{PathQuery, UnpackQuery, Unpacked};
 
 pub(super) fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(pack, unpack))
@@ -28,7 +28,7 @@ const UNPACK: Crossing =
         (status = 200, description = "The folder", body = String, content_type = "application/x-tar")))]
 async fn pack(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {
@@ -43,7 +43,7 @@ async fn pack(
     responses((status = 200, description = "What was unpacked", body = Unpacked)))]
 async fn unpack(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {

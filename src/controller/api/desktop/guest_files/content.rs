@@ -1,17 +1,17 @@
 //! One file in, one file out, of any size.
 
+use crate::auth::Authenticated;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::controller::relay::transfer::{Crossing, transfer};
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::http::extract::Path;
-use crate::wire::error::ErrorBody;
-use crate::wire::guest_file::{PathQuery, PutQuery, Written};
+use crate::Shared;
+use crate::relay::transfer::{Crossing, transfer};
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_wire::error::ErrorBody;
+use hotdesk_wire::guest_file::{PathQuery, PutQuery, Written};
 
 pub(super) fn router() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(download, upload))
@@ -42,7 +42,7 @@ const UPLOAD: Crossing =
         (status = 416, description = "The file ends before the range", body = ErrorBody)))]
 async fn download(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {
@@ -56,7 +56,7 @@ async fn download(
     responses((status = 200, description = "It is there, and on the disk", body = Written)))]
 async fn upload(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {

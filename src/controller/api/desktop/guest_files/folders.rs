@@ -1,5 +1,6 @@
 //! Folders of the computer and what is in them.
 
+use crate::auth::Authenticated;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,12 +11,11 @@ use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::controller::Shared;
-use crate::domain::access::Caller;
-use crate::domain::error::Result;
-use crate::guest::QUICK;
-use crate::http::extract::{Json as Body, Path, Query};
-use crate::wire::guest_file::{
+use crate::Shared;
+use hotdesk_guest::QUICK;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::{Json as Body, Path, Query};
+use hotdesk_wire::guest_file::{
     DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery,
     Stat,
 };
@@ -39,7 +39,7 @@ pub(super) fn router() -> OpenApiRouter<Shared> {
     responses((status = 200, description = "Sorted by name", body = Listing)))]
 async fn list(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     id: Path<String>,
     Query(query): Query<ListQuery>,
 ) -> Result<Json<Listing>> {
@@ -52,7 +52,7 @@ async fn list(
     responses((status = 200, description = "What is there", body = Stat)))]
 async fn stat(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     id: Path<String>,
     Query(query): Query<PathQuery>,
 ) -> Result<Json<Stat>> {
@@ -65,7 +65,7 @@ async fn stat(
     responses((status = 200, description = "The digest", body = Hashed)))]
 async fn hash(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     id: Path<String>,
     Query(query): Query<HashQuery>,
 ) -> Result<Json<Hashed>> {
@@ -78,7 +78,7 @@ async fn hash(
     responses((status = 200, description = "It is there", body = Made)))]
 async fn mkdir(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     id: Path<String>,
     Body(body): Body<Mkdir>,
 ) -> Result<Json<Made>> {
@@ -91,7 +91,7 @@ async fn mkdir(
     responses((status = 200, description = "It is there", body = Moved)))]
 async fn move_file(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     id: Path<String>,
     Body(body): Body<MoveFile>,
 ) -> Result<Json<Moved>> {
@@ -104,7 +104,7 @@ async fn move_file(
     responses((status = 200, description = "What is gone", body = Deleted)))]
 async fn delete(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     id: Path<String>,
     Query(query): Query<DeleteQuery>,
 ) -> Result<Json<Deleted>> {
@@ -114,7 +114,7 @@ async fn delete(
 #[allow(clippy::too_many_arguments)] // Each names one part of the request.
 async fn ask<Receive: DeserializeOwned>(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     method: Method,
     path: &str,
@@ -124,5 +124,5 @@ async fn ask<Receive: DeserializeOwned>(
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    guest.call(method, path, query, body, patience).await.map(Json)
+    Ok(Json(guest.call(method, path, query, body, patience).await?))
 }

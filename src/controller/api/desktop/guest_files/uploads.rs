@@ -1,5 +1,6 @@
 //! Resumable uploads to a computer: the agent's tus 1.0.0, passed through.
 
+use crate::auth::Authenticated;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -8,14 +9,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use crate::controller::Shared;
-use crate::controller::origin::Origin;
-use crate::controller::relay::transfer::{Crossing, transfer};
-use crate::domain::access::Caller;
-use crate::domain::error::{Error, Result};
-use crate::guest::percent_encode;
-use crate::http::extract::Path;
-use crate::wire::error::ErrorBody;
+use crate::Shared;
+use crate::origin::Origin;
+use crate::relay::transfer::{Crossing, transfer};
+use hotdesk_domain::error::Error;
+use hotdesk_guest::percent_encode;
+use hotdesk_http::error_response::Result;
+use hotdesk_http::extract::Path;
+use hotdesk_wire::error::ErrorBody;
 
 /// `HEAD` and `OPTIONS`, and `POST` with `X-HTTP-Method-Override`, are routed but are no operations of the document: tus
 /// describes them.
@@ -63,7 +64,7 @@ const TUS: Crossing = Crossing {
         (status = 412, description = "Another version of tus is needed", body = ErrorBody)))]
 async fn create(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     origin: Origin,
     Path(id): Path<String>,
     request: Request,
@@ -90,7 +91,7 @@ async fn create(
         (status = 415, description = "The media type must be application/offset+octet-stream", body = ErrorBody)))]
 async fn append(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     path: Path<(String, String)>,
     request: Request,
 ) -> Result<Response> {
@@ -106,7 +107,7 @@ async fn append(
         (status = 412, description = "Another version of tus is needed", body = ErrorBody)))]
 async fn remove(
     state: State<Shared>,
-    caller: Caller,
+    caller: Authenticated,
     path: Path<(String, String)>,
     request: Request,
 ) -> Result<Response> {
@@ -115,7 +116,7 @@ async fn remove(
 
 async fn abilities(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {
@@ -124,7 +125,7 @@ async fn abilities(
 
 async fn pass(
     State(app): State<Shared>,
-    caller: Caller,
+    Authenticated(caller): Authenticated,
     Path((id, upload)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response> {

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::base::ids::ComputerId;
-use crate::base::secret::Secret;
-pub use crate::domain::endpoint::Endpoint;
-use crate::domain::resolution::Resolution;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::secret::Secret;
+pub use hotdesk_domain::endpoint::Endpoint;
+use hotdesk_domain::resolution::Resolution;
 
 mod addresses;
 mod agent;

@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use axum::Router;
 
-use crate::base::ids::ComputerId;
-use crate::base::tally::Tally;
-use crate::base::tasks::Tasks;
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::tally::Tally;
+use hotdesk_base::tasks::Tasks;
 
-use crate::domain::error::{Error, Result};
-use crate::domain::forwarded::TrustedProxies;
-use crate::domain::plan::Plans;
-use crate::engine::Engine;
-use crate::http::guarded::Guarded;
-use crate::http::socket::Sockets;
-use crate::store::Store;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::forwarded::TrustedProxies;
+use hotdesk_domain::plan::Plans;
+use hotdesk_engine::Engine;
+use hotdesk_http::guarded::Guarded;
+use hotdesk_http::socket::Sockets;
+use hotdesk_store::Store;
 
 pub mod accounts;
 pub mod api;
@@ -115,7 +115,7 @@ pub struct Ready {
     /// All its routes.
     pub router: Router,
     /// The first key, when this start made it; shown once by the caller.
-    pub first_key: Option<crate::base::secret::Secret>,
+    pub first_key: Option<hotdesk_base::secret::Secret>,
     /// Whether `/set-up` still waits for whoever has that key.
     pub set_up_open: bool,
     app: Shared,
@@ -158,7 +158,7 @@ pub async fn start_with(
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
     let signing =
-        store.keep("link_signing_secret", || crate::base::secret::Secret::random(43).reveal().to_owned());
+        store.keep("link_signing_secret", || hotdesk_base::secret::Secret::random(43).reveal().to_owned());
     let storage = storage::Storage::open(&config.data_dir, &signing.await?)?;
     let spools = idempotent::Spools::new(config.data_dir.clone(), storage.clone());
     let rates = auth::rate::Rates::new(&config.limits);

@@ -36,12 +36,12 @@ mod settings;
 mod snapshots;
 mod workspaces;
 
-use crate::base::secret::Secret;
 use client::Session;
 use client::api::Api;
 use client::connection::{self, Wishes};
 use client::credentials::{self, Credentials};
 use failure::{Failure, Outcome};
+use hotdesk_base::secret::Secret;
 
 /// Largest text that `-` reads from standard input: more than the service takes in one request.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
@@ -195,11 +195,11 @@ fn run(shared: &Shared, command: Command) -> Outcome {
         Command::Serve(options) => serve::run(&options)?,
         Command::Purge { options, yes: _ } => serve::purge(&options)?,
         Command::Agent(options) => agent::run(options)?,
-        Command::Init { log, agent } => crate::agent::init::run(&agent, &log)?,
-        Command::VmInit { command } => crate::agent::vm::run(&command)?,
-        Command::ExecShim => crate::agent::exec::shim::run().map_err(|error| error.to_string())?,
+        Command::Init { log, agent } => hotdesk_agent::init::run(&agent, &log)?,
+        Command::VmInit { command } => hotdesk_agent::vm::run(&command)?,
+        Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
         Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
-        Command::AwaitHangup { port } => crate::agent::hangup::wait(port)?,
+        Command::AwaitHangup { port } => hotdesk_agent::hangup::wait(port)?,
         Command::Config(options) => settings::config(&options, shared.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,

@@ -25,7 +25,7 @@ pub use self::manifest::{
     Listed, MANIFEST_BYTES, Manifest, PART_BYTES, Part, STORED_PART_BYTES, pack, sum, unpack,
 };
 pub use self::place::{Credentials, Settings};
-use crate::base::secret::Secret;
+use hotdesk_base::secret::Secret;
 
 /// How long one request may take: a piece of some MiB over a line of 1 Mbit/s.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -214,7 +214,7 @@ fn late() -> ObjectError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ids::ComputerId;
+    use hotdesk_base::ids::ComputerId;
     use object_store::memory::InMemory;
 
     fn a_label() -> Label {

@@ -1,7 +1,7 @@
-//! How does a failure become a response? The one place where a kind becomes a status.
+//! HTTP responses for errors: the one place where an error kind becomes a status.
 //!
-//! A handler's `Err(Error)` becomes a bare response that carries the error; [`super::edge`] writes the body, because
-//! only there the request id is known.
+//! A handler's `Err` becomes a bare response that carries the error. [`super::edge`] writes the body, because only it knows the
+//! request id.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
-use crate::domain::error::{Error, Field, Kind};
-use crate::wire::error::ErrorBody;
+use hotdesk_domain::error::{Error, Field, Kind};
+use hotdesk_wire::error::ErrorBody;
 
 /// The error that a response carries until its body is written.
 #[derive(Clone, Debug)]
-pub struct Carried(pub Arc<Error>);
+pub struct CarriedError(pub Arc<Error>);
 
 /// The status of a kind (interface.md "Errors").
 pub fn status(kind: Kind) -> StatusCode {
@@ -35,17 +35,36 @@ pub fn status(kind: Kind) -> StatusCode {
     }
 }
 
-impl IntoResponse for Error {
+/// A domain error on its way out of a handler. The domain knows no HTTP, so this type carries the conversion to a response.
+#[derive(Debug)]
+pub struct HttpError(pub Error);
+
+/// The result of a handler.
+pub type Result<T, E = HttpError> = std::result::Result<T, E>;
+
+impl From<Error> for HttpError {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<HttpError> for Error {
+    fn from(error: HttpError) -> Self {
+        error.0
+    }
+}
+
+impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
-        let mut response = status(self.kind).into_response();
-        response.extensions_mut().insert(Carried(Arc::new(self)));
+        let mut response = status(self.0.kind).into_response();
+        response.extensions_mut().insert(CarriedError(Arc::new(self.0)));
         response
     }
 }
 
 /// A failure with a status of its own, where a protocol has one that no kind has (416, 412).
 pub fn with_status(status: StatusCode, error: Error) -> Response {
-    let mut response = error.into_response();
+    let mut response = HttpError(error).into_response();
     *response.status_mut() = status;
     response
 }

@@ -12,10 +12,10 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, ConnectOptions, Executor, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::base::clock::now_ms;
-use crate::base::living::Living;
-use crate::domain::access::Credential;
-use crate::domain::error::{Error, Result};
+use hotdesk_base::clock::now_ms;
+use hotdesk_base::living::Living;
+use hotdesk_domain::access::Credential;
+use hotdesk_domain::error::{Error, Result};
 use members::Belonging;
 use passwords::Pass;
 
@@ -57,7 +57,7 @@ const CONNECTIONS: u32 = 4;
 /// How long a request waits for a connection before it is told 503.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("src/store/migrations");
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
 
 /// The store of one data folder.
 #[derive(Clone, Debug)]

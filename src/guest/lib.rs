@@ -1,7 +1,7 @@
 //! Floor 4: how does the controller speak to a computer? A typed client of the agent's API.
 //!
 //! The agent must be treated as compromised (threats.md): every answer is bounded in time and size, no redirect is
-//! followed, nothing it says becomes a path here, and a header only what [`crate::http::marks`] has read as plain words.
+//! followed, nothing it says becomes a path here, and a header only what [`hotdesk_http::marks`] has read as plain words.
 
 mod acted;
 mod collect;
@@ -20,17 +20,17 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::base::ids::FileId;
-use crate::base::secret::Secret;
-use crate::domain::endpoint::Endpoint;
-use crate::domain::error::{Error, Result};
-use crate::domain::filename::FileName;
-use crate::http::idempotency;
-use crate::wire::agent::{Activity, Health, PutResult, Renewal, Renewed};
+use hotdesk_base::ids::FileId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::endpoint::Endpoint;
+use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::filename::FileName;
+use hotdesk_http::idempotency;
+use hotdesk_wire::agent::{Activity, Health, PutResult, Renewal, Renewed};
 
-pub use crate::http::encode::percent_encode;
 pub use acted::Acted;
 pub use failure::refuses;
+pub use hotdesk_http::encode::percent_encode;
 pub use screenshot::{Image, Sight};
 pub use socket::Socket;
 
@@ -44,7 +44,7 @@ const KEYS_TIMEOUT: Duration = Duration::from_secs(75);
 const ACTIVITY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
 const IDLE_CONNECTIONS: usize = 4;
-/// Idle connections are closed after this long: before the agent does it ([`crate::http::serve`]), whose end would meet a request.
+/// Idle connections are closed after this long: before the agent does it ([`hotdesk_http::serve`]), whose end would meet a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an agent may take to say how it is. Whoever looks for it asks again and again; one that needs more than a second each
 /// time, on a busy host, is heard too. Where nobody listens yet, the connection is given up sooner.

@@ -53,10 +53,10 @@ use journal::Journal;
 use state::{Agent, Parts};
 use token::Token;
 
-use crate::base::tally::Tally;
-use crate::base::tasks::Tasks;
-use crate::http::feed::Feed;
-use crate::http::serve::{self, Bound, Listen};
+use hotdesk_base::tally::Tally;
+use hotdesk_base::tasks::Tasks;
+use hotdesk_http::feed::Feed;
+use hotdesk_http::serve::{self, Bound, Listen};
 
 /// How long tasks may take to end: a connection's drain (10 s) is cut short, because by then every command has been
 /// killed and answered.
