@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Do four clients on four screens at once get as much done as one alone, per core?
+"""Rate of actions per core: four clients on four screens against one client alone.
 
-usage: crowd.py HOTDESK_BINARY
+usage: concurrency.py HOTDESK_BINARY
 
-One client with its screen, its agent and a terminal that receives what it types share one core; then four of each share
-as many cores as the machine has, four at most, for a minute. The issue asks that the rate per core stay within 20 %.
-That no action lands on another screen is proven by the test display::crowd.
+First, one client, its screen, its agent and a terminal that receives its text share one core. Then four of each share
+all cores of the machine, at most four, for a minute. The goal: the rate per core drops by at most 20 %.
+The test display::crowd proves that no action lands on another screen.
 """
 
 import multiprocessing
 import os
 import time
 
-from house import Api, UnixConnection
-from kit import QUICK, Agent, Topic, arguments
+from controller import Api, UnixConnection
+from support import QUICK, Agent, Table, arguments
 
 CLIENTS = 4
 SPAN, SPAN_ALONE = (3, 3) if QUICK else (60, 15)
@@ -21,9 +21,9 @@ LEAST_SHARE = 0.8
 
 
 def drive(socket, token, screen, key, begin, counts):
-    """Acts on one screen: clicks, scrolls, keys, text, by requests and by a list. Tells how many actions were done."""
+    """Acts on one screen with clicks, scrolls, keys, text and a list of actions. Puts the number of actions into `counts`."""
     api = Api(UnixConnection(socket), token)
-    where = f"?screen={screen}"
+    query = f"?screen={screen}"
     rounds = [
         ("click", {"x": 60, "y": 60}),
         ("scroll", {"direction": "down", "amount": 2, "x": 60, "y": 60}),
@@ -35,14 +35,14 @@ def drive(socket, token, screen, key, begin, counts):
     until, done = time.perf_counter() + (SPAN if begin.parties > 2 else SPAN_ALONE), 0
     while time.perf_counter() < until:
         for action, body in rounds:
-            api("POST", f"/{action}{where}", body)
+            api("POST", f"/{action}{query}", body)
         done += 6
     counts.put(done)
 
 
 def rate(binary, cores, clients):
-    """Actions a second, all clients together, when everything shares some cores."""
-    everywhere = os.sched_getaffinity(0)
+    """Actions a second of each client, when all programs share `cores`."""
+    all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
         with Agent(binary, 400, 300) as agent:
@@ -53,7 +53,7 @@ def rate(binary, cores, clients):
                 agent.api("POST", f"/launch?screen={screen}", {
                     "argv": ["xterm", "-geometry", "60x20+0+0", "-e", "sh", "-c", "stty -echo; exec cat >/dev/null"],
                     "wait_seconds": 0})
-            # Nothing here names windows to wait for: these screens have no window manager.
+            # A fixed wait: without a window manager on these screens, no request can wait for a window.
             time.sleep(3)
             begin, counts = multiprocessing.Barrier(clients + 1), multiprocessing.Queue()
             drivers = [multiprocessing.Process(target=drive, daemon=True, args=(
@@ -69,25 +69,25 @@ def rate(binary, cores, clients):
             done = [counts.get() for _ in drivers]
             return [count / (SPAN if clients > 1 else SPAN_ALONE) for count in done]
     finally:
-        os.sched_setaffinity(0, everywhere)
+        os.sched_setaffinity(0, all_cores)
 
 
 def main():
-    (binary,) = arguments("crowd.py HOTDESK_BINARY", 1)
-    topic = Topic("four clients on four screens", "cores", "actions/s", "per core", "slowest", "fastest")
-    every = sorted(os.sched_getaffinity(0))[:CLIENTS]
+    (binary,) = arguments("concurrency.py HOTDESK_BINARY", 1)
+    table = Table("four clients on four screens", "cores", "actions/s", "per core", "slowest", "fastest")
+    cores = sorted(os.sched_getaffinity(0))[:CLIENTS]
 
-    def row(what, cores, clients):
+    def row(label, cores, clients):
         rates = rate(binary, cores, clients)
-        topic.row(what, len(cores), sum(rates), sum(rates) / len(cores), min(rates), max(rates))
+        table.row(label, len(cores), sum(rates), sum(rates) / len(cores), min(rates), max(rates))
         return sum(rates) / len(cores)
 
-    alone = row("one client alone, everything on one core", every[:1], 1)
-    if len(every) > 1:
-        row("one client alone, on all cores", every, 1)
-    crowd = row("four clients", every, CLIENTS)
-    topic.goal("four clients, per core, against one alone", 100 * crowd / alone, least=100 * LEAST_SHARE, unit="%")
-    topic.keep()
+    alone = row("one client alone, everything on one core", cores[:1], 1)
+    if len(cores) > 1:
+        row("one client alone, on all cores", cores, 1)
+    together = row("four clients", cores, CLIENTS)
+    table.goal("four clients, per core, against one alone", 100 * together / alone, least=100 * LEAST_SHARE, unit="%")
+    table.save()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How do the benchmarks reach hotdesk? Clients of its two faces, and a controller that leaves nothing behind."""
+"""Clients of hotdesk's two APIs, and a controller in a temporary folder, for the benchmarks."""
 
 import http.client
 import json
@@ -11,16 +11,16 @@ import subprocess
 import tempfile
 import time
 
-# The rate limit of a key is for clients that share a service; a benchmark asks as fast as it is answered.
-UNHURRIED = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
+# A benchmark sends requests as fast as it gets responses; the rate limit per key would stop it.
+NO_RATE_LIMIT = os.environ | {"HOTDESK_LIMITS__REQUESTS_PER_SECOND": "100000", "HOTDESK_LIMITS__REQUEST_BURST": "100000"}
 
 
-# Seconds; the server waits for ten.
+# Seconds until a client drops an idle connection; the server closes it after ten.
 IDLE = 5
 
 
-class Refused(SystemExit):
-    """An answer that is no success; unless somebody expects it, the benchmark ends with it."""
+class RequestFailed(SystemExit):
+    """A response with an error status. It ends the benchmark, unless the caller catches it."""
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -36,7 +36,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Api:
-    """One kept connection with a bearer; one that was idle is opened anew, before the server closes it."""
+    """A persistent connection with a bearer token. It reconnects after an idle time, before the server closes it."""
 
     def __init__(self, connection, bearer, prefix=""):
         self.connection, self.prefix, self.used = connection, prefix, 0
@@ -51,15 +51,15 @@ class Api:
         content = response.read()
         self.used = time.monotonic()
         if response.status >= 400:
-            raise Refused(f"{method} {path}: {response.status} {content[:300].decode(errors='replace')}")
+            raise RequestFailed(f"{method} {path}: {response.status} {content[:300].decode(errors='replace')}")
         return content
 
     def __call__(self, method, path, body=None):
         return json.loads(self.raw(method, path, body))
 
 
-class House:
-    """A controller with a data folder of its own, and more lines in its configuration; a `with` ends and removes it."""
+class Controller:
+    """A controller with a data folder of its own and `lines` of configuration; the end of the `with` removes it."""
 
     def __init__(self, binary, image, lines=""):
         self.binary, self.image, self.key = binary, image, None
@@ -69,17 +69,17 @@ class House:
             file.write(lines)
         try:
             self.start()
-        except Refused:
+        except RequestFailed:
             self.remove()
             raise
 
     def start(self):
-        """Starts the controller; returns once it listens."""
+        """Starts the controller and waits until it listens."""
         with open(f"{self.folder}/log", "a") as log:
             self.server = subprocess.Popen(
                 [self.binary, "serve", "--config", f"{self.folder}/hotdesk.toml", "--data-dir", self.data,
                  "--listen", "127.0.0.1:0", "--image", self.image],
-                env=UNHURRIED, stdout=subprocess.PIPE, stderr=log, text=True)
+                env=NO_RATE_LIMIT, stdout=subprocess.PIPE, stderr=log, text=True)
         for line in self.server.stdout:
             if found := re.search(r"sk_live_\w+", line):
                 self.key = found.group()
@@ -87,15 +87,15 @@ class House:
                 self.host, self.port = found.group(1), int(found.group(2))
                 self.api = self.connect()
                 return
-        with open(f"{self.folder}/log") as said:
-            raise Refused((said.read().strip().splitlines() or ["it said nothing"])[-1][:100])
+        with open(f"{self.folder}/log") as log:
+            raise RequestFailed((log.read().strip().splitlines() or ["no output"])[-1][:100])
 
     def connect(self):
-        """A client with a connection of its own."""
+        """A client with its own connection."""
         return Api(http.client.HTTPConnection(self.host, self.port, timeout=300), self.key, "/api")
 
-    def stored(self, computer):
-        """A computer's agent token and password: benchmarks reach its agent past the controller."""
+    def credentials(self, computer):
+        """A computer's agent token and VNC password from the store, for direct requests to its agent."""
         store = sqlite3.connect(f"file:{self.data}/hotdesk.db?mode=ro", uri=True)
         return store.execute("SELECT agent_token, vnc_password FROM computers WHERE id = ?", [computer]).fetchone()
 
@@ -103,8 +103,8 @@ class House:
         return f"{self.data}/machines/{computer}/agent.sock"
 
     def agent(self, computer):
-        """A client of a computer's agent itself."""
-        return Api(UnixConnection(self.socket(computer)), self.stored(computer)[0])
+        """A client of a computer's agent, without the controller."""
+        return Api(UnixConnection(self.socket(computer)), self.credentials(computer)[0])
 
     def remove(self):
         subprocess.run([self.binary, "purge", "--yes", "--data-dir", self.data, "--image", "/nowhere"], check=True,

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How soon is an event heard after its cause, and what does a thousand listeners cost?
+"""Latency from a cause to its event, and the memory of a thousand event sockets.
 
 usage: events.py HOTDESK_BINARY IMAGE_FOLDER
 
-Causes are plain X requests and file writes, beside hotdesk; the clock runs from just before the cause until the
-message has come. In a computer too they come from outside, by the X server's socket: a program in it would be timed along.
-A controller and an agent of its own; everything is removed at the end.
+Causes are plain X requests and file writes outside of hotdesk. The clock runs from just before the cause until the client
+has the message. In a computer the X requests also come from outside, through the X server's socket: a program inside
+would add its own start to the time. The script boots its own controller and agent, and removes everything at the end.
 """
 
 import contextlib
@@ -23,22 +23,22 @@ from Xlib import X, Xatom, display as xdisplay
 from Xlib.error import ConnectionClosedError
 from Xlib.protocol import event as xevent
 
-from house import House
-from kit import Agent, Topic, arguments
+from controller import Controller
+from support import Agent, Table, arguments
 
 ROUNDS = 200
 LISTENERS = 1000
-# Far from each other, so that no cause is taken for part of the one before.
+# Long enough that no event can belong to the cause before.
 PAUSE = 0.02
-# What the issue asks for: megabytes that a thousand idle sockets take.
+# Goal: megabytes of memory for a thousand idle sockets.
 IDLE_GOAL = 25
 
 
-class Ear:
-    """One client's socket, read all the time; what comes is stamped at once."""
+class EventClient:
+    """The event socket of one client. A thread reads it all the time and stamps each event."""
 
     def __init__(self, socket, *kinds):
-        self.socket, self.heard = socket, queue.Queue()
+        self.socket, self.events = socket, queue.Queue()
         socket.send(json.dumps({"type": "subscribe", "event_types": kinds}))
         while json.loads(socket.recv(30))["type"] != "subscribed":
             pass
@@ -47,35 +47,35 @@ class Ear:
     def listen(self):
         try:
             for message in self.socket:
-                self.heard.put((time.perf_counter(), json.loads(message)["event"]))
-        except Exception as error:  # the end of the benchmark is the end of the socket
-            self.heard.put((0, {"type": str(error), "data": {}}))
+                self.events.put((time.perf_counter(), json.loads(message)["event"]))
+        except Exception as error:  # the socket ends with the benchmark
+            self.events.put((0, {"type": str(error), "data": {}}))
 
-    def after(self, cause, fits):
-        """Milliseconds from a cause to the event that fits it."""
+    def latency(self, cause, matches):
+        """Milliseconds from a cause to the event that matches it."""
         started = time.perf_counter()
         cause()
         while True:
-            at, event = self.heard.get(timeout=30)
-            if fits(event["data"]):
+            at, event = self.events.get(timeout=30)
+            if matches(event["data"]):
                 return (at - started) * 1000
 
 
-def spans(topic, what, ear, cause, fits, rounds=ROUNDS):
-    taken = []
+def measure(table, label, client, cause, matches, rounds=ROUNDS):
+    latencies = []
     for number in range(rounds + 5):
         time.sleep(PAUSE)
-        taken.append(ear.after(lambda: cause(number), lambda data: fits(number, data)))
-    row(topic, what, taken[5:])
+        latencies.append(client.latency(lambda: cause(number), lambda data: matches(number, data)))
+    add_row(table, label, latencies[5:])
 
 
-def row(topic, what, taken):
-    ordered = sorted(taken)
-    topic.row(what, statistics.median(ordered), ordered[int(len(ordered) * 0.99) - 1], ordered[-1])
+def add_row(table, label, latencies):
+    ordered = sorted(latencies)
+    table.row(label, statistics.median(ordered), ordered[int(len(ordered) * 0.99) - 1], ordered[-1])
 
 
-class Owner(threading.Thread):
-    """Owns the clipboard anew with each text, and serves it."""
+class ClipboardOwner(threading.Thread):
+    """Takes ownership of the clipboard for each text, and serves the text."""
 
     def __init__(self, name):
         super().__init__(daemon=True)
@@ -95,33 +95,33 @@ class Owner(threading.Thread):
     def run(self):
         while True:
             try:
-                asked = self.display.next_event()
+                request = self.display.next_event()
             except ConnectionClosedError:  # the screen has ended
                 return
-            if asked.type != X.SelectionRequest:
+            if request.type != X.SelectionRequest:
                 continue
             with self.lock:
-                property = asked.property or asked.target
-                if asked.target == self.targets:
-                    asked.requestor.change_property(property, Xatom.ATOM, 32, [self.targets, self.utf8])
-                elif asked.target == self.utf8:
-                    asked.requestor.change_property(property, self.utf8, 8, self.text.encode())
+                property = request.property or request.target
+                if request.target == self.targets:
+                    request.requestor.change_property(property, Xatom.ATOM, 32, [self.targets, self.utf8])
+                elif request.target == self.utf8:
+                    request.requestor.change_property(property, self.utf8, 8, self.text.encode())
                 else:
                     property = X.NONE
-                asked.requestor.send_event(xevent.SelectionNotify(
-                    time=asked.time, requestor=asked.requestor, selection=asked.selection, target=asked.target,
+                request.requestor.send_event(xevent.SelectionNotify(
+                    time=request.time, requestor=request.requestor, selection=request.selection, target=request.target,
                     property=property))
                 self.display.flush()
 
 
 class Windows:
-    """Two windows that a window manager manages, and its list of them."""
+    """Two windows under a window manager, and the window manager's list of windows."""
 
     def __init__(self, name):
         self.display = xdisplay.Display(name)
         self.root = self.display.screen().root
         self.active = self.display.intern_atom("_NET_ACTIVE_WINDOW")
-        # One that is mapped while the window manager starts may never be managed.
+        # A window that is mapped during the start of the window manager may never be managed.
         self.wait_for(self.root, "_NET_SUPPORTING_WM_CHECK")
         time.sleep(1)
         self.both = [self.open(f"window {number}") for number in range(2)]
@@ -132,7 +132,7 @@ class Windows:
         until = time.time() + 30
         while not window.get_full_property(self.display.intern_atom(property), X.AnyPropertyType):
             if time.time() > until:
-                raise SystemExit(f"no {property} came")
+                raise SystemExit(f"timeout: property {property} not set")
             time.sleep(0.05)
 
     def open(self, title):
@@ -153,7 +153,7 @@ class Windows:
         self.display.flush()
 
 
-# Runs in the computer, whose clock is the host's: each file's name is when it was made.
+# Runs in the computer, which shares the host's clock: the name of each file holds the time of its creation.
 FILES = f"""
 import os, time
 for number in range({ROUNDS}):
@@ -162,42 +162,42 @@ for number in range({ROUNDS}):
 """
 
 
-def files_of_a_computer(topic, what, ear, api, computer):
+def measure_computer_files(table, label, client, api, computer):
     api("POST", f"/computers/{computer}/exec", {"code": FILES, "timeout": 60})
-    taken = []
-    while len(taken) < ROUNDS:
-        at, event = ear.heard.get(timeout=30)
+    latencies = []
+    while len(latencies) < ROUNDS:
+        at, event = client.events.get(timeout=30)
         if event["data"]["action"] == "created":
-            taken.append((at - int(event["data"]["path"].rsplit("-", 1)[1]) / 1e9) * 1000)
-    row(topic, what, taken)
+            latencies.append((at - int(event["data"]["path"].rsplit("-", 1)[1]) / 1e9) * 1000)
+    add_row(table, label, latencies)
 
 
-def on_a_screen(topic, display, ear):
-    windows, owner = Windows(display), Owner(display)
-    spans(topic, "focus: _NET_ACTIVE_WINDOW asked of openbox", ear("window_focus"), windows.focus,
+def measure_screen(table, display, client):
+    windows, clipboard_owner = Windows(display), ClipboardOwner(display)
+    measure(table, "focus: _NET_ACTIVE_WINDOW request to openbox", client("window_focus"), windows.focus,
           lambda number, data: int(data["window_id"], 16) == windows.both[number % 2].id)
-    spans(topic, "title of a window", ear("title_change"), windows.rename,
+    measure(table, "window title", client("title_change"), windows.rename,
           lambda number, data: data["title"] == f"title {number}")
-    spans(topic, "clipboard: its text, asked of its owner", ear("clipboard"), lambda number: owner.own(f"text {number}"),
+    measure(table, "clipboard: text from its clipboard_owner", client("clipboard"), lambda number: clipboard_owner.own(f"text {number}"),
           lambda number, data: data["content"] == f"text {number}")
 
 
-def sizes_of_a_screen(topic, ear, resize):
+def measure_screen_sizes(table, client, resize):
     sizes = ((1280, 720), (1024, 768))
-    spans(topic, "screen changed, from the request to change it", ear("screen_change"),
+    measure(table, "screen size, from the request", client("screen_change"),
           lambda number: resize(dict(zip(("width", "height"), sizes[1 - number % 2]))),
           lambda number, data: (data["width"], data["height"]) == sizes[1 - number % 2], rounds=50)
 
 
 @contextlib.contextmanager
 def display_of(api, computer):
-    """A display name by which this machine's programs reach the screen of a computer (runc's, whose files root sees)."""
-    mark = f"/tmp/{uuid.uuid4()}"
-    api("POST", f"/computers/{computer}/bash", {"command": f"touch {mark}"})
+    """A display name on this host for the screen of a computer. Works with runc, whose files root can reach."""
+    marker = f"/tmp/{uuid.uuid4()}"
+    api("POST", f"/computers/{computer}/bash", {"command": f"touch {marker}"})
     own = api("GET", f"/computers/{computer}/screens")["screens"][0]["display"]
     socket = f"tmp/.X11-unix/X{own.lstrip(':')}"
     roots = (f"/proc/{pid}/root" for pid in os.listdir("/proc") if pid.isdigit())
-    root = next(root for root in roots if os.path.exists(root + mark))
+    root = next(root for root in roots if os.path.exists(root + marker))
     os.makedirs("/tmp/.X11-unix", mode=0o1777, exist_ok=True)
     number = next(number for number in range(200, 1000) if not os.path.lexists(f"/tmp/.X11-unix/X{number}"))
     os.symlink(f"{root}/{socket}", f"/tmp/.X11-unix/X{number}")
@@ -207,8 +207,8 @@ def display_of(api, computer):
         os.unlink(f"/tmp/.X11-unix/X{number}")
 
 
-def on_an_agent(binary):
-    topic = Topic("from cause to event, on an agent (ms)", "p50", "p99", "worst")
+def measure_agent(binary):
+    table = Table("event latency, agent (ms)", "p50", "p99", "worst")
     with Agent(binary, 1280, 720) as agent:
         agent.run("openbox")
         desktop = os.path.join(os.path.dirname(agent.log.name), "home", "Desktop")
@@ -216,17 +216,17 @@ def on_an_agent(binary):
 
         stack = contextlib.ExitStack()
 
-        def ear(*kinds):
+        def client(*kinds):
             url = f"ws://agent/ws/events?token={agent.token}"
-            return Ear(stack.enter_context(unix_connect(agent.socket, url, compression=None)), *kinds)
+            return EventClient(stack.enter_context(unix_connect(agent.socket, url, compression=None)), *kinds)
 
-        on_a_screen(topic, agent.display, ear)
-        sizes_of_a_screen(topic, ear, lambda size: agent.api("PATCH", "/screens/default", size))
-        spans(topic, "file created on the desktop", ear("file_change"),
+        measure_screen(table, agent.display, client)
+        measure_screen_sizes(table, client, lambda size: agent.api("PATCH", "/screens/default", size))
+        measure(table, "file created on the desktop", client("file_change"),
               lambda number: open(os.path.join(desktop, f"file-{number}"), "w").close(),
               lambda number, data: data["action"] == "created" and data["path"].endswith(f"/file-{number}"))
         stack.close()
-    topic.keep()
+    table.save()
 
 
 def resident(pid):
@@ -234,12 +234,12 @@ def resident(pid):
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:")) / 1024
 
 
-def through_the_controller(house):
-    api = house.api
+def measure_controller(controller):
+    api = controller.api
     workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
     computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
     password = api("GET", f"/computers/{computer}/vnc-password")["password"]
-    url = f"ws://{house.host}:{house.port}/desktops/{computer}/ws/events?token={password}"
+    url = f"ws://{controller.host}:{controller.port}/desktops/{computer}/ws/events?token={password}"
 
     def listen(stack):
         socket = stack.enter_context(connect(url, compression=None, ping_interval=None))
@@ -247,43 +247,43 @@ def through_the_controller(house):
         while json.loads(socket.recv(30))["type"] != "subscribed":
             pass
 
-    topic = Topic("from cause to event, through the controller (ms)", "p50", "p99", "worst")
+    table = Table("event latency, controller (ms)", "p50", "p99", "worst")
     with contextlib.ExitStack() as stack:
-        def ear(*kinds):
-            return Ear(stack.enter_context(connect(url, compression=None)), *kinds)
+        def client(*kinds):
+            return EventClient(stack.enter_context(connect(url, compression=None)), *kinds)
 
         def resize(size):
             api("PATCH", f"/computers/{computer}/screens/default", size)
 
-        on_a_screen(topic, stack.enter_context(display_of(api, computer)), ear)
-        sizes_of_a_screen(topic, ear, resize)
-        files_of_a_computer(topic, "file created on the desktop of a computer", ear("file_change"), api, computer)
-    topic.keep()
+        measure_screen(table, stack.enter_context(display_of(api, computer)), client)
+        measure_screen_sizes(table, client, resize)
+        measure_computer_files(table, "file created on the desktop of a computer", client("file_change"), api, computer)
+    table.save()
 
-    memory = Topic("memory of the controller (MB, RSS)", "before", "with them", "growth")
-    # What is taken once and kept is not the listeners'.
+    memory = Table("memory of the controller (MB, RSS)", "before", "with sockets", "growth")
+    # The first sockets fill caches and pools of the process; the second batch alone is measured.
     with contextlib.ExitStack() as stack:
         for _ in range(50):
             listen(stack)
-    before = resident(house.server.pid)
+    before = resident(controller.server.pid)
     with contextlib.ExitStack() as stack:
         for _ in range(LISTENERS):
             listen(stack)
         time.sleep(2)
-        after = resident(house.server.pid)
-        what = f"{LISTENERS} subscribed sockets on which nothing happens"
-        memory.row(what, before, after, after - before)
-        memory.goal(what, after - before, most=IDLE_GOAL, unit="MB")
-    memory.keep()
+        after = resident(controller.server.pid)
+        label = f"{LISTENERS} idle subscribed sockets"
+        memory.row(label, before, after, after - before)
+        memory.goal(label, after - before, most=IDLE_GOAL, unit="MB")
+    memory.save()
 
 
 def main():
     binary, image = arguments("events.py HOTDESK_BINARY IMAGE_FOLDER", 2)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    on_an_agent(binary)
-    with House(binary, image) as house:
-        through_the_controller(house)
+    measure_agent(binary)
+    with Controller(binary, image) as controller:
+        measure_controller(controller)
 
 
 if __name__ == "__main__":

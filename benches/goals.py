@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Which goals were met, and which missed, by the figures that the other scripts kept?"""
+"""Summary of the goals that the other scripts saved."""
 
 import json
 import os
 
-from kit import RESULTS, goal_line
+from support import RESULTS, goal_line
 
 
 def main():
@@ -12,10 +12,10 @@ def main():
     verdicts = []
     for name in sorted(os.listdir(RESULTS)):
         with open(os.path.join(RESULTS, name)) as file:
-            kept = json.load(file)
-        for goal in kept["goals"]:
+            saved = json.load(file)
+        for goal in saved["goals"]:
             verdicts.append(goal["verdict"])
-            print(goal_line(goal) + (" (quick: worth nothing)" if kept["quick"] else ""))
+            print(goal_line(goal) + (" (quick: not a valid figure)" if saved["quick"] else ""))
     print(f"  {verdicts.count('met')} of {len(verdicts)} met")
 
 

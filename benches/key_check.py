@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Does the time of a key's check tell where a wrong key goes wrong (access.md A4)?
+"""Timing leak of the API key check (A4, docs/authentication-rules.md).
 
 usage: key_check.py
 
-What is measured, and how, says key_check.rs; this runs it and keeps what it printed.
+key_check.rs describes the method and measures; this script runs it and saves the results.
 """
 
 import re
 import subprocess
 
-from kit import Topic, arguments
+from support import Table, arguments
 
-# Welch's t from which dudect calls two kinds of input told apart.
-TOLD_APART = 4.5
-WHAT = {
-    "digest_compare": "two digests compared, as hotdesk does",
-    "key_look_up": "a whole look-up in a store of 1,001 keys",
-    "leaking_compare": "two digests compared until they differ (control)",
+# dudect's threshold of Welch's t: above it, two kinds of input have different times.
+DISTINGUISHABLE = 4.5
+LABELS = {
+    "digest_compare": "comparison of two digests, as in hotdesk",
+    "key_look_up": "a complete look-up in a store of 1,001 keys",
+    "leaking_compare": "comparison that ends at the first difference (control)",
 }
 
 
@@ -24,14 +24,14 @@ def main():
     arguments("key_check.py", 0)
     ran = subprocess.run(["cargo", "bench", "--bench", "key_check"], check=True, stdout=subprocess.PIPE, text=True)
     found = re.findall(r"^bench (\w+) +\.\.\. : n == \+([\d.]+)M, max t = ([+-][\d.]+)", ran.stdout, re.MULTILINE)
-    topic = Topic("key checks (Welch's t: wrong first against wrong last)", "samples", "|t|")
+    table = Table("key checks (Welch's t: wrong first against wrong last)", "samples", "|t|")
     figures = {name: abs(float(t)) for name, _, t in found}
     for name, millions, _ in found:
-        topic.row(WHAT[name], int(float(millions) * 1e6), figures[name])
+        table.row(LABELS[name], int(float(millions) * 1e6), figures[name])
     for name in ("digest_compare", "key_look_up"):
-        topic.goal(WHAT[name], figures[name], most=TOLD_APART, unit="|t|")
-    topic.goal("the measure sees a comparison that leaks", figures["leaking_compare"], least=TOLD_APART, unit="|t|")
-    topic.keep()
+        table.goal(LABELS[name], figures[name], most=DISTINGUISHABLE, unit="|t|")
+    table.goal("the method detects a leaking comparison", figures["leaking_compare"], least=DISTINGUISHABLE, unit="|t|")
+    table.save()
 
 
 if __name__ == "__main__":

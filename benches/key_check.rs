@@ -1,5 +1,7 @@
-//! Does the time that a key's check takes tell where a wrong key goes wrong? Welch's t by dudect over keys that are wrong in
-//! their first and in their last character; |t| below 4.5 tells nothing (access.md A4). Run by `benches/key_check.py`.
+//! Timing leak test of the API key check (A4, docs/authentication-rules.md).
+//!
+//! dudect compares keys that are wrong in their first character with keys that are wrong in their last one.
+//! A Welch's t with |t| below 4.5 shows no leak. `benches/key_check.py` runs it.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -8,9 +10,9 @@ use std::path::PathBuf;
 use dudect_bencher::ctbench::{BenchMetadata, BenchName, BenchOpts, run_benches_console};
 use dudect_bencher::{BenchRng, Class, CtRunner};
 use hotdesk::base::secret::{BASE62, Secret};
-use hotdesk::controller::auth::keys;
-use hotdesk::domain::api_key;
+use hotdesk::controller::identity::auth::keys;
 use hotdesk::domain::error::Kind;
+use hotdesk::domain::identity::api_key;
 use hotdesk::store::Store;
 use rand::RngExt;
 use rand::seq::IndexedRandom;
@@ -19,23 +21,23 @@ use rand::seq::IndexedRandom;
 const COMPARISONS: usize = 1_000_000;
 /// Look-ups in a store: tens of microseconds each.
 const LOOK_UPS: usize = 100_000;
-/// Other keys in that store.
+/// Number of other keys in that store.
 const KEYS: usize = 1000;
-/// Other characters that stand in the wrong place: as many texts, of which each is tried again and again, so that neither
-/// kind of wrong is newer to the processor than the other.
+/// Number of texts per kind of wrong key. Each text is used many times, so that neither kind is newer to the
+/// processor's caches than the other.
 const TEXTS: usize = 64;
 
-/// A text that is wrong at one place.
-fn wrong_at(place: usize, right: &str, alphabet: &[u8], rng: &mut BenchRng) -> String {
+/// A text that is wrong at one position.
+fn wrong_at(position: usize, right: &str, alphabet: &[u8], rng: &mut BenchRng) -> String {
     let mut text = right.as_bytes().to_vec();
-    while text[place] == right.as_bytes()[place] {
-        text[place] = *alphabet.choose(rng).unwrap();
+    while text[position] == right.as_bytes()[position] {
+        text[position] = *alphabet.choose(rng).unwrap();
     }
     String::from_utf8(text).unwrap()
 }
 
-/// Texts that are wrong in the first or in the last character, in random turns.
-fn in_turns(
+/// Texts that are wrong in the first or in the last character, in random order.
+fn shuffled(
     count: usize,
     length: usize,
     rng: &mut BenchRng,
@@ -50,28 +52,28 @@ fn in_turns(
     (0..count).map(turn).collect()
 }
 
-fn compared(runner: &mut CtRunner, rng: &mut BenchRng, same: impl Fn(&Secret, &str) -> bool) {
-    let right = keys::digest(keys::fresh().reveal());
-    let wrong = |place, rng: &mut BenchRng| wrong_at(place, &right, b"0123456789abcdef", rng);
-    let texts = in_turns(COMPARISONS, right.len(), rng, wrong);
+fn compare(runner: &mut CtRunner, rng: &mut BenchRng, same: impl Fn(&Secret, &str) -> bool) {
+    let right = keys::digest(keys::generate().reveal());
+    let wrong = |position, rng: &mut BenchRng| wrong_at(position, &right, b"0123456789abcdef", rng);
+    let texts = shuffled(COMPARISONS, right.len(), rng, wrong);
     let right = Secret::new(right.as_str());
     for (class, text) in &texts {
         runner.run_one(*class, || same(&right, text));
     }
 }
 
-/// The last word of a look-up.
+/// The last step of a look-up: a comparison in constant time.
 fn digest_compare(runner: &mut CtRunner, rng: &mut BenchRng) {
-    compared(runner, rng, Secret::matches);
+    compare(runner, rng, Secret::matches);
 }
 
-/// What ends at the first difference: the measure has to see it.
+/// A comparison that ends at the first difference: the method must detect it.
 fn leaking_compare(runner: &mut CtRunner, rng: &mut BenchRng) {
     let same = |right: &Secret, text: &str| right.reveal().bytes().zip(text.bytes()).all(|(a, b)| a == b);
-    compared(runner, rng, same);
+    compare(runner, rng, same);
 }
 
-/// A whole check as each request has it: form, checksum, digest, store.
+/// The complete check of a request: format, checksum, digest, store.
 fn key_look_up(runner: &mut CtRunner, rng: &mut BenchRng) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -81,8 +83,8 @@ fn key_look_up(runner: &mut CtRunner, rng: &mut BenchRng) {
         let key = keys::first_key(&store).await.unwrap().unwrap();
         let holder = keys::holder(&store, key.reveal()).await.unwrap();
         for _ in 0..KEYS {
-            let other = keys::fresh();
-            let new = hotdesk::store::accounts::NewKey {
+            let other = keys::generate();
+            let new = hotdesk::store::identity::accounts::NewKey {
                 account: holder.account,
                 workspace: None,
                 name: "other",
@@ -94,9 +96,9 @@ fn key_look_up(runner: &mut CtRunner, rng: &mut BenchRng) {
         (store, key)
     });
     let random = &key.reveal()[api_key::PREFIX.len()..][..api_key::RANDOM_CHARACTERS];
-    // With the right checksum: another one is refused before anything is looked up.
-    let wrong = |place, rng: &mut BenchRng| api_key::assemble(&wrong_at(place, random, BASE62, rng));
-    for (class, text) in &in_turns(LOOK_UPS, random.len(), rng, wrong) {
+    // The checksum is right: the check refuses a wrong one before the look-up.
+    let wrong = |position, rng: &mut BenchRng| api_key::assemble(&wrong_at(position, random, BASE62, rng));
+    for (class, text) in &shuffled(LOOK_UPS, random.len(), rng, wrong) {
         runner.run_one(*class, || {
             let found = runtime.block_on(keys::holder(&store, text));
             assert_eq!(found.map(|_| ()).map_err(|error| error.kind), Err(Kind::Unauthenticated));

@@ -1,8 +1,8 @@
-"""The same steps by virsh: virtual machines of libvirt on the same image, with the kernel of packaging/vm.
+"""The lifecycle benchmark with virsh: libvirt virtual machines on the same image, with the kernel of packaging/vm.
 
-libvirtd runs as an ordinary user with folders of its own (libvirt's session mode), so nothing of the host's own libvirt is
-touched. Each machine has a qcow2 file over one disk made of the image; it says on its serial line when its desktop is
-usable, and counts there from then on.
+libvirtd runs as an unprivileged user with its own folders (libvirt's session mode), so the host's own libvirt stays
+untouched. Each machine has a qcow2 file over one shared disk of the image. A machine prints on its serial line when its
+desktop is usable, and counts there from then on.
 """
 
 import os
@@ -11,19 +11,19 @@ import subprocess
 import tempfile
 import time
 
-from kit import CACHE
-from steps import Step, span
+from support import CACHE
+from steps import Step, duration
 
 VM = os.path.join(CACHE, "vm")
 TOOLS = ("virsh", "libvirtd", "qemu-img", "qemu-system-x86_64", "setpriv")
 NOBODY = 65534
 # An emulated processor boots a desktop in tens of seconds on a busy host.
 TIMEOUT = 300
-# What a computer has that asks for nothing: a desktop's boot is quicker with more processors.
+# The default size of a computer: with more processors, a desktop boots faster.
 MEMORY_MIB, CPUS = 4096, 1
 SIZE = "10G"
 
-# The first process, in place of the initial RAM disk's own: all is on one disk here.
+# Replaces the init of the initial RAM disk: here, everything is on one disk.
 INIT = """#!/bin/sh
 export PATH=/bin
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev
@@ -59,7 +59,7 @@ exec sleep 1000000
 
 
 def cpio(name, content, mode):
-    """One file as a newc archive (the kernel's initramfs buffer format); appended to another, it replaces a file there."""
+    """One file as a newc archive (the kernel's initramfs buffer format). Appended to an archive, it replaces that file."""
     def entry(path, data, kind):
         fields = [0, kind, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path) + 1, 0]
         head = b"070701" + b"".join(b"%08X" % field for field in fields) + path.encode() + b"\0"
@@ -68,26 +68,26 @@ def cpio(name, content, mode):
 
 
 class Libvirt:
-    """A libvirtd of our own; a `with` ends its machines and removes everything."""
+    """A private libvirtd; the end of a `with` destroys its machines and removes everything."""
 
     def __init__(self, binary, image):
-        # Not below a folder that only root enters.
+        # In /var/tmp: the unprivileged user cannot enter a folder that only root can.
         self.folder = tempfile.mkdtemp(prefix="hotdesk-virsh-", dir="/var/tmp")
         os.chmod(self.folder, 0o755)
         self.names = []
         self.base(binary, image)
         subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", self.folder], check=True)
-        self.daemon = subprocess.Popen(self.own("libvirtd"), stdout=subprocess.DEVNULL,
+        self.daemon = subprocess.Popen(self.as_nobody("libvirtd"), stdout=subprocess.DEVNULL,
                                        stderr=open(f"{self.folder}/libvirtd.log", "w"))
-        self.wait(lambda: subprocess.run(self.own("virsh", "-q", "-c", "qemu:///session", "list"), stdout=subprocess.DEVNULL,
+        self.wait(lambda: subprocess.run(self.as_nobody("virsh", "-q", "-c", "qemu:///session", "list"), stdout=subprocess.DEVNULL,
                                          stderr=subprocess.DEVNULL).returncode == 0, "libvirtd")
-        # A device node proves nothing: libvirt has asked QEMU.
-        able = subprocess.run(self.own("virsh", "-q", "-c", "qemu:///session", "domcapabilities", "--virttype", "kvm"),
+        # A device node does not prove that KVM works; libvirt asks QEMU.
+        able = subprocess.run(self.as_nobody("virsh", "-q", "-c", "qemu:///session", "domcapabilities", "--virttype", "kvm"),
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.kind = "kvm" if able.returncode == 0 else "qemu"
 
     def base(self, binary, image):
-        """The disk below all machines' own: the image with the agent in it. And what boots it."""
+        """Makes the shared disk of all machines, the image with the agent in it, and copies the kernel and the initrd."""
         staged = tempfile.mkdtemp(prefix="bench-rootfs-", dir=os.path.dirname(os.path.realpath(image)))
         try:
             subprocess.run(["cp", "-al", f"{image}/rootfs/.", staged], check=True)
@@ -102,19 +102,19 @@ class Libvirt:
         with open(f"{VM}/initrd", "rb") as file, open(f"{self.folder}/initrd", "wb") as made:
             made.write(file.read() + cpio("init", INIT.encode(), 0o100755))
 
-    def own(self, *command):
-        """A command as the user who has nothing else, in folders that are nobody else's."""
+    def as_nobody(self, *command):
+        """A command line as the unprivileged user with its own folders."""
         homes = [f"{name}={self.folder}/{folder}" for name, folder in (
             ("HOME", ""), ("XDG_RUNTIME_DIR", "run"), ("XDG_CONFIG_HOME", "config"), ("XDG_CACHE_HOME", "cache"),
             ("XDG_DATA_HOME", "data"))]
         return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--",
                 "env", *homes, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *command]
 
-    def virsh(self, *words):
-        ran = subprocess.run(self.own("virsh", "-q", "-c", "qemu:///session", *words), stdout=subprocess.PIPE,
+    def virsh(self, *arguments):
+        ran = subprocess.run(self.as_nobody("virsh", "-q", "-c", "qemu:///session", *arguments), stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True, timeout=TIMEOUT)
         if ran.returncode:
-            raise SystemExit(f"virsh {' '.join(words)}: {ran.stderr.strip()}")
+            raise SystemExit(f"virsh {' '.join(arguments)}: {ran.stderr.strip()}")
         return ran.stdout
 
     def wait(self, ready, what):
@@ -122,11 +122,11 @@ class Libvirt:
         while not ready():
             if time.time() > until:
                 with open(f"{self.folder}/libvirtd.log") as log:
-                    raise SystemExit(f"virsh: {what} did not come: {log.read()[-500:]}")
+                    raise SystemExit(f"virsh: timeout: no {what}: {log.read()[-500:]}")
             time.sleep(0.01)
 
-    def said(self, name):
-        """The lines of a machine's serial line."""
+    def serial_lines(self, name):
+        """The output lines of a machine's serial line."""
         try:
             with open(f"{self.folder}/{name}.serial", errors="replace") as file:
                 return file.read().splitlines()
@@ -134,12 +134,12 @@ class Libvirt:
             return []
 
     def usable(self, name, before=0):
-        """Waits until a machine has said that it is usable, after so many lines."""
-        self.wait(lambda: "usable" in self.said(name)[before:], f"the desktop of {name}")
+        """Waits until a machine prints that it is usable, after its first `before` lines."""
+        self.wait(lambda: "usable" in self.serial_lines(name)[before:], f"desktop of {name}")
 
-    def counts(self, name, before):
-        """Waits until a machine has counted on after so many lines."""
-        self.wait(lambda: any(line.startswith("count") for line in self.said(name)[before + 1:]), f"a count of {name}")
+    def wait_for_count(self, name, before):
+        """Waits until a machine counts on, after its first `before` lines."""
+        self.wait(lambda: any(line.startswith("count") for line in self.serial_lines(name)[before + 1:]), f"count of {name}")
 
     def define(self, name):
         self.names.append(name)
@@ -158,15 +158,15 @@ class Libvirt:
         self.virsh("define", f"{self.folder}/{name}.xml")
 
     def create(self, name):
-        subprocess.run(self.own("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", f"{self.folder}/base.img",
+        subprocess.run(self.as_nobody("qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", f"{self.folder}/base.img",
                                 f"{self.folder}/{name}.qcow2"), check=True)
         self.define(name)
         self.virsh("start", name)
         self.usable(name)
 
     def remove(self, name):
-        subprocess.run(self.own("virsh", "-q", "-c", "qemu:///session", "destroy", name), stderr=subprocess.DEVNULL)
-        subprocess.run(self.own("virsh", "-q", "-c", "qemu:///session", "undefine", "--managed-save", "--snapshots-metadata",
+        subprocess.run(self.as_nobody("virsh", "-q", "-c", "qemu:///session", "destroy", name), stderr=subprocess.DEVNULL)
+        subprocess.run(self.as_nobody("virsh", "-q", "-c", "qemu:///session", "undefine", "--managed-save", "--snapshots-metadata",
                                 name), stderr=subprocess.DEVNULL)
         self.names.remove(name)
 
@@ -189,7 +189,7 @@ class Libvirt:
 
 
 def lifecycle(binary, image, rounds, steps):
-    """The rows of virsh."""
+    """Adds the rows of virsh."""
     missing = [tool for tool in TOOLS if not shutil.which(tool)] + [path for path in (f"{VM}/kernel", f"{VM}/initrd")
                                                                    if not os.path.exists(path)]
     if missing:
@@ -198,65 +198,65 @@ def lifecycle(binary, image, rounds, steps):
     with Libvirt(binary, image) as libvirt:
         print(f"  (create is qemu-img create, define, start; {libvirt.kind}; stop is destroy; suspend is managedsave)")
         names = [f"m{number}" for number in range(rounds)]
-        makes = [span(lambda name=name: libvirt.create(name)) for name in names]
+        creates = [duration(lambda name=name: libvirt.create(name)) for name in names]
         name = names[0]
-        steps.row(Step.CREATE, makes, libvirt.bytes(f"{name}.qcow2"))
+        steps.row(Step.CREATE, creates, libvirt.bytes(f"{name}.qcow2"))
         for other in names[1:]:
             libvirt.remove(other)
         steps.memory(Step.IDLE, [libvirt.pid(name)])
 
-        def goes_on(*words):
-            """Work after which the machine counts on."""
+        def until_count(*arguments):
+            """A function that runs virsh and waits until the machine counts on."""
             def work():
-                before = len(libvirt.said(name))
-                libvirt.virsh(*words)
-                libvirt.counts(name, before)
+                before = len(libvirt.serial_lines(name))
+                libvirt.virsh(*arguments)
+                libvirt.wait_for_count(name, before)
             return work
 
         def boot():
-            before = len(libvirt.said(name))
+            before = len(libvirt.serial_lines(name))
             libvirt.virsh("start", name)
             libvirt.usable(name, before)
 
-        stops, boots = zip(*((span(lambda: libvirt.virsh("destroy", name)), span(boot)) for _ in range(rounds)))
+        stops, boots = zip(*((duration(lambda: libvirt.virsh("destroy", name)), duration(boot)) for _ in range(rounds)))
         steps.row(Step.STOP, stops)
         steps.row(Step.BOOT, boots)
-        sleeps, wakes, kept = [], [], None
+        suspends, resumes, saved = [], [], None
         for _ in range(rounds):
-            sleeps.append(span(lambda: libvirt.virsh("managedsave", name)))
-            kept = libvirt.bytes(f"config/libvirt/qemu/save/{name}.save")
-            wakes.append(span(goes_on("start", name)))
-        steps.row(Step.SUSPEND, sleeps, kept)
-        steps.row(Step.RESUME, wakes)
+            suspends.append(duration(lambda: libvirt.virsh("managedsave", name)))
+            saved = libvirt.bytes(f"config/libvirt/qemu/save/{name}.save")
+            resumes.append(duration(until_count("start", name)))
+        steps.row(Step.SUSPEND, suspends, saved)
+        steps.row(Step.RESUME, resumes)
 
-        def copied():
-            """The disk of a machine that stands still meanwhile."""
+        def copy_disk():
+            """Copies the disk of a machine while the machine is paused."""
             libvirt.virsh("suspend", name)
             subprocess.run(["cp", "-p", "--reflink=auto", f"{libvirt.folder}/{name}.qcow2", f"{libvirt.folder}/copy.qcow2"],
                            check=True)
             libvirt.virsh("resume", name)
 
         def clone():
-            copied()
+            copy_disk()
             libvirt.define("copy")
             libvirt.virsh("start", "copy")
             libvirt.usable("copy")
 
-        # It has no 200 MB of its own: that flatters virsh.
-        steps.row(Step.CLONE, [span(clone)], libvirt.bytes("copy.qcow2"))
+        # This copy has no 200 MB of its own data: that flatters virsh.
+        steps.row(Step.CLONE, [duration(clone)], libvirt.bytes("copy.qcow2"))
         libvirt.virsh("destroy", "copy")
-        libvirt.virsh("save", name, f"{libvirt.folder}/kept.save")
-        libvirt.virsh("restore", f"{libvirt.folder}/kept.save")
+        libvirt.virsh("save", name, f"{libvirt.folder}/saved.save")
+        libvirt.virsh("restore", f"{libvirt.folder}/saved.save")
         try:
-            libvirt.virsh("restore", f"{libvirt.folder}/kept.save", "--xml", f"{libvirt.folder}/copy.xml")
-            libvirt.counts("copy", 0)
+            libvirt.virsh("restore", f"{libvirt.folder}/saved.save", "--xml", f"{libvirt.folder}/copy.xml")
+            libvirt.wait_for_count("copy", 0)
         except SystemExit as refusal:
-            # Saved memory goes on in the machine that it is of, and in no other.
+            # Saved memory can only resume in the machine that it came from.
             for step in (Step.FORK, Step.LAUNCH, Step.LAUNCH_4):
                 steps.skip(step, str(refusal).split("error:")[-1].strip())
         libvirt.remove("copy")
         before = libvirt.bytes(f"{name}.qcow2")
-        keeping = span(lambda: libvirt.virsh("snapshot-create-as", name, "kept"))
-        steps.row(Step.KEEP_MEMORY, [keeping], libvirt.bytes(f"{name}.qcow2") - before)
-        back = goes_on("snapshot-revert", name, "kept", "--running")
-        steps.row(Step.BACK_TO_MEMORY, [span(back) for _ in range(rounds)])
+        snapshot = duration(lambda: libvirt.virsh("snapshot-create-as", name, "saved"))
+        steps.row(Step.SNAPSHOT_MEMORY, [snapshot], libvirt.bytes(f"{name}.qcow2") - before)
+        back = until_count("snapshot-revert", name, "saved", "--running")
+        steps.row(Step.ROLLBACK_MEMORY, [duration(back) for _ in range(rounds)])

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""How much memory do the agent and its X servers take, idle and busy, and how soon is a new screen there?
+"""Memory of the agent and its X servers, idle and busy; time until a new screen is ready.
 
-usage: room.py HOTDESK_BINARY
+usage: memory.py HOTDESK_BINARY
 
-Memory is PSS: shared pages count by their share.
+Memory is PSS: each process counts its share of shared pages.
 """
 
 import os
 
-from kit import Agent, Painter, Topic, arguments, full_of_text, timed
+from support import Agent, Painter, Table, arguments, fill_with_text, timed
 
 SCREENS = 5
-# What the issue asks for: milliseconds and megabytes of a new screen.
-SOON_GOAL, SMALL_GOAL = 400, 40
+# Goals of a new screen: milliseconds and megabytes.
+READY_GOAL, MEMORY_GOAL = 400, 40
 
 
 def pss(pid):
@@ -36,47 +36,47 @@ def servers(agent):
 
 
 def main():
-    (binary,) = arguments("room.py HOTDESK_BINARY", 1)
-    memory = Topic("memory (MB, PSS)", "agent", "X server", "more/screen")
+    (binary,) = arguments("memory.py HOTDESK_BINARY", 1)
+    memory = Table("memory (MB, PSS)", "agent", "X server", "more/screen")
     with Agent(binary, 1280, 720) as agent:
         alone = pss(agent.process.pid)
         memory.row("idle, one screen of 720p", alone, pss(servers(agent)[0]), None)
-        full_of_text(agent, 1280, 720)
+        fill_with_text(agent, 1280, 720)
         painter = Painter(agent.display)
-        for form in ("png", "jpeg", "webp"):
-            timed(lambda: agent.api.raw("GET", f"/screenshot?response_format=binary&format={form}"), 50, painter.nudge)
+        for format in ("png", "jpeg", "webp"):
+            timed(lambda: agent.api.raw("GET", f"/screenshot?response_format=binary&format={format}"), 50, painter.nudge)
         timed(lambda: agent.api("POST", "/click", {"x": 5, "y": 5}), 500)
         busy = pss(agent.process.pid)
-        memory.row("busy: full of text, 150 pictures, 500 clicks", busy, pss(servers(agent)[0]), None)
+        memory.row("busy: full of text, 150 screenshots, 500 clicks", busy, pss(servers(agent)[0]), None)
         painter.display.close()
 
-        screens = Topic("new screen (ms)", "median", "best")
-        made = []
+        screens = Table("new screen (ms)", "median", "best")
+        created = []
 
         def create():
-            made.append(agent.api("POST", "/screens", {"width": 1280, "height": 720})["id"])
+            created.append(agent.api("POST", "/screens", {"width": 1280, "height": 720})["id"])
 
-        def picture():
+        def create_and_capture():
             create()
-            agent.api.raw("GET", f"/screenshot?response_format=binary&screen={made[-1]}")
+            agent.api.raw("GET", f"/screenshot?response_format=binary&screen={created[-1]}")
 
         def remove():
-            for screen in made:
+            for screen in created:
                 agent.api.raw("DELETE", f"/screens/{screen}")
-            made.clear()
+            created.clear()
 
-        for what, work in (("bare, until it is ready", create), ("bare, until its first picture", picture)):
-            spans = timed(work, SCREENS, remove)
-            screens.goal(f"new screen, {what}", screens.spans(what, spans, min(spans)), most=SOON_GOAL)
+        for what, work in (("no session, until it is ready", create), ("no session, until its first screenshot", create_and_capture)):
+            durations = timed(work, SCREENS, remove)
+            screens.goal(f"new screen, {what}", screens.durations(what, durations, min(durations)), most=READY_GOAL)
         remove()
         before = pss(agent.process.pid) + sum(pss(pid) for pid in servers(agent))
         for _ in range(3):
             create()
         after = pss(agent.process.pid) + sum(pss(pid) for pid in servers(agent))
         memory.row("four screens, idle", pss(agent.process.pid), pss(servers(agent)[-1]), (after - before) / 3)
-        memory.goal("each new screen", (after - before) / 3, most=SMALL_GOAL, unit="MB")
-        screens.keep()
-    memory.keep()
+        memory.goal("each new screen", (after - before) / 3, most=MEMORY_GOAL, unit="MB")
+        screens.save()
+    memory.save()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How fast are screenshots, beside the usual tools on the same screen? In the agent alone.
+"""Speed of screenshots at the agent, beside common tools on the same screen.
 
-usage: pictures.py HOTDESK_BINARY PEERS_BINARY
+usage: screenshots.py HOTDESK_BINARY PEERS_BINARY
 
-Three contents (flat, full of text, photo-like) at two sizes. A mark is painted before each picture, so that none is a
-cached one, except where it says "unchanged". Tools are started anew each time, as their users do; mss once also kept.
-xcap is a library: it is kept, and has neither a request to answer nor a cache, so nothing is painted between its pictures.
-The goals are judged by a client that costs next to nothing, because Python's HTTP client alone takes 0.05 ms.
+Three contents (flat, full of text, photo-like) at two sizes. A mark is painted before each screenshot, so that none comes
+from the cache, except in rows labelled "unchanged". Each tool runs in a new process, as people use it; mss also in a
+persistent one. xcap is a library in a persistent process. It has no request and no cache, so nothing is painted between
+its screenshots. The goals use a raw socket client, because Python's HTTP client alone takes 0.05 ms.
 """
 
 import os
@@ -16,12 +16,12 @@ import subprocess
 import sys
 import tempfile
 
-from kit import Agent, Painter, Topic, arguments, few, full_of_text, library, peer, timed
+from support import Agent, Painter, Table, arguments, fill_with_text, peer_library, scaled, time_tool, timed
 
-ROUNDS = few(60)
-TOOL_ROUNDS = few(8)
-LIBRARY_ROUNDS = few(20)
-# What the issue asks for at 720p, in milliseconds.
+ROUNDS = scaled(60)
+TOOL_ROUNDS = scaled(8)
+LIBRARY_ROUNDS = scaled(20)
+# Goals at 720p, in milliseconds.
 GOALS = {("flat", "png"): 3, ("text", "png"): 9, ("photo", "png"): 9, ("flat", "jpeg"): 4, ("text", "jpeg"): 4,
          ("photo", "jpeg"): 4}
 UNCHANGED_GOAL = 0.2
@@ -40,8 +40,8 @@ def tools(folder):
     ]
 
 
-def kept_mss(display):
-    """mss in a process that is kept: what a Python agent would do at best."""
+def persistent_mss(display):
+    """A function that takes a PNG with mss in this process: the best case of an agent in Python."""
     import mss
     import mss.tools
 
@@ -50,79 +50,79 @@ def kept_mss(display):
     return lambda: mss.tools.to_png((shot := session.grab(session.monitors[0])).rgb, shot.size)
 
 
-def ours(agent, painter, name, content, topic, goals):
-    """Rows of hotdesk; the medians of changed pictures by format."""
+def measure_hotdesk(agent, painter, name, content, table, goals):
+    """Adds the rows of hotdesk; returns the medians of changed screenshots by format."""
     medians = {}
-    wire = agent.wire()
+    client = agent.raw_client()
     path = "/screenshot?response_format=binary"
-    for form in ("png", "jpeg"):
-        asked = f"{path}&format={form}"
-        look = wire.ask("GET", asked)
-        spans, size = timed(lambda: agent.api.raw("GET", asked), ROUNDS, painter.nudge), look()[1]
-        medians[form] = topic.spans(f"{name}: hotdesk {form.upper()}", spans, min(spans), size, 1.0)
-        bare = statistics.median(timed(look, ROUNDS, painter.nudge))
+    for format in ("png", "jpeg"):
+        url = f"{path}&format={format}"
+        take = client.prepare("GET", url)
+        durations, size = timed(lambda: agent.api.raw("GET", url), ROUNDS, painter.nudge), take()[1]
+        medians[format] = table.durations(f"{name}: hotdesk {format.upper()}", durations, min(durations), size, 1.0)
+        bare = statistics.median(timed(take, ROUNDS, painter.nudge))
         if goals:
-            topic.goal(f"{name}: {form.upper()}", bare, most=GOALS[content, form])
-    look = wire.ask("GET", path)
-    size = look()[1]
-    tag = re.search(rb'etag: ("[^"]+")', bytes(wire.view[:1000]), re.IGNORECASE).group(1).decode()
-    spans = timed(lambda: agent.api.raw("GET", path), 5 * ROUNDS)
-    topic.spans(f"{name}: hotdesk PNG, unchanged", spans, min(spans), size, None)
-    spans = timed(look, 5 * ROUNDS)
-    bare = topic.spans(f"{name}: hotdesk PNG, unchanged, bare socket", spans, min(spans), size, None)
-    same = wire.ask("GET", path, fields=f"If-None-Match: {tag}\r\n")
-    assert same() == (304, 0), "the screen changed by itself"
-    spans = timed(same, 5 * ROUNDS)
-    told = topic.spans(f"{name}: hotdesk, unchanged, told so (304), bare socket", spans, min(spans), 0, None)
+            table.goal(f"{name}: {format.upper()}", bare, most=GOALS[content, format])
+    take = client.prepare("GET", path)
+    size = take()[1]
+    tag = re.search(rb'etag: ("[^"]+")', bytes(client.view[:1000]), re.IGNORECASE).group(1).decode()
+    durations = timed(lambda: agent.api.raw("GET", path), 5 * ROUNDS)
+    table.durations(f"{name}: hotdesk PNG, unchanged", durations, min(durations), size, None)
+    durations = timed(take, 5 * ROUNDS)
+    bare = table.durations(f"{name}: hotdesk PNG, unchanged, bare socket", durations, min(durations), size, None)
+    same = client.prepare("GET", path, fields=f"If-None-Match: {tag}\r\n")
+    assert same() == (304, 0), "the screen changed on its own"
+    durations = timed(same, 5 * ROUNDS)
+    not_modified = table.durations(f"{name}: hotdesk, unchanged, 304, bare socket", durations, min(durations), 0, None)
     if goals:
-        topic.goal(f"{name}: unchanged, all its {size} bytes", bare, most=UNCHANGED_GOAL)
-        topic.goal(f"{name}: unchanged, told so (304)", told, most=UNCHANGED_GOAL)
+        table.goal(f"{name}: unchanged, all its {size} bytes", bare, most=UNCHANGED_GOAL)
+        table.goal(f"{name}: unchanged, 304", not_modified, most=UNCHANGED_GOAL)
     return medians
 
 
-def xcap(peers, agent, name, medians, topic):
-    for row in library(peers, agent.display, "capture", LIBRARY_ROUNDS):
+def xcap(peers, agent, name, medians, table):
+    for row in peer_library(peers, agent.display, "capture", LIBRARY_ROUNDS):
         kind = row["what"]
-        what = {"png": "xcap, process kept, PNG", "jpeg": "xcap, process kept, JPEG",
-                "pixels": "xcap, process kept, pixels alone"}[kind]
+        what = {"png": "xcap, persistent process, PNG", "jpeg": "xcap, persistent process, JPEG",
+                "pixels": "xcap, persistent process, pixels only"}[kind]
         base = medians.get(kind)
-        topic.row(f"{name}: {what}", row["median"], row["best"], row["bytes"], base and row["median"] / base)
+        table.row(f"{name}: {what}", row["median"], row["best"], row["bytes"], base and row["median"] / base)
 
 
-def measure(binary, peers, width, height, content, topic):
+def measure(binary, peers, width, height, content, table):
     with Agent(binary, width, height) as agent, tempfile.TemporaryDirectory() as folder:
         if content == "text":
-            full_of_text(agent, width, height)
+            fill_with_text(agent, width, height)
         painter = Painter(agent.display)
         if content == "photo":
             painter.photo()
         name = f"{height}p {content}"
-        medians = ours(agent, painter, name, content, topic, goals=height == 720)
+        medians = measure_hotdesk(agent, painter, name, content, table, goals=height == 720)
         for what, command, output in tools(folder):
             command = [part or agent.display for part in command]
-            spans, size = peer(agent.display, command, TOOL_ROUNDS, output, painter.nudge, topic, f"{name}: {what}")
-            if spans:
+            durations, size = time_tool(agent.display, command, TOOL_ROUNDS, output, painter.nudge, table, f"{name}: {what}")
+            if durations:
                 base = medians["jpeg" if output.endswith("jpg") else "png"]
-                middle = sorted(spans)[len(spans) // 2]
-                topic.row(f"{name}: {what}", middle, min(spans), size, middle / base)
+                middle = sorted(durations)[len(durations) // 2]
+                table.row(f"{name}: {what}", middle, min(durations), size, middle / base)
         try:
-            once = kept_mss(agent.display)
-            spans, size = timed(once, TOOL_ROUNDS, painter.nudge), len(once())
-            middle = sorted(spans)[len(spans) // 2]
-            topic.row(f"{name}: python mss, process kept", middle, min(spans), size, middle / medians["png"])
+            once = persistent_mss(agent.display)
+            durations, size = timed(once, TOOL_ROUNDS, painter.nudge), len(once())
+            middle = sorted(durations)[len(durations) // 2]
+            table.row(f"{name}: python mss, persistent process", middle, min(durations), size, middle / medians["png"])
         except ImportError as error:
-            topic.skip(f"{name}: python mss, process kept", str(error))
-        xcap(peers, agent, name, medians, topic)
+            table.skip(f"{name}: python mss, persistent process", str(error))
+        xcap(peers, agent, name, medians, table)
         painter.display.close()
 
 
 def main():
-    binary, peers = arguments("pictures.py HOTDESK_BINARY PEERS_BINARY", 2)
-    topic = Topic("screenshots (ms)", "median", "best", "bytes", "times hotdesk")
+    binary, peers = arguments("screenshots.py HOTDESK_BINARY PEERS_BINARY", 2)
+    table = Table("screenshots (ms)", "median", "best", "bytes", "times hotdesk")
     for width, height in ((1280, 720), (1920, 1080)):
         for content in ("flat", "text", "photo"):
-            measure(binary, peers, width, height, content, topic)
-    topic.keep()
+            measure(binary, peers, width, height, content, table)
+    table.save()
 
 
 if __name__ == "__main__":

@@ -1,23 +1,23 @@
-"""What are the steps of a computer's life called, and how do engines compare in them? For lifecycle.py and its peer."""
+"""Names of the lifecycle steps, tables of their times, and the comparison of engines."""
 
 import ctypes
 import re
 import statistics
 import time
 
-from kit import Topic
+from support import Table
 
 
 LIBC = ctypes.CDLL(None)
-# kcmp(2) on x86-64, and its question whether two processes have one address space: 0 is yes.
+# kcmp(2) on x86-64. KCMP_VM compares the address spaces of two processes: 0 means that they are the same.
 KCMP, KCMP_VM = 312, 1
-# The kernel's fields of a process's PSS: its own, of files, and of shared memory, which a guest's is where a process is its
-# kernel or its processor.
+# PSS fields of a process in the kernel: anonymous, files, shared memory. Where a host process is a guest's kernel or virtual
+# processor, the guest's memory counts as shared memory.
 FIELDS = {"Pss_Anon": "own", "Pss_File": "files", "Pss_Shmem": "shared"}
 
 
 class Step:
-    """Each step's name, the same whoever takes it: rows of one name are compared."""
+    """Step names. They are the same for all engines and for virsh, because rows of one name are compared."""
 
     CREATE = "create, until it is usable"
     IDLE = "idle"
@@ -25,59 +25,59 @@ class Step:
     BOOT = "boot of a disk, until it is usable"
     SUSPEND = "suspend"
     RESUME = "resume, until it is usable"
-    CLONE = "clone of a running one with 200 MB of its own, until usable"
+    CLONE = "clone of a running one with 200 MB of data, until usable"
     FORK = "fork with memory, until it is usable"
-    KEEP_DISK = "snapshot of the disk"
-    BACK_TO_DISK = "back to a snapshot of the disk, until it is usable"
-    KEEP_MEMORY = "snapshot with memory"
-    BACK_TO_MEMORY = "back to a snapshot with memory, until it is usable"
+    SNAPSHOT_DISK = "snapshot of the disk"
+    ROLLBACK_DISK = "rollback to a snapshot of the disk, until it is usable"
+    SNAPSHOT_MEMORY = "snapshot with memory"
+    ROLLBACK_MEMORY = "rollback to a snapshot with memory, until it is usable"
     LAUNCH = "launch from a snapshot with memory, until it is usable"
-    LAUNCH_4 = "4 launches from it at once, until all are usable"
+    LAUNCH_4 = "4 launches from it in parallel, until all are usable"
     CLICK = "a click"
-    SHOT = "a screenshot that has not changed"
-    COMMAND = "bash of true"
-    COMPUTE = "in it: 3,000,000 multiplications in Python"
-    CALLS = "in it: 100,000 calls of the kernel from Python"
-    ADOPT = "a killed controller's start, until {} computers are usable"
+    SHOT = "an unchanged screenshot"
+    COMMAND = "bash `true`"
+    COMPUTE = "in the computer: 3,000,000 multiplications in Python"
+    CALLS = "in the computer: 100,000 system calls from Python"
+    ADOPT = "restart of a killed controller, until {} computers are usable"
 
 
-def span(work):
-    """Milliseconds that work takes."""
+def duration(work):
+    """Milliseconds of a call of `work`."""
     started = time.perf_counter()
     work()
     return (time.perf_counter() - started) * 1000
 
 
 class Steps:
-    """Rows of one engine: the spans of a step, and the megabytes that it left on the disk."""
+    """The table of one engine: the times of each step, and the megabytes that it left on the disk."""
 
     def __init__(self, name):
         self.name, self.medians, self.idle = name, {}, None
-        self.topic = Topic(f"the life of a computer: {name} (ms)", "median", "best", "worst", "MB disk")
+        self.table = Table(f"lifecycle of a computer: {name} (ms)", "median", "best", "worst", "MB disk")
 
-    def row(self, step, spans, disk=None):
-        self.medians[step] = statistics.median(spans)
-        self.topic.row(step, self.medians[step], min(spans), max(spans), disk)
+    def row(self, step, durations, disk=None):
+        self.medians[step] = statistics.median(durations)
+        self.table.row(step, self.medians[step], min(durations), max(durations), disk)
 
     def memory(self, step, pids, charged=None):
-        """Megabytes of processes: their PSS, in which shared pages count by their share, and what of it is what."""
-        pids = spaces(pids)
+        """Megabytes of processes: their PSS, its parts by kind, and what the control groups are charged with."""
+        pids = distinct_address_spaces(pids)
         self.idle = (step, pss(pids, "Pss"), *(pss(pids, field) for field in FIELDS), charged)
 
     def skip(self, step, why):
-        told = re.search(r'"error":"([^"]*)"', str(why))
-        self.topic.skip(step, (told.group(1) if told else str(why))[:100])
+        error = re.search(r'"error":"([^"]*)"', str(why))
+        self.table.skip(step, (error.group(1) if error else str(why))[:100])
 
-    def keep(self):
-        self.topic.keep()
+    def save(self):
+        self.table.save()
         if self.idle:
-            topic = Topic(f"the memory of a computer: {self.name} (MB)", "PSS", *FIELDS.values(), "charged")
-            topic.row(*self.idle)
-            topic.keep()
+            table = Table(f"memory of a computer: {self.name} (MB)", "PSS", *FIELDS.values(), "charged")
+            table.row(*self.idle)
+            table.save()
 
 
-def spaces(pids):
-    """One process of each address space: gVisor's threads are processes to the host, and each tells of all their memory."""
+def distinct_address_spaces(pids):
+    """One process of each address space: gVisor's threads are processes of the host, and each reports all of their memory."""
     found = []
     for pid in pids:
         if all(LIBC.syscall(KCMP, int(pid), int(other), KCMP_VM, 0, 0) for other in found):
@@ -86,22 +86,22 @@ def spaces(pids):
 
 
 def pss(pids, field):
-    """Megabytes of address spaces, by one field of the kernel's `smaps_rollup`."""
+    """Megabytes of processes by one field of the kernel's `smaps_rollup`."""
     total = 0
     for pid in pids:
         try:
             with open(f"/proc/{pid}/smaps_rollup") as file:
                 total += sum(int(line.split()[1]) for line in file if line.startswith(f"{field}:"))
         except (FileNotFoundError, ProcessLookupError):
-            # It ended meanwhile, or has no memory of its own.
+            # The process has ended, or has no memory of its own.
             pass
     return total * 1024 / 1e6
 
 
 def compare(engines, peer):
-    """How many times as quick as the peer's are the engines' steps? `-` where one of both has none."""
-    topic = Topic(f"times as quick as {peer.name}", *(engine.name.split()[-1] for engine in engines))
+    """Adds a table of the ratios of the peer's medians to each engine's; `-` where one of them lacks a step."""
+    table = Table(f"times as fast as {peer.name}", *(engine.name.split()[-1] for engine in engines))
     for step, theirs in peer.medians.items():
         ours = (engine.medians.get(step) for engine in engines)
-        topic.row(step, *(theirs / median if median else None for median in ours))
-    topic.keep()
+        table.row(step, *(theirs / median if median else None for median in ours))
+    table.save()

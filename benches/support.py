@@ -1,4 +1,4 @@
-"""What do the benchmarks share? Agents to measure, what a screen shows meanwhile, clocks, tables, and the file of results."""
+"""Shared parts of the benchmarks: agents, screen content, clocks, tables and the file of results."""
 
 import atexit
 import json
@@ -14,20 +14,20 @@ import time
 
 from Xlib import X, display as xdisplay
 
-from house import Api, UnixConnection
+from controller import Api, UnixConnection
 
 CACHE = os.environ.get("HOTDESK_CACHE", "/var/cache/hotdesk")
 RESULTS = os.path.join(CACHE, "bench")
 SECONDS = 30
-# `make bench QUICK=1`: a twentieth of the rounds, to see that the scripts run. Its figures are worth nothing.
+# `make bench QUICK=1`: a twentieth of the rounds, to check that the scripts work. Its figures are not valid.
 QUICK = os.environ.get("QUICK") == "1"
-# python-xlib, and with it pyautogui, insists on a file of cookies; these screens ask for none.
+# python-xlib, which pyautogui uses, requires a cookie file; these screens need no cookie.
 os.environ["XAUTHORITY"] = tempfile.NamedTemporaryFile(prefix="hotdesk-bench-xauth-", delete=False).name
 atexit.register(os.unlink, os.environ["XAUTHORITY"])
 
 
 class Agent:
-    """An agent on this machine with a bare screen of its own; removed at the end of a `with`."""
+    """An agent on this machine with its own X server and no window manager; the end of a `with` removes it."""
 
     def __init__(self, binary, width, height, session="none"):
         self.folder = tempfile.mkdtemp(prefix="hotdesk-bench-")
@@ -43,17 +43,17 @@ class Agent:
              f"{self.folder}/home", "--session-dir", f"{self.folder}/session"],
             stdout=self.log, stderr=self.log)
         self.socket, self.programs = socket, []
-        self.wait_for(lambda: os.path.exists(socket), "the agent's socket")
+        self.wait_for(lambda: os.path.exists(socket), "agent socket")
         with open(f"{self.folder}/run/token") as file:
             self.token = file.read().strip()
         self.api = self.connect()
-        self.wait_for(self.is_up, "the screen")
+        self.wait_for(self.is_up, "screen")
 
     def connect(self):
         return Api(UnixConnection(self.socket), self.token)
 
-    def wire(self):
-        return Wire(self.socket, self.token)
+    def raw_client(self):
+        return RawClient(self.socket, self.token)
 
     def is_up(self):
         try:
@@ -61,16 +61,16 @@ class Agent:
         except (SystemExit, OSError):
             return None
 
-    def wait_for(self, ready, what):
+    def wait_for(self, ready, label):
         until = time.time() + SECONDS
         while not ready():
             if time.time() > until or self.process.poll() is not None:
                 with open(self.log.name) as log:
-                    raise SystemExit(f"{what} did not come: {log.read()[-2000:]}")
+                    raise SystemExit(f"timeout: no {label}: {log.read()[-2000:]}")
             time.sleep(0.02)
 
     def run(self, *command, **options):
-        """A program on its screen, ended with it."""
+        """Starts a program on the screen; it ends with the agent."""
         environment = {**os.environ, "DISPLAY": self.display, "LC_ALL": "C.UTF-8"}
         self.programs.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, **options))
 
@@ -87,8 +87,8 @@ class Agent:
         subprocess.run(["rm", "-rf", self.folder], check=True)
 
 
-class Wire:
-    """A client that costs next to nothing: prepared bytes on a bare socket. What is left is the agent, and the copying."""
+class RawClient:
+    """A client of minimal cost: prepared bytes on a socket. What remains is the agent's time and the copying."""
 
     def __init__(self, path, token):
         self.token, self.sock = token, socket.socket(socket.AF_UNIX)
@@ -96,8 +96,8 @@ class Wire:
         self.buffer = bytearray(32 << 20)
         self.view = memoryview(self.buffer)
 
-    def ask(self, method, path, body=None, fields=""):
-        """Work that sends one request and reads its answer; it returns the answer's status and the bytes of its body."""
+    def prepare(self, method, path, body=None, fields=""):
+        """A function that sends one request, reads its response, and returns the status and the size of the body."""
         text = b"" if body is None else json.dumps(body).encode()
         request = (f"{method} {path} HTTP/1.1\r\nHost: agent\r\nAuthorization: Bearer {self.token}\r\n{fields}"
                    f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n").encode() + text
@@ -130,7 +130,7 @@ def receive(sock, view):
 
 
 class Painter:
-    """Paints on a screen by plain X requests: a whole picture, and a mark that makes each picture a new one."""
+    """Paints on a screen with plain X requests: a full picture, and a mark that changes the screen."""
 
     def __init__(self, name):
         self.display = xdisplay.Display(name)
@@ -155,7 +155,7 @@ class Painter:
         self.display.sync()
 
     def photo(self):
-        """Soft shapes with a little noise on each pixel, as a camera has it."""
+        """Paints smooth shapes with a little noise on each pixel, like a camera picture."""
         self.window = self.open(0, 0, self.width, self.height)
         gc = self.window.create_gc()
         chance = random.Random(7)
@@ -175,90 +175,90 @@ class Painter:
         self.display.sync()
 
 
-def full_of_text(agent, width, height):
-    """Terminals full of coloured text over the whole screen."""
+def fill_with_text(agent, width, height):
+    """Fills the screen with terminals of coloured text."""
     page = ("for i in $(seq 80); do printf '\\033[3%dm%s\\033[0m ' $((i % 8)) \"$(head -c 90 /dev/urandom | base64 -w0)\";"
             " done; exec sleep 1000")
     for x in (0, width // 2):
         for y in (0, height // 2):
-            # The fixed font's characters are 6 by 13 pixels.
+            # A character of the fixed font has 6 by 13 pixels.
             size = f"{width // 12}x{height // 26}+{x}+{y}"
             agent.run("xterm", "-geometry", size, "-e", "sh", "-c", page)
     time.sleep(3)
 
 
-def few(rounds):
-    """As many rounds, or a twentieth of them where only the scripts are tried."""
+def scaled(rounds):
+    """The number of rounds, or a twentieth of it with QUICK."""
     return max(3, rounds // 20) if QUICK else rounds
 
 
 def timed(work, rounds, before=None):
-    """Milliseconds of each round; what is done `before` each is not counted."""
-    spans = []
+    """Milliseconds of each round, without the time of `before`."""
+    durations = []
     for _ in range(rounds):
         if before:
             before()
         started = time.perf_counter()
         work()
-        spans.append((time.perf_counter() - started) * 1000)
-    return spans
+        durations.append((time.perf_counter() - started) * 1000)
+    return durations
 
 
-class Topic:
-    """A table that is printed while it grows, and kept in the file of results."""
+class Table:
+    """A table that is printed row by row and saved in the folder of results."""
 
     def __init__(self, name, *columns):
         self.name, self.columns, self.rows, self.goals = name, columns, [], []
         print(f"\n{name}\n  {'':<62}" + "".join(f"{column:>12}" for column in columns), flush=True)
 
-    def row(self, what, *figures):
+    def row(self, label, *figures):
         def shown(figure):
             if figure is None:
                 return "-"
             return f"{figure:.2f}" if isinstance(figure, float) else str(figure)
-        self.rows.append({"what": what, **dict(zip(self.columns, figures))})
-        print(f"  {what:<62}" + "".join(f"{shown(figure):>12}" for figure in figures), flush=True)
+        self.rows.append({"label": label, **dict(zip(self.columns, figures))})
+        print(f"  {label:<62}" + "".join(f"{shown(figure):>12}" for figure in figures), flush=True)
 
-    def spans(self, what, spans, *more):
-        """A row of a median and what comes with it; the median."""
-        middle = statistics.median(spans)
-        self.row(what, middle, *more)
+    def durations(self, label, durations, *more):
+        """Adds a row with a median and more figures; returns the median."""
+        middle = statistics.median(durations)
+        self.row(label, middle, *more)
         return middle
 
-    def skip(self, what, why):
-        self.rows.append({"what": what, "skipped": why})
-        print(f"  {what:<62}  skipped: {why}", flush=True)
+    def skip(self, label, why):
+        self.rows.append({"label": label, "skipped": why})
+        print(f"  {label:<62}  skipped: {why}", flush=True)
 
-    def goal(self, what, figure, most=None, least=None, unit="ms"):
-        """Says whether a figure is what the issue asks for: at `most` so much, or at `least`."""
+    def goal(self, label, figure, most=None, least=None, unit="ms"):
+        """Adds a goal: the figure must be at `most` or at `least` this value."""
         limit, met = (most, figure <= most) if least is None else (least, figure >= least)
         wanted = f"at {'most' if least is None else 'least'} {limit:g} {unit}"
         verdict = "met" if met else f"missed by {abs(figure - limit) / limit:.0%}"
-        self.goals.append({"what": what, "wanted": wanted, "figure": figure, "unit": unit, "verdict": verdict})
+        self.goals.append({"label": label, "wanted": wanted, "figure": figure, "unit": unit, "verdict": verdict})
         print(goal_line(self.goals[-1]), flush=True)
 
-    def keep(self):
+    def save(self):
         os.makedirs(RESULTS, exist_ok=True)
         name = "-".join(self.name.split("(")[0].lower().split())
         with open(os.path.join(RESULTS, f"{name}.json"), "w") as file:
-            json.dump({"topic": self.name, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            json.dump({"table": self.name, "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                        "cores": os.cpu_count(), "quick": QUICK, "rows": self.rows, "goals": self.goals}, file, indent=1)
 
 
 def goal_line(goal):
     figure = f"{goal['figure']:.2f} {goal['unit']}"
-    return f"  goal: {goal['what']:<56} {goal['wanted']:<30} {figure:<24} {goal['verdict']}"
+    return f"  goal: {goal['label']:<56} {goal['wanted']:<30} {figure:<24} {goal['verdict']}"
 
 
-def library(binary, display, *command):
-    """What the helper measured of a Rust library in its own process (benches/peers): a dictionary for each measurement."""
+def peer_library(binary, display, *command):
+    """The measurements of a Rust library in its own process (benches/peers): one dictionary each."""
     ran = subprocess.run([binary, *map(str, command)], check=True, env={**os.environ, "DISPLAY": display},
                          stdout=subprocess.PIPE, text=True, timeout=600)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def peer(display, command, rounds, output=None, before=None, topic=None, what=None):
-    """Milliseconds of one run of a tool, started anew each time as its users do; and the size of its file."""
+def time_tool(display, command, rounds, output=None, before=None, table=None, label=None):
+    """Milliseconds of each run of a tool, in a new process each time as people use it; and the size of its output file."""
     environment = {**os.environ, "DISPLAY": display}
 
     def once():
@@ -266,12 +266,12 @@ def peer(display, command, rounds, output=None, before=None, topic=None, what=No
 
     try:
         once()
-        spans = timed(once, rounds, before)
+        durations = timed(once, rounds, before)
     except (OSError, subprocess.CalledProcessError) as error:
-        if topic:
-            topic.skip(what, str(error)[:50])
+        if table:
+            table.skip(label, str(error)[:50])
         return None, None
-    return spans, (os.path.getsize(output) if output else None)
+    return durations, (os.path.getsize(output) if output else None)
 
 
 def arguments(usage, count):

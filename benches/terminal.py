@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast is a terminal? The same output through hotdesk's terminal and through ttyd's, to the same kind of client.
+"""Throughput and latency of a terminal: the same output through hotdesk's terminal and through ttyd's.
 
 usage: terminal.py HOTDESK_BINARY
 """
@@ -14,21 +14,21 @@ import time
 
 from websockets.sync.client import connect, unix_connect
 
-from kit import CACHE, SECONDS, Agent, Topic, arguments
+from support import CACHE, SECONDS, Agent, Table, arguments
 
 ROUNDS = 5
 NUMBERS = 6_500_000
-# The marks are typed in two parts, so that the echo of the line is not taken for them.
+# The quotes split the marks, so that the echo of this line does not contain them.
 COMMAND = f"clear; echo be''gin; seq {NUMBERS}; echo en''d\r"
 ECHOES = 300
 TTYD = os.path.join(CACHE, "ttyd")
 PLUGIN = "libwebsockets-evlib_uv.so"
-# Neither end compresses, and no message is too long.
+# No compression at either end, and no limit of the message size.
 PLAIN = {"compression": None, "max_size": None}
 
 
 class Hotdesk:
-    """The agent's terminal: JSON in text frames."""
+    """The agent's terminal protocol: JSON in text frames."""
 
     def __init__(self, agent):
         self.opening = unix_connect(agent.socket, f"ws://agent/ws/terminal?token={agent.token}", **PLAIN)
@@ -48,7 +48,7 @@ class Hotdesk:
 
 
 class Ttyd(Hotdesk):
-    """ttyd's: a byte that says what it is, then the characters, in binary frames."""
+    """ttyd's protocol: a type byte and the characters, in binary frames."""
 
     def __init__(self, port):
         self.opening = connect(f"ws://127.0.0.1:{port}/ws", subprotocols=["tty"], **PLAIN)
@@ -63,12 +63,12 @@ class Ttyd(Hotdesk):
 
     def read(self):
         message = self.socket.recv()
-        # A character may be cut; this output has none that could be.
+        # A frame may split a multi-byte character; this output has none.
         return message[1:].decode(errors="replace") if message[:1] == b"0" else ""
 
 
-def until(terminal, mark):
-    """What was written before the mark, as a count, and the last of it."""
+def read_until(terminal, mark):
+    """Reads up to a mark; returns the number of characters."""
     count, tail = 0, ""
     while True:
         text = terminal.read()
@@ -78,13 +78,13 @@ def until(terminal, mark):
             return count
 
 
-def flood(make):
-    """Megabytes a second of one flood, and how many milliseconds a key waits when it is interrupted."""
-    with make() as terminal:
+def measure_flood(open_terminal):
+    """Megabytes a second of one flood of output, and the milliseconds from Ctrl+C to the next command's output."""
+    with open_terminal() as terminal:
         terminal.type(COMMAND)
-        until(terminal, "begin\r\n")
+        read_until(terminal, "begin\r\n")
         started = time.perf_counter()
-        count = until(terminal, "end\r\n")
+        count = read_until(terminal, "end\r\n")
         rate = count / (time.perf_counter() - started) / 1e6
         terminal.type("yes\r")
         stop = time.perf_counter() + 1
@@ -93,50 +93,50 @@ def flood(make):
         started = time.perf_counter()
         terminal.type("\x03")
         terminal.type("echo af''ter\r")
-        until(terminal, "after\r\n")
+        read_until(terminal, "after\r\n")
         return rate, (time.perf_counter() - started) * 1000
 
 
-def echoes(make):
-    """Milliseconds from a key to its echo."""
-    with make() as terminal:
+def measure_echo(open_terminal):
+    """Milliseconds from each key to its echo."""
+    with open_terminal() as terminal:
         terminal.type("stty -icanon; echo u''p; cat >/dev/null\r")
-        until(terminal, "up\r\n")
-        # The line is done when cat reads.
+        read_until(terminal, "up\r\n")
+        # stty has finished when cat reads.
         time.sleep(0.5)
-        spans = []
+        durations = []
         for _ in range(ECHOES):
             started = time.perf_counter()
             terminal.type("x")
-            until(terminal, "x")
-            spans.append((time.perf_counter() - started) * 1000)
-        return spans
+            read_until(terminal, "x")
+            durations.append((time.perf_counter() - started) * 1000)
+        return durations
 
 
 def serve_ttyd(folder):
-    """ttyd on a free port, with the libraries of the Debian that it is a package of: its process and the port."""
+    """Starts ttyd on a free port with the libraries of its own Debian release. Returns the process and the port."""
     library = os.path.join(TTYD, "usr/lib/x86_64-linux-gnu")
-    # Its event loop is a plug-in that it looks for here. The shell, which inherits the variable, finds nothing else.
+    # ttyd looks for its event loop plug-in here. The folder holds nothing else that the shell, which inherits the variable, could load.
     os.symlink(os.path.join(library, PLUGIN), os.path.join(folder, PLUGIN))
     port = random.randint(20000, 30000)
     process = subprocess.Popen(
         [os.path.join(library, "ld-linux-x86-64.so.2"), "--library-path", library, os.path.join(TTYD, "usr/bin/ttyd"),
          "-W", "-i", "127.0.0.1", "-p", str(port), "/bin/bash", "--login"],
         env=os.environ | {"LD_LIBRARY_PATH": folder}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    late = time.time() + SECONDS
-    while process.poll() is None and time.time() < late:
+    deadline = time.time() + SECONDS
+    while process.poll() is None and time.time() < deadline:
         try:
             with Ttyd(port):
                 return process, port
         except OSError:
             time.sleep(0.05)
     process.kill()
-    raise SystemExit("ttyd did not come")
+    raise SystemExit("timeout: ttyd does not listen")
 
 
 def main():
     [binary] = arguments("terminal.py HOTDESK_BINARY", 1)
-    topic = Topic("terminal", "MB/s", "ctrl+c ms", "echo ms", "p99 ms")
+    table = Table("terminal", "MB/s", "ctrl+c ms", "echo ms", "p99 ms")
     peer = None
     with Agent(binary, 800, 600) as agent, tempfile.TemporaryDirectory() as folder:
         makers = {"hotdesk": lambda: Hotdesk(agent)}
@@ -144,28 +144,28 @@ def main():
             peer, port = serve_ttyd(folder)
             makers["ttyd"] = lambda: Ttyd(port)
         else:
-            topic.skip("ttyd", "not installed (make deps-bench)")
+            table.skip("ttyd", "not installed (make deps-bench)")
         try:
             rates = {name: [] for name in makers}
             waits = {name: [] for name in makers}
             for _ in range(ROUNDS):
-                # In turns, so that both meet the same machine.
-                for name, make in makers.items():
-                    rate, waited = flood(make)
+                # In turns, so that both run under the same load.
+                for name, open_terminal in makers.items():
+                    rate, waited = measure_flood(open_terminal)
                     rates[name].append(rate)
                     waits[name].append(waited)
             best = {}
-            for name, make in makers.items():
-                spans = sorted(echoes(make))
+            for name, open_terminal in makers.items():
+                durations = sorted(measure_echo(open_terminal))
                 best[name] = statistics.median(rates[name])
-                topic.row(name, best[name], max(waits[name]), statistics.median(spans), spans[len(spans) * 99 // 100])
+                table.row(name, best[name], max(waits[name]), statistics.median(durations), durations[len(durations) * 99 // 100])
             if peer:
-                topic.row("hotdesk / ttyd", best["hotdesk"] / best["ttyd"])
+                table.row("hotdesk / ttyd", best["hotdesk"] / best["ttyd"])
         finally:
             if peer:
                 peer.terminate()
                 peer.wait()
-    topic.keep()
+    table.save()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How many VNC updates a second does a moving window give, at Xvnc itself, through the agent and through the controller?
+"""VNC updates a second of a moving window: at Xvnc, through the agent and through the controller.
 
 usage: vnc.py HOTDESK_BINARY IMAGE_FOLDER
 
-A client asks for the next update as soon as it has one, as viewers do. Xvnc gives at most 60 a second.
+A client requests the next update as soon as it has one, like viewers. Xvnc sends at most 60 a second.
 """
 
 import glob
@@ -14,17 +14,17 @@ import time
 
 from websockets.sync.client import connect, unix_connect
 
-from house import House
-from kit import QUICK, Topic, arguments
+from controller import Controller
+from support import QUICK, Table, arguments
 
 SECONDS = 1 if QUICK else 5
 RAW, ZRLE = 0, 16
-# xterm moves by an escape sequence, so that nothing but a shell is needed: 100 steps a second.
+# xterm moves its window on an escape sequence, so a shell is enough: 100 steps a second.
 MOVING = ("x=0; while :; do x=$(((x + 7) % 700)); printf '\\033[3;%d;%dt' $x $((x / 3)); sleep 0.01; done")
 
 
-class Plain:
-    """RFB on a stream socket."""
+class UnixStream:
+    """A unix stream socket with the methods of a WebSocket client."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -44,7 +44,7 @@ class Plain:
 
 
 class Viewer:
-    """Just enough RFB to count what comes."""
+    """An RFB client that only counts updates and bytes."""
 
     def __init__(self, link, encoding):
         self.link, self.bytes, self.have = link, 0, bytearray()
@@ -72,7 +72,7 @@ class Viewer:
     def update(self, incremental):
         self.link.send(struct.pack(">BBHHHH", 3, incremental, 0, 0, self.width, self.height))
         while (kind := self.take(1)[0]) != 0:
-            # A bell has no body; the clipboard's text has.
+            # A bell has no body; a clipboard message has a text.
             if kind == 3:
                 self.take(struct.unpack(">3xI", self.take(7))[0])
         for _ in range(struct.unpack(">xH", self.take(3))[0]):
@@ -80,12 +80,12 @@ class Viewer:
             self.take(struct.unpack(">I", self.take(4))[0] if encoding == ZRLE else 4 * width * height)
 
 
-def measure(topic, what, opened, encoding):
+def measure(table, what, opened, encoding):
     with opened as link:
-        follow(topic, what, link, encoding)
+        view(table, what, link, encoding)
 
 
-def follow(topic, what, link, encoding):
+def view(table, what, link, encoding):
     viewer = Viewer(link, encoding)
     viewer.update(0)
     viewer.bytes, gaps = 0, []
@@ -97,37 +97,37 @@ def follow(topic, what, link, encoding):
         last = now
     gaps.sort()
     rate = len(gaps) / (last - began)
-    topic.row(what, rate, gaps[len(gaps) // 2] * 1000, gaps[len(gaps) * 99 // 100] * 1000,
+    table.row(what, rate, gaps[len(gaps) // 2] * 1000, gaps[len(gaps) * 99 // 100] * 1000,
               viewer.bytes / (last - began) / 1e6)
 
 
 def main():
     binary, image = arguments("vnc.py HOTDESK_BINARY IMAGE_FOLDER", 2)
-    with House(binary, image) as house:
-        api = house.api
+    with Controller(binary, image) as controller:
+        api = controller.api
         workspace = api("POST", "/workspaces", {"name": "bench"})["id"]
         computer = api("POST", "/computers", {"workspace_id": workspace, "name": "one", "cpu": 2})["id"]
         api("POST", f"/computers/{computer}/launch",
             {"argv": ["xterm", "-xrm", "XTerm*allowWindowOps: true", "-geometry", "80x24", "-e", "sh", "-c", MOVING],
              "wait_seconds": 10})
         time.sleep(1)
-        token, password = house.stored(computer)
-        with open(f"{house.data}/runtime/{computer}/state.json") as file:
+        token, password = controller.credentials(computer)
+        with open(f"{controller.data}/runtime/{computer}/state.json") as file:
             pid = re.search(r'"init_process_pid":\s*(\d+)', file.read()).group(1)
         direct = glob.glob(f"/proc/{pid}/root/run/**/vnc-*.sock", recursive=True)[0]
-        topic = Topic("VNC, a moving window at 1280x720", "updates/s", "p50 ms", "p99 ms", "MB/s")
+        table = Table("VNC, a moving window at 1280x720", "updates/s", "p50 ms", "p99 ms", "MB/s")
         for name, encoding in (("ZRLE", ZRLE), ("raw", RAW)):
-            measure(topic, f"{name}, Xvnc's own socket", Plain(direct), encoding)
-            measure(topic, f"{name}, agent", unix_connect(
-                house.socket(computer), "ws://localhost/ws/websockify", max_size=None,
+            measure(table, f"{name}, Xvnc's socket", UnixStream(direct), encoding)
+            measure(table, f"{name}, agent", unix_connect(
+                controller.socket(computer), "ws://localhost/ws/websockify", max_size=None,
                 compression=None, additional_headers={"Authorization": f"Bearer {token}"}), encoding)
-            measure(topic, f"{name}, controller", connect(
-                f"ws://{house.host}:{house.port}/desktops/{computer}/ws/websockify?token={password}", max_size=None,
+            measure(table, f"{name}, controller", connect(
+                f"ws://{controller.host}:{controller.port}/desktops/{computer}/ws/websockify?token={password}", max_size=None,
                 compression=None), encoding)
             ticket = api("POST", f"/computers/{computer}/stream-tickets", {"mode": "view"})
-            measure(topic, f"{name}, controller, view only", connect(
+            measure(table, f"{name}, controller, view only", connect(
                 ticket["ws_url"], max_size=None, compression=None), encoding)
-        topic.keep()
+        table.save()
 
 
 if __name__ == "__main__":

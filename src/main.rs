@@ -1,4 +1,4 @@
-//! The composition root: arguments in, exit code out.
+//! Entry point of the `hotdesk` program.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What time is it? The one place that reads the wall clock, and the one that nobody can set.
+//! Wall clock, boot clock, and ISO 8601. No other module reads them.
 
 use std::io;
 use std::ops::Range;
@@ -9,29 +9,30 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use nix::time::{ClockId, clock_gettime};
 
-/// Milliseconds since the Unix epoch. Only for stamps and expiries: intervals use `std::time::Instant`.
+/// The present time in Unix milliseconds. Only for timestamps and expiries: intervals use
+/// `std::time::Instant`.
 pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A moment by two clocks: the wall's, which may be set, and the host's since its boot, which may not and which outlives a
-/// process.
+/// A moment by two clocks: the wall clock, which can be set, and the host's boot clock, which cannot. Both
+/// outlive a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Milliseconds since the Unix epoch.
+    /// Unix milliseconds.
     pub wall_ms: i64,
-    /// Which boot of the host it is.
+    /// The id of the host's boot.
     pub boot_id: String,
-    /// Milliseconds since that boot, those in which the host slept included.
+    /// Milliseconds since that boot, including suspend of the host.
     pub up_ms: i64,
 }
 
 impl Moment {
-    /// This one.
+    /// The present moment.
     ///
     /// # Errors
-    /// When the kernel does not tell (procfs is not mounted).
+    /// `NotFound` when procfs is not mounted.
     pub fn now() -> io::Result<Self> {
         let up = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?);
         Ok(Self {
@@ -41,8 +42,8 @@ impl Moment {
         })
     }
 
-    /// Milliseconds that have passed since an earlier moment. Within one boot the wall clock is not asked; beyond it, one
-    /// that was set back says that the earlier moment is yet to come, which is `None`.
+    /// Milliseconds since an earlier moment, by the boot clock within one boot, else by the wall clock.
+    /// `None` when the wall clock was set back to before the earlier moment.
     pub fn since(&self, earlier: &Self) -> Option<i64> {
         let passed = if self.boot_id == earlier.boot_id {
             self.up_ms.saturating_sub(earlier.up_ms)
@@ -53,15 +54,15 @@ impl Moment {
     }
 }
 
-/// The id of this boot of the host: what a record of an earlier boot is told by.
+/// The id of the host's boot (`/proc/sys/kernel/random/boot_id`).
 ///
 /// # Errors
-/// When procfs is not mounted.
+/// `NotFound` when procfs is not mounted.
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// A stamp as ISO 8601 in UTC with milliseconds, the form of every time on the wire.
+/// Unix milliseconds as ISO 8601 in UTC with milliseconds, the form of every time in the API.
 pub fn iso8601(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(at) => format!("{at:.3}"),
@@ -69,13 +70,13 @@ pub fn iso8601(ms: i64) -> String {
     }
 }
 
-/// The stamp that an ISO 8601 text with any zone stands for; `None` when it is none, or before 1970.
+/// Parses ISO 8601 with any zone into Unix milliseconds; `None` for other text and for times before 1970.
 pub fn parse_iso8601(text: &str) -> Option<i64> {
     let at: jiff::Timestamp = text.parse().ok()?;
     Some(at.as_millisecond()).filter(|ms| *ms >= 0)
 }
 
-/// A month of UTC, written `YYYY-MM`, as stamps; `None` for any other text.
+/// Parses `YYYY-MM`, a month of UTC, into its range of Unix milliseconds; `None` for other text.
 pub fn month(text: &str) -> Option<Range<i64>> {
     let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     let (year, month) = text.split_once('-').filter(|(year, month)| digits(year, 4) && digits(month, 2))?;
@@ -85,7 +86,8 @@ pub fn month(text: &str) -> Option<Range<i64>> {
     Some(stamp(first)?..stamp(next)?)
 }
 
-/// When the month of UTC began that was so many months before the one in which a stamp lies; 0 for what cannot be counted.
+/// The first Unix millisecond of the UTC month that is `months` before the month of `ms`; 0 when it is out of
+/// range.
 pub fn months_before(ms: i64, months: i32) -> i64 {
     let began = || {
         let now = jiff::Timestamp::from_millisecond(ms).ok()?.to_zoned(TimeZone::UTC).date();
@@ -95,7 +97,7 @@ pub fn months_before(ms: i64, months: i32) -> i64 {
     began().unwrap_or(0)
 }
 
-/// The month of UTC, written `YYYY-MM`, that a stamp lies in.
+/// The UTC month of Unix milliseconds, as `YYYY-MM`.
 pub fn month_of(ms: i64) -> String {
     iso8601(ms).chars().take(7).collect()
 }
@@ -105,7 +107,7 @@ mod tests {
     use super::Moment;
 
     #[test]
-    fn within_a_boot_the_wall_clock_counts_for_nothing() {
+    fn within_a_boot_the_wall_clock_does_not_matter() {
         const HOUR: i64 = 3_600_000;
         let at = |wall_ms, boot: &str, up_ms| Moment { wall_ms, boot_id: boot.to_owned(), up_ms };
         let began = at(10 * HOUR, "a", 1000);

@@ -1,5 +1,5 @@
-//! How does a mounted file system hold still, go on, and grow? Three calls of the kernel that no crate wraps, for the host and
-//! for a guest with a kernel of its own.
+//! Freeze, thaw and growth of mounted file systems: ioctls that no crate wraps, for hosts and virtual
+//! machines.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,10 +12,10 @@ const EXT4_IOC_RESIZE_FS: libc::Ioctl = 0x4008_6610;
 const FIFREEZE: libc::Ioctl = 0xC004_5877;
 const FITHAW: libc::Ioctl = 0xC004_5878;
 
-/// Grows a mounted ext4 to `blocks` of its own blocks. The kernel asks for `CAP_SYS_RESOURCE`.
+/// Grows a mounted ext4 to `blocks` of its own blocks. Needs `CAP_SYS_RESOURCE`.
 ///
 /// # Errors
-/// What the kernel says.
+/// Those of the ioctl.
 pub fn grow_ext4(folder: BorrowedFd<'_>, blocks: u64) -> io::Result<()> {
     // SAFETY: EXT4_IOC_RESIZE_FS reads one 64-bit number, which lives through the call.
     #[allow(unsafe_code)]
@@ -23,10 +23,10 @@ pub fn grow_ext4(folder: BorrowedFd<'_>, blocks: u64) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Writes a file system back and lets every later write wait until [`thaw`].
+/// Writes a file system back and blocks every later write until [`thaw`].
 ///
 /// # Errors
-/// `ResourceBusy` when it is frozen already; what the kernel says.
+/// `ResourceBusy` when it is already frozen; others of the ioctl.
 pub fn freeze(folder: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: FIFREEZE ignores its argument.
     #[allow(unsafe_code)]
@@ -34,10 +34,10 @@ pub fn freeze(folder: BorrowedFd<'_>) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets the writes of a frozen file system go on.
+/// Unblocks the writes of a frozen file system.
 ///
 /// # Errors
-/// `InvalidInput` when it is not frozen; what the kernel says.
+/// `InvalidInput` when it is not frozen; others of the ioctl.
 pub fn thaw(folder: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: FITHAW ignores its argument.
     #[allow(unsafe_code)]

@@ -1,11 +1,11 @@
-//! How are bytes written as text that anything can carry, and read again?
+//! Hexadecimal encoding and decoding.
 
 /// Bytes as lower-case hex digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes that hex digits of either case stand for, two each; `None` for anything else.
+/// Decodes hex digits of either case; `None` for an odd number of digits or another character.
 pub fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
     let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     let (pairs, rest) = digits.as_chunks::<2>();
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again_and_nothing_else() {
+    fn only_hex_digits_decode() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(unhex(hex(&all).as_bytes()), Some(all));
         assert_eq!((hex(&[]), unhex(b"")), (String::new(), Some(Vec::new())));

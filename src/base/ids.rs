@@ -1,4 +1,4 @@
-//! How are things named inside? Newtype ids, parsed at the edge, so that one can never pass for another.
+//! Newtype ids, parsed at the edge, so that the compiler rejects one kind in place of another.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,35 +37,35 @@ macro_rules! uuid_ids {
 }
 
 uuid_ids! {
-    /// An account: who owns workspaces and keys.
+    /// An account; it owns workspaces and keys.
     AccountId,
     /// An API key (its record, never its secret).
     KeyId,
-    /// A person's signed-in browser (its record, never its cookie).
+    /// A signed-in browser of a person (its record, never its cookie).
     SessionId,
-    /// What a person granted to an MCP client: one connection (its record, never its tokens).
+    /// A grant of a person to an MCP client: one connection (its record, never its tokens).
     GrantId,
     /// A workspace.
     WorkspaceId,
-    /// A computer; the stable handle (interface.md "Computer").
+    /// A computer; the stable handle (docs/api/computers.md).
     ComputerId,
     /// A stored file.
     FileId,
-    /// Somebody for whom an operator runs desktops.
+    /// A client of an operator, with desktops of its own (docs/api/accounts.md).
     ClientId,
-    /// A computer as it was at one moment.
+    /// A snapshot of a computer.
     SnapshotId,
 }
 
 impl ComputerId {
-    /// The guest's host name: never a text of the user's.
+    /// The guest's host name, `hotdesk-` with 8 digits of the id; it contains no text of the user.
     pub fn hostname(self) -> String {
         let short: String = self.0.simple().to_string().chars().take(8).collect();
         format!("hotdesk-{short}")
     }
 }
 
-/// The handle of a computer's current host instance: 8 lower-case hex digits (wire.md 4.1).
+/// The handle of a computer's current host instance: 8 lower-case hex digits (docs/api/computers.md).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceId(String);
 
@@ -96,7 +96,7 @@ impl FromStr for InstanceId {
     }
 }
 
-/// What a path's `{id}` may hold for a computer: its UUID or an instance handle.
+/// A computer in a path's `{id}`: its UUID or an instance handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComputerRef {
     /// The stable UUID.

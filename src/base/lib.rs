@@ -1,14 +1,14 @@
-//! Floor 0: what everything stands on. Ids, secrets, the clock, tasks, waiting, pauses, log set-up, file systems that
-//! hold still, things that end while they are held.
+//! Basic utilities without domain knowledge: ids, secrets, the clock, tasks, polling, back-off, logging, file
+//! system calls, semaphores by key, and revocable leases (floor 0).
 
 pub mod backoff;
 pub mod clock;
 pub mod filesystem;
 pub mod hex;
 pub mod ids;
-pub mod living;
+pub mod keyed_semaphore;
+pub mod revocation_registry;
 pub mod secret;
-pub mod tally;
 pub mod tasks;
 pub mod telemetry;
 pub mod wait;

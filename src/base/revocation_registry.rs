@@ -1,4 +1,9 @@
-//! What is going on under something that may end at any moment? Whoever works under it holds it, and hears of the end.
+//! Registry of revocable things, such as credentials, and of the leases under which work goes on.
+//!
+//! ```text
+//!   lease(key) --> Lease, valid --- revoke(key) ---> Lease, revoked (waiters wake)
+//!                                                    lease(key) again --> a new, valid Lease
+//! ```
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,99 +11,99 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// The things that somebody holds; cheap to clone. Nothing is kept of those that nobody holds.
+/// The keys with leases; cheap to clone. It stores nothing of a key without a lease.
 #[derive(Debug)]
-pub struct Living<K: Clone + Eq + Hash>(Arc<Mutex<State<K>>>);
+pub struct RevocationRegistry<K: Clone + Eq + Hash>(Arc<Mutex<State<K>>>);
 
 #[derive(Debug)]
 struct State<K: Clone + Eq + Hash> {
-    ends: u64,
-    held: HashMap<K, Weak<Held<K>>>,
+    revocations: u64,
+    entries: HashMap<K, Weak<Entry<K>>>,
 }
 
 #[derive(Debug)]
-struct Held<K: Clone + Eq + Hash> {
-    living: Living<K>,
+struct Entry<K: Clone + Eq + Hash> {
+    registry: RevocationRegistry<K>,
     key: K,
-    ended: CancellationToken,
+    revoked: CancellationToken,
 }
 
-/// A thing that is held, until the last clone of this is dropped.
+/// A lease of a key. Dropping the last clone removes the key from the registry.
 #[derive(Clone, Debug)]
-pub struct Hold<K: Clone + Eq + Hash>(Arc<Held<K>>);
+pub struct Lease<K: Clone + Eq + Hash>(Arc<Entry<K>>);
 
-impl<K: Clone + Eq + Hash> Clone for Living<K> {
+impl<K: Clone + Eq + Hash> Clone for RevocationRegistry<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Clone + Eq + Hash> Default for Living<K> {
+impl<K: Clone + Eq + Hash> Default for RevocationRegistry<K> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State { ends: 0, held: HashMap::new() })))
+        Self(Arc::new(Mutex::new(State { revocations: 0, entries: HashMap::new() })))
     }
 }
 
-impl<K: Clone + Eq + Hash> Living<K> {
-    /// How many ends there were. Who reads it, looks whether a thing is there, holds the thing and finds another number
-    /// must look again: it may have ended in between.
-    pub fn ends(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).ends
+impl<K: Clone + Eq + Hash> RevocationRegistry<K> {
+    /// The number of revocations so far. Read it, check that a thing is valid, lease it, and read it again:
+    /// if the number has changed, repeat the check, because the thing may have been revoked in between.
+    pub fn revocations(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).revocations
     }
 
-    /// Holds a thing.
-    pub fn hold(&self, key: K) -> Hold<K> {
+    /// Leases a key.
+    pub fn lease(&self, key: K) -> Lease<K> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = state.held.get(&key).and_then(Weak::upgrade) {
-            return Hold(held);
+        if let Some(entry) = state.entries.get(&key).and_then(Weak::upgrade) {
+            return Lease(entry);
         }
-        let held = Held { living: self.clone(), key: key.clone(), ended: CancellationToken::new() };
-        let held = Arc::new(held);
-        state.held.insert(key, Arc::downgrade(&held));
-        Hold(held)
+        let entry = Entry { registry: self.clone(), key: key.clone(), revoked: CancellationToken::new() };
+        let entry = Arc::new(entry);
+        state.entries.insert(key, Arc::downgrade(&entry));
+        Lease(entry)
     }
 
-    /// Tells all who hold a thing that it is gone. To be called once it is.
-    pub fn end(&self, key: &K) {
+    /// Revokes all leases of a key. Call it after the thing is gone.
+    pub fn revoke(&self, key: &K) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.ends += 1;
-        let held = state.held.remove(key).and_then(|held| held.upgrade());
-        // What is dropped at its end asks for the lock too.
+        state.revocations += 1;
+        let entry = state.entries.remove(key).and_then(|entry| entry.upgrade());
+        // Leases that woken waiters drop take the lock too.
         drop(state);
-        if let Some(held) = held {
-            held.ended.cancel();
+        if let Some(entry) = entry {
+            entry.revoked.cancel();
         }
     }
 
-    /// Everything that is held now.
-    pub fn held(&self) -> Vec<K> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.keys().cloned().collect()
+    /// The keys with leases, in no order.
+    pub fn leased(&self) -> Vec<K> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.keys().cloned().collect()
     }
 }
 
-impl<K: Clone + Eq + Hash> Hold<K> {
-    /// Whether both hold the same thing, and since before its last end or both after it.
+impl<K: Clone + Eq + Hash> Lease<K> {
+    /// Whether both are leases of the same key with no revocation between them.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether it has ended.
-    pub fn has_ended(&self) -> bool {
-        self.0.ended.is_cancelled()
+    /// Whether it was revoked.
+    pub fn is_revoked(&self) -> bool {
+        self.0.revoked.is_cancelled()
     }
 
-    /// Waits for its end.
-    pub fn ended(&self) -> WaitForCancellationFutureOwned {
-        self.0.ended.clone().cancelled_owned()
+    /// Waits for its revocation.
+    pub fn revoked(&self) -> WaitForCancellationFutureOwned {
+        self.0.revoked.clone().cancelled_owned()
     }
 }
 
-impl<K: Clone + Eq + Hash> Drop for Held<K> {
+impl<K: Clone + Eq + Hash> Drop for Entry<K> {
     fn drop(&mut self) {
-        let mut state = self.living.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody may hold it anew by now.
-        if state.held.get(&self.key).is_some_and(|held| held.strong_count() == 0) {
-            state.held.remove(&self.key);
+        let mut state = self.registry.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The key may have a new lease by now.
+        if state.entries.get(&self.key).is_some_and(|entry| entry.strong_count() == 0) {
+            state.entries.remove(&self.key);
         }
     }
 }
@@ -108,21 +113,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_end_is_heard_by_those_who_hold_that_thing_and_nothing_is_left() {
-        let living = Living::default();
-        let (first, again, other) = (living.hold("a"), living.hold("a"), living.hold("b"));
-        assert_eq!(living.ends(), 0);
+    async fn a_revocation_reaches_the_leases_of_that_key_and_leaves_nothing() {
+        let registry = RevocationRegistry::default();
+        let (first, again, other) = (registry.lease("a"), registry.lease("a"), registry.lease("b"));
+        assert_eq!(registry.revocations(), 0);
         assert!(first.is_same(&again) && !first.is_same(&other));
-        living.end(&"a");
-        first.ended().await;
-        assert!(again.has_ended() && !other.has_ended());
-        assert_eq!((living.ends(), living.held()), (1, vec!["b"]));
-        let new = living.hold("a");
+        registry.revoke(&"a");
+        first.revoked().await;
+        assert!(again.is_revoked() && !other.is_revoked());
+        assert_eq!((registry.revocations(), registry.leased()), (1, vec!["b"]));
+        let new = registry.lease("a");
         drop((first, again));
-        assert!(!new.has_ended() && living.held().len() == 2, "who comes later holds another one");
+        assert!(!new.is_revoked() && registry.leased().len() == 2, "a later lease is another one");
         drop((new, other));
-        assert!(living.held().is_empty());
-        living.end(&"c");
-        assert_eq!(living.ends(), 2, "an end of what nobody holds counts too");
+        assert!(registry.leased().is_empty());
+        registry.revoke(&"c");
+        assert_eq!(registry.revocations(), 2, "a revocation without leases counts too");
     }
 }

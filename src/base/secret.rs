@@ -1,4 +1,4 @@
-//! How is a secret kept? In a type that no log line, error text or debug dump can print.
+//! Secret strings, which no log line, error text or debug output prints.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijkl
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a secret that came from outside.
+    /// Wraps an existing secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -25,18 +25,18 @@ impl Secret {
         Self((0..length).map(|_| char::from(BASE62[rng.random_range(0..BASE62.len())])).collect())
     }
 
-    /// The text itself. Call it only where the secret leaves for its one rightful reader.
+    /// The text itself. Call it only where the secret is sent to its recipient.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Compares without telling by its duration where the two differ.
+    /// Compares in constant time.
     pub fn matches(&self, other: &str) -> bool {
         self.0.as_bytes().ct_eq(other.as_bytes()).into()
     }
 }
 
-/// Read from a request. There is no way back: who sends one says so at the field.
+/// Only deserialization: a response that sends a secret uses [`Secret::reveal`] for that field.
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self)

@@ -1,7 +1,8 @@
-//! Where do background tasks start and how do they end? The one place that spawns.
+//! Groups of background tasks. No other module spawns.
 //!
-//! Every task has a name, a span and the group's cancellation token. A task that panics is logged by name; it never
-//! takes the process down. [`Tasks::drain`] asks all to stop, waits, and names the ones that were late.
+//! Every task has a name, a span and the group's cancellation token. A panic is logged with the task's name
+//! and does not end the process. [`Tasks::drain`] cancels the token, waits, and returns the names of the
+//! tasks that still run.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,7 +29,7 @@ impl Tasks {
         Self::default()
     }
 
-    /// The token that tells the group's tasks to stop.
+    /// The token that is cancelled when the group stops.
     pub fn stopping(&self) -> CancellationToken {
         self.stop.clone()
     }
@@ -61,11 +62,11 @@ impl Tasks {
         self.tracker.spawn(guarded.instrument(tracing::info_span!(parent: None, "task", name)))
     }
 
-    /// Asks every task to stop and waits at most `patience`; returns the names of those still running.
-    pub async fn drain(&self, patience: Duration) -> Vec<&'static str> {
+    /// Cancels the token and waits at most `timeout`. Returns the names of the tasks that still run, sorted.
+    pub async fn drain(&self, timeout: Duration) -> Vec<&'static str> {
         self.stop.cancel();
         self.tracker.close();
-        if tokio::time::timeout(patience, self.tracker.wait()).await.is_ok() {
+        if tokio::time::timeout(timeout, self.tracker.wait()).await.is_ok() {
             return Vec::new();
         }
         self.running.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()

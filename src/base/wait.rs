@@ -1,17 +1,17 @@
-//! How is a condition awaited? By asking with growing pauses until a deadline; never by sleeping and hoping.
+//! Polling of a condition, with growing pauses and a deadline.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// Longest pause between two looks: what a person would not notice, and cheap enough for an idle core.
+/// Longest pause between two polls: a person does not notice it, and it costs an idle core little.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks `probe` until it yields a value or `patience` has passed (then `None`). Pauses grow from 2 ms.
+/// Polls `probe` until it yields a value, or returns `None` after `timeout`. Pauses grow from 2 ms to 50 ms.
 pub async fn until<T, F: Future<Output = Option<T>>>(
-    patience: Duration,
+    timeout: Duration,
     mut probe: impl FnMut() -> F,
 ) -> Option<T> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let mut pause = Duration::from_millis(2);
     loop {
         if let Some(value) = probe().await {

@@ -1,21 +1,21 @@
-//! How does a command fail? With a sentence on standard error; exit code 1, or 2 when it was used wrongly.
+//! Failures of commands: error text and exit code.
 
 use std::process::ExitCode;
 
-/// Why a command ended early.
+/// The reason why a command fails.
 #[derive(Debug)]
 pub enum Failure {
-    /// The arguments make no sense together.
+    /// Invalid arguments; exit code 2, like clap's own.
     Usage(String),
-    /// Something went wrong.
+    /// Any other failure; exit code 1.
     Failed(String),
 }
 
-/// What every command of the client returns; the exit code of a success is the command's own.
+/// Result of a command. By default a success carries the exit code.
 pub type Outcome<T = ExitCode> = Result<T, Failure>;
 
 impl Failure {
-    /// Says it, and gives the exit code: clap's own 2 for wrong usage, 1 for the rest.
+    /// Prints the failure to standard error and returns the exit code.
     pub fn report(&self) -> ExitCode {
         match self {
             Self::Usage(text) => {

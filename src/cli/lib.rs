@@ -1,4 +1,4 @@
-//! Floor 7: the command line.
+//! Command line of hotdesk: arguments, subcommands and their dispatch (floor 7).
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
@@ -9,274 +9,275 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use console::Term;
 
-mod admin;
-mod agent;
-mod api_keys;
-mod audit;
-mod bash;
-mod capacity;
+mod account;
 mod client;
-mod clients;
 mod computers;
 mod copy;
-mod desktop;
-mod doctor;
 mod failure;
-mod hardware;
-mod login;
+mod operator;
 mod output;
-mod power;
-mod profile;
 mod progress;
-mod repair;
-mod screenshot;
-mod selftest;
-mod serve;
-mod settings;
-mod snapshots;
-mod workspaces;
 
+use account::{api_keys, audit, capacity, clients, login, profile, workspaces};
 use client::Session;
 use client::api::Api;
-use client::connection::{self, Wishes};
+use client::connection::{self, ConnectionOptions};
 use client::credentials::{self, Credentials};
+use computers::{bash, desktop, screenshot, snapshots};
 use failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
+use operator::{admin, agent, doctor, repair, serve, settings};
 
-/// Largest text that `-` reads from standard input: more than the service takes in one request.
+/// Largest text in bytes that `-` reads from standard input: above the largest request body of the API.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
 
 /// Self-hosted cloud computers for programs and AI agents.
 ///
-/// Commands that ask a server take its address from --url, HOTDESK_URL or the profile in use (else
-/// http://127.0.0.1:8700), and the key from HOTDESK_API_KEY or a profile for that server.
+/// Client commands read the server address from --url, HOTDESK_URL or the current profile (default:
+/// http://127.0.0.1:8700). They read the API key from HOTDESK_API_KEY or from a profile for that server.
 #[derive(Debug, Parser)]
 #[command(name = "hotdesk", version)]
 struct Cli {
     #[command(flatten)]
-    shared: Shared,
+    global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
 
-/// What every command that asks a server takes.
+/// Options of every client command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server and output")]
-struct Shared {
-    /// Address of the server.
+struct GlobalOptions {
+    /// Server address.
     #[arg(long, global = true, env = "HOTDESK_URL", hide_env_values = true)]
     url: Option<String>,
-    /// Profile to take the address and the key from.
+    /// Profile with the server address and the API key.
     #[arg(long, global = true, value_name = "NAME", env = "HOTDESK_PROFILE")]
     profile: Option<String>,
-    /// Print the server's answer as it is.
+    /// Print the JSON response of the server.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a controller: the API, the store and the computers.
+    /// Run the controller: API, store and computers.
     Serve(serve::Options),
-    /// Remove every computer of a data folder from this host, with their disks.
+    /// Remove all computers of a data folder from this host, with their disks.
     Purge {
         #[command(flatten)]
         options: serve::Options,
-        /// Say that it is meant: there is no way back. Without it nothing is done, and that is a usage error.
+        /// Confirm the removal. It cannot be undone.
         #[arg(long, required = true)]
         yes: bool,
     },
-    /// Workspaces hold computers and files.
+    /// Manage workspaces.
     #[command(subcommand, visible_alias = "workspace")]
     Workspaces(workspaces::Command),
-    /// Make, list, start, stop and remove computers.
+    /// Manage computers.
     #[command(subcommand, visible_alias = "computer")]
     Computers(computers::Command),
-    /// Keep a computer as it is, and bring it back to that.
+    /// Manage snapshots of a computer.
     #[command(subcommand, visible_alias = "snapshot")]
     Snapshots(snapshots::Command),
-    /// Those for whom you run desktops: each has a workspace and a key of its own.
+    /// Manage client accounts. Each client has its own workspace and API key.
     #[command(subcommand)]
     Clients(clients::Command),
-    /// Tell how many computers the account may have; add some to its plan, or give them back.
+    /// Show the computer quota of the account, or change it.
     Capacity(capacity::Options),
-    /// Take a picture of a computer's screen.
+    /// Take a screenshot of a computer.
     Screenshot(screenshot::Options),
-    /// Click on a computer's screen.
+    /// Click on the screen of a computer.
     Click(desktop::ClickOptions),
-    /// Type a text on a computer.
+    /// Type text on a computer.
     Type(desktop::TypeOptions),
-    /// Press a key or a combination on a computer.
+    /// Press a key or a key combination on a computer.
     Key(desktop::KeyOptions),
-    /// Run a shell command on a computer; print its output and end with its exit code.
+    /// Run a shell command on a computer; print its output and exit with its exit code.
     Bash(bash::Options),
-    /// Copy a file to a computer's desktop, or from a computer.
+    /// Copy a file to the desktop of a computer, or from a computer.
     Cp(copy::Options),
-    /// Keys of the API: list, make and delete them.
+    /// Manage API keys.
     #[command(subcommand, visible_alias = "api-key")]
     ApiKeys(api_keys::Command),
-    /// What was done, by whom, and what was refused.
+    /// Show the audit log.
     Audit(audit::Options),
-    /// Get a key from a server by approving it in a browser, and store it in a profile: --profile, else the one in use.
+    /// Sign in through a browser and store the API key in a profile (--profile or the current one).
     Login,
-    /// Manage the accounts of a data folder on this host, their plans and payments, whether a controller runs on it or not.
+    /// Manage accounts, plans and payments in a data folder on this host. The controller may be running.
     Admin {
         #[command(flatten)]
         folder: admin::Folder,
         #[command(subcommand)]
         command: admin::Command,
     },
-    /// Store and choose servers and their keys.
+    /// Manage profiles: servers and their API keys.
     #[command(subcommand)]
     Profile(profile::Command),
-    /// Tell what this host can and cannot do, why, and how to mend it.
+    /// Check whether this host can run computers, and how to fix it.
     Doctor {
         #[command(flatten)]
         options: serve::Options,
-        /// Instead tell what is left on this host that no computer owns, and what would be done about it.
+        /// List host resources that no computer owns, and the planned repair.
         #[arg(long)]
         repair: bool,
-        /// Do it: what is left is taken away.
+        /// Remove the listed resources.
         #[arg(long, requires = "repair")]
         yes: bool,
     },
-    /// Print the configuration in force, as a configuration file.
+    /// Print the effective configuration as a configuration file.
     Config(serve::Options),
-    /// Print the API's description.
+    /// Print the OpenAPI document.
     Openapi,
-    /// Print a shell's completion script.
+    /// Print a shell completion script.
     Completions {
-        /// The shell.
+        /// Shell.
         shell: Shell,
     },
-    /// Run inside a computer: its screens, commands and files behind one API.
+    /// Run the agent inside a computer: API for its screens, commands and files.
     Agent(agent::Options),
-    /// Be process 1 of a computer: start the agent, start it again when it dies, reap orphans.
+    /// Run as process 1 of a computer: supervise the agent and reap orphans.
     Init {
-        /// File for the agent's messages; one older file is kept beside it.
+        /// Log file of the agent; one rotated file stays beside it.
         #[arg(long, value_name = "FILE", default_value = "/var/log/hotdesk/agent.log")]
         log: PathBuf,
         /// Options of `hotdesk agent`.
         #[arg(last = true, value_name = "AGENT OPTIONS")]
         agent: Vec<OsString>,
     },
-    /// Be process 1 of a virtual machine: run a command, and power the machine off when it ends.
+    /// Run as process 1 of a virtual machine: run a command, then power off.
     #[command(hide = true)]
     VmInit {
-        /// The command and its arguments.
+        /// Command and arguments.
         #[arg(last = true, value_name = "COMMAND")]
         command: Vec<OsString>,
     },
-    /// Supervise one command of the agent.
+    /// Supervise one command for the agent.
     #[command(hide = true)]
     ExecShim,
-    /// Give this computer a host name: the engine's matter, of a computer that goes on as another.
+    /// Set the host name of this computer. The engine runs this after a fork.
     #[command(hide = true)]
     SetHostname {
-        /// The name.
+        /// Host name.
         name: String,
     },
-    /// Wait until nobody from outside is connected to a TCP port of this computer: the engine's matter, before its memory is saved.
+    /// Wait until a TCP port has no remote connection. The engine runs this before it saves memory.
     #[command(hide = true)]
     AwaitHangup {
-        /// The port.
+        /// TCP port.
         port: u16,
     },
 }
 
-/// Runs the program.
+/// Parses the arguments, runs the command and returns its exit code; prints a failure to standard error.
 pub fn main() -> ExitCode {
-    let Cli { shared, command } = Cli::parse();
-    run(&shared, command).unwrap_or_else(|failure| failure.report())
+    let Cli { global, command } = Cli::parse();
+    run(&global, command).unwrap_or_else(|failure| failure.report())
 }
 
-fn run(shared: &Shared, command: Command) -> Outcome {
+fn run(global: &GlobalOptions, command: Command) -> Outcome {
     match command {
         Command::Serve(options) => serve::run(&options)?,
         Command::Purge { options, yes: _ } => serve::purge(&options)?,
         Command::Agent(options) => agent::run(options)?,
-        Command::Init { log, agent } => hotdesk_agent::init::run(&agent, &log)?,
-        Command::VmInit { command } => hotdesk_agent::vm::run(&command)?,
+        Command::Init { log, agent } => hotdesk_agent::system::init::run(&agent, &log)?,
+        Command::VmInit { command } => hotdesk_agent::system::vm::run(&command)?,
         Command::ExecShim => hotdesk_agent::exec::shim::run().map_err(|error| error.to_string())?,
         Command::SetHostname { name } => nix::unistd::sethostname(name).map_err(|error| error.to_string())?,
-        Command::AwaitHangup { port } => hotdesk_agent::hangup::wait(port)?,
-        Command::Config(options) => settings::config(&options, shared.json)?,
+        Command::AwaitHangup { port } => hotdesk_agent::system::hangup::wait(port)?,
+        Command::Config(options) => settings::config(&options, global.json)?,
         Command::Openapi => settings::openapi()?,
         Command::Completions { shell } => settings::completions(shell)?,
-        Command::Login => login::run(shared.url(), shared.profile(), shared.json)?,
-        Command::Admin { folder, command } => admin::run(&folder, command, shared.json)?,
-        Command::Profile(command) => profile::run(command, shared.url(), shared.json)?,
-        Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, shared.json),
-        Command::Doctor { options, .. } => return doctor::run(&options, shared.json),
-        Command::Bash(options) => return shared.ask(async |session| bash::run(options, session).await),
-        Command::Workspaces(it) => shared.ask(async |session| workspaces::run(it, session).await)?,
-        Command::Computers(it) => return shared.ask(async |session| computers::run(it, session).await),
-        Command::Snapshots(it) => shared.ask(async |session| snapshots::run(it, session).await)?,
-        Command::Clients(it) => shared.ask(async |session| clients::run(it, session).await)?,
-        Command::Capacity(it) => shared.ask(async |session| capacity::run(&it, session).await)?,
-        Command::Screenshot(it) => shared.ask(async |session| screenshot::run(it, session).await)?,
-        Command::Click(it) => shared.ask(async |session| desktop::click(it, session).await)?,
-        Command::Type(it) => shared.ask(async |session| desktop::type_text(it, session).await)?,
-        Command::Key(it) => shared.ask(async |session| desktop::key(it, session).await)?,
-        Command::ApiKeys(it) => shared.ask(async |session| api_keys::run(it, session).await)?,
-        Command::Audit(it) => shared.ask(async |session| audit::run(it, session).await)?,
-        Command::Cp(it) => shared.ask(async |session| copy::run(it, session).await)?,
+        Command::Login => login::run(global.url(), global.profile(), global.json)?,
+        Command::Admin { folder, command } => admin::run(&folder, command, global.json)?,
+        Command::Profile(command) => profile::run(command, global.url(), global.json)?,
+        Command::Doctor { options, repair: true, yes } => return repair::run(&options, yes, global.json),
+        Command::Doctor { options, .. } => return doctor::run(&options, global.json),
+        Command::Bash(options) => {
+            return global.with_session(async |session| bash::run(options, session).await);
+        }
+        Command::Workspaces(it) => global.with_session(async |session| workspaces::run(it, session).await)?,
+        Command::Computers(it) => {
+            return global.with_session(async |session| computers::run(it, session).await);
+        }
+        Command::Snapshots(it) => global.with_session(async |session| snapshots::run(it, session).await)?,
+        Command::Clients(it) => global.with_session(async |session| clients::run(it, session).await)?,
+        Command::Capacity(it) => global.with_session(async |session| capacity::run(&it, session).await)?,
+        Command::Screenshot(it) => global.with_session(async |session| screenshot::run(it, session).await)?,
+        Command::Click(it) => global.with_session(async |session| desktop::click(it, session).await)?,
+        Command::Type(it) => global.with_session(async |session| desktop::type_text(it, session).await)?,
+        Command::Key(it) => global.with_session(async |session| desktop::key(it, session).await)?,
+        Command::ApiKeys(it) => global.with_session(async |session| api_keys::run(it, session).await)?,
+        Command::Audit(it) => global.with_session(async |session| audit::run(it, session).await)?,
+        Command::Cp(it) => global.with_session(async |session| copy::run(it, session).await)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-impl Shared {
-    /// An empty variable is none.
+impl GlobalOptions {
+    /// Server address of `--url` or `HOTDESK_URL`. An empty variable counts as unset.
     fn url(&self) -> Option<&str> {
         self.url.as_deref().filter(|url| !url.is_empty())
     }
 
+    /// Profile name of `--profile` or `HOTDESK_PROFILE`. An empty variable counts as unset.
     fn profile(&self) -> Option<&str> {
         self.profile.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// Finds server and key, and asks.
-    fn ask<T>(&self, question: impl AsyncFnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
+    /// Resolves server and key, then runs `command` with them.
+    fn with_session<T>(&self, command: impl AsyncFnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
         let key = std::env::var("HOTDESK_API_KEY").ok().filter(|key| !key.is_empty()).map(Secret::new);
-        let wishes =
-            Wishes { url: self.url().map(str::to_owned), profile: self.profile().map(str::to_owned), key };
-        let complete = wishes.url.is_some() && wishes.key.is_some() && wishes.profile.is_none();
-        let known = if complete { Credentials::default() } else { Credentials::load(&credentials::path()?)? };
-        let connection = connection::choose(&wishes, &known)?;
+        let options = ConnectionOptions {
+            url: self.url().map(str::to_owned),
+            profile: self.profile().map(str::to_owned),
+            key,
+        };
+        let complete = options.url.is_some() && options.key.is_some() && options.profile.is_none();
+        // A complete command line works without a home folder and with a broken credentials file.
+        let stored =
+            if complete { Credentials::default() } else { Credentials::load(&credentials::path()?)? };
+        let connection = connection::resolve(&options, &stored)?;
         let session = Session { api: Api::new(connection)?, json: self.json };
-        runtime()?.block_on(question(&session))
+        runtime()?.block_on(command(&session))
     }
 }
 
-/// What runs a command's waiting.
+/// Single-threaded runtime for one command.
 fn runtime() -> Outcome<tokio::runtime::Runtime> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| format!("tokio: {error}").into())
+    built.map_err(|error| format!("cannot start the async runtime: {error}").into())
 }
 
-/// The text itself, or with `-` what standard input holds.
+/// Returns `text`, or the content of standard input when `text` is `-`.
 fn read_text(text: String) -> Outcome<String> {
     if text != "-" {
         return Ok(text);
     }
     let mut read = String::new();
     let input = std::io::stdin().lock().take(MAX_INPUT + 1).read_to_string(&mut read);
-    let count = input.map_err(|error| format!("standard input: {error}"))?;
+    let count = input.map_err(|error| format!("cannot read standard input: {error}"))?;
     if count as u64 > MAX_INPUT {
-        return Err(Failure::Failed(format!("standard input holds more than {} MiB", MAX_INPUT >> 20)));
+        return Err(Failure::Failed(format!(
+            "standard input is larger than the limit of {} MiB",
+            MAX_INPUT >> 20
+        )));
     }
     Ok(read)
 }
 
-/// A secret from standard input, at most a little more than `most` bytes; on a terminal it is asked for and not shown.
-fn read_secret(prompt: &str, most: u64) -> Outcome<Secret> {
+/// Reads a secret from standard input; a terminal shows `prompt` and no echo. Reads at most `limit + 1` bytes, so that
+/// the caller can detect a secret that is too long.
+fn read_secret(prompt: &str, limit: u64) -> Outcome<Secret> {
     if std::io::stdin().is_terminal() {
         let terminal = Term::stderr();
-        let asked = terminal.write_str(prompt).and_then(|()| terminal.read_secure_line());
-        return asked.map(Secret::new).map_err(|error| format!("terminal: {error}").into());
+        let entered = terminal.write_str(prompt).and_then(|()| terminal.read_secure_line());
+        return entered
+            .map(Secret::new)
+            .map_err(|error| format!("cannot read from the terminal: {error}").into());
     }
     let mut text = String::new();
-    let input = std::io::stdin().lock().take(most + 1).read_to_string(&mut text);
-    input.map_err(|error| format!("standard input: {error}"))?;
+    let input = std::io::stdin().lock().take(limit + 1).read_to_string(&mut text);
+    input.map_err(|error| format!("cannot read standard input: {error}"))?;
     Ok(Secret::new(text))
 }

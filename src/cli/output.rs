@@ -1,51 +1,52 @@
-//! What does a command print? Tables and sentences for people, the API's own answer with `--json`.
+//! Standard output of the commands: raw bytes, lines and tables.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use console::{Style, Term};
 
-use super::failure::Outcome;
+use crate::failure::Outcome;
 
-/// Writes to standard output. A reader that has gone away (`hotdesk ... | head`) has seen enough: no error.
+/// Writes to standard output. A closed pipe (`hotdesk ... | head`) is no error.
 ///
 /// # Errors
-/// When standard output cannot be written for another reason, a full disk for example.
+/// When the write fails for another reason, for example a full disk.
 pub fn bytes(content: &[u8]) -> Outcome<()> {
     let mut out = io::stdout().lock();
     match out.write_all(content).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("standard output: {error}").into())
+            Err(format!("cannot write to standard output: {error}").into())
         }
         _ => Ok(()),
     }
 }
 
-/// Writes a line.
+/// Writes a line to standard output.
 ///
 /// # Errors
-/// As [`bytes`].
+/// Those of [`bytes`].
 pub fn line(text: &str) -> Outcome<()> {
     bytes(format!("{text}\n").as_bytes())
 }
 
-/// Writes rows under their headings. On a terminal the columns fit its width; elsewhere a row is a line, for `grep`.
+/// Writes a table. On a terminal the columns wrap to its width; elsewhere each row is one line, for `grep`.
 ///
 /// # Errors
-/// As [`bytes`].
+/// Those of [`bytes`].
 pub fn table(headings: &[&str], rows: Vec<Vec<String>>) -> Outcome<()> {
     let terminal = io::stdout().is_terminal();
     let width = terminal.then(|| Term::stdout().size().1);
-    let text = drawn(headings, rows, width);
+    let text = render(headings, rows, width);
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    if !coloured(terminal, |name| std::env::var(name).ok()) {
+    if !use_colour(terminal, |name| std::env::var(name).ok()) {
         return line(&text);
     }
     let first = Style::new().bold().force_styling(true).apply_to(first);
     line(format!("{first}\n{rest}").trim_end())
 }
 
-fn drawn(headings: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
+/// The table as text; without `width`, in characters, no cell wraps.
+fn render(headings: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headings.to_vec()).add_rows(rows);
     match width {
@@ -58,8 +59,9 @@ fn drawn(headings: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> Strin
     table.trim_fmt()
 }
 
-/// `NO_COLOR` (no-color.org) wins, then `FORCE_COLOR`; else colour is for terminals. Empty means unset.
-fn coloured(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
+/// Whether to print colour: never with `NO_COLOR` (https://no-color.org), else with `FORCE_COLOR` or on a terminal.
+/// An empty variable counts as unset.
+fn use_colour(terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let set = |name| variable(name).is_some_and(|value| !value.is_empty());
     !set("NO_COLOR") && (set("FORCE_COLOR") || terminal)
 }
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colour_is_for_terminals_unless_told_otherwise() {
+    fn colour_is_for_terminals_unless_a_variable_says_otherwise() {
         for (terminal, no, force, expected) in [
             (true, "", "", true),
             (false, "", "", false),
@@ -78,14 +80,14 @@ mod tests {
             (true, "1", "1", false),
         ] {
             let variable = |name: &str| Some(if name == "NO_COLOR" { no } else { force }.to_owned());
-            assert_eq!(coloured(terminal, variable), expected, "{terminal} {no:?} {force:?}");
+            assert_eq!(use_colour(terminal, variable), expected, "{terminal} {no:?} {force:?}");
         }
     }
 
     #[test]
     fn rows_stay_lines_where_there_is_no_terminal() {
         let rows = vec![vec!["a".repeat(300), "二".to_owned()], vec!["b".to_owned(), "c".to_owned()]];
-        let text = drawn(&["NAME", "STATUS"], rows, None);
+        let text = render(&["NAME", "STATUS"], rows, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[0].starts_with("NAME ") && lines[1].ends_with("a  二") && lines[2].ends_with('c'));

@@ -1,24 +1,24 @@
-//! What moves while something takes long? A spinner or a bar on standard error, only when that is a terminal.
+//! Progress spinner and bar on standard error; hidden when that is no terminal.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a spinner turns: smooth enough, and nothing for a CPU.
-const TURN: Duration = Duration::from_millis(120);
+/// Time between two frames of a spinner: smooth, at a negligible CPU cost.
+const FRAME_INTERVAL: Duration = Duration::from_millis(120);
 
-/// Shows that something is under way until it is dropped.
+/// A visible spinner or bar; dropping it removes it from the terminal.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A spinner with a sentence.
+    /// Shows a spinner with a message.
     pub fn waiting(message: impl Into<String>) -> Self {
         let bar = ProgressBar::new_spinner().with_message(message.into());
-        bar.enable_steady_tick(TURN);
+        bar.enable_steady_tick(FRAME_INTERVAL);
         Self(bar)
     }
 
-    /// A bar of bytes; with no known total, a count of them.
+    /// Shows a bar of bytes, or a byte counter when the total is unknown.
     pub fn bytes(message: impl Into<String>, total: Option<u64>) -> Self {
         let (bar, template) = match total {
             Some(total) => (
@@ -27,12 +27,12 @@ impl Progress {
             ),
             None => (ProgressBar::new_spinner(), "{msg} {spinner} {bytes} {bytes_per_sec}"),
         };
-        // The templates are constants; one that did not parse would show as the default style.
+        // The templates are constants and parse; the default style is a fallback without a panic.
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         Self(bar.with_style(style.progress_chars("=> ")).with_message(message.into()))
     }
 
-    /// So many more bytes went by.
+    /// Advances the bar by `bytes`.
     pub fn add(&self, bytes: u64) {
         self.0.inc(bytes);
     }

@@ -1,4 +1,4 @@
-//! Floor 6: the public API and the fleet.
+//! Public API and fleet of computers (floor 6).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,97 +7,90 @@ use std::time::Instant;
 use axum::Router;
 
 use hotdesk_base::ids::ComputerId;
-use hotdesk_base::tally::Tally;
+use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::forwarded::TrustedProxies;
-use hotdesk_domain::plan::Plans;
+use hotdesk_domain::network::forwarded::TrustedProxies;
 use hotdesk_engine::Engine;
-use hotdesk_http::guarded::Guarded;
+use hotdesk_http::guarded_fetch::GuardedFetcher;
 use hotdesk_http::socket::Sockets;
 use hotdesk_store::Store;
 
-pub mod accounts;
 pub mod api;
 pub mod audit;
-pub mod auth;
 pub mod background;
 pub mod computers;
 pub mod config;
-pub mod console;
+pub mod data_dir;
 pub mod events;
-pub mod files;
-pub mod hosts;
-pub mod idempotent;
-pub mod lock;
+pub mod idempotency;
+pub mod identity;
 pub mod mcp;
-pub mod metrics;
-pub mod oauth;
-pub mod origin;
-pub mod people;
-pub mod readable;
 pub mod relay;
-pub mod saved;
-pub mod storage;
-pub mod viewer;
+pub mod saved_state;
+pub mod web;
 
 use computers::fleet::Fleet;
 use config::Config;
+use data_dir::{blobs, files};
+use identity::{accounts, auth, oauth};
+use web::metrics;
 
-/// What every handler can reach.
+/// State that all handlers share.
 pub struct App {
     /// The configuration in force.
     pub config: Config,
-    /// What is remembered.
+    /// Database.
     pub store: Store,
-    /// The computers and their runners.
+    /// Computers and their runners.
     pub fleet: Fleet,
-    /// Stored bytes and the links to them.
-    pub storage: storage::Storage,
-    /// Requests per credential.
+    /// Blobs in the data folder, and signed links to them.
+    pub blobs: blobs::BlobStore,
+    /// Request rate limit of each credential.
     pub rates: auth::rate::Rates,
-    /// Wrong credentials of late.
-    pub guesses: auth::failures::Failures<auth::source::Source>,
-    /// When keys were last used.
-    pub usage: auth::usage::Usage,
-    /// What was done, on its way into the log.
+    /// Recent wrong credentials by client address.
+    pub wrong_credentials: auth::failures::Failures<auth::source::Source>,
+    /// Last use of each key, until it is stored.
+    pub key_uses: auth::key_uses::KeyUses,
+    /// Audit entries that wait to be stored.
     pub audit: audit::Log,
-    /// What the plans give.
+    /// Plans and their limits.
     pub plans: Plans,
-    /// Who may make an agent's account, and how often.
-    pub agents: accounts::agents::Door,
-    /// Who may say what is paid.
+    /// Rate limits and proof of work for accounts that AI agents create.
+    pub agent_signup: accounts::agents::AgentSignup,
+    /// Verifies signatures of billing events.
     pub billing: accounts::signature::Signatures,
-    /// Proxies that are believed about whom they speak for.
+    /// Trusted proxies (`X-Forwarded-For` is honoured from these addresses).
     pub trusted_proxies: TrustedProxies,
-    /// Wrong passwords of computers of late.
-    pub failures: auth::door::WrongPasswords,
-    /// Wrong passwords of accounts of late.
+    /// Recent wrong computer passwords.
+    pub wrong_passwords: auth::socket_auth::WrongPasswords,
+    /// Recent sign-in attempts.
     pub sign_ins: auth::sign_ins::SignIns,
-    /// Programs that ask for a key that a person approves.
+    /// Device approval requests.
     pub devices: auth::devices::Devices,
-    /// Tickets to screens.
+    /// Viewer tickets.
     pub tickets: auth::tickets::Tickets,
-    /// Which computers are idle.
-    pub looks: background::idle::Looks,
-    /// What happens on the computers, for those who listen.
+    /// Last activity report of each computer with auto-stop.
+    pub activity: background::auto_stop::ActivityReports,
+    /// Event hubs of the computers.
     pub events: events::Events,
-    /// MCP clients, as far as they are not in the store.
-    pub oauth: oauth::Room,
-    /// The sockets of live channels.
+    /// Authorization server state that is not in the database.
+    pub oauth: oauth::OAuthState,
+    /// WebSockets of live channels.
     pub sockets: Sockets,
-    /// How many of them each computer has.
-    pub channels: Tally<ComputerId>,
-    /// How many files each credential, and each account, is storing: uploads and exports apart.
-    pub storing: Tally<files::Storing>,
-    /// Computers that are being ended because their trial is over.
-    pub ending: Tally<ComputerId>,
-    /// Requests that are being carried out under an `Idempotency-Key`.
-    pub running: idempotent::Running,
-    /// What such requests bring, until it is all there.
-    pub spools: idempotent::Spools,
-    /// Clients that speak MCP.
+    /// Open sockets by computer.
+    pub channels: KeyedSemaphore<ComputerId>,
+    /// Files that are being stored, by credential and by account.
+    pub storing: KeyedSemaphore<files::StorageSlot>,
+    /// Computers that are being stopped because their trial ended.
+    pub ending_trials: KeyedSemaphore<ComputerId>,
+    /// Requests with an `Idempotency-Key` that are in progress.
+    pub running_requests: idempotency::RunningRequests,
+    /// Bodies of such requests while they are received.
+    pub body_buffers: idempotency::BodyBuffers,
+    /// MCP sessions.
     pub mcp: mcp::Clients,
     /// Renders the metrics.
     pub metrics: metrics::Metrics,
@@ -108,66 +101,71 @@ pub struct App {
 }
 
 /// The state of all handlers.
-pub type Shared = Arc<App>;
+pub type AppState = Arc<App>;
 
-/// A controller that is ready to serve.
-pub struct Ready {
-    /// All its routes.
+/// Controller that is ready to serve requests.
+pub struct Controller {
+    /// All routes.
     pub router: Router,
-    /// The first key, when this start made it; shown once by the caller.
+    /// The operator's first API key, if this start created it. The caller shows it once.
     pub first_key: Option<hotdesk_base::secret::Secret>,
-    /// Whether `/set-up` still waits for whoever has that key.
+    /// Whether the operator can still set a password at `/set-up`.
     pub set_up_open: bool,
-    app: Shared,
+    app: AppState,
 }
 
-impl Ready {
-    /// Ends what the handlers cannot: after the drain, writes down what waits for it and folds the store's log.
+impl Controller {
+    /// Stores the waiting audit entries and key uses, and checkpoints the database. Call it after the drain.
     pub async fn close(self) {
-        for written in [self.app.write_audit().await, self.app.write_usage().await] {
+        for written in [self.app.write_audit().await, self.app.write_key_uses().await] {
             if let Err(error) = written {
-                tracing::error!(%error, "what was to be written down at the end is lost");
+                tracing::error!(
+                    %error,
+                    "audit entries or key uses were lost: they could not be stored at shutdown"
+                );
             }
         }
         self.app.store.close().await;
     }
 }
 
-/// Brings a controller up: the store, the first account, adoption of what runs, background work. The caller holds the
-/// data folder's lock.
+/// Starts a controller: opens the store, creates the first account, adopts running computers, starts
+/// background work. The caller holds the lock of the data folder.
 ///
 /// # Errors
-/// When the data folder cannot be used or the store fails.
-pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Result<Ready> {
-    start_with(config, engine, tasks, Guarded::default()).await
+/// A text that names the cause: an invalid configuration, an unusable data folder, or a database that cannot
+/// be opened.
+pub async fn start(config: Config, engine: Arc<dyn Engine>, tasks: &Tasks) -> Result<Controller> {
+    start_with(config, engine, tasks, GuardedFetcher::default()).await
 }
 
-/// As [`start`], with another way to fetch what clients name.
+/// Does the same as [`start`], with another fetcher for URLs that clients name.
 ///
 /// # Errors
-/// As [`start`].
+/// The errors of [`start`].
 pub async fn start_with(
     config: Config,
     engine: Arc<dyn Engine>,
     tasks: &Tasks,
-    guarded: Guarded,
-) -> Result<Ready> {
+    guarded: GuardedFetcher,
+) -> Result<Controller> {
     let trusted_proxies = config
         .trusted_proxies
         .parse()
         .map_err(|why| Error::internal(format!("configuration: trusted_proxies: {why}")))?;
     let store = Store::open(&config.data_dir.join("hotdesk.db")).await?;
-    let signing =
-        store.keep("link_signing_secret", || hotdesk_base::secret::Secret::random(43).reveal().to_owned());
-    let storage = storage::Storage::open(&config.data_dir, &signing.await?)?;
-    let spools = idempotent::Spools::new(config.data_dir.clone(), storage.clone());
+    let signing = store.get_or_create_value("link_signing_secret", || {
+        hotdesk_base::secret::Secret::random(43).reveal().to_owned()
+    });
+    let blobs = blobs::BlobStore::open(&config.data_dir, &signing.await?)?;
+    let body_buffers = idempotency::BodyBuffers::new(config.data_dir.clone(), blobs.clone());
     let rates = auth::rate::Rates::new(&config.limits);
-    let guesses = auth::guesses(&config.limits);
-    let keeper = saved::Keeper::open(&config.storage, &engine, &store).await?.map(Arc::new);
-    let fleet = Fleet::new(engine, store.clone(), storage.clone(), tasks.clone(), &config.suspension, keeper);
+    let wrong_credentials = auth::wrong_credentials(&config.limits);
+    let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
+    let fleet = Fleet::new(engine, store.clone(), blobs.clone(), tasks.clone(), &config.suspension, archive);
     let metrics = metrics::Metrics::install()?;
     let plans = config.plans();
-    let agents = accounts::agents::Door::new(&config.agent_accounts);
+    let agent_signup = accounts::agents::AgentSignup::new(&config.agent_accounts);
     let billing = accounts::signature::Signatures::open(&config.billing.webhook_secret_file)
         .map_err(|why| Error::internal(format!("configuration: {why}")))?;
     let events = events::Events::new(fleet.clone(), tasks.clone());
@@ -175,28 +173,28 @@ pub async fn start_with(
         config,
         store,
         fleet,
-        storage,
+        blobs,
         rates,
-        guesses,
-        usage: auth::usage::Usage::default(),
+        wrong_credentials,
+        key_uses: auth::key_uses::KeyUses::default(),
         audit: audit::Log::default(),
         plans,
-        agents,
+        agent_signup,
         billing,
         trusted_proxies,
-        failures: auth::door::wrong_passwords(),
+        wrong_passwords: auth::socket_auth::wrong_passwords(),
         sign_ins: auth::sign_ins::SignIns::default(),
         devices: auth::devices::Devices::default(),
         tickets: auth::tickets::Tickets::default(),
-        looks: background::idle::Looks::default(),
+        activity: background::auto_stop::ActivityReports::default(),
         events,
-        oauth: oauth::Room::new(guarded),
+        oauth: oauth::OAuthState::new(guarded),
         sockets: Sockets::new(tasks.clone()),
-        channels: Tally::default(),
-        storing: Tally::default(),
-        ending: Tally::default(),
-        running: idempotent::Running::default(),
-        spools,
+        channels: KeyedSemaphore::default(),
+        storing: KeyedSemaphore::default(),
+        ending_trials: KeyedSemaphore::default(),
+        running_requests: idempotency::RunningRequests::default(),
+        body_buffers,
         mcp: mcp::Clients::default(),
         metrics,
         started: Instant::now(),
@@ -204,13 +202,13 @@ pub async fn start_with(
     });
     app.fleet.recover().await?;
     background::start(&app);
-    // Last: a start that fails must not have made a key that nobody was shown.
+    // Last, because a start that fails must not create a key that nobody sees.
     let first_key = auth::keys::first_key(&app.store).await?;
     let set_up_open = first_key.is_some() || app.is_new().await?;
-    Ok(Ready { router: api::router(Arc::clone(&app)), first_key, set_up_open, app })
+    Ok(Controller { router: api::router(Arc::clone(&app)), first_key, set_up_open, app })
 }
 
-/// The line that says where a controller listens, for people and for tests.
+/// Line that reports the listening address. People and tests read it.
 pub fn listening_line(address: SocketAddr) -> String {
     format!("listening on http://{address}")
 }

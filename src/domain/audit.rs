@@ -1,48 +1,47 @@
-//! What is written down of a request, and which requests are? Those that change something, those that are refused, and those
-//! that read a secret.
+//! Audit log entries, and the rule for which requests are recorded: changes, refusals and reads of a secret.
 
 use std::net::IpAddr;
 
-use super::access::Credential;
+use crate::identity::access::Credential;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
 
-/// What an entry is about, where its route does not say it.
+/// Subject of an entry whose route does not name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Somebody signed in, or tried to.
+pub enum AuditAction {
+    /// A sign-in, successful or not.
     SignIn,
-    /// Somebody signed out.
+    /// A sign-out.
     SignOut,
-    /// Somebody changed a password, or tried to.
+    /// A change of a password, successful or not.
     PasswordChange,
-    /// A person let an MCP client into a workspace; the target is the connection.
+    /// A person gave an MCP client access to a workspace; the target is the connection.
     ConsentGiven,
-    /// A person did not let an MCP client in.
+    /// A person refused access to an MCP client.
     ConsentRefused,
     /// An MCP client got the first tokens of a connection.
     TokenIssued,
-    /// An MCP client got the next ones.
+    /// An MCP client refreshed its tokens.
     TokenRefreshed,
-    /// A code or a refresh token was used a second time, which ended the connection.
+    /// A code or refresh token was used twice, which ended the connection.
     TokenReused,
-    /// A connection was ended: by its person, or by its client, which gave its tokens back.
+    /// A connection was revoked, by its person or by its client.
     ConnectionRevoked,
-    /// A person let a program have a key; the target is the key.
+    /// A person approved a program's request for a key; the target is the key.
     DeviceApproved,
-    /// A person let a program have none.
+    /// A person denied a program's request for a key.
     DeviceDenied,
     /// The service ended a computer whose trial was over.
     TrialEnd,
-    /// An account's plan or payment, or how a computer is paid for, became another: by an event of the payment service, or by
-    /// whoever owns the data folder.
+    /// A plan, a payment, or the billing of a computer changed, by an event of the payment service or by
+    /// `hotdesk admin`.
     BillingChange,
-    /// Whoever owns the data folder made an account; the target is the account.
+    /// `hotdesk admin` created an account; the target is the account.
     AccountMade,
-    /// Whoever owns the data folder made a key for an account; the target is the key.
+    /// `hotdesk admin` created a key; the target is the key.
     KeyMade,
 }
 
-impl Action {
+impl AuditAction {
     /// Every action.
     pub const ALL: [Self; 15] = [
         Self::SignIn,
@@ -62,7 +61,7 @@ impl Action {
         Self::KeyMade,
     ];
 
-    /// Its word on the wire and in the store.
+    /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::SignIn => "sign_in",
@@ -83,52 +82,53 @@ impl Action {
         }
     }
 
-    /// The action of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the action with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.name() == name)
     }
 }
 
-/// One request as the audit log keeps it: no text that anybody sent but a credential's own name.
+/// One request in the audit log. It has no text from the request, except the name of the credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When it came, in milliseconds since the Unix epoch.
+    /// Time of the request, in Unix milliseconds.
     pub at: i64,
-    /// The account that sent it; `None` for nobody known.
+    /// Account of the caller; `None` when it is unknown.
     pub account: Option<AccountId>,
-    /// What was shown.
+    /// Credential of the request.
     pub credential: Option<Credential>,
-    /// What the credential is called: a key's name, an MCP client's; of a person's decision what it is about calls itself.
+    /// Name of the key or of the MCP client. For a person's decision about a program or client: the name that
+    /// the program gave itself.
     pub client: Option<String>,
-    /// Where it came from; `None` for a process on this machine by a unix socket.
+    /// Client address; `None` for a process on this host that used a Unix socket.
     pub source: Option<IpAddr>,
-    /// Its method; empty for what the service does by itself, or whoever owns its data folder.
+    /// HTTP method; empty for an action of the service itself or of `hotdesk admin`.
     pub method: String,
-    /// Its route's pattern, never its path.
+    /// Pattern of the route, never the path.
     pub route: String,
-    /// What it is about, where the route does not say it.
-    pub action: Option<Action>,
-    /// The account that owns the workspace, or that was to be signed in to.
+    /// Subject, where the route does not name it.
+    pub action: Option<AuditAction>,
+    /// Account that owns the workspace, or the account of the sign-in attempt.
     pub owner: Option<AccountId>,
-    /// The workspace that it was about.
+    /// Workspace of the request.
     pub workspace: Option<WorkspaceId>,
-    /// The computer that it was about.
+    /// Computer of the request.
     pub computer: Option<ComputerId>,
-    /// The id of what else it was about, a key for example.
+    /// Id of another object of the request, for example a key.
     pub target: Option<String>,
-    /// Whoever sent it has no part in the workspace.
+    /// Whether the caller is not a member of the workspace.
     pub stranger: bool,
-    /// The answer's status; `None` when nobody waited for it.
+    /// HTTP status of the answer; `None` when the client left before the answer.
     pub status: Option<u16>,
-    /// The refusal's code.
+    /// Error code of the answer.
     pub code: Option<String>,
-    /// The request's id, as the client was told.
+    /// `X-Request-Id` of the answer.
     pub request_id: String,
 }
 
 impl Entry {
-    /// An entry of what the service does by itself.
-    pub fn of_the_service(at: i64, action: Action) -> Self {
+    /// Creates an entry for an action of the service itself at a time in Unix milliseconds.
+    pub fn of_the_service(at: i64, action: AuditAction) -> Self {
         Self {
             at,
             account: None,
@@ -149,33 +149,33 @@ impl Entry {
         }
     }
 
-    /// Whether nobody known is behind it, nor an account that it was tried to sign in to: anybody can cause as many of these as
-    /// they like.
-    pub fn is_nobodys(&self) -> bool {
+    /// Whether the request has neither a known caller nor the account of a sign-in attempt. Anonymous clients
+    /// can cause any number of these entries.
+    pub fn is_unattributed(&self) -> bool {
         self.account.is_none() && self.owner.is_none() && !self.method.is_empty()
     }
 
-    /// What became of it. What the service does by itself is written down once it is done.
-    pub fn result(&self) -> Result {
-        if self.method.is_empty() { Result::Done } else { Result::of(self.status) }
+    /// Returns the result. An action of the service itself is recorded after it is done.
+    pub fn result(&self) -> AuditResult {
+        if self.method.is_empty() { AuditResult::Done } else { AuditResult::of(self.status) }
     }
 }
 
-/// What became of a request, for people.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Result {
-    /// It was carried out.
+pub enum AuditResult {
+    /// It was done.
     Done,
-    /// Whoever asked may not: 401 or 403.
+    /// Its caller is not permitted: 401 or 403.
     Refused,
-    /// It could not be carried out.
+    /// It failed.
     Failed,
-    /// The client left, or its credential ended, before there was an answer. It may have been carried out.
+    /// The client left, or its credential was revoked, before the answer. The request may have been done.
     Unanswered,
 }
 
-impl Result {
-    /// What an answer's status stands for.
+impl AuditResult {
+    /// Returns the result for an HTTP status.
     pub fn of(status: Option<u16>) -> Self {
         match status {
             None => Self::Unanswered,
@@ -185,7 +185,7 @@ impl Result {
         }
     }
 
-    /// Its word on the wire.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -196,10 +196,10 @@ impl Result {
     }
 }
 
-/// Whether a request is written down. What was one too many (429) is not: a flood must not become one of rows;
-/// of refused sign-ins the controller tells one a minute and account all the same.
-pub fn is_kept(changes: bool, tells_a_secret: bool, status: Option<u16>) -> bool {
-    status != Some(429) && (changes || tells_a_secret || Result::of(status) == Result::Refused)
+/// Whether a request is recorded. Rate-limited requests (429) are not: a flood of requests must not become a
+/// flood of rows. The controller records one refused sign-in per minute and account nevertheless.
+pub fn is_recorded(changes: bool, tells_a_secret: bool, status: Option<u16>) -> bool {
+    status != Some(429) && (changes || tells_a_secret || AuditResult::of(status) == AuditResult::Refused)
 }
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_refusals_and_reads_of_secrets_are_kept() {
+    fn changes_refusals_and_reads_of_secrets_are_recorded() {
         for (changes, secret, status, kept) in [
             (true, false, Some(200), true),
             (true, false, Some(500), true),
@@ -220,25 +220,25 @@ mod tests {
             (false, false, None, false),
             (false, true, Some(200), true),
         ] {
-            assert_eq!(is_kept(changes, secret, status), kept, "{changes} {secret} {status:?}");
+            assert_eq!(is_recorded(changes, secret, status), kept, "{changes} {secret} {status:?}");
         }
     }
 
     #[test]
-    fn what_the_service_does_is_done_when_it_is_told() {
-        let entry = Entry::of_the_service(1, Action::TrialEnd);
-        assert!(entry.result() == Result::Done && !entry.is_nobodys());
+    fn an_action_of_the_service_has_the_result_done() {
+        let entry = Entry::of_the_service(1, AuditAction::TrialEnd);
+        assert!(entry.result() == AuditResult::Done && !entry.is_unattributed());
         let request = Entry { method: "POST".to_owned(), ..entry };
-        assert!(request.result() == Result::Unanswered && request.is_nobodys());
-        assert!(!Entry { owner: Some(AccountId::random()), ..request }.is_nobodys());
+        assert!(request.result() == AuditResult::Unanswered && request.is_unattributed());
+        assert!(!Entry { owner: Some(AccountId::random()), ..request }.is_unattributed());
     }
 
     #[test]
     fn names_go_there_and_back() {
-        for action in Action::ALL {
-            assert_eq!(Action::named(action.name()), Some(action));
+        for action in AuditAction::ALL {
+            assert_eq!(AuditAction::from_name(action.name()), Some(action));
         }
-        assert_eq!(Action::named(""), None);
+        assert_eq!(AuditAction::from_name(""), None);
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
             (Some(503), "failed"),
             (None, "unanswered"),
         ] {
-            assert_eq!(Result::of(status).name(), word);
+            assert_eq!(AuditResult::of(status).name(), word);
         }
     }
 }

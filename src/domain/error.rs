@@ -1,42 +1,42 @@
-//! What went wrong, in the service's own terms? One error for the whole house.
+//! Error type of the whole service.
 //!
-//! The outside text is for the client; the inside context is for the log and never leaves. The API edge turns a kind
-//! into a status in one exhaustive match.
+//! The message is for the client; the context is for the log and is never sent. `src/http` maps each kind to
+//! a status.
 
 use std::fmt;
 
-/// The family of a failure; each maps to one HTTP status at the API edge.
+/// Kind of a failure; each maps to one HTTP status (docs/api/errors.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The request is malformed or a value is out of range.
     Invalid,
-    /// No credential, or one that is not known.
+    /// The credential is missing or unknown.
     Unauthenticated,
     /// A trial has ended, or a payment has lapsed.
     PaymentRequired,
-    /// Known, but not allowed; also an exhausted plan limit.
+    /// The caller is known but not permitted; also an exhausted plan limit.
     Forbidden,
-    /// No such thing.
+    /// The object does not exist.
     NotFound,
-    /// The thing's state blocks the operation.
+    /// The state of the object does not permit the operation.
     Conflict,
-    /// Understood, and another request than the one that it claims to be.
+    /// The request differs from the earlier one with the same `Idempotency-Key`.
     Mismatched,
-    /// More than may be sent at once.
+    /// The request body is too large.
     TooLarge,
     /// The body's media type is not accepted.
     UnsupportedMedia,
     /// Too many requests.
     RateLimited,
-    /// A defect or an unexpected failure here.
+    /// A defect or an unexpected failure of the service.
     Internal,
-    /// Not ready, or something it needs is away; worth a retry.
+    /// The service or something that it needs is not available; a retry may succeed.
     Unavailable,
     /// The computer did not answer in time.
     TimedOut,
 }
 
-/// An extra field of an error body (interface.md: "An error may add endpoint-specific fields").
+/// An endpoint-specific field of an error body (docs/api/errors.md).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
     /// A string value.
@@ -45,27 +45,27 @@ pub enum Field {
     Number(i64),
 }
 
-/// A failure on its way to a client.
+/// A failure, with its public message and its private context.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// Its family.
+    /// Kind of the failure.
     pub kind: Kind,
-    /// Machine-readable reason, where the specification defines one.
+    /// Machine-readable code, where the API defines one (docs/api/errors.md).
     pub code: Option<&'static str>,
-    /// What the client reads.
+    /// Message for the client.
     pub message: String,
-    /// What only the log reads.
+    /// Details for the log only.
     pub context: Option<String>,
     /// Endpoint-specific fields of the body.
     pub fields: Vec<(&'static str, Field)>,
-    /// Seconds for `Retry-After`, when a retry may help.
+    /// `Retry-After`, in seconds, when a retry may succeed.
     pub retry_after: Option<u32>,
 }
 
-/// Most characters of a refusal: it may quote what was sent, which may be long.
+/// Longest message of an invalid request, in characters: it may quote a long request.
 const MAX_REFUSAL: usize = 500;
 
-/// What every fallible operation of the house returns.
+/// Result of a fallible operation of the service.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -80,7 +80,7 @@ impl Error {
         }
     }
 
-    /// The request is malformed or a value is out of range. A long message is cut.
+    /// The request is malformed or a value is out of range. A long message is truncated.
     pub fn invalid(message: impl Into<String>) -> Self {
         let mut message = message.into();
         if let Some((end, _)) = message.char_indices().nth(MAX_REFUSAL) {
@@ -90,7 +90,7 @@ impl Error {
         Self::new(Kind::Invalid, message)
     }
 
-    /// No credential, or one that is not known.
+    /// The credential is missing or unknown.
     pub fn unauthenticated(message: impl Into<String>) -> Self {
         Self::new(Kind::Unauthenticated, message)
     }
@@ -100,27 +100,27 @@ impl Error {
         Self::new(Kind::PaymentRequired, message)
     }
 
-    /// Known, but not allowed.
+    /// The caller is known but not permitted.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(Kind::Forbidden, message)
     }
 
-    /// No such thing.
+    /// The object does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, message)
     }
 
-    /// The thing's state blocks the operation.
+    /// The state of the object does not permit the operation.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(Kind::Conflict, message)
     }
 
-    /// Understood, and another request than the one that it claims to be.
+    /// The request differs from the earlier one with the same `Idempotency-Key`.
     pub fn mismatched(message: impl Into<String>) -> Self {
         Self::new(Kind::Mismatched, message)
     }
 
-    /// More than may be sent at once.
+    /// The request body is too large.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(Kind::TooLarge, message)
     }
@@ -135,17 +135,17 @@ impl Error {
         Self::new(Kind::RateLimited, "Too many requests").retry_after(seconds)
     }
 
-    /// An unexpected failure. The client learns only that it happened; `context` goes to the log.
+    /// An unexpected failure. The client gets a general message; `context` goes to the log.
     pub fn internal(context: impl fmt::Display) -> Self {
         Self::new(Kind::Internal, "Internal server error").context(context)
     }
 
-    /// A failure here of which the client may know what it is.
+    /// A failure of the service whose message the client may read.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(Kind::Internal, message)
     }
 
-    /// Not ready, or something it needs is away.
+    /// The service or something that it needs is not available.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(Kind::Unavailable, message)
     }
@@ -155,14 +155,14 @@ impl Error {
         Self::new(Kind::TimedOut, message)
     }
 
-    /// Adds the machine-readable reason.
+    /// Sets the machine-readable code.
     #[must_use]
     pub fn code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// Adds what only the log may read.
+    /// Sets the details for the log.
     #[must_use]
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.context = Some(context.to_string());
@@ -183,7 +183,7 @@ impl Error {
         self
     }
 
-    /// Tells the client when a retry makes sense.
+    /// Sets `Retry-After`, in seconds.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);

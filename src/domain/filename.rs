@@ -1,6 +1,6 @@
-//! Which names may an uploaded file have? A plain base name that no shell, path or person can misread (threats.md T7).
+//! Validation of file names and export paths (T7, docs/security.md).
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Longest name in bytes: the limit of Linux file systems (`NAME_MAX`).
 pub const MAX_BYTES: usize = 255;
@@ -10,11 +10,11 @@ pub const MAX_BYTES: usize = 255;
 pub struct FileName(String);
 
 impl FileName {
-    /// Checks a name as a client sent it. Nothing is cut off or replaced: a name that needs mending is refused, so
-    /// that the file is where the client thinks it is.
+    /// Checks a name that a client sent. The name is accepted unchanged or refused, so that the file is
+    /// stored under the name that the client expects.
     ///
     /// # Errors
-    /// `Invalid` saying what is wrong with it.
+    /// `Invalid` with the reason.
     pub fn parse(name: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::invalid(format!("filename {why}")).code("INVALID_REQUEST"));
         if name.is_empty() {
@@ -50,11 +50,11 @@ impl FileName {
 /// Longest path in bytes: the limit of Linux (`PATH_MAX`).
 pub const MAX_PATH: usize = 4096;
 
-/// The path of a file that may be exported, made absolute: relative to the home folder, `~/`, or absolute below
-/// `/root` or `/home/user` (wire.md 9).
+/// Returns the absolute path of a file to export. `path` is relative to the home folder, begins with `~/`, or
+/// is absolute below `/root` or `/home/user` (docs/api/files.md).
 ///
 /// # Errors
-/// `Invalid` when it is no path of a file; `Forbidden` when it leads elsewhere.
+/// `Invalid` when it does not name a file; `Forbidden` when it is outside of these folders.
 pub fn exportable(path: &str) -> Result<String> {
     if path.is_empty() || path.len() > MAX_PATH || path.ends_with('/') || path.chars().any(char::is_control) {
         return Err(Error::invalid("path must name a file").code("INVALID_REQUEST"));
@@ -73,7 +73,8 @@ pub fn exportable(path: &str) -> Result<String> {
     Err(Error::forbidden("only files below /root and /home/user can be exported"))
 }
 
-/// Unicode's bidirectional embeddings, overrides and isolates (UAX #9): they make `exe.txt` read as `txt.exe`.
+/// Unicode's bidirectional embeddings, overrides and isolates (UAX #9): they make `exe.txt` read as
+/// `txt.exe`.
 fn reorders_text(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

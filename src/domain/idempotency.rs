@@ -1,28 +1,30 @@
-//! Which answers are told again when a request is sent again with its `Idempotency-Key`?
+//! Rule for which answers are replayed to a request with the same `Idempotency-Key`.
 //!
-//! draft-ietf-httpapi-idempotency-key-header-07 section 2.6: "the result of the previously completed operation, success or an
-//! error". What was refused before anything was done is no completed operation: its key may be used again.
+//! draft-ietf-httpapi-idempotency-key-header-07 section 2.6: "the result of the previously completed
+//! operation, success or an error". A request that was refused before it did anything is not a completed
+//! operation: its key can be used again.
 
-/// What an answer means for its request.
+/// What happens to the `Idempotency-Key` of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
-    /// It has ended; the answer is told again.
+pub enum ReplayRule {
+    /// The request is complete; the answer is replayed.
     Final,
-    /// Who may not, or not now, has done nothing: the key is free again.
+    /// The request was refused and did nothing; the key is free again.
     Refused,
-    /// It was not done and may be later. The key is free again, unless the service is what broke it off.
+    /// The request was not done and may succeed later. The key is free again, unless the service interrupted
+    /// the request.
     Later,
 }
 
-/// What an answer with this status means. `come_back` is whether it has a `Retry-After`: who is told to come back must not hear
-/// the same for a day.
-pub fn meaning(status: u16, come_back: bool) -> Meaning {
+/// Returns the rule for an answer with this status. An answer with `Retry-After` is never final: the retry
+/// must not get the stored answer for a day.
+pub fn replay_rule(status: u16, has_retry_after: bool) -> ReplayRule {
     match status {
-        // That may change while the request stays the same.
-        401 | 403 | 429 => Meaning::Refused,
-        400.. if come_back => Meaning::Later,
-        // A failure may have done something already (a resize that did half), so it is final unless it says otherwise.
-        _ => Meaning::Final,
+        // The same request can be permitted later.
+        401 | 403 | 429 => ReplayRule::Refused,
+        400.. if has_retry_after => ReplayRule::Later,
+        // A failed request may have done part of its work (a resize, for example), so its answer is final.
+        _ => ReplayRule::Final,
     }
 }
 
@@ -31,20 +33,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_is_final_and_what_was_refused_is_not() {
+    fn the_table_of_replay_rules() {
         for status in [200, 201, 202, 204, 207, 400, 404, 409, 413, 415, 422, 500, 503, 504] {
-            assert_eq!(meaning(status, false), Meaning::Final, "{status}");
+            assert_eq!(replay_rule(status, false), ReplayRule::Final, "{status}");
         }
         assert_eq!(
-            meaning(202, true),
-            Meaning::Final,
+            replay_rule(202, true),
+            ReplayRule::Final,
             "it was accepted; when to look again is another matter"
         );
         for status in [401, 403, 429] {
-            assert_eq!(meaning(status, status == 429), Meaning::Refused, "{status}");
+            assert_eq!(replay_rule(status, status == 429), ReplayRule::Refused, "{status}");
         }
         for status in [409, 503] {
-            assert_eq!(meaning(status, true), Meaning::Later, "{status}");
+            assert_eq!(replay_rule(status, true), ReplayRule::Later, "{status}");
         }
     }
 }

@@ -1,45 +1,15 @@
-//! Floor 1: the rules, as pure functions and types. No I/O, async, clock, serde, HTTP or SQL.
+//! Floor 1: the rules of the service as pure functions and types, without I/O, async, clock, serde, HTTP or
+//! SQL.
 
-pub mod access;
-pub mod address;
-pub mod allowance;
-pub mod api_key;
-pub mod area;
-pub mod audio;
 pub mod audit;
 pub mod billing;
-pub mod channel;
-pub mod client;
-pub mod clone;
 pub mod computer;
-pub mod counted;
-pub mod device;
-pub mod email;
-pub mod endpoint;
+pub mod desktop;
 pub mod error;
-pub mod event;
 pub mod filename;
-pub mod forwarded;
-pub mod host;
 pub mod idempotency;
 pub mod identity;
-pub mod idle;
-pub mod image;
-pub mod lifecycle;
 pub mod limits;
 pub mod name;
-pub mod oauth;
-pub mod plan;
-pub mod pointer;
-pub mod proof;
-pub mod quota;
-pub mod region;
-pub mod resize;
-pub mod resolution;
-pub mod rfb;
-pub mod snapshot;
-pub mod stored;
-pub mod stream;
-pub mod template;
-pub mod terminal;
-pub mod usage;
+pub mod network;
+pub mod plural;

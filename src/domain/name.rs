@@ -1,13 +1,13 @@
-//! Which names may a workspace or a computer have? 1 to 255 characters after trimming (interface.md "Computer").
+//! Names of workspaces, computers and keys: 1 to 255 characters after trimming (docs/api/conventions.md).
 
 use std::fmt;
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Longest name, in characters (Unicode scalar values).
 pub const MAX_CHARACTERS: usize = 255;
 
-/// A name that was trimmed and measured. It never reaches a command line or a path (threats.md T9).
+/// A validated, trimmed name. It is never part of a command line or a path (T9, docs/security.md).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(String);
 
@@ -34,13 +34,14 @@ impl Name {
         &self.0
     }
 
-    /// The form in which two names of one account or workspace are the same name: case folds (wire.md 3).
+    /// Returns the case-folded name: two names of one account or workspace are the same when their folded
+    /// forms are.
     pub fn folded(&self) -> String {
         fold(&self.0)
     }
 }
 
-/// Folds a name for comparison.
+/// Trims and case-folds a name for comparison.
 pub fn fold(name: &str) -> String {
     name.trim().to_lowercase()
 }

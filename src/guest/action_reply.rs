@@ -1,4 +1,4 @@
-//! What came of an action that is done at most once? The agent's answer, and whether it is one that was told before.
+//! Agent's reply to an action, and whether it is a replay of a stored one.
 
 use axum::Json;
 use axum::http::HeaderValue;
@@ -7,16 +7,17 @@ use serde::Serialize;
 
 use hotdesk_http::idempotency::REPLAYED;
 
-/// An agent's answer to an action.
+/// An agent's reply to an action. As a response, a replay has the header `Idempotency-Replayed: true`.
 #[derive(Debug)]
-pub struct Acted<Answer> {
-    /// What it says.
+pub struct ActionReply<Answer> {
+    /// The reply's body.
     pub answer: Answer,
-    /// Whether nothing was done for it: the request came before, with the same `Idempotency-Key`.
+    /// Whether it is the stored reply to an earlier request with the same `Idempotency-Key`; nothing was done
+    /// then.
     pub replayed: bool,
 }
 
-impl<Answer: Serialize> IntoResponse for Acted<Answer> {
+impl<Answer: Serialize> IntoResponse for ActionReply<Answer> {
     fn into_response(self) -> Response {
         let mut response = Json(self.answer).into_response();
         if self.replayed {

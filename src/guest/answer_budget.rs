@@ -1,5 +1,7 @@
-//! How much of an agent's answers is kept at once? Each answer has its limit, and all of one computer's a common one: a
-//! hostile agent that answers many calls at once must not fill the controller's memory (threats.md T4).
+//! Memory limits of agents' answers: one for each answer and one for all answers of a computer.
+//!
+//! A hostile agent that answers many calls at once must not fill the controller's memory, T4
+//! (docs/security.md).
 
 use std::sync::Arc;
 
@@ -11,32 +13,39 @@ use tokio::sync::Semaphore;
 use super::failure;
 use hotdesk_domain::error::{Error, Result};
 
-/// Bytes of unfinished answers kept per computer: the largest image once, or dozens of real ones.
-const ROOM: usize = super::screenshot::MAX_IMAGE;
+/// Largest sum of unfinished answers per computer, in bytes: the largest image once, or dozens of real ones.
+const BUDGET: usize = super::screenshot::MAX_IMAGE;
 
-/// The room for one computer's unfinished answers.
+/// Byte budget for the unfinished answers of one computer; a permit is a byte.
 #[derive(Clone, Debug)]
-pub(super) struct Room(Arc<Semaphore>);
+pub(super) struct AnswerBudget(Arc<Semaphore>);
 
-impl Room {
+impl AnswerBudget {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(ROOM)))
+        Self(Arc::new(Semaphore::new(BUDGET)))
     }
 
     /// Reads a whole body of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// `Unavailable` when the budget is used up; `Internal` above the limit.
+    ///
+    /// # Errors
+    /// `Unavailable` when the budget is used up or the agent breaks off; `Internal` for a longer body.
     pub(super) async fn collect(&self, mut body: Incoming, limit: usize) -> Result<Bytes> {
         let full =
             |_| Error::unavailable("The computer is sending more than can be kept at once").retry_after(1);
-        let mut held = self.0.try_acquire_many(0).map_err(full)?;
+        let mut permit = self.0.try_acquire_many(0).map_err(full)?;
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|error| failure::broke_off(&error))?.into_data() else { continue };
             if whole.len() + data.len() > limit {
-                return Err(failure::nonsense(&format!("an answer of more than {limit} bytes")));
+                return Err(failure::invalid_answer(&format!("an answer of more than {limit} bytes")));
             }
             let piece = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            // Not awaited: whoever holds the room may be waiting for the same computer.
-            held.merge(self.0.try_acquire_many(piece).map_err(full)?);
+            // No wait for bytes of the budget: two answers that each need more of it would wait for each
+            // other.
+            permit.merge(self.0.try_acquire_many(piece).map_err(full)?);
             whole.extend_from_slice(&data);
         }
         Ok(whole.freeze())

@@ -1,4 +1,4 @@
-//! How is a connection to an agent made? Always to the one endpoint, whatever the request's URI says (threats.md T5).
+//! Connections to an agent: always to the computer's endpoint, whatever the URI says, T5 (docs/security.md).
 
 use std::future::Future;
 use std::io;
@@ -13,9 +13,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tower::Service;
 
-use hotdesk_domain::endpoint::Endpoint;
+use hotdesk_domain::computer::endpoint::Endpoint;
 
-/// A connection on the same host is made at once or not at all.
+/// Timeout of a connection. On the same host, a connection that succeeds does so at once.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
@@ -28,10 +28,10 @@ impl Connector {
         Self { endpoint }
     }
 
-    /// One connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// When nobody listens there, or nobody answers in time.
+    /// The error of the kernel when nothing listens there; `TimedOut` after [`CONNECT_TIMEOUT`].
     pub(super) async fn connect(&self) -> io::Result<Stream> {
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, async {
             match &self.endpoint {
@@ -62,12 +62,12 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection of either kind.
+/// A connection to an agent.
 #[derive(Debug)]
 pub enum Stream {
-    /// By a unix socket.
+    /// Over a unix socket.
     Unix(UnixStream),
-    /// By TCP.
+    /// Over TCP.
     Tcp(TcpStream),
 }
 

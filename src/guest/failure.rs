@@ -1,5 +1,6 @@
-//! What does a client learn when the agent refuses, fails or lies? The house's errors for each, with the agent's
-//! status beside ours (wire.md 2: `upstream_status`).
+//! Errors of the API for an agent that refuses, fails or sends invalid answers.
+//!
+//! The agent's own status is in the field `upstream_status` (docs/api/errors.md).
 
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use axum::http::StatusCode;
 
 use hotdesk_domain::error::{Error, Field, Kind};
 
-/// Largest refusal that is read, in bytes; an honest one is one sentence.
+/// Largest error body that is read, in bytes. hotdesk's own agent sends one sentence.
 pub(super) const MAX_REFUSAL: usize = 64 * 1024;
-/// Longest part of an agent's sentence that is passed on, in characters.
+/// Longest error text of an agent that is passed on, in characters.
 const MAX_SENTENCE: usize = 500;
 
 /// The agent cannot be reached.
@@ -17,36 +18,36 @@ pub(super) fn unreachable(error: &dyn std::error::Error) -> Error {
     Error::unavailable("Could not reach the computer").retry_after(2).context(chain(error))
 }
 
-/// No answer came to a request. One that was sent may have been carried out.
-pub(super) fn unanswered(error: &hyper_util::client::legacy::Error) -> Error {
+/// The agent did not answer a request. If the request was sent, the agent may have executed it.
+pub(super) fn no_answer(error: &hyper_util::client::legacy::Error) -> Error {
     if error.is_connect() { unreachable(error) } else { broke_off(error) }
 }
 
 /// The agent did not answer in time.
-pub(super) fn late(patience: Duration) -> Error {
-    Error::timed_out("The computer did not answer in time").context(format!("waited {patience:?}"))
+pub(super) fn timed_out(timeout: Duration) -> Error {
+    Error::timed_out("The computer did not answer in time").context(format!("waited {timeout:?}"))
 }
 
-/// The agent broke off before its answer or in the middle of it.
+/// The agent closed the connection before the end of its answer.
 pub(super) fn broke_off(error: &dyn std::error::Error) -> Error {
     Error::unavailable("The computer broke off its answer").retry_after(2).context(chain(error))
 }
 
-/// The agent said something that no agent says.
-pub(super) fn nonsense(what: &dyn std::fmt::Display) -> Error {
+/// The agent's answer is invalid. The detail is for the log only.
+pub(super) fn invalid_answer(what: &dyn std::fmt::Display) -> Error {
     let mut error = Error::internal(what);
     error.message = "The computer's agent sent an invalid answer".to_owned();
     error
 }
 
-/// The agent answered with a status that is no success.
-pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>) -> Error {
-    let said = serde_json::from_slice::<hotdesk_wire::error::ErrorBody>(body).ok();
-    let sentence: String = match &said {
+/// The agent answered with an error status.
+pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u32>) -> Error {
+    let answer = serde_json::from_slice::<hotdesk_wire::error::ErrorBody>(body).ok();
+    let sentence: String = match &answer {
         Some(body) => body.error.chars().filter(|c| !c.is_control()).take(MAX_SENTENCE).collect(),
         None => "The computer's agent failed".to_owned(),
     };
-    let code = said.and_then(|body| body.code).and_then(|code| known_code(&code));
+    let code = answer.and_then(|body| body.code).and_then(|code| known_code(&code));
     let mut error = match status {
         StatusCode::BAD_REQUEST => Error::invalid(sentence),
         StatusCode::NOT_FOUND => Error::not_found(sentence),
@@ -59,9 +60,9 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
         StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => Error::invalid(sentence),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Error::unavailable(sentence),
-        // Our token is not the agent's: somebody else answers there, or it was replaced.
+        // The agent does not accept our token: it was replaced, or another program answers.
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Error::unavailable("The computer's agent refuses this controller")
+            Error::unavailable("The computer's agent refuses the controller's token")
         }
         _ => {
             let mut failed = Error::internal(format!("agent status {status}"));
@@ -76,12 +77,12 @@ pub(super) fn refused(status: StatusCode, body: &[u8], retry_after: Option<u32>)
     error.number("upstream_status", i64::from(status.as_u16()))
 }
 
-/// Whether an agent answered that the token is not its own.
-pub fn refuses(error: &Error) -> bool {
+/// Returns whether the agent refused the controller's token (401).
+pub fn is_token_refused(error: &Error) -> bool {
     error.fields.iter().any(|field| matches!(field, ("upstream_status", Field::Number(401))))
 }
 
-/// The codes of hotdesk's own agent.
+/// Error codes of hotdesk's own agent.
 const KNOWN_CODES: &[&str] = &[
     "INVALID_REQUEST",
     "already_exists",
@@ -137,7 +138,7 @@ const KNOWN_CODES: &[&str] = &[
     "upload_expired",
 ];
 
-/// Only codes that hotdesk's own agent uses pass on; a guest cannot invent any.
+/// Returns the code when hotdesk's own agent uses it. A hostile guest cannot make up others.
 fn known_code(code: &str) -> Option<&'static str> {
     KNOWN_CODES.iter().copied().find(|known| *known == code)
 }
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_s_refusal_keeps_its_meaning_and_not_its_length() {
+    fn an_agent_s_error_keeps_its_kind_and_is_shortened() {
         let cases = [
             (400, Kind::Invalid),
             (404, Kind::NotFound),
@@ -174,11 +175,11 @@ mod tests {
         for (status, kind) in cases {
             let status = StatusCode::from_u16(status).unwrap();
             let body = format!("{{\"error\":\"{}\",\"code\":\"made_up\"}}", "x".repeat(10_000));
-            let error = refused(status, body.as_bytes(), Some(10_000_000));
+            let error = from_status(status, body.as_bytes(), Some(10_000_000));
             assert_eq!(error.kind, kind, "{status}");
             assert!(error.message.len() <= MAX_SENTENCE && error.code.is_none());
             assert!(error.retry_after.is_none_or(|seconds| seconds <= 60));
-            assert!(refused(status, b"<html>", None).message.len() < 100);
+            assert!(from_status(status, b"<html>", None).message.len() < 100);
         }
     }
 }

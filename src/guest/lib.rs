@@ -1,10 +1,11 @@
-//! Floor 4: how does the controller speak to a computer? A typed client of the agent's API.
+//! Floor 4: typed client of the agent's API.
 //!
-//! The agent must be treated as compromised (threats.md): every answer is bounded in time and size, no redirect is
-//! followed, nothing it says becomes a path here, and a header only what [`hotdesk_http::marks`] has read as plain words.
+//! The controller treats the agent as compromised (docs/security.md). Each answer has a timeout and a size
+//! limit, and redirects are not followed. No text of an agent becomes a path. It becomes a header only after
+//! the strict parser in [`hotdesk_http::image_headers`].
 
-mod acted;
-mod collect;
+mod action_reply;
+mod answer_budget;
 mod connect;
 mod failure;
 mod screenshot;
@@ -22,48 +23,50 @@ use serde::de::DeserializeOwned;
 
 use hotdesk_base::ids::FileId;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::endpoint::Endpoint;
+use hotdesk_domain::computer::endpoint::Endpoint;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::idempotency;
-use hotdesk_wire::agent::{Activity, Health, PutResult, Renewal, Renewed};
+use hotdesk_wire::agent::{Activity, Health, PutResult, Renewal, RenewalResult};
 
-pub use acted::Acted;
-pub use failure::refuses;
+pub use action_reply::ActionReply;
+pub use failure::is_token_refused;
 pub use hotdesk_http::encode::percent_encode;
-pub use screenshot::{Image, Sight};
+pub use screenshot::{ConditionalScreenshot, Image};
 pub use socket::Socket;
 
-/// Largest JSON answer in bytes: 1 MiB of command output can grow sixfold as escapes, the command is echoed beside it.
+/// Largest JSON answer, in bytes. JSON escapes can make 1 MiB of command output six times longer, and the
+/// answer repeats the command.
 const MAX_JSON_ANSWER: usize = 24 * 1024 * 1024;
-/// How long an agent may take for what should be immediate.
-pub const QUICK: Duration = Duration::from_secs(15);
-/// How long a renewal may take that makes host keys too: the agent gives each of three up to 20 s.
+/// Timeout of requests that an agent answers immediately.
+pub const QUICK_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout of a renewal that also makes host keys: the agent makes three, with up to 20 s for each.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long an agent may take to say what is at work: it asks its screens and its sound server for that.
+/// Timeout of an activity request: the agent asks its screens and its sound server.
 const ACTIVITY_TIMEOUT: Duration = Duration::from_secs(3);
-/// Idle connections kept per computer: one for actions, one for screenshots, two to spare.
+/// Most idle connections per computer: one for actions, one for screenshots, two to spare.
 const IDLE_CONNECTIONS: usize = 4;
-/// Idle connections are closed after this long: before the agent does it ([`hotdesk_http::serve`]), whose end would meet a request.
+/// Idle connections are closed after this long. It is less than the agent's timeout in
+/// [`hotdesk_http::serve`], so that the agent never closes a connection that a request is about to use.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an agent may take to say how it is. Whoever looks for it asks again and again; one that needs more than a second each
-/// time, on a busy host, is heard too. Where nobody listens yet, the connection is given up sooner.
+/// Timeout of a health check. Callers repeat the check, so it must be long enough for an agent on a busy host
+/// that needs more than a second each time. The timeout of the connection is shorter.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A guest: a computer as the controller sees it from outside.
+/// Client of one computer's agent; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Guest {
     client: Client<connect::Connector, Body>,
     connector: connect::Connector,
     bearer: HeaderValue,
-    room: collect::Room,
+    answers: answer_budget::AnswerBudget,
 }
 
 impl Guest {
-    /// A client for the agent at an endpoint. No connection is made yet.
+    /// Makes a client for the agent at an endpoint. It does not connect yet.
     ///
     /// # Errors
-    /// When the token cannot be a header value.
+    /// `Internal` when the token cannot be a header value.
     pub fn new(endpoint: Endpoint, token: &Secret) -> Result<Self> {
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
             .map_err(|_| Error::internal("an agent token is not a header value"))?;
@@ -74,46 +77,48 @@ impl Guest {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
             .build(connector.clone());
-        Ok(Self { client, connector, bearer, room: collect::Room::new() })
+        Ok(Self { client, connector, bearer, answers: answer_budget::AnswerBudget::new() })
     }
 
-    /// How the agent is.
+    /// Requests the agent's health.
     ///
     /// # Errors
-    /// When it does not answer in time.
+    /// Those of [`Guest::call`]; `TimedOut` after 10 s.
     pub async fn health(&self) -> Result<Health> {
         self.call(Method::GET, "/health", (), None::<&()>, HEALTH_TIMEOUT).await
     }
 
-    /// Gives a computer that goes on from its memory what must be new. Asked with the token of the boot that was saved,
-    /// which ends with it.
+    /// Renews the identity of a computer that was restored from its memory. The request uses the token of the
+    /// saved boot, which the agent replaces.
     ///
     /// # Errors
-    /// As [`Guest::call`]; whether the agent has taken the new token is open then.
-    pub async fn renew(&self, renewal: &Renewal) -> Result<Renewed> {
-        let patience = if renewal.another { KEYS_TIMEOUT } else { QUICK };
-        self.call(Method::POST, "/identity", (), Some(renewal), patience).await
+    /// Those of [`Guest::call`]; it is then unknown whether the agent uses the new token.
+    pub async fn renew(&self, renewal: &Renewal) -> Result<RenewalResult> {
+        let timeout = if renewal.another { KEYS_TIMEOUT } else { QUICK_TIMEOUT };
+        self.call(Method::POST, "/identity", (), Some(renewal), timeout).await
     }
 
-    /// Whether anybody or anything is at work in it.
+    /// Requests what is active on the computer.
     ///
     /// # Errors
-    /// When it does not answer within three seconds.
+    /// Those of [`Guest::call`]; `TimedOut` after 3 s.
     pub async fn activity(&self) -> Result<Activity> {
         self.call(Method::GET, "/activity", (), None::<&()>, ACTIVITY_TIMEOUT).await
     }
 
-    /// One JSON call. `query` is a serde struct; `patience` bounds the whole answer.
+    /// Sends one request and reads a JSON answer. `query` is a serde struct; the timeout includes the
+    /// answer's body.
     ///
     /// # Errors
-    /// The agent's own refusal with its status, or why it could not be asked.
+    /// The agent's own error with its status in `upstream_status`; `Unavailable` when the agent cannot be
+    /// reached or breaks off; `TimedOut` after `timeout`; `Internal` for an invalid answer.
     pub async fn call<Query: Serialize, Send: Serialize, Receive: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         query: Query,
         body: Option<&Send>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Receive> {
         let body = match body {
             None => Body::empty(),
@@ -122,132 +127,130 @@ impl Guest {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = uri(path, query)?;
-        self.ask(request, patience).await.map(|acted| acted.answer)
+        self.exchange_json(request, timeout).await.map(|reply| reply.answer)
     }
 
-    /// One action, done at most once where it has a key.
+    /// Sends one action. With an idempotency key, the agent executes it at most once.
     ///
     /// # Errors
-    /// As [`Guest::call`].
+    /// Those of [`Guest::call`].
     pub async fn act<Query: Serialize, Send: Serialize, Receive: DeserializeOwned>(
         &self,
         path: &str,
         query: Query,
         body: &Send,
         key: Option<HeaderValue>,
-        patience: Duration,
-    ) -> Result<Acted<Receive>> {
+        timeout: Duration,
+    ) -> Result<ActionReply<Receive>> {
         let mut request = Request::new(Body::from(serde_json::to_vec(body).map_err(Error::internal)?));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri(path, query)?;
         if let Some(key) = key {
             request.headers_mut().insert(idempotency::NAME, key);
         }
-        self.ask(request, patience).await
+        self.exchange_json(request, timeout).await
     }
 
-    /// Sends a request with JSON and reads the JSON that comes back.
-    async fn ask<Receive: DeserializeOwned>(
+    /// Sends a request with JSON and reads the JSON answer.
+    async fn exchange_json<Receive: DeserializeOwned>(
         &self,
         mut request: Request<Body>,
-        patience: Duration,
-    ) -> Result<Acted<Receive>> {
+        timeout: Duration,
+    ) -> Result<ActionReply<Receive>> {
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let exchange = async {
             let response = self.exchange(request, StatusCode::is_success).await?;
             let replayed = response.headers().get(idempotency::REPLAYED).is_some_and(|value| value == "true");
-            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
-            let answer = serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))?;
-            Ok(Acted { answer, replayed })
+            let bytes = self.answers.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            let answer = serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))?;
+            Ok(ActionReply { answer, replayed })
         };
-        within(patience, exchange).await
+        within(timeout, exchange).await
     }
 
-    /// Puts a file on the desktop; an existing one is never replaced.
+    /// Puts a file on the desktop; an existing file is not replaced.
     ///
     /// # Errors
-    /// As [`Guest::call`].
+    /// Those of [`Guest::call`]; the context names the file's id.
     pub async fn put_file(
         &self,
         name: &FileName,
         file: FileId,
         body: Body,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<PutResult> {
         let encoded = percent_encode(name.as_str());
         let exchange = async {
             let path = format!("/files/desktop/{encoded}");
             let response = self.send(Method::PUT, uri(&path, ())?, body).await?;
-            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
-            serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
+            let bytes = self.answers.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))
         };
-        within(patience, exchange).await.map_err(|error| {
-            let said = error.context.clone().unwrap_or_default();
-            error.context(format!("file {file}: {said}"))
+        within(timeout, exchange).await.map_err(|error| {
+            let context = error.context.clone().unwrap_or_default();
+            error.context(format!("file {file}: {context}"))
         })
     }
 
-    /// Opens a file of the computer for reading.
+    /// Opens a file of the computer and returns its content as a stream. The stream itself has no timeout.
     ///
     /// # Errors
-    /// As [`Guest::call`].
+    /// Those of [`Guest::call`].
     pub async fn open_file(&self, path: &str) -> Result<Incoming> {
-        let response = within(QUICK, async {
+        let response = within(QUICK_TIMEOUT, async {
             self.send(Method::GET, uri("/files/content", [("path", path)])?, Body::empty()).await
         });
         Ok(response.await?.into_body())
     }
 
-    /// Sends bytes as they come and reads a JSON answer.
+    /// Sends a stream of bytes and reads a JSON answer; the timeout includes both.
     ///
     /// # Errors
-    /// As [`Guest::call`].
+    /// Those of [`Guest::call`].
     pub async fn send_bytes<Query: Serialize, Receive: DeserializeOwned>(
         &self,
         path: &str,
         query: Query,
         body: Body,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Receive> {
         let exchange = async {
             let response = self.send(Method::POST, uri(path, query)?, body).await?;
-            let bytes = self.room.collect(response.into_body(), MAX_JSON_ANSWER).await?;
-            serde_json::from_slice(&bytes).map_err(|error| failure::nonsense(&error))
+            let bytes = self.answers.collect(response.into_body(), MAX_JSON_ANSWER).await?;
+            serde_json::from_slice(&bytes).map_err(|error| failure::invalid_answer(&error))
         };
-        within(patience, exchange).await
+        within(timeout, exchange).await
     }
 
-    /// Opens an answer that is read as it comes; `patience` bounds the wait for its header.
+    /// Requests an answer that is read as a stream; the timeout ends at its header.
     ///
     /// # Errors
-    /// As [`Guest::call`].
+    /// Those of [`Guest::call`].
     pub async fn open<Query: Serialize>(
         &self,
         path: &str,
         query: Query,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Response<Incoming>> {
-        within(patience, async { self.send(Method::GET, uri(path, query)?, Body::empty()).await }).await
+        within(timeout, async { self.send(Method::GET, uri(path, query)?, Body::empty()).await }).await
     }
 
-    /// Passes a request on as it is, upgrade included; method, path and headers were chosen by the caller.
+    /// Forwards a request, upgrade included. Method, path and headers are the caller's; only `Authorization`
+    /// and `Host` are set. The answer may have any status; the timeout ends at its header.
     ///
     /// # Errors
-    /// When the agent cannot be reached or sends no header in time.
-    pub async fn forward(
-        &self,
-        mut request: Request<Body>,
-        patience: Duration,
-    ) -> Result<Response<Incoming>> {
+    /// `Unavailable` when the agent cannot be reached or breaks off; `TimedOut` after `timeout`.
+    pub async fn forward(&self, mut request: Request<Body>, timeout: Duration) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
         request.headers_mut().insert(header::HOST, HeaderValue::from_static("agent"));
-        within(patience, async {
-            self.client.request(request).await.map_err(|error| failure::unanswered(&error))
+        within(timeout, async {
+            self.client.request(request).await.map_err(|error| failure::no_answer(&error))
         })
         .await
     }
 
-    /// Sends and lets only a 2xx through; a refusal becomes an error that carries the agent's words, bounded.
+    /// Sends a request. An answer with another status than 2xx becomes an error with the agent's text,
+    /// shortened.
     async fn send(&self, method: Method, uri: Uri, body: Body) -> Result<Response<Incoming>> {
         let mut request = Request::new(body);
         *request.method_mut() = method;
@@ -256,35 +259,35 @@ impl Guest {
         self.exchange(request, StatusCode::is_success).await
     }
 
-    /// Sends a request and lets only the statuses through that `good` accepts.
+    /// Sends a request. An answer whose status `good` does not accept becomes an error.
     async fn exchange(
         &self,
         mut request: Request<Body>,
         good: impl Fn(&StatusCode) -> bool,
     ) -> Result<Response<Incoming>> {
         request.headers_mut().insert(header::AUTHORIZATION, self.bearer.clone());
-        let response = self.client.request(request).await.map_err(|error| failure::unanswered(&error))?;
+        let response = self.client.request(request).await.map_err(|error| failure::no_answer(&error))?;
         if good(&response.status()) {
             return Ok(response);
         }
         Err(self.refusal(response).await)
     }
 
-    /// What an answer that is no success says, as an error of ours; its words and their length are bounded.
+    /// Converts an answer with an error status to an error of the API. The agent's text is shortened.
     pub async fn refusal(&self, response: Response<Incoming>) -> Error {
         let status: StatusCode = response.status();
         let retry_after =
             response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let reading = self.room.collect(response.into_body(), failure::MAX_REFUSAL);
-        let bytes = within(QUICK, reading).await.unwrap_or_default();
-        failure::refused(status, &bytes, retry_after)
+        let reading = self.answers.collect(response.into_body(), failure::MAX_REFUSAL);
+        let bytes = within(QUICK_TIMEOUT, reading).await.unwrap_or_default();
+        failure::from_status(status, &bytes, retry_after)
     }
 }
 
-async fn within<T>(patience: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
-    match tokio::time::timeout(patience, work).await {
+async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(timeout, work).await {
         Ok(done) => done,
-        Err(_) => Err(failure::late(patience)),
+        Err(_) => Err(failure::timed_out(timeout)),
     }
 }
 

@@ -1,16 +1,16 @@
-//! How does the controller look at a computer's screen? As bytes, with what they show, or "as you have it".
+//! Screenshots of a computer, with conditional requests.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use bytes::Bytes;
 
-use super::{Guest, QUICK, failure, uri, within};
+use super::{Guest, QUICK_TIMEOUT, failure, uri, within};
+use hotdesk_domain::desktop::image::detect_media_type;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::image::media_type;
-use hotdesk_http::marks::{IfNoneMatch, Marks};
-use hotdesk_wire::screenshot::ScreenshotQuery;
+use hotdesk_http::image_headers::{IfNoneMatch, ImageHeaders};
+use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
-/// Largest image in bytes: an 8K screenshot of noise as PNG is about 100 MB; real ones stay below 20.
+/// Largest image, in bytes. An 8K screenshot of noise is about 100 MB as PNG; real ones stay below 20 MB.
 pub(super) const MAX_IMAGE: usize = 128 * 1024 * 1024;
 
 /// An image as the agent sent it.
@@ -20,47 +20,55 @@ pub struct Image {
     pub bytes: Bytes,
     /// `image/png`, `image/jpeg` or `image/webp`.
     pub mime_type: &'static str,
-    /// What it shows; none from an agent that does not say.
-    pub marks: Option<Marks>,
+    /// Frame, screen and scale; `None` when the agent sends none.
+    pub headers: Option<ImageHeaders>,
 }
 
-/// What the agent answered.
+/// Answer to a conditional request for a screenshot.
 #[derive(Clone, Debug)]
-pub enum Sight {
-    /// The client has the present picture.
-    Same(Marks),
-    /// Here it is.
+pub enum ConditionalScreenshot {
+    /// The client has the current image already (304).
+    NotModified(ImageHeaders),
+    /// The current image.
     Image(Image),
 }
 
 impl Guest {
-    /// A screenshot as bytes, unless the client has it; the response format of `query` does not matter.
+    /// Takes a screenshot, unless the client has the current image. The response format in `query` is
+    /// ignored.
     ///
     /// # Errors
-    /// As [`Guest::call`]; also when what comes is no PNG, JPEG or WebP.
-    pub async fn screenshot(&self, query: &ScreenshotQuery, held: &IfNoneMatch) -> Result<Sight> {
+    /// Those of [`Guest::call`]; `Internal` when the answer is no PNG, JPEG or WebP.
+    pub async fn screenshot(
+        &self,
+        query: &ScreenshotQuery,
+        if_none_match: &IfNoneMatch,
+    ) -> Result<ConditionalScreenshot> {
         let query = ScreenshotQuery { response_format: Some("binary".to_owned()), ..query.clone() };
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri("/screenshot", query)?;
-        let asked = held.field();
-        if let Some(field) = &asked {
+        let field = if_none_match.field();
+        if let Some(field) = &field {
             request.headers_mut().insert(header::IF_NONE_MATCH, field.clone());
         }
         let good = |status: &StatusCode| {
-            status.is_success() || (asked.is_some() && *status == StatusCode::NOT_MODIFIED)
+            status.is_success() || (field.is_some() && *status == StatusCode::NOT_MODIFIED)
         };
         let exchange = async {
             let response = self.exchange(request, good).await?;
-            let marks = Marks::read(response.headers());
+            let headers = ImageHeaders::read(response.headers());
             if response.status() == StatusCode::NOT_MODIFIED {
-                let same = marks.filter(|marks| held.0.contains(&marks.frame));
-                return same.map(Sight::Same).ok_or_else(|| failure::nonsense(&"a 304 for no frame of ours"));
+                let same = headers.filter(|headers| if_none_match.0.contains(&headers.frame));
+                return same.map(ConditionalScreenshot::NotModified).ok_or_else(|| {
+                    failure::invalid_answer(&"status 304 for a frame that the controller did not name")
+                });
             }
-            let bytes = self.room.collect(response.into_body(), MAX_IMAGE).await?;
-            // The type follows from the bytes, not from what a guest calls them.
-            let mime_type = media_type(&bytes).ok_or_else(|| failure::nonsense(&"not an image"))?;
-            Ok(Sight::Image(Image { bytes, mime_type, marks }))
+            let bytes = self.answers.collect(response.into_body(), MAX_IMAGE).await?;
+            // A hostile guest may send any media type, so the type is detected from the bytes.
+            let mime_type =
+                detect_media_type(&bytes).ok_or_else(|| failure::invalid_answer(&"not an image"))?;
+            Ok(ConditionalScreenshot::Image(Image { bytes, mime_type, headers }))
         };
-        within(QUICK, exchange).await
+        within(QUICK_TIMEOUT, exchange).await
     }
 }

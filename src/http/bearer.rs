@@ -1,33 +1,34 @@
-//! Which credential does a request show? Exactly one `Authorization: Bearer`, scheme in any case (access.md A7, A8).
+//! The bearer credential of a request: exactly one `Authorization` field, scheme in any case (A7, A8,
+//! docs/authentication-rules.md).
 
 use axum::http::{HeaderMap, header};
 
-/// What the `Authorization` field holds.
+/// The content of the `Authorization` field.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Shown<'a> {
-    /// No such field.
-    Nothing,
+pub enum Credentials<'a> {
+    /// There is no such field.
+    Missing,
     /// One bearer credential.
     Bearer(&'a str),
-    /// Several fields, another scheme, or an unreadable value.
-    Unusable,
+    /// Several fields, another scheme, or a value that is not visible ASCII.
+    Invalid,
 }
 
-/// Reads the credential of a request.
-pub fn shown(headers: &HeaderMap) -> Shown<'_> {
+/// Reads the `Authorization` field of a request.
+pub fn credentials(headers: &HeaderMap) -> Credentials<'_> {
     let mut fields = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(first) = fields.next() else { return Shown::Nothing };
+    let Some(first) = fields.next() else { return Credentials::Missing };
     if fields.next().is_some() {
-        return Shown::Unusable;
+        return Credentials::Invalid;
     }
-    let Ok(text) = first.to_str() else { return Shown::Unusable };
+    let Ok(text) = first.to_str() else { return Credentials::Invalid };
     match text.split_once(' ') {
         Some((scheme, credential))
             if scheme.eq_ignore_ascii_case("bearer") && !credential.trim().is_empty() =>
         {
-            Shown::Bearer(credential.trim())
+            Credentials::Bearer(credential.trim())
         }
-        _ => Shown::Unusable,
+        _ => Credentials::Invalid,
     }
 }
 
@@ -44,12 +45,12 @@ mod tests {
             }
             map
         };
-        assert_eq!(shown(&headers(&[])), Shown::Nothing);
-        assert_eq!(shown(&headers(&["Bearer abc"])), Shown::Bearer("abc"));
-        assert_eq!(shown(&headers(&["bEaReR  abc "])), Shown::Bearer("abc"));
+        assert_eq!(credentials(&headers(&[])), Credentials::Missing);
+        assert_eq!(credentials(&headers(&["Bearer abc"])), Credentials::Bearer("abc"));
+        assert_eq!(credentials(&headers(&["bEaReR  abc "])), Credentials::Bearer("abc"));
         for bad in [&["Bearer a", "Bearer a"][..], &["Basic abc"], &["Bearer"], &["Bearer "], &["abc"], &[""]]
         {
-            assert_eq!(shown(&headers(bad)), Shown::Unusable, "{bad:?}");
+            assert_eq!(credentials(&headers(bad)), Credentials::Invalid, "{bad:?}");
         }
     }
 }

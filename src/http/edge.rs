@@ -1,4 +1,4 @@
-//! What does every request pass on its way in and out? Request id, Host check, panic guard, error bodies, access log.
+//! Middleware of every request: request id, header checks, panic handler, error bodies, access log.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -11,23 +11,23 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::error_response::{self, CarriedError, HttpError};
-use super::leftover::{self, Abandoned};
 use super::serve::MAX_HEADER_BYTES;
+use super::unread_body::{self, SkipDrain};
 use hotdesk_domain::error::Error;
 
 /// The header that names a request, in every response.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of the request being answered, for handlers that must tell it.
+/// The id of the request, as a request extension for handlers.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 
-/// Wraps a whole router: unknown paths and methods answer in JSON, and every response passes [`pass`].
+/// Adds [`fallbacks`] and the middleware [`pass`] to a router.
 pub fn wrap<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     fallbacks(router).layer(axum::middleware::from_fn(pass))
 }
 
-/// Only the JSON answers to unknown paths and methods: for a router whose own layers must see those requests too,
+/// Adds JSON responses to unknown paths and methods. For a router whose own layers must see those requests,
 /// before it adds [`pass`] as the outermost.
 pub fn fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
@@ -35,10 +35,10 @@ pub fn fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-/// The answer to an unknown method; named by a route whose own layers must see that too.
+/// The response to an unknown method, for routes whose own layers must see such requests.
 pub async fn method_not_allowed() -> Response {
     let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
-    // The kind only supplies the text: the status stands already, and axum adds `Allow`.
+    // Only the text of this error is used: the status is set, and axum adds `Allow`.
     let error = Error::invalid("Method not allowed");
     response.extensions_mut().insert(CarriedError(error.into()));
     response
@@ -49,11 +49,11 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
     let id = uuid::Uuid::new_v4().simple().to_string();
     let started = Instant::now();
     let method = request.method().clone();
-    // The route, for a path may be a secret (a claim link is), and queries may hold tokens (threats.md, trap 3). The audit log
-    // tells by the same request id which computer it was about.
+    // The log has the route, because paths can be secret (claim links) and queries can hold tokens
+    // (docs/security.md). The audit log names the computer under the same request id.
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let (request, leftover) = leftover::keep(request);
+    let (request, unread) = unread_body::track(request);
     let response = match check_header(&request) {
         Err(error) => HttpError(error).into_response(),
         Ok(()) => AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|panic| {
@@ -62,8 +62,8 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
             HttpError(Error::internal(format!("handler panicked: {text}"))).into_response()
         }),
     };
-    if response.extensions().get::<Abandoned>().is_none() {
-        leftover.swallow().await;
+    if response.extensions().get::<SkipDrain>().is_none() {
+        unread.drain().await;
     }
     let mut response = finish(response, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
@@ -74,7 +74,7 @@ pub async fn pass(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// Writes the body of a failure that a handler or the router left open, and logs its inside context once.
+/// Writes the body of an error that a handler or the router returned, and logs its internal context once.
 fn finish(mut response: Response, id: &str) -> Response {
     let Some(CarriedError(error)) = response.extensions_mut().remove::<CarriedError>() else {
         return response;
@@ -84,17 +84,17 @@ fn finish(mut response: Response, id: &str) -> Response {
     let mut rendered = error_response::render(&error, id);
     *rendered.status_mut() = status;
     for (name, value) in response.headers() {
-        // Who refused may know more of how to authenticate than the scheme.
-        let said = rendered.headers().contains_key(name) && name != header::WWW_AUTHENTICATE;
-        if name != header::CONTENT_LENGTH && name != header::CONTENT_TYPE && !said {
+        // A handler may have set a more detailed `WWW-Authenticate`.
+        let already_set = rendered.headers().contains_key(name) && name != header::WWW_AUTHENTICATE;
+        if name != header::CONTENT_LENGTH && name != header::CONTENT_TYPE && !already_set {
             rendered.headers_mut().insert(name.clone(), value.clone());
         }
     }
     rendered
 }
 
-/// RFC 9112 section 3.2: a request with no Host field, or more than one, is answered 400 (hyper lets both through). So
-/// is a header past [`MAX_HEADER_BYTES`], of which hyper lets up to twice as much through.
+/// Rejects a request without exactly one Host field (RFC 9112 section 3.2), and a header above
+/// [`MAX_HEADER_BYTES`]. hyper accepts any number of Host fields, and headers of up to twice that size.
 fn check_header(request: &Request) -> Result<(), Error> {
     let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());

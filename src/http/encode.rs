@@ -1,4 +1,4 @@
-//! How does any text get into a URI or a header field?
+//! Encoding of arbitrary text in URIs and header fields.
 
 /// Percent-encodes one path segment (RFC 3986 section 2.3: everything but the unreserved characters).
 pub fn percent_encode(segment: &str) -> String {
@@ -13,7 +13,8 @@ pub fn percent_encode(segment: &str) -> String {
         .collect()
 }
 
-/// A `Content-Disposition` that saves under a name (RFC 6266 section 4.3: the encoded form carries any).
+/// A `Content-Disposition` for a download with this file name (RFC 6266 section 4.3; the encoded form allows
+/// any name).
 pub fn attachment(name: &str) -> String {
     format!("attachment; filename*=UTF-8''{}", percent_encode(name))
 }

@@ -1,7 +1,7 @@
 //! HTTP responses for errors: the one place where an error kind becomes a status.
 //!
-//! A handler's `Err` becomes a bare response that carries the error. [`super::edge`] writes the body, because only it knows the
-//! request id.
+//! A handler's `Err` becomes a bare response that carries the error. [`super::edge`] writes the body, because
+//! only it knows the request id.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use hotdesk_wire::error::ErrorBody;
 #[derive(Clone, Debug)]
 pub struct CarriedError(pub Arc<Error>);
 
-/// The status of a kind (interface.md "Errors").
+/// The status of a kind (docs/api/errors.md).
 pub fn status(kind: Kind) -> StatusCode {
     match kind {
         Kind::Invalid => StatusCode::BAD_REQUEST,
@@ -35,7 +35,8 @@ pub fn status(kind: Kind) -> StatusCode {
     }
 }
 
-/// A domain error on its way out of a handler. The domain knows no HTTP, so this type carries the conversion to a response.
+/// A domain error on its way out of a handler. The domain knows no HTTP, so this type carries the conversion
+/// to a response.
 #[derive(Debug)]
 pub struct HttpError(pub Error);
 
@@ -62,14 +63,14 @@ impl IntoResponse for HttpError {
     }
 }
 
-/// A failure with a status of its own, where a protocol has one that no kind has (416, 412).
+/// An error response with a status that no kind has (412, 416).
 pub fn with_status(status: StatusCode, error: Error) -> Response {
     let mut response = HttpError(error).into_response();
     *response.status_mut() = status;
     response
 }
 
-/// The body of a failure.
+/// The body of an error response.
 pub fn body(error: &Error, request_id: &str) -> ErrorBody {
     let mut extra = Map::new();
     for (name, field) in &error.fields {
@@ -89,7 +90,7 @@ pub fn body(error: &Error, request_id: &str) -> ErrorBody {
     }
 }
 
-/// Tells the log what the client is not told.
+/// Logs the internal context of an error, which the client does not get.
 pub fn log(error: &Error, request_id: &str) {
     match (&error.context, error.kind) {
         (Some(context), Kind::Internal) => tracing::error!(request_id, context, "{}", error.message),
@@ -98,7 +99,7 @@ pub fn log(error: &Error, request_id: &str) {
     }
 }
 
-/// Writes the body and headers of a failure.
+/// Renders an error response with body and headers.
 pub fn render(error: &Error, request_id: &str) -> Response {
     let mut response = (status(error.kind), axum::Json(body(error, request_id))).into_response();
     if let Some(seconds) = error.retry_after {

@@ -1,4 +1,5 @@
-//! How are requests read? Extractors whose refusals are the house's own errors, never axum's plain text.
+//! Extractors for JSON bodies, queries and paths. Their rejections are hotdesk's JSON errors, not axum's
+//! plain text.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -6,18 +7,20 @@ use axum::http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
+/// The body of a request, as a stream of bytes: what rooms outside of the API layers read.
+pub use axum::body::Body;
 use hotdesk_domain::error::{Error, Result};
 
 use super::error_response::HttpError;
 
-/// Longest JSON body in bytes: the longest sensible script or text to type is well below it.
+/// Largest JSON body in bytes; scripts and texts to type are much smaller.
 pub const MAX_JSON_BYTES: usize = 2 * 1024 * 1024;
 
-/// How long a JSON body may take to arrive; a slower sender holds a connection for nothing (threats.md T13).
+/// Longest time to receive a JSON body; a slower sender would occupy a connection (T13, docs/security.md).
 pub const BODY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// A JSON object. An empty body reads as `{}`, because real clients send `Content-Type: application/json` with
-/// nothing (wire.md 1); the media type is not looked at, because others send none.
+/// A JSON object. An empty body counts as `{}`, because some clients send `Content-Type: application/json`
+/// with no body (docs/api/conventions.md). The media type is ignored, because others send none.
 #[derive(Clone, Debug)]
 pub struct Json<T>(pub T);
 
@@ -30,11 +33,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// A JSON value that need not be an object; its type says which shapes it takes.
+/// Any JSON value; its type decides which shapes are valid.
 #[derive(Clone, Debug)]
-pub struct Shaped<T>(pub T);
+pub struct AnyJson<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Shaped<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for AnyJson<T> {
     type Rejection = HttpError;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, HttpError> {
@@ -47,7 +50,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Shaped<T> {
 /// Reads a whole body of at most `limit` bytes.
 ///
 /// # Errors
-/// `TooLarge` past the limit; `Invalid` when the client breaks off or does not send it in time.
+/// `TooLarge` above the limit; `Invalid` when the client disconnects or takes over 30 seconds.
 pub async fn read_body(body: axum::body::Body, limit: usize) -> Result<bytes::Bytes> {
     let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await;
     match collected {
@@ -60,10 +63,10 @@ pub async fn read_body(body: axum::body::Body, limit: usize) -> Result<bytes::By
     }
 }
 
-/// Parses a JSON object; nothing at all reads as `{}`.
+/// Parses a JSON object; an empty text counts as `{}`.
 ///
 /// # Errors
-/// `Invalid` for anything else, saying where.
+/// `Invalid` with the position, for anything else.
 pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let trimmed = bytes.trim_ascii();
     let text = if trimmed.is_empty() { b"{}" } else { trimmed };
@@ -73,7 +76,7 @@ pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(text).map_err(|error| Error::invalid(format!("invalid JSON body: {error}")))
 }
 
-/// The query string. Unknown keys and order do not matter (wire.md 1).
+/// The query string. Unknown keys are ignored (docs/api/conventions.md).
 #[derive(Clone, Debug)]
 pub struct Query<T>(pub T);
 
@@ -110,7 +113,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotdesk_wire::action::{Click, Wait};
+    use hotdesk_wire::desktop::action::{Click, Wait};
 
     #[test]
     fn bodies_are_objects_or_refused() {
@@ -136,6 +139,6 @@ mod tests {
                 String::from_utf8_lossy(&body[..body.len().min(40)])
             );
         }
-        assert!(parse_object::<hotdesk_wire::action::Type>(b"{\"text\":\"\xff\xfe\"}").is_err());
+        assert!(parse_object::<hotdesk_wire::desktop::action::Type>(b"{\"text\":\"\xff\xfe\"}").is_err());
     }
 }

@@ -1,7 +1,8 @@
-//! How is a URL fetched that somebody else chose? So that it leads nowhere but to the public Internet (threats.md T6).
+//! Fetch of a URL that a client chose, restricted to the public Internet (T6, docs/security.md).
 //!
-//! Its name is resolved once, everything that it stands for must be public and none of this host's own addresses, and the
-//! connection goes to what was checked. No redirects, no proxy, no cookies, https alone, and bounds on bytes, time and number.
+//! The host name is resolved once. All its addresses must be public and none may belong to this host; the
+//! connection goes to a checked address. Only https; no redirects, proxy or cookies; limits on bytes, time
+//! and concurrency.
 
 use std::fmt;
 use std::io;
@@ -14,134 +15,134 @@ use axum::http::{HeaderMap, StatusCode, header};
 use reqwest::{Certificate, Url};
 use tokio::sync::Semaphore;
 
-use hotdesk_domain::address::is_public;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::network::address::is_public;
 
-/// Fetches at once: each waits for somebody else's server.
-const AT_ONCE: usize = 8;
+/// Most concurrent fetches; each may wait for a slow server.
+const MAX_CONCURRENT: usize = 8;
 
-/// Who says what a name stands for.
+/// A resolver of host names.
 #[async_trait]
-pub trait Names: Send + Sync {
+pub trait Resolver: Send + Sync {
     /// The addresses of a host.
     ///
     /// # Errors
-    /// When it has none, or nobody answers.
+    /// When the name has no address, or the resolver fails.
     async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// This host's own resolver.
-struct System;
+/// This host's resolver.
+struct SystemResolver;
 
 #[async_trait]
-impl Names for System {
+impl Resolver for SystemResolver {
     async fn addresses(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         Ok(tokio::net::lookup_host((host, 443)).await?.map(|address| address.ip()).collect())
     }
 }
 
-/// What the fetcher takes for granted; only tests have a reason to change it, for their servers are on this host.
+/// Trust settings of the fetcher. Only tests change them, because their servers are on this host.
 #[derive(Clone)]
 pub struct Trust {
-    /// Who says what a name stands for.
-    pub names: Arc<dyn Names>,
-    /// Which addresses may be connected to.
+    /// The resolver of host names.
+    pub names: Arc<dyn Resolver>,
+    /// Whether an address may be connected to.
     pub may_reach: fn(IpAddr) -> bool,
-    /// The only authority that is believed about certificates; `None`: those that this host believes.
+    /// The only trusted certificate authority; `None` for those of this host.
     pub authority: Option<Certificate>,
 }
 
 impl Default for Trust {
     fn default() -> Self {
-        Self { names: Arc::new(System), may_reach: is_outside, authority: None }
+        Self { names: Arc::new(SystemResolver), may_reach: is_outside, authority: None }
     }
 }
 
-/// Whether an address is public and not this host's own: only its own can be bound.
+/// Whether an address is public and not this host's own. A host can bind only its own addresses.
 pub fn is_outside(address: IpAddr) -> bool {
     is_public(address) && UdpSocket::bind((address, 0)).is_err()
 }
 
-/// How much one fetch may take.
+/// Limits of one fetch.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Bytes of the body.
+pub struct FetchLimits {
+    /// Largest body in bytes.
     pub bytes: usize,
-    /// Time for all of it, the name's resolution included.
-    pub patience: Duration,
+    /// Longest fetch, including the resolution of the name.
+    pub timeout: Duration,
 }
 
-/// What was fetched.
+/// The response to a fetch.
 #[derive(Clone, Debug)]
-pub struct Fetched {
-    /// The status; redirects are not followed, so it may be theirs.
+pub struct FetchResponse {
+    /// The status. Redirects are not followed, so it may be 3xx.
     pub status: StatusCode,
-    /// The header.
+    /// The header fields.
     pub headers: HeaderMap,
-    /// The whole body.
+    /// The body.
     pub body: Vec<u8>,
 }
 
-/// The fetcher.
-pub struct Guarded {
+/// Fetcher of URLs that clients chose.
+pub struct GuardedFetcher {
     trust: Trust,
-    turns: Semaphore,
+    permits: Semaphore,
 }
 
-impl fmt::Debug for Guarded {
+impl fmt::Debug for GuardedFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded").finish_non_exhaustive()
+        f.debug_struct("GuardedFetcher").finish_non_exhaustive()
     }
 }
 
-impl Default for Guarded {
+impl Default for GuardedFetcher {
     fn default() -> Self {
         Self::new(Trust::default())
     }
 }
 
-impl Guarded {
-    /// A fetcher with this trust.
+impl GuardedFetcher {
+    /// A fetcher with these trust settings.
     pub fn new(trust: Trust) -> Self {
-        Self { trust, turns: Semaphore::new(AT_ONCE) }
+        Self { trust, permits: Semaphore::new(MAX_CONCURRENT) }
     }
 
     /// Fetches an https URL with `GET`.
     ///
     /// # Errors
-    /// `Invalid` for a URL that is none or leads where it may not, and for more bytes than may be; `Unavailable` when nobody
-    /// answers in time. What exactly happened is in the context, for the log alone: who chose the URL must not look around
-    /// through this host's eyes.
-    pub async fn get(&self, url: &str, accept: &'static str, bounds: Bounds) -> Result<Fetched> {
-        let fetched = tokio::time::timeout(bounds.patience, async {
-            let _turn = self.turns.acquire().await.map_err(Error::internal)?;
-            self.fetch(url, accept, bounds).await
+    /// `Invalid` for an invalid URL, an address that is not public, and a body above the limit; `Unavailable`
+    /// when there is no answer in time. The details are only in the context, for the log: a client must not
+    /// probe networks through this host.
+    pub async fn get(&self, url: &str, accept: &'static str, limits: FetchLimits) -> Result<FetchResponse> {
+        let fetched = tokio::time::timeout(limits.timeout, async {
+            let _permit = self.permits.acquire().await.map_err(Error::internal)?;
+            self.fetch(url, accept, limits).await
         });
         fetched.await.unwrap_or_else(|_| Err(unanswered("no answer in time")))
     }
 
-    async fn fetch(&self, url: &str, accept: &'static str, bounds: Bounds) -> Result<Fetched> {
-        let url: Url = url.parse().map_err(|error| Error::invalid("The URL is none").context(error))?;
+    async fn fetch(&self, url: &str, accept: &'static str, limits: FetchLimits) -> Result<FetchResponse> {
+        let url: Url = url.parse().map_err(|error| Error::invalid("The URL is invalid").context(error))?;
         let host = url.host_str().filter(|_| url.scheme() == "https");
         let host = host.ok_or_else(|| Error::invalid("The URL is not https"))?;
-        let addresses = self.checked(host).await?;
-        let client = self.client(host, &addresses, bounds)?;
+        let addresses = self.resolve_checked(host).await?;
+        let client = self.client(host, &addresses, limits)?;
         let mut response = client.get(url).header(header::ACCEPT, accept).send().await.map_err(unanswered)?;
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(unanswered)? {
-            if body.len() + part.len() > bounds.bytes {
+            if body.len() + part.len() > limits.bytes {
                 return Err(Error::invalid(format!(
                     "What the URL leads to has more than {} bytes",
-                    bounds.bytes
+                    limits.bytes
                 )));
             }
             body.extend_from_slice(&part);
         }
-        Ok(Fetched { status: response.status(), headers: response.headers().clone(), body })
+        Ok(FetchResponse { status: response.status(), headers: response.headers().clone(), body })
     }
 
-    /// What a host stands for, when it may be reached: all of it, for a name with a public and a private address is a trap.
-    async fn checked(&self, host: &str) -> Result<Vec<IpAddr>> {
+    /// Resolves a host and checks every address: a name with a public and a private address is an attack.
+    async fn resolve_checked(&self, host: &str) -> Result<Vec<IpAddr>> {
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
         let addresses = match literal {
             Ok(address) => vec![address],
@@ -158,11 +159,11 @@ impl Guarded {
         }
     }
 
-    /// A client for one request: it knows one name, and nobody else's word for it.
-    fn client(&self, host: &str, addresses: &[IpAddr], bounds: Bounds) -> Result<reqwest::Client> {
-        // A process has one provider; whoever was first is as good.
+    /// A client for one request that connects only to the checked addresses.
+    fn client(&self, host: &str, addresses: &[IpAddr], limits: FetchLimits) -> Result<reqwest::Client> {
+        // A process has one crypto provider; an earlier one is equally good.
         drop(rustls::crypto::ring::default_provider().install_default());
-        // Port 0: the URL's own.
+        // Port 0 means the port of the URL.
         let addresses: Vec<SocketAddr> =
             addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
         let mut builder = reqwest::Client::builder()
@@ -171,7 +172,7 @@ impl Guarded {
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .resolve_to_addrs(host, &addresses)
-            .timeout(bounds.patience)
+            .timeout(limits.timeout)
             .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")));
         if let Some(authority) = &self.trust.authority {
             builder = builder.tls_certs_only([authority.clone()]);
@@ -189,10 +190,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_s_own_addresses_are_not_outside() {
+    fn addresses_of_this_host_are_not_outside() {
         for own in ["127.0.0.1", "::1", "10.0.0.1", "169.254.169.254"] {
             assert!(!is_outside(own.parse().unwrap()), "{own}");
         }
-        assert!(is_outside("198.51.100.7".parse().unwrap()), "a public address that is nobody's here");
+        assert!(is_outside("198.51.100.7".parse().unwrap()), "a public address that this host does not have");
     }
 }

@@ -1,4 +1,4 @@
-//! Which key makes a request safe to send again? `Idempotency-Key`: 8 to 255 visible ASCII characters (wire.md 1).
+//! The `Idempotency-Key` header: 8 to 255 visible ASCII characters (docs/api/conventions.md).
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -14,47 +14,51 @@ use crate::error_response::HttpError;
 
 /// The header's name.
 pub const NAME: HeaderName = HeaderName::from_static("idempotency-key");
-/// Tells a client that the answer is the stored one (`true`).
+/// Response header: `true` for a stored answer.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// How long a key may be.
+/// Allowed length of a key in bytes.
 const LENGTH: std::ops::RangeInclusive<usize> = 8..=255;
 
-/// The header as it is documented where a computer's agent keeps the answer: at actions and commands.
+/// The documented header of requests whose answer a computer's agent stores: actions and commands.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct IdempotencyHeader {
-    /// Sent again with the same key, the request is carried out at most once: the stored answer is given, with
-    /// `Idempotency-Replayed: true`; or 409 with code `idempotency_in_progress` or `outcome_unknown` (the computer's agent died
-    /// meanwhile). Another request under the key is 422 `idempotency_key_reused`.
+    /// A request that is sent again with the same key is executed at most once. The answer is then the
+    /// stored one, with `Idempotency-Replayed: true`. It is 409 `idempotency_in_progress` while the first
+    /// request runs, and 409 `outcome_unknown` when the computer's agent died meanwhile. Another request
+    /// with the same key gets 422 `idempotency_key_reused`.
     #[serde(rename = "Idempotency-Key")]
     #[param(rename = "Idempotency-Key", min_length = 8, max_length = 255, pattern = "^[!-~]+$")]
     pub key: Option<String>,
 }
 
-/// The header as it is documented everywhere else.
+/// The documented header of requests whose answer the controller stores: all others.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
-pub struct KeptHeader {
-    /// Sent again with the same key within 24 hours, the same request (method, path, query, header fields of this document, and the
-    /// body byte for byte, or a form's parts whatever its boundary) is carried out at most once: the stored answer is given, with
-    /// `Idempotency-Replayed: true`; or 409 with code `idempotency_in_progress`, `outcome_unknown` (the service ended meanwhile) or
-    /// `answer_not_kept` (it was done, and its answer was too long or held a secret that is shown once). Another request under the
-    /// key is 422 `idempotency_key_reused`. What was refused by 401, 403, 429 or with a `Retry-After` was not done, and may be sent
-    /// again. A key belongs to the API key that it is sent with; a body that may have any size has at most 1 GiB then.
+pub struct StoredAnswerHeader {
+    /// A request that is sent again with the same key within 24 hours is executed at most once. It must
+    /// have the same method, path, query, documented header fields and body. A body is compared byte for
+    /// byte, a form part by part. The answer is then the stored one, with `Idempotency-Replayed: true`, or
+    /// an error: 409 `idempotency_in_progress` while the first request runs; 409 `outcome_unknown` when the
+    /// service ended meanwhile; 409 `answer_not_kept` when the request was executed, but its answer was too
+    /// long or held a secret that is shown once; 422 `idempotency_key_reused` for another request with the
+    /// same key. A request that got 401, 403, 429 or a `Retry-After` was not executed and can be sent
+    /// again. Two API keys may use the same key independently. With a key, a body without another limit has
+    /// at most 1 GiB.
     #[serde(rename = "Idempotency-Key")]
     #[param(rename = "Idempotency-Key", min_length = 8, max_length = 255, pattern = "^[!-~]+$")]
     pub key: Option<String>,
 }
 
-/// A request's key, if it has one.
+/// The key of a request, if it has one.
 #[derive(Clone, Debug)]
 pub struct IdempotencyKey(pub Option<HeaderValue>);
 
 /// Reads the key.
 ///
 /// # Errors
-/// `Invalid` for one of another length or with other characters, and for several.
-pub fn shown(headers: &HeaderMap) -> Result<Option<HeaderValue>> {
+/// `Invalid` for another length, other characters, or several fields.
+pub fn read_key(headers: &HeaderMap) -> Result<Option<HeaderValue>> {
     let mut fields = headers.get_all(NAME).iter();
     let Some(key) = fields.next() else { return Ok(None) };
     let plain = LENGTH.contains(&key.len()) && key.as_bytes().iter().all(u8::is_ascii_graphic);
@@ -67,12 +71,13 @@ pub fn shown(headers: &HeaderMap) -> Result<Option<HeaderValue>> {
     )))
 }
 
-/// Another request had the key (draft-ietf-httpapi-idempotency-key-header-07 section 2.7: 422).
+/// The error 422 for a key of another request (draft-ietf-httpapi-idempotency-key-header-07 section 2.7).
 pub fn reused() -> Error {
     Error::mismatched("This Idempotency-Key was used for another request").code("idempotency_key_reused")
 }
 
-/// A name for several texts: SHA-256, with their lengths, so that no two lists have the same.
+/// SHA-256 of several texts as hex. Their lengths are included, so that different lists have different
+/// digests.
 pub fn digest(parts: &[&[u8]]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -86,7 +91,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, HttpError> {
-        Ok(Self(shown(&parts.headers)?))
+        Ok(Self(read_key(&parts.headers)?))
     }
 }
 
@@ -101,7 +106,7 @@ mod tests {
             for value in values {
                 headers.append(NAME, HeaderValue::from_bytes(value).unwrap());
             }
-            shown(&headers)
+            read_key(&headers)
         };
         assert!(read(&[]).unwrap().is_none());
         assert_eq!(read(&[b"12345678"]).unwrap().unwrap(), "12345678");

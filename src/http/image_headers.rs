@@ -1,6 +1,6 @@
-//! How does a picture tell what it shows when it travels as bytes? In header fields, and by its entity tag.
+//! Header fields of binary screenshots, and entity tags of frames.
 //!
-//! The agent writes them, the controller reads them strictly (nothing that a guest says passes unread) and writes its
+//! The agent writes them. The controller parses them strictly, because a guest is not trusted, and writes its
 //! own.
 
 use std::convert::Infallible;
@@ -10,34 +10,34 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use hotdesk_wire::screenshot::{
-    FRAME_HEADER, HEIGHT_HEADER, SCALE_HEADER, SCREEN_HEADER, Shown, WIDTH_HEADER,
+use hotdesk_wire::desktop::screenshot::{
+    FRAME_HEADER, HEIGHT_HEADER, SCALE_HEADER, SCREEN_HEADER, ScreenshotFrame, WIDTH_HEADER,
 };
 
-/// Longest name of a frame or screen; those of hotdesk have half of it.
-const LONGEST_NAME: usize = 40;
-/// Entity tags that are read of one request: a client has a handful of pictures.
-const MOST_TAGS: usize = 16;
-/// A picture may be kept, and is asked after before it is used again.
+/// Longest name of a frame or screen in bytes; names of hotdesk have half of that.
+const MAX_NAME: usize = 40;
+/// Most entity tags that are read from one request; a client has a handful of images.
+const MAX_TAGS: usize = 16;
+/// Clients may cache an image and must revalidate it.
 const CACHING: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-/// What a picture shows.
+/// The description of an image.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Marks {
-    /// Its name: no other picture has it, so that it is the entity tag too.
+pub struct ImageHeaders {
+    /// Its unique name, which is also the entity tag.
     pub frame: Arc<str>,
     /// The screen's id.
     pub screen: String,
-    /// The factor between screen and picture.
+    /// Image size divided by screen size, above 0 and at most 1.
     pub scale: f64,
-    /// Pixels across.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels down.
+    /// Height in pixels.
     pub height: u32,
 }
 
-impl Marks {
-    /// The fields of an answer with this picture, or of a 304.
+impl ImageHeaders {
+    /// Writes the header fields of a response with this image, or of a 304.
     pub fn write(&self, headers: &mut HeaderMap) {
         for (name, value) in [
             (HeaderName::from_static(FRAME_HEADER), self.frame.to_string()),
@@ -47,7 +47,7 @@ impl Marks {
             (HeaderName::from_static(HEIGHT_HEADER), self.height.to_string()),
             (header::ETAG, format!("\"{}\"", self.frame)),
         ] {
-            // Names are plain words: the agent makes them, `read` checks them.
+            // Always valid: the agent makes the names, and `read` checks them.
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.insert(name, value);
             }
@@ -55,7 +55,7 @@ impl Marks {
         headers.insert(header::CACHE_CONTROL, CACHING);
     }
 
-    /// What an answer's fields say; none when one is missing or is not what an agent writes.
+    /// Parses the header fields of a response; `None` when one is missing or invalid.
     pub fn read(headers: &HeaderMap) -> Option<Self> {
         let text = |name: &str| headers.get(name)?.to_str().ok();
         let side =
@@ -70,8 +70,8 @@ impl Marks {
     }
 
     /// The same as JSON fields.
-    pub fn shown(&self) -> Shown {
-        Shown {
+    pub fn shown(&self) -> ScreenshotFrame {
+        ScreenshotFrame {
             frame: Some(self.frame.to_string()),
             scale: Some(self.scale),
             screen: Some(self.screen.clone()),
@@ -81,11 +81,10 @@ impl Marks {
 
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(plain)
+    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(plain)
 }
 
-/// The frames that a client says it has (`If-None-Match`); what cannot be one is left out. `*` names none: nobody has a
-/// picture of what he has not seen.
+/// The frames in `If-None-Match`; invalid tags and `*` are ignored.
 #[derive(Clone, Debug, Default)]
 pub struct IfNoneMatch(pub Vec<Arc<str>>);
 
@@ -94,13 +93,13 @@ impl IfNoneMatch {
         let fields =
             headers.get_all(header::IF_NONE_MATCH).into_iter().filter_map(|field| field.to_str().ok());
         let tags = fields.flat_map(|field| field.split(',')).map(str::trim);
-        // RFC 9110 section 13.1.2: weak comparison, so that the mark of weakness says nothing.
+        // RFC 9110 section 13.1.2: weak comparison, so the prefix `W/` does not matter.
         let names =
             tags.filter_map(|tag| tag.strip_prefix("W/").unwrap_or(tag).strip_prefix('"')?.strip_suffix('"'));
-        Self(names.filter(|name| is_name(name)).take(MOST_TAGS).map(Arc::from).collect())
+        Self(names.filter(|name| is_name(name)).take(MAX_TAGS).map(Arc::from).collect())
     }
 
-    /// The field to ask somebody else with; none without tags.
+    /// The header value for a request to the agent; `None` without tags.
     pub fn field(&self) -> Option<HeaderValue> {
         let tags: Vec<String> = self.0.iter().map(|name| format!("\"{name}\"")).collect();
         if tags.is_empty() { None } else { HeaderValue::try_from(tags.join(", ")).ok() }
@@ -120,8 +119,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_come_back_and_lies_do_not() {
-        let marks = Marks {
+    fn valid_fields_round_trip_and_invalid_ones_are_rejected() {
+        let marks = ImageHeaders {
             frame: "0a-7".into(),
             screen: "default".to_owned(),
             scale: 0.3325,
@@ -131,9 +130,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         marks.write(&mut headers);
         assert_eq!(headers[header::ETAG], "\"0a-7\"");
-        assert_eq!(Marks::read(&headers), Some(marks));
-        let long = "x".repeat(LONGEST_NAME + 1);
-        for (name, lie) in [
+        assert_eq!(ImageHeaders::read(&headers), Some(marks));
+        let long = "x".repeat(MAX_NAME + 1);
+        for (name, invalid) in [
             (FRAME_HEADER, ""),
             (FRAME_HEADER, "a b"),
             (FRAME_HEADER, "a\"b"),
@@ -147,11 +146,11 @@ mod tests {
             (WIDTH_HEADER, "65536"),
             (HEIGHT_HEADER, "-1"),
         ] {
-            let mut lying = headers.clone();
-            lying.insert(name, HeaderValue::from_bytes(lie.as_bytes()).unwrap());
-            assert_eq!(Marks::read(&lying), None, "{name}: {lie}");
-            lying.remove(name);
-            assert_eq!(Marks::read(&lying), None, "without {name}");
+            let mut changed = headers.clone();
+            changed.insert(name, HeaderValue::from_bytes(invalid.as_bytes()).unwrap());
+            assert_eq!(ImageHeaders::read(&changed), None, "{name}: {invalid}");
+            changed.remove(name);
+            assert_eq!(ImageHeaders::read(&changed), None, "without {name}");
         }
     }
 
@@ -175,6 +174,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::IF_NONE_MATCH, many.parse().unwrap());
         headers.append(header::IF_NONE_MATCH, many.parse().unwrap());
-        assert_eq!(IfNoneMatch::read(&headers).0.len(), MOST_TAGS);
+        assert_eq!(IfNoneMatch::read(&headers).0.len(), MAX_TAGS);
     }
 }

@@ -1,4 +1,5 @@
-//! Floor 3: the transport kit that both faces share: serving, extracting, refusing, request ids.
+//! HTTP transport for the controller and the agent: serving, extractors, error responses, WebSockets, event
+//! feeds (floor 3).
 
 pub mod bearer;
 pub mod edge;
@@ -6,10 +7,10 @@ pub mod encode;
 pub mod error_response;
 pub mod extract;
 pub mod feed;
-pub mod guarded;
+pub mod guarded_fetch;
 pub mod idempotency;
-pub mod leftover;
-pub mod marks;
+pub mod image_headers;
+mod protocol_violation;
 pub mod serve;
 pub mod socket;
-mod violation;
+pub mod unread_body;

@@ -1,4 +1,4 @@
-//! How are connections served? hyper with the time-outs that `axum::serve` lacks, a cap, and a drain.
+//! HTTP server on hyper, with the timeouts, connection limits and graceful shutdown that `axum::serve` lacks.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,29 +17,30 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::ServiceExt;
 
-use hotdesk_base::tally::{Seat, Tally};
+use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_base::tasks::Tasks;
 
-/// A request's header must be whole after this long (threats.md T13).
+/// Longest time to receive a request's header (T13, docs/security.md).
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest header block: 64 KiB holds every real client's and bounds what a connection can make us keep.
+/// Largest header in bytes: enough for every real client, and a limit on the memory of a connection.
 pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// Connections at once, WebSockets included; past it new ones wait in the kernel's queue. 4096 x about 100 KB stays below half a gigabyte.
+/// Most concurrent connections, including WebSockets; more wait in the kernel's queue. At about 100 KB each
+/// this is below half a gigabyte.
 pub(super) const MAX_CONNECTIONS: usize = 4096;
-/// Connections at once from one address: a quarter of all, so that no single source shuts the others out (threats.md
-/// T13). Loopback is free of it: a reverse proxy there stands for everybody.
+/// Most concurrent connections from one address: a quarter of all, so that one source cannot exclude the
+/// others (T13, docs/security.md). Loopback has no limit, because a reverse proxy there serves all clients.
 const MAX_PER_SOURCE: usize = MAX_CONNECTIONS / 4;
-/// How long connections may finish what they do after a stop was asked.
+/// Time for connections to finish their request after the server starts to stop.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where to listen.
+/// A listen address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// `ADDR:PORT`; port 0 takes a free one.
+    /// `ADDR:PORT`; port 0 selects a free one.
     Tcp(SocketAddr),
     /// `unix:PATH`; created with mode 0600.
     Unix(PathBuf),
-    /// `fd:N`: an inherited listening unix socket (how an engine hands an agent its socket).
+    /// `fd:N`: an inherited listening unix socket, which an engine passes to an agent.
     Inherited(RawFd),
 }
 
@@ -64,36 +65,36 @@ impl FromStr for Listen {
 
 /// A bound listener.
 #[derive(Debug)]
-pub enum Bound {
+pub enum BoundListener {
     /// TCP.
     Tcp(TcpListener),
     /// A unix socket.
     Unix(UnixListener),
 }
 
-/// Binds; the real address is in the result.
+/// Binds a listener, which knows its actual address.
 ///
 /// # Errors
-/// When the address is taken or may not be used.
-pub async fn bind(listen: &Listen) -> io::Result<Bound> {
+/// Those of bind(2), for example `AddrInUse`.
+pub async fn bind(listen: &Listen) -> io::Result<BoundListener> {
     match listen {
-        Listen::Tcp(address) => Ok(Bound::Tcp(TcpListener::bind(address).await?)),
-        Listen::Unix(path) => bind_unix(path).map(Bound::Unix),
+        Listen::Tcp(address) => Ok(BoundListener::Tcp(TcpListener::bind(address).await?)),
+        Listen::Unix(path) => bind_unix(path).map(BoundListener::Unix),
         Listen::Inherited(fd) => {
-            // SAFETY: the number comes from our own command line, whose author handed this process that descriptor and
-            // uses it for nothing else.
+            // SAFETY: the number comes from our own command line, whose author passed this descriptor to the
+            // process and uses it for nothing else.
             #[allow(unsafe_code)]
             let owned = unsafe { OwnedFd::from_raw_fd(*fd) };
             rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)?;
             let listener = std::os::unix::net::UnixListener::from(owned);
             listener.set_nonblocking(true)?;
-            UnixListener::from_std(listener).map(Bound::Unix)
+            UnixListener::from_std(listener).map(BoundListener::Unix)
         }
     }
 }
 
-/// Binds beside the path and moves the socket there once it is private: nobody else can connect in between, and an
-/// earlier socket is replaced in one step.
+/// Binds beside the path and renames the socket once it is private. So no other user can connect in between,
+/// and an earlier socket is replaced atomically.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
     let mut fresh = path.to_owned().into_os_string();
@@ -108,12 +109,12 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Accepts until the tasks' group is told to stop. Connections are tasks of the group: told to stop, each finishes
-/// the request it is at, for at most [`DRAIN_TIMEOUT`]. Handlers may extract `ConnectInfo<Peer>`.
-pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
+/// Accepts connections until the group of tasks stops. Connections are tasks of the group; on a stop each
+/// finishes its present request, for at most [`DRAIN_TIMEOUT`]. Handlers may extract `ConnectInfo<Peer>`.
+pub async fn serve(bound: BoundListener, router: Router, tasks: &Tasks) {
     let stop = tasks.stopping();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let sources = Tally::default();
+    let sources = KeyedSemaphore::default();
     loop {
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { break };
         let accepted = tokio::select! {
@@ -123,22 +124,22 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
         let (stream, peer) = match accepted {
             Ok(pair) => pair,
             Err(error) => {
-                // EMFILE and the like: wait a little instead of spinning; the listener stays.
+                // For example EMFILE: a pause avoids a busy loop.
                 tracing::warn!(%error, "accept failed");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        let Some(seat) = admit(&sources, &peer) else {
+        let Some(permit) = acquire_source(&sources, &peer) else {
             tracing::debug!(?peer, "too many connections from one address");
             continue;
         };
-        let counted = Counted { _place: Arc::new((slot, seat)) };
-        let kept = counted.clone();
+        let connection_permit = ConnectionPermit { _permits: Arc::new((slot, permit)) };
+        let task_permit = connection_permit.clone();
         let service =
             router.clone().map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
                 request.extensions_mut().insert(ConnectInfo(peer.clone()));
-                request.extensions_mut().insert(counted.clone());
+                request.extensions_mut().insert(connection_permit.clone());
                 request
             });
         let connection = hyper::server::conn::http1::Builder::new()
@@ -160,32 +161,32 @@ pub async fn serve(bound: Bound, router: Router, tasks: &Tasks) {
             if let Some(Err(error)) = ended {
                 tracing::debug!(%error, "connection ended early");
             }
-            drop(kept);
+            drop(task_permit);
         });
     }
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A TCP peer.
     Tcp(SocketAddr),
-    /// A process on this machine, by a unix socket.
+    /// A process on this host, through a unix socket.
     Local,
 }
 
-/// A connection's place among all; it counts for as long as anybody holds it, which a WebSocket does after hyper has let
-/// go of its connection.
+/// The permits of a connection. They are held until the last clone is dropped: a WebSocket outlives hyper's
+/// connection.
 #[derive(Clone, Debug)]
-pub(super) struct Counted {
-    _place: Arc<(OwnedSemaphorePermit, Option<Seat<IpAddr>>)>,
+pub(super) struct ConnectionPermit {
+    _permits: Arc<(OwnedSemaphorePermit, Option<Permit<IpAddr>>)>,
 }
 
-/// Counts a connection for its address; `None` when that has too many.
-fn admit(sources: &Tally<IpAddr>, peer: &Peer) -> Option<Option<Seat<IpAddr>>> {
+/// Takes a permit for a peer's address; `None` when that has too many connections.
+fn acquire_source(sources: &KeyedSemaphore<IpAddr>, peer: &Peer) -> Option<Option<Permit<IpAddr>>> {
     match peer {
         Peer::Tcp(address) if !address.ip().to_canonical().is_loopback() => {
-            sources.admit(address.ip().to_canonical(), MAX_PER_SOURCE).map(Some)
+            sources.try_acquire(address.ip().to_canonical(), MAX_PER_SOURCE).map(Some)
         }
         Peer::Tcp(_) | Peer::Local => Some(None),
     }
@@ -194,14 +195,14 @@ fn admit(sources: &Tally<IpAddr>, peer: &Peer) -> Option<Option<Seat<IpAddr>>> {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-async fn accept(bound: &Bound) -> io::Result<(Box<dyn Stream>, Peer)> {
+async fn accept(bound: &BoundListener) -> io::Result<(Box<dyn Stream>, Peer)> {
     match bound {
-        Bound::Tcp(listener) => {
+        BoundListener::Tcp(listener) => {
             let (stream, peer) = listener.accept().await?;
             stream.set_nodelay(true)?;
             Ok((Box::new(stream), Peer::Tcp(peer)))
         }
-        Bound::Unix(listener) => {
+        BoundListener::Unix(listener) => {
             let (stream, _) = listener.accept().await?;
             Ok((Box::new(stream), Peer::Local))
         }
@@ -214,16 +215,17 @@ mod tests {
 
     #[test]
     fn one_address_cannot_take_every_connection() {
-        let sources = Tally::default();
+        let sources = KeyedSemaphore::default();
         let peer = |text: &str| Peer::Tcp(text.parse().unwrap());
-        let seats: Vec<_> =
-            (0..MAX_PER_SOURCE).map(|_| admit(&sources, &peer("192.0.2.1:1")).expect("a seat")).collect();
-        assert!(admit(&sources, &peer("192.0.2.1:2")).is_none());
-        assert!(admit(&sources, &peer("[::ffff:192.0.2.1]:2")).is_none(), "the same address");
-        assert!(admit(&sources, &peer("192.0.2.2:1")).is_some());
-        let local = (0..=MAX_PER_SOURCE).filter_map(|_| admit(&sources, &peer("127.0.0.1:1")));
-        assert_eq!(local.count(), MAX_PER_SOURCE + 1, "a proxy on this host stands for everybody");
-        drop(seats);
-        assert!(admit(&sources, &peer("192.0.2.1:3")).is_some());
+        let permits: Vec<_> = (0..MAX_PER_SOURCE)
+            .map(|_| acquire_source(&sources, &peer("192.0.2.1:1")).expect("a permit"))
+            .collect();
+        assert!(acquire_source(&sources, &peer("192.0.2.1:2")).is_none());
+        assert!(acquire_source(&sources, &peer("[::ffff:192.0.2.1]:2")).is_none(), "the same address");
+        assert!(acquire_source(&sources, &peer("192.0.2.2:1")).is_some());
+        let local = (0..=MAX_PER_SOURCE).filter_map(|_| acquire_source(&sources, &peer("127.0.0.1:1")));
+        assert_eq!(local.count(), MAX_PER_SOURCE + 1, "a proxy on this host serves all clients");
+        drop(permits);
+        assert!(acquire_source(&sources, &peer("192.0.2.1:3")).is_some());
     }
 }

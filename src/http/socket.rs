@@ -1,4 +1,4 @@
-//! How is a WebSocket served? Bounded frames, a heartbeat, writes that end, and a close that the peer hears.
+//! WebSocket server: bounded messages, a heartbeat, write timeouts, and a closing handshake.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -18,53 +18,54 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::serve::{Counted, MAX_CONNECTIONS};
-use super::violation::violation;
+use super::protocol_violation::close_reason;
+use super::serve::{ConnectionPermit, MAX_CONNECTIONS};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 
 use crate::error_response::HttpError;
 
-/// Sockets at once: past it an upgrade answers 503. A quarter of all connections is left to requests.
+/// Most open sockets; more get 503. A quarter of all connections remains for requests.
 const MAX_SOCKETS: usize = MAX_CONNECTIONS / 4 * 3;
-/// Bytes that are read ahead. The library's own 128 KiB would make a thousand idle sockets cost 128 MB.
+/// Read buffer in bytes. With the library's default of 128 KiB, a thousand idle sockets would cost 128 MB.
 pub const READ_AHEAD: usize = 4096;
-/// Bytes gathered before a write; every message is flushed, so more would only be kept in vain.
+/// Write buffer in bytes. Every message is flushed, so a larger buffer has no use.
 const WRITE_AHEAD: usize = 4096;
-/// Largest message from a client: a clipboard of 1 MiB in RFB, or a paste into a terminal, with its JSON escapes.
+/// Largest message from a client in bytes: a clipboard of 1 MiB in RFB, or a paste into a terminal with JSON
+/// escapes.
 pub const MAX_MESSAGE: usize = 2 * 1024 * 1024;
-/// How often the peer is asked for a sign of life (threats.md T12).
+/// Interval of pings to the peer (T12, docs/security.md).
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// A peer that was silent for two heartbeats and a margin is gone.
-const SILENCE: Duration = Duration::from_secs(75);
-/// How long one write may take (threats.md T12).
+/// A peer that sends nothing for two heartbeats and a margin counts as gone.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(75);
+/// Longest write (T12, docs/security.md).
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the peer may take to answer a close.
+/// Time for the peer to answer a close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The one sub-protocol that VNC clients ask for (wire.md 10.3).
+/// The sub-protocol that VNC clients request (docs/channels.md).
 const SUBPROTOCOL: &str = "binary";
 
-/// The sockets of this process: how many may be open, and who tells them to end.
+/// The sockets of this process: their limit, and the group of tasks that ends them.
 #[derive(Clone, Debug)]
 pub struct Sockets {
     tasks: Tasks,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-/// Why a socket is closed from here (RFC 6455 section 7.4).
+/// The code and text of a close that this side sends (RFC 6455 section 7.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closing {
+pub struct CloseReason {
     /// The close code.
     pub code: u16,
-    /// A few words for people, at most 123 bytes.
+    /// A text for people; only its first 123 bytes are sent.
     pub reason: Cow<'static, str>,
 }
 
-/// Longest reason that fits a close frame (RFC 6455 section 5.5).
+/// Longest reason in bytes that fits a close frame (RFC 6455 section 5.5).
 const MAX_REASON: usize = 123;
 
-impl Closing {
-    /// A close with its reason.
+impl CloseReason {
+    /// A close with a code and a text.
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { code, reason: reason.into() }
     }
@@ -78,25 +79,26 @@ impl Closing {
     }
 }
 
-/// The peer cannot be written to any more.
+/// Error of a write: the peer has disconnected or does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub struct PeerGone;
 
-/// What a peer said.
+/// A message from the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum PeerMessage {
     /// A text message.
     Text(Utf8Bytes),
     /// A binary message.
     Binary(Bytes),
 }
 
-/// A request to become a WebSocket. A web page may ask only from the origin that it asks (threats.md T2).
+/// Extractor of a WebSocket upgrade. A web page may open a socket only to its own origin (T2,
+/// docs/security.md).
 #[derive(Debug)]
 pub struct Upgrade {
     upgrade: WebSocketUpgrade,
-    /// None where a router is served without connections, in a test.
-    place: Option<Counted>,
+    /// `None` in tests that call a router without a connection.
+    connection: Option<ConnectionPermit>,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
@@ -110,11 +112,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
         let upgrade = upgrade.map_err(|refused| {
             Error::invalid("this path speaks WebSocket: an upgrade is needed").context(refused)
         })?;
-        Ok(Self { upgrade, place: parts.extensions.get::<Counted>().cloned() })
+        Ok(Self { upgrade, connection: parts.extensions.get::<ConnectionPermit>().cloned() })
     }
 }
 
-/// Whether a request comes from a page of the host that it asks, or from no page at all (RFC 6455 section 10.2).
+/// Whether a request has no `Origin`, or one with the host of the request (RFC 6455 section 10.2).
 fn same_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else { return true };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
@@ -123,30 +125,30 @@ fn same_origin(headers: &HeaderMap) -> bool {
 }
 
 impl Sockets {
-    /// Room for the sockets of a group of tasks; they end when it is told to.
+    /// Sockets as tasks of a group; they end when it stops.
     pub fn new(tasks: Tasks) -> Self {
-        Self { tasks, room: Arc::new(Semaphore::new(MAX_SOCKETS)) }
+        Self { tasks, permits: Arc::new(Semaphore::new(MAX_SOCKETS)) }
     }
 
-    /// The token that tells sockets to end.
+    /// The token that is cancelled when sockets must end.
     pub fn stopping(&self) -> CancellationToken {
         self.tasks.stopping()
     }
 
-    /// Accepts an upgrade. `serve` has the socket in a task of its own; what it returns is how the socket is closed.
+    /// Accepts an upgrade. `serve` runs in a task of its own and returns how to close the socket.
     ///
     /// # Errors
-    /// `Unavailable` when as many are open as may be.
+    /// `Unavailable` when [`MAX_SOCKETS`] are open.
     pub fn open<F, Fut>(&self, upgrade: Upgrade, name: &'static str, serve: F) -> Result<Response>
     where
         F: FnOnce(Sender, Receiver) -> Fut + Send + 'static,
-        Fut: Future<Output = Closing> + Send + 'static,
+        Fut: Future<Output = CloseReason> + Send + 'static,
     {
-        let Ok(seat) = Arc::clone(&self.room).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             return Err(Error::unavailable("Too many open sockets").retry_after(5));
         };
         let tasks = self.tasks.clone();
-        let place = upgrade.place;
+        let connection = upgrade.connection;
         let configured = upgrade
             .upgrade
             .read_buffer_size(READ_AHEAD)
@@ -159,9 +161,9 @@ impl Sockets {
                 let (sender, receiver) = split(socket);
                 let closing = serve(sender.clone(), receiver).await;
                 sender.close(&closing).await;
-                drop((seat, place));
+                drop((permit, connection));
             });
-            // A panic was told by the task itself.
+            // The task has logged a panic.
             let _ended = served.await;
         }))
     }
@@ -171,41 +173,41 @@ fn split(socket: WebSocket) -> (Sender, Receiver) {
     let (sink, stream) = socket.split();
     let sink = Arc::new(Mutex::new(sink));
     let stream = Arc::new(Mutex::new(stream));
-    let sender = Sender { sink, stream: Arc::clone(&stream), broken: Arc::default() };
+    let sender = Sender { sink, stream: Arc::clone(&stream), violation: Arc::default() };
     let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let receiver = Receiver { sender: sender.clone(), stream, heartbeat, heard: Instant::now() };
+    let receiver = Receiver { sender: sender.clone(), stream, heartbeat, last_received: Instant::now() };
     (sender, receiver)
 }
 
 type Stream = Arc<Mutex<SplitStream<WebSocket>>>;
 
-/// The half that writes; clones write to the same socket, a message at a time.
+/// The write half; clones write whole messages to the same socket.
 #[derive(Clone, Debug)]
 pub struct Sender {
     sink: Arc<Mutex<SplitSink<WebSocket, Message>>>,
     stream: Stream,
-    /// How the peer broke the rules; it is the reason of the close, whatever else is.
-    broken: Arc<OnceLock<Closing>>,
+    /// The close for a protocol violation of the peer; it takes precedence over any other.
+    violation: Arc<OnceLock<CloseReason>>,
 }
 
 impl Sender {
     /// Sends a text message.
     ///
     /// # Errors
-    /// [`Gone`] when the peer does not take it within ten seconds.
-    pub async fn text(&self, text: impl Into<Utf8Bytes>) -> Result<(), Gone> {
+    /// [`PeerGone`] when the peer has disconnected or does not read the message within ten seconds.
+    pub async fn text(&self, text: impl Into<Utf8Bytes>) -> Result<(), PeerGone> {
         self.send(Message::Text(text.into())).await
     }
 
     /// Sends a value as a JSON text message.
     ///
     /// # Errors
-    /// As [`Sender::text`]; also when the value has no JSON.
-    pub async fn json(&self, value: &impl Serialize) -> Result<(), Gone> {
+    /// [`PeerGone`] as for [`Sender::text`], and when the value cannot be serialized, which is logged.
+    pub async fn json(&self, value: &impl Serialize) -> Result<(), PeerGone> {
         let text = serde_json::to_string(value).map_err(|error| {
-            tracing::error!(%error, "a message has no JSON");
-            Gone
+            tracing::error!(%error, "could not serialize a message");
+            PeerGone
         })?;
         self.text(text).await
     }
@@ -213,25 +215,26 @@ impl Sender {
     /// Sends a binary message.
     ///
     /// # Errors
-    /// As [`Sender::text`].
-    pub async fn binary(&self, bytes: Bytes) -> Result<(), Gone> {
+    /// [`PeerGone`] as for [`Sender::text`].
+    pub async fn binary(&self, bytes: Bytes) -> Result<(), PeerGone> {
         self.send(Message::Binary(bytes)).await
     }
 
-    async fn send(&self, message: Message) -> Result<(), Gone> {
+    async fn send(&self, message: Message) -> Result<(), PeerGone> {
         let sent = tokio::time::timeout(WRITE_TIMEOUT, async { self.sink.lock().await.send(message).await });
         match sent.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Gone),
+            Ok(Err(_)) | Err(_) => Err(PeerGone),
         }
     }
 
-    /// Sends the close and waits a little for the peer's, so that the code is read before the connection ends.
-    async fn close(&self, closing: &Closing) {
-        let broken = self.broken.get();
-        let closing = broken.unwrap_or(closing);
+    /// Sends the close and waits briefly for the peer's, so that the peer reads the code before the
+    /// connection ends.
+    async fn close(&self, closing: &CloseReason) {
+        let violation = self.violation.get();
+        let closing = violation.unwrap_or(closing);
         if self.send(Message::Close(Some(closing.frame()))).await.is_err() {
-            // The peer closed first: the library has its answer ready, and it is only to be written.
+            // The peer closed first; the library's reply only needs a flush.
             let answer = async { self.sink.lock().await.flush().await };
             let _gone = tokio::time::timeout(CLOSE_TIMEOUT, answer).await;
             return;
@@ -239,44 +242,46 @@ impl Sender {
         let answered = async {
             let mut stream = self.stream.lock().await;
             while let Some(Ok(_)) = stream.next().await {}
-            if broken.is_some() {
-                // Nothing more can be read, and to end the connection over unread bytes would take the close from the peer.
+            if violation.is_some() {
+                // Nothing more can be read. Closing over unread bytes would reset the connection and lose the
+                // close.
                 std::future::pending::<()>().await;
             }
         };
-        // A peer that does not answer is left.
+        // The connection ends even if the peer does not answer.
         let _late = tokio::time::timeout(CLOSE_TIMEOUT, answered).await;
     }
 }
 
-/// The half that reads. It also keeps the heartbeat, so that somebody must be reading all the time.
+/// The read half. It also sends the heartbeat, so it must be polled all the time.
 #[derive(Debug)]
 pub struct Receiver {
     sender: Sender,
     stream: Stream,
     heartbeat: tokio::time::Interval,
-    heard: Instant,
+    last_received: Instant,
 }
 
 impl Receiver {
-    /// What the peer says next; `None` once it closed, vanished or was silent for too long. Cancel-safe.
-    pub async fn receive(&mut self) -> Option<Heard> {
+    /// The next message; `None` once the peer has closed, disconnected or sent nothing for 75 seconds.
+    /// Cancel-safe.
+    pub async fn receive(&mut self) -> Option<PeerMessage> {
         loop {
-            let deadline = self.heard + SILENCE;
+            let deadline = self.last_received + SILENCE_TIMEOUT;
             let next = async { self.stream.lock().await.next().await };
             tokio::select! {
                 message = next => {
-                    self.heard = Instant::now();
+                    self.last_received = Instant::now();
                     match message {
-                        Some(Ok(Message::Text(text))) => return Some(Heard::Text(text)),
-                        Some(Ok(Message::Binary(bytes))) => return Some(Heard::Binary(bytes)),
+                        Some(Ok(Message::Text(text))) => return Some(PeerMessage::Text(text)),
+                        Some(Ok(Message::Binary(bytes))) => return Some(PeerMessage::Binary(bytes)),
                         // The library answers pings by itself.
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                         Some(Ok(Message::Close(_))) | None => return None,
                         Some(Err(error)) => {
-                            if let Some(closing) = violation(error) {
-                                // Only the first is told: nothing is read after it.
-                                let _first = self.sender.broken.set(closing);
+                            if let Some(closing) = close_reason(error) {
+                                // Only the first counts: nothing is read after it.
+                                let _first = self.sender.violation.set(closing);
                             }
                             return None;
                         }
@@ -319,8 +324,8 @@ mod tests {
 
     #[test]
     fn a_reason_fits_its_frame() {
-        let long = Closing::new(1000, "é".repeat(100));
+        let long = CloseReason::new(1000, "é".repeat(100));
         assert_eq!(long.frame().reason.len(), 122);
-        assert_eq!(Closing::new(1000, "bye").frame().reason.as_str(), "bye");
+        assert_eq!(CloseReason::new(1000, "bye").frame().reason.as_str(), "bye");
     }
 }

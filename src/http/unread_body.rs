@@ -1,7 +1,7 @@
-//! What becomes of a request body that nobody read to its end? A little of it is still read before the answer goes out.
+//! Draining of request bodies that a handler did not read to the end.
 //!
-//! A connection that is closed while bytes of the client wait in it is reset, and the client may lose the refusal that
-//! it was sent (RFC 9112 section 9.6). So a refused body is swallowed, within bounds.
+//! A connection that is closed with unread bytes is reset, and the client may lose the response (RFC 9112
+//! section 9.6). So an unread body is drained before the response, within limits.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,56 +15,57 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::oneshot;
 
-/// Most bytes that are swallowed: an upload that is a few times too large still reads its refusal.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// Longest time for it; a slower sender finds its connection closed.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Most bytes that are drained: the client of an upload that is a few times too large still reads the
+/// response.
+const MAX_DRAIN_BYTES: usize = 64 * 1024 * 1024;
+/// Longest time of a drain; the connection of a slower sender is closed.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Marks an answer (as an extension) after which nothing more is read of its request: the connection ends at once.
+/// Response extension: the rest of the request is not drained, so the connection closes at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Abandoned;
+pub struct SkipDrain;
 
-/// What a handler left of a request's body.
+/// The part of a request's body that its handler did not read.
 #[derive(Debug)]
-pub struct Leftover(Option<oneshot::Receiver<Body>>);
+pub struct UnreadBody(Option<oneshot::Receiver<Body>>);
 
-/// Arranges that an unread body comes back when its handler drops it.
-pub fn keep(request: Request) -> (Request, Leftover) {
-    // A client that waits for `100 Continue` has sent nothing yet, and need not.
+/// Wraps a request's body so that its unread part comes back when the handler drops it.
+pub fn track(request: Request) -> (Request, UnreadBody) {
+    // A client that waits for `100 Continue` has sent nothing yet.
     if request.headers().contains_key(header::EXPECT) || request.body().is_end_stream() {
-        return (request, Leftover(None));
+        return (request, UnreadBody(None));
     }
-    let (back, leftover) = oneshot::channel();
-    let kept = request.map(|body| Body::new(Kept { body, back: Some(back) }));
-    (kept, Leftover(Some(leftover)))
+    let (back, unread) = oneshot::channel();
+    let tracked = request.map(|body| Body::new(TrackedBody { body, back: Some(back) }));
+    (tracked, UnreadBody(Some(unread)))
 }
 
-impl Leftover {
-    /// Swallows what was left, within bounds. Call it when the handler is done.
-    pub async fn swallow(self) {
-        // Somebody who still holds the body (it is being passed on) reads it or not as the other side wants it.
+impl UnreadBody {
+    /// Reads and discards the unread part, within limits. Call it after the handler.
+    pub async fn drain(self) {
+        // A body that still exists is being forwarded; its reader decides how much of it is read.
         let Some(Ok(mut body)) = self.0.map(|mut back| back.try_recv()) else { return };
-        let swallowing = async {
-            let mut swallowed = 0;
+        let draining = async {
+            let mut drained = 0;
             while let Some(Ok(frame)) = body.frame().await {
-                swallowed += frame.data_ref().map_or(0, Bytes::len);
-                if swallowed > MOST_BYTES {
+                drained += frame.data_ref().map_or(0, Bytes::len);
+                if drained > MAX_DRAIN_BYTES {
                     break;
                 }
             }
         };
-        // Past the bound the connection is closed with the rest unread: that is the bound's purpose.
-        let _ = tokio::time::timeout(TIMEOUT, swallowing).await;
+        // Beyond the limits the connection is closed with the rest unread.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, draining).await;
     }
 }
 
-/// A body that goes back when it is dropped before its end.
-struct Kept {
+/// A body that is sent back when it is dropped before its end.
+struct TrackedBody {
     body: Body,
     back: Option<oneshot::Sender<Body>>,
 }
 
-impl HttpBody for Kept {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -88,12 +89,12 @@ impl HttpBody for Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         if let Some(back) = self.back.take()
             && !self.body.is_end_stream()
         {
-            // Whoever asked may be gone; then the body goes with it.
+            // The receiver may be gone; then the body is dropped.
             let _ = back.send(std::mem::take(&mut self.body));
         }
     }

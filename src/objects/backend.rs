@@ -1,5 +1,7 @@
-//! Which object store is it? A folder by its path, or a bucket of S3; who may use it is told by a file or the controller's
-//! environment, never by the configuration itself, which `hotdesk config` prints.
+//! Backends of the object store: a local folder or an S3 bucket, with its credentials.
+//!
+//! Credentials come from a file or the environment, never from the configuration, because `hotdesk config`
+//! prints it.
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -14,52 +16,52 @@ use serde::Deserialize;
 use super::{Objects, TIMEOUT};
 use hotdesk_base::secret::Secret;
 
-/// Tries of one request beside the first, and how long they may take together: whoever asked tries again later.
+/// Retries of one request, and their timeout in total. Both are small, because callers retry too.
 const RETRIES: usize = 2;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a request is signed for where nothing else is said; servers other than Amazon's take it.
-const USUAL_REGION: &str = "us-east-1";
+/// Region in the signature when none is set. S3 servers other than Amazon's accept it.
+const DEFAULT_REGION: &str = "us-east-1";
 
-/// Where copies go.
+/// Location of the object store.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// The path of a folder, or `s3://BUCKET/PREFIX`.
+pub struct ObjectStoreSettings {
+    /// Absolute path of a folder, or `s3://BUCKET/PREFIX`.
     pub url: String,
-    /// Origin of an S3 server other than Amazon's.
+    /// Origin of an S3 server other than Amazon's; empty for Amazon.
     pub endpoint: String,
-    /// Its region; empty where it has none.
+    /// Region of the server; empty means `us-east-1`.
     pub region: String,
 }
 
-/// Who uses a bucket.
+/// Access key of an S3 bucket.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Credentials {
-    /// The key's public part.
+pub struct S3Credentials {
+    /// Access key id.
     pub access_key_id: Secret,
-    /// The key.
+    /// Secret access key.
     pub secret_access_key: Secret,
-    /// With keys that expire.
+    /// Session token, for temporary keys only.
     #[serde(default)]
     pub session_token: Option<Secret>,
 }
 
-impl Credentials {
-    /// Reads a TOML file that only its owner may read; without one, what the environment has under Amazon's names.
+impl S3Credentials {
+    /// Reads a TOML file with mode 0600. Without a file, reads the `AWS_*` variables of the environment.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, without the contents.
+    /// A sentence with the file's path and the reason, without the contents.
     pub fn find(file: Option<&Path>) -> Result<Self, String> {
         let Some(file) = file else { return Self::from_environment() };
-        let told = |what: String| format!("credentials file {}: {what}", file.display());
-        let mode = file.metadata().map_err(|error| told(error.to_string()))?.permissions().mode();
+        let failure = |what: String| format!("credentials file {}: {what}", file.display());
+        let mode = file.metadata().map_err(|error| failure(error.to_string()))?.permissions().mode();
         if mode & 0o077 != 0 {
-            return Err(told("others may read it; make it mode 0600".to_owned()));
+            return Err(failure("others may read it: run chmod 0600 on it".to_owned()));
         }
-        let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
-        // The parser's own words would quote the line.
+        let text = std::fs::read_to_string(file).map_err(|error| failure(error.to_string()))?;
+        // The parser's error would quote the line, which may hold the key.
         toml::from_str(&text)
-            .map_err(|_| told("access_key_id and secret_access_key are not in it as TOML".to_owned()))
+            .map_err(|_| failure("it must be TOML with access_key_id and secret_access_key".to_owned()))
     }
 
     fn from_environment() -> Result<Self, String> {
@@ -68,7 +70,8 @@ impl Credentials {
             (read("AWS_ACCESS_KEY_ID"), read("AWS_SECRET_ACCESS_KEY"))
         else {
             return Err(
-                "neither a credentials file nor AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()
+                "no S3 credentials: set a credentials file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                    .to_owned(),
             );
         };
         Ok(Self { access_key_id, secret_access_key, session_token: read("AWS_SESSION_TOKEN") })
@@ -76,25 +79,28 @@ impl Credentials {
 }
 
 impl Objects {
-    /// Opens a store; a folder is made (mode 0700) when it is missing. A bucket has to be there, and is asked at its first
-    /// use: a controller starts without its store.
+    /// Opens a store. A missing folder is created with mode 0700. A bucket must exist; it is contacted at its
+    /// first use, so that a controller starts while its store is down.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
-    pub fn open(settings: &Settings, credentials_file: Option<&Path>) -> Result<Self, String> {
+    /// A sentence when the URL, the credentials or the folder is unusable.
+    pub fn open(settings: &ObjectStoreSettings, credentials_file: Option<&Path>) -> Result<Self, String> {
         match settings.url.strip_prefix("s3://") {
-            Some(bucket) => bucket_of(settings, bucket, &Credentials::find(credentials_file)?),
-            None => folder_of(settings),
+            Some(bucket) => open_bucket(settings, bucket, &S3Credentials::find(credentials_file)?),
+            None => open_folder(settings),
         }
     }
 }
 
-fn folder_of(settings: &Settings) -> Result<Objects, String> {
+fn open_folder(settings: &ObjectStoreSettings) -> Result<Objects, String> {
     let folder = PathBuf::from(&settings.url);
     if !folder.is_absolute() {
-        return Err(format!("{:?} is neither an absolute path nor s3://BUCKET", settings.url));
+        return Err(format!(
+            "the URL of the object store {:?} is neither an absolute path nor s3://BUCKET",
+            settings.url
+        ));
     }
-    // What is in it was the memory of computers.
+    // Mode 0700: the objects hold the memory of computers.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| format!("{}: {error}", folder.display()))?;
     let store = LocalFileSystem::new_with_prefix(&folder).map_err(|error| error.to_string())?;
@@ -103,13 +109,17 @@ fn folder_of(settings: &Settings) -> Result<Objects, String> {
     Ok(objects)
 }
 
-fn bucket_of(settings: &Settings, bucket: &str, credentials: &Credentials) -> Result<Objects, String> {
+fn open_bucket(
+    settings: &ObjectStoreSettings,
+    bucket: &str,
+    credentials: &S3Credentials,
+) -> Result<Objects, String> {
     let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
-    // A process has one provider; whoever was first is as good.
+    // A process has one provider. The call fails when another one is installed, which works as well.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = ClientOptions::new().with_timeout(TIMEOUT).with_connect_timeout(RETRY_TIMEOUT / 6);
     let retry = RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
-    let region = if settings.region.is_empty() { USUAL_REGION } else { &settings.region };
+    let region = if settings.region.is_empty() { DEFAULT_REGION } else { &settings.region };
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(bucket)
         .with_region(region)
@@ -141,8 +151,8 @@ fn bucket_of(settings: &Settings, bucket: &str, credentials: &Credentials) -> Re
 mod tests {
     use super::*;
 
-    fn settings(url: &str) -> Settings {
-        Settings { url: url.to_owned(), ..Settings::default() }
+    fn settings(url: &str) -> ObjectStoreSettings {
+        ObjectStoreSettings { url: url.to_owned(), ..ObjectStoreSettings::default() }
     }
 
     #[test]

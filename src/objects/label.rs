@@ -1,4 +1,4 @@
-//! Whose copy is it? Its objects' names say so: computer, generation and operation (threats.md T18).
+//! Names of a copy's objects: computer, generation and operation, T18 (docs/security.md).
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use hotdesk_base::ids::ComputerId;
 
-/// What the objects of one copy are named by.
+/// Identity of one copy, written `COMPUTER/GENERATION-OPERATION`. It is the folder of the copy's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The computer.
     pub computer: ComputerId,
-    /// The boot that the saved memory ran since.
+    /// Generation of the computer, a counter of its boots, whose memory is in the copy.
     pub generation: u64,
-    /// The try at copying it.
+    /// Attempt at this copy.
     pub operation: Uuid,
 }
 
@@ -35,7 +35,7 @@ impl FromStr for Label {
             generation: generation.parse().map_err(drop)?,
             operation: operation.parse().map_err(drop)?,
         };
-        // Only what is written here is a label: a name that merely reads as one is somebody else's.
+        // Only the canonical form is a label. Another spelling, such as a leading zero, is a foreign object.
         if label.to_string() == text { Ok(label) } else { Err(()) }
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_its_own_text_and_nothing_else_is_one() {
+    fn only_the_canonical_form_of_a_label_parses() {
         let label = Label { computer: ComputerId::random(), generation: 7, operation: Uuid::new_v4() };
         assert_eq!(label.to_string().parse(), Ok(label));
         let other = format!("{}/07-{}", label.computer, label.operation.simple());

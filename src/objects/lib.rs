@@ -1,14 +1,15 @@
-//! Floor 4: where are copies of saved state kept? In an object store: a folder, or whatever speaks S3.
+//! Floor 4: object storage of copies of saved states, in a folder or an S3 bucket.
 //!
 //! ```text
-//! <root>/<controller>/<computer>/<generation>-<operation>/part-0 ...   pieces, compressed
-//!                                                        /manifest     which pieces, with their sums; written last
+//! <root>/<controller>/<computer>/<generation>-<operation>/part-0 ...   compressed parts
+//!                                                        /manifest     parts and checksums; written last
 //! ```
-//! An object's name says whose it is before anything is in it, so that what a crash leaves can be told and swept.
+//! An object's name identifies its computer and copy before the object has content. A sweep can therefore
+//! remove the remains of a crash.
 
+mod backend;
 mod label;
 mod manifest;
-mod place;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,24 +21,24 @@ use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+pub use self::backend::{ObjectStoreSettings, S3Credentials};
 pub use self::label::Label;
 pub use self::manifest::{
-    Listed, MANIFEST_BYTES, Manifest, PART_BYTES, Part, STORED_PART_BYTES, pack, sum, unpack,
+    MANIFEST_BYTES, Manifest, ManifestFile, PART_BYTES, Part, STORED_PART_BYTES, checksum, pack, unpack,
 };
-pub use self::place::{Credentials, Settings};
 use hotdesk_base::secret::Secret;
 
-/// How long one request may take: a piece of some MiB over a line of 1 Mbit/s.
+/// Timeout of one request: 4 MiB over a line of 1 Mbit/s take 34 s.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest text of a store's complaint that is kept, in characters.
-const MAX_COMPLAINT: usize = 300;
+/// Longest error text of a store that is passed on, in characters.
+const MAX_ERROR_CHARS: usize = 300;
 
-/// Why the store did not do it.
+/// Error of a request to the object store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectError {
-    /// There is no such object.
+    /// The object does not exist.
     Missing,
-    /// The store is not there, refused or failed; for the log, without secrets.
+    /// The store is unreachable, refused or failed. The text is for the log and has no secrets.
     Failed(String),
 }
 
@@ -52,15 +53,15 @@ impl fmt::Display for ObjectError {
 
 impl std::error::Error for ObjectError {}
 
-/// The part of an object store that one controller uses.
+/// A folder of an object store, such as that of one controller; cheap to clone.
 #[derive(Clone)]
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
     root: Path,
-    /// The folder behind `store`, where it is one.
+    /// The local folder behind `store`; `None` for a bucket.
     folder: Option<PathBuf>,
-    patience: Duration,
-    /// What must not be in a complaint.
+    timeout: Duration,
+    /// Texts that are removed from errors.
     secrets: Vec<Secret>,
 }
 
@@ -71,38 +72,39 @@ impl fmt::Debug for Objects {
 }
 
 impl Objects {
-    /// Over any store, with a patience of one's own for each request.
-    pub fn over(store: Arc<dyn ObjectStore>, patience: Duration) -> Self {
-        Self { store, root: Path::default(), folder: None, patience, secrets: Vec::new() }
+    /// Uses any store, with this timeout of each request.
+    pub fn over(store: Arc<dyn ObjectStore>, timeout: Duration) -> Self {
+        Self { store, root: Path::default(), folder: None, timeout, secrets: Vec::new() }
     }
 
-    /// The same below a name: controllers that share a store see nothing of each other's.
+    /// Returns the sub-folder of this name. Controllers that share a store use one each.
     #[must_use]
     pub fn within(&self, name: &str) -> Self {
         Self { root: self.root.clone().join(name), ..self.clone() }
     }
 
-    /// Stores an object, in place of one of that name.
+    /// Stores an object, or replaces the one of that name.
     ///
     /// # Errors
-    /// When the store fails or takes too long.
+    /// `Failed` when the store fails or the request times out; the object may be stored then.
     pub async fn put(&self, label: &Label, name: &str, bytes: Bytes) -> Result<(), ObjectError> {
         let path = self.path(label).join(name);
-        self.within_patience(self.store.put(&path, bytes.into())).await.map(drop)
+        self.with_timeout(self.store.put(&path, bytes.into())).await.map(drop)
     }
 
     /// Reads an object of at most `most` bytes.
     ///
     /// # Errors
-    /// `Missing`; `Failed` also when it is longer.
+    /// `Missing` when it does not exist; `Failed` when it is longer, the store fails or the request times
+    /// out.
     pub async fn get(&self, label: &Label, name: &str, most: usize) -> Result<Vec<u8>, ObjectError> {
         let path = self.path(label).join(name);
-        self.within_patience(async {
+        self.with_timeout(async {
             let mut pieces = self.store.get(&path).await?.into_stream();
             let mut all = Vec::new();
             while let Some(piece) = pieces.try_next().await? {
                 if all.len() + piece.len() > most {
-                    let source = format!("it is longer than {most} bytes").into();
+                    let source = format!("the object is longer than {most} bytes").into();
                     return Err(object_store::Error::Generic { store: "object", source });
                 }
                 all.extend_from_slice(&piece);
@@ -112,27 +114,27 @@ impl Objects {
         .await
     }
 
-    /// Removes every object of a label.
+    /// Removes all objects of a copy. A copy without objects is no error.
     ///
     /// # Errors
-    /// When the store fails; some may be gone then.
+    /// `Failed` when the store fails or a request times out; some objects may be removed then.
     pub async fn remove(&self, label: &Label) -> Result<(), ObjectError> {
         let path = self.path(label);
-        let found = self.within_patience(self.store.list(Some(&path)).try_collect::<Vec<_>>()).await?;
+        let found = self.with_timeout(self.store.list(Some(&path)).try_collect::<Vec<_>>()).await?;
         let paths = futures_util::stream::iter(found.into_iter().map(|object| Ok(object.location)));
-        let mut gone = self.store.delete_stream(paths.boxed());
-        while let Some(next) = self.next(&mut gone).await {
+        let mut deleted = self.store.delete_stream(paths.boxed());
+        while let Some(next) = self.next(&mut deleted).await {
             match next {
                 Ok(_) | Err(ObjectError::Missing) => {}
                 Err(error) => return Err(error),
             }
         }
         let Some(folder) = &self.folder else { return Ok(()) };
-        // A write that was cut short lies beside the objects, and the store does not list it.
+        // The store does not list the temporary file of an interrupted write.
         let folder = folder.join(path.as_ref());
         let removed = tokio::task::spawn_blocking(move || {
             let removed = std::fs::remove_dir_all(&folder);
-            // The computer's own folder goes with the last of its copies.
+            // Removes the computer's folder too, once it is empty.
             let _not_empty = folder.parent().map(std::fs::remove_dir);
             removed
         });
@@ -145,10 +147,10 @@ impl Objects {
         }
     }
 
-    /// Every label that there is anything of. Names that are none are left alone.
+    /// Lists the copies that have an object, in no particular order. Other names are skipped.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Failed` when the store fails or a request times out.
     pub async fn labels(&self) -> Result<Vec<Label>, ObjectError> {
         let mut found = Vec::new();
         for computer in self.folders(&self.root).await? {
@@ -163,7 +165,7 @@ impl Objects {
     }
 
     async fn folders(&self, path: &Path) -> Result<Vec<Path>, ObjectError> {
-        match self.within_patience(self.store.list_with_delimiter(Some(path))).await {
+        match self.with_timeout(self.store.list_with_delimiter(Some(path))).await {
             Ok(listed) => Ok(listed.common_prefixes),
             Err(ObjectError::Missing) => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -178,24 +180,24 @@ impl Objects {
         &self,
         stream: &mut (impl futures_util::Stream<Item = object_store::Result<T>> + Unpin),
     ) -> Option<Result<T, ObjectError>> {
-        match tokio::time::timeout(self.patience, stream.next()).await {
-            Ok(next) => next.map(|it| it.map_err(|error| self.told(error))),
-            Err(_) => Some(Err(late())),
+        match tokio::time::timeout(self.timeout, stream.next()).await {
+            Ok(next) => next.map(|it| it.map_err(|error| self.convert_error(error))),
+            Err(_) => Some(Err(timed_out())),
         }
     }
 
-    async fn within_patience<T>(
+    async fn with_timeout<T>(
         &self,
         work: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, ObjectError> {
-        match tokio::time::timeout(self.patience, work).await {
-            Ok(done) => done.map_err(|error| self.told(error)),
-            Err(_) => Err(late()),
+        match tokio::time::timeout(self.timeout, work).await {
+            Ok(done) => done.map_err(|error| self.convert_error(error)),
+            Err(_) => Err(timed_out()),
         }
     }
 
-    /// A store's complaint, shortened and without secrets.
-    fn told(&self, error: object_store::Error) -> ObjectError {
+    /// Converts an error of the store: shortened and without secrets.
+    fn convert_error(&self, error: object_store::Error) -> ObjectError {
         if let object_store::Error::NotFound { .. } = error {
             return ObjectError::Missing;
         }
@@ -203,12 +205,12 @@ impl Objects {
         for secret in &self.secrets {
             text = text.replace(secret.reveal(), "***");
         }
-        ObjectError::Failed(text.chars().take(MAX_COMPLAINT).collect())
+        ObjectError::Failed(text.chars().take(MAX_ERROR_CHARS).collect())
     }
 }
 
-fn late() -> ObjectError {
-    ObjectError::Failed("the store did not answer in time".to_owned())
+fn timed_out() -> ObjectError {
+    ObjectError::Failed("the object store did not answer in time".to_owned())
 }
 
 #[cfg(test)]
@@ -222,10 +224,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_stored_is_read_listed_and_removed_and_others_are_not_seen() {
+    async fn objects_of_a_folder_are_separate_and_can_be_read_listed_and_removed() {
         let temp = tempfile::tempdir().unwrap();
-        let settings =
-            Settings { url: temp.path().join("copies").display().to_string(), ..Settings::default() };
+        let settings = ObjectStoreSettings {
+            url: temp.path().join("copies").display().to_string(),
+            ..ObjectStoreSettings::default()
+        };
         for objects in
             [Objects::over(Arc::new(InMemory::new()), TIMEOUT), Objects::open(&settings, None).unwrap()]
         {
@@ -252,9 +256,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_was_cut_short_is_found_and_removed_with_its_label() {
+    async fn an_interrupted_write_is_listed_and_removed() {
         let temp = tempfile::tempdir().unwrap();
-        let settings = Settings { url: temp.path().display().to_string(), ..Settings::default() };
+        let settings =
+            ObjectStoreSettings { url: temp.path().display().to_string(), ..ObjectStoreSettings::default() };
         let objects = Objects::open(&settings, None).unwrap().within("one");
         let label = a_label();
         let folder = temp.path().join("one").join(label.to_string());
@@ -267,14 +272,15 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_short_and_hold_no_secrets() {
+    fn errors_are_short_and_without_secrets() {
         let mut objects = Objects::over(Arc::new(InMemory::new()), TIMEOUT);
         objects.secrets = vec![Secret::new("hunter2")];
         let source = format!("signed with hunter2{}", "x".repeat(1000)).into();
-        let ObjectError::Failed(text) = objects.told(object_store::Error::Generic { store: "S3", source })
+        let ObjectError::Failed(text) =
+            objects.convert_error(object_store::Error::Generic { store: "S3", source })
         else {
             panic!("it failed")
         };
-        assert!(text.contains("***") && !text.contains("hunter2") && text.len() <= MAX_COMPLAINT, "{text}");
+        assert!(text.contains("***") && !text.contains("hunter2") && text.len() <= MAX_ERROR_CHARS, "{text}");
     }
 }

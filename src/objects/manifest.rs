@@ -1,5 +1,6 @@
-//! What is a copy made of, and is it whole? Parts of some MiB, compressed, each with the sum of what is in it; the manifest
-//! lists them, is written last, and is itself known by its sum.
+//! Manifest and compressed parts of one copy of a saved state, each with its SHA-256.
+//!
+//! The manifest lists the parts and is written last. The controller stores the manifest's own checksum.
 
 use std::io;
 
@@ -8,127 +9,130 @@ use sha2::{Digest, Sha256};
 
 use hotdesk_base::hex::hex;
 
-/// Data in one part: small enough that several may be in memory at once, large enough that a store is not asked too often.
+/// Data in one part, in bytes before compression. Several parts fit in memory at once, and a copy needs few
+/// requests.
 pub const PART_BYTES: usize = 4 << 20;
-/// Longest part as it is stored: what cannot be compressed grows by less than a hundredth.
+/// Largest stored part, in bytes. Data that cannot be compressed grows by less than 1 %.
 pub const STORED_PART_BYTES: usize = PART_BYTES + (64 << 10);
-/// Longest manifest: about 500 000 parts, 2 TiB.
+/// Largest manifest, in bytes: about 500 000 parts, or 2 TiB of data.
 pub const MANIFEST_BYTES: usize = 64 << 20;
-/// zstd's quickest level but for the negative ones: memory shrinks to a third already.
+/// zstd level. The fastest non-negative level already shrinks memory to a third.
 const LEVEL: i32 = 1;
-/// The only layout so far.
+/// Version of the manifest's layout.
 const VERSION: u32 = 1;
 
-/// The object that names the others.
+/// List of the files of a copy and of the objects that hold their data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     version: u32,
-    /// The engine whose files these are.
+    /// Name of the engine that wrote the files.
     pub engine: String,
-    /// Every file.
-    pub files: Vec<Listed>,
+    /// All files, in the order in which the engine listed them.
+    pub files: Vec<ManifestFile>,
 }
 
 /// One file of a saved state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
-    /// The engine's name for it.
+pub struct ManifestFile {
+    /// File name that the engine uses.
     pub name: String,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Whether it is of the disk.
+    /// Whether the file belongs to the disk and not to the memory.
     pub disk: bool,
-    /// Its data.
+    /// Parts with its data; a range in no part is a hole.
     pub parts: Vec<Part>,
 }
 
-/// One object with data.
+/// One object with data of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The object is `part-<number>`.
+    /// Number in the object's name, `part-<number>`.
     pub number: u64,
-    /// Offset and length of each stretch in the file.
+    /// Offset and length in the file of each range, in bytes, in the order of the part's data.
     pub places: Vec<(u64, u64)>,
-    /// SHA-256 of the data.
+    /// SHA-256 of the uncompressed data, in hex.
     pub sha256: String,
 }
 
 impl Manifest {
-    /// The object's name.
+    /// Name of the manifest's object.
     pub const NAME: &'static str = "manifest";
 
-    /// Of an engine's files.
-    pub fn new(engine: &str, files: Vec<Listed>) -> Self {
+    /// Makes a manifest of an engine's files.
+    pub fn new(engine: &str, files: Vec<ManifestFile>) -> Self {
         Self { version: VERSION, engine: engine.to_owned(), files }
     }
 
-    /// Its text, and the sum by which it is known.
+    /// Returns the manifest as JSON, and the SHA-256 of that text in hex.
     ///
     /// # Errors
-    /// When it is too long.
+    /// A sentence when the text is longer than [`MANIFEST_BYTES`].
     pub fn write(&self) -> Result<(Vec<u8>, String), String> {
         let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
         if text.len() > MANIFEST_BYTES {
-            return Err(format!("a manifest of {} bytes", text.len()));
+            return Err(format!("the manifest has {} bytes, more than {MANIFEST_BYTES}", text.len()));
         }
-        let sum = sum(&text);
+        let sum = checksum(&text);
         Ok((text, sum))
     }
 
-    /// Reads one that has this sum.
+    /// Parses a manifest whose SHA-256 in hex must be `expected`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A sentence when the checksum, the JSON or the version is wrong.
     pub fn read(text: &[u8], expected: &str) -> Result<Self, String> {
-        if sum(text) != expected {
-            return Err("the manifest is not what was written".to_owned());
+        if checksum(text) != expected {
+            return Err("the manifest is damaged: its checksum is wrong".to_owned());
         }
-        let read: Self = serde_json::from_slice(text).map_err(|error| format!("the manifest: {error}"))?;
+        let read: Self = serde_json::from_slice(text)
+            .map_err(|error| format!("the manifest cannot be parsed: {error}"))?;
         if read.version == VERSION {
             Ok(read)
         } else {
-            Err(format!("a manifest of version {}", read.version))
+            Err(format!("the manifest has version {}; this program reads version {VERSION}", read.version))
         }
     }
 }
 
 impl Part {
-    /// The object's name.
+    /// Name of the part's object.
     pub fn name(&self) -> String {
         format!("part-{}", self.number)
     }
 
-    /// How much data is in it.
+    /// Length of the uncompressed data in bytes.
     pub fn bytes(&self) -> u64 {
         self.places.iter().map(|(_, length)| length).sum()
     }
 }
 
-/// SHA-256 as hex.
-pub fn sum(bytes: &[u8]) -> String {
+/// Returns the SHA-256 in hex.
+pub fn checksum(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Data as it is stored.
+/// Compresses data for storage.
 ///
 /// # Errors
-/// When the codec fails.
+/// The error of zstd.
 pub fn pack(data: &[u8]) -> io::Result<Vec<u8>> {
     zstd::bulk::compress(data, LEVEL)
 }
 
-/// The data of a part as it was stored, if it is what was written.
+/// Decompresses a stored part and checks its length and SHA-256.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A sentence that begins with the part's name.
 pub fn unpack(stored: &[u8], part: &Part) -> Result<Vec<u8>, String> {
     let length = usize::try_from(part.bytes()).ok().filter(|length| *length <= PART_BYTES);
-    let length = length.ok_or_else(|| format!("{} is too long", part.name()))?;
+    let length = length
+        .ok_or_else(|| format!("{} is too long: a part has at most {PART_BYTES} bytes", part.name()))?;
     let data = zstd::bulk::decompress(stored, length).map_err(|error| format!("{}: {error}", part.name()))?;
-    if data.len() == length && sum(&data) == part.sha256 {
+    if data.len() == length && checksum(&data) == part.sha256 {
         Ok(data)
     } else {
-        Err(format!("{} is not what was written", part.name()))
+        Err(format!("{} is damaged: its length or checksum is wrong", part.name()))
     }
 }
 
@@ -138,11 +142,11 @@ mod tests {
 
     fn a_part(data: &[u8]) -> Part {
         let length = u64::try_from(data.len()).unwrap();
-        Part { number: 4, places: vec![(0, 1), (4096, length - 1)], sha256: sum(data) }
+        Part { number: 4, places: vec![(0, 1), (4096, length - 1)], sha256: checksum(data) }
     }
 
     #[test]
-    fn data_comes_back_as_it_was_or_not_at_all() {
+    fn a_damaged_part_is_refused() {
         let data: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
         let (part, stored) = (a_part(&data), pack(&data).unwrap());
         assert!(stored.len() < data.len());
@@ -159,21 +163,23 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compressed_fits_as_well() {
+    fn incompressible_data_fits_the_stored_limit() {
         let mut noise = vec![0_u8; PART_BYTES];
         rand::fill(&mut noise[..]);
         assert!(pack(&noise).unwrap().len() <= STORED_PART_BYTES);
     }
 
     #[test]
-    fn a_manifest_is_known_by_its_sum() {
+    fn a_manifest_with_another_checksum_is_refused() {
         let listed =
-            Listed { name: "disk.img".to_owned(), bytes: 9, disk: true, parts: vec![a_part(b"data")] };
+            ManifestFile { name: "disk.img".to_owned(), bytes: 9, disk: true, parts: vec![a_part(b"data")] };
         let manifest = Manifest::new("container", vec![listed]);
         let (text, known) = manifest.write().unwrap();
         assert_eq!(Manifest::read(&text, &known).unwrap(), manifest);
         assert!(Manifest::read(&text[1..], &known).is_err());
         let newer = String::from_utf8(text).unwrap().replace("\"version\":1", "\"version\":2");
-        assert!(Manifest::read(newer.as_bytes(), &sum(newer.as_bytes())).unwrap_err().contains("version 2"));
+        assert!(
+            Manifest::read(newer.as_bytes(), &checksum(newer.as_bytes())).unwrap_err().contains("version 2")
+        );
     }
 }

@@ -1,40 +1,41 @@
-//! What was done and what was refused, by whom? Written in batches, or with what was done in one transaction.
+//! Audit log: what was done or refused, and by which account. Entries are written in batches, or in the
+//! transaction of the action.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::ids::{AccountId, ComputerId, GrantId, KeyId, SessionId, WorkspaceId};
-use hotdesk_domain::access::{Credential, Role};
-use hotdesk_domain::audit::{Action, Entry};
+use hotdesk_domain::audit::{AuditAction, Entry};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::{Credential, Role};
 
-/// Entries of nobody known that are kept: anybody can cause them, so they have room of their own.
+/// Bound on entries without a known account. Anybody can cause them, so they must not evict the others.
 const MAX_ANONYMOUS: u32 = 10_000;
-/// Those entries ([`Entry::is_nobodys`]) ...
-const NOBODYS: &str = "account_id IS NULL AND owner_id IS NULL AND method <> ''";
-/// ... and all others.
-const KNOWN: &str = "(account_id IS NOT NULL OR owner_id IS NOT NULL OR method = '')";
+/// SQL condition for such entries ([`Entry::is_unattributed`]).
+const UNATTRIBUTED: &str = "account_id IS NULL AND owner_id IS NULL AND method <> ''";
+/// SQL condition for all other entries.
+const ATTRIBUTED: &str = "(account_id IS NOT NULL OR owner_id IS NOT NULL OR method = '')";
 
-/// Which entries are listed, the newest first.
+/// Filter of a listing of the audit log, newest first.
 #[derive(Clone, Debug)]
-pub struct Filter {
-    /// Whoever lists: entries of this account, of its workspaces, and of those that it administers.
+pub struct AuditFilter {
+    /// The reading account: it sees its own entries, and those of workspaces that it owns or administers.
     pub reader: AccountId,
-    /// Those of nobody known too: the operator's matter.
+    /// Whether to include entries without a known account; only the operator may read them.
     pub anonymous: bool,
-    /// Those before this number.
+    /// Only entries with a smaller number.
     pub before: Option<i64>,
-    /// Those since this moment.
+    /// Only entries since this time, in Unix milliseconds.
     pub since: Option<i64>,
-    /// Those until this moment, it included.
+    /// Only entries up to and including this time, in Unix milliseconds.
     pub until: Option<i64>,
-    /// Those about this workspace.
+    /// Only entries about this workspace.
     pub workspace: Option<WorkspaceId>,
-    /// Those about this computer.
+    /// Only entries about this computer.
     pub computer: Option<ComputerId>,
-    /// Those of this key.
+    /// Only entries of this API key.
     pub key: Option<KeyId>,
-    /// At most so many.
+    /// Most entries to return.
     pub limit: u32,
 }
 
@@ -90,7 +91,10 @@ impl TryFrom<Row> for Entry {
             source: row.source.map(|text| text.parse().map_err(|_| bad("source"))).transpose()?,
             method: row.method,
             route: row.route,
-            action: row.action.map(|name| Action::named(&name).ok_or_else(|| bad("action"))).transpose()?,
+            action: row
+                .action
+                .map(|name| AuditAction::from_name(&name).ok_or_else(|| bad("action")))
+                .transpose()?,
             owner: row.owner_id.as_deref().map(id).transpose()?,
             workspace: row.workspace_id.as_deref().map(id).transpose()?,
             computer: row.computer_id.as_deref().map(id).transpose()?,
@@ -104,10 +108,10 @@ impl TryFrom<Row> for Entry {
 }
 
 impl Store {
-    /// Writes entries down, in their order.
+    /// Appends entries in their order.
     ///
     /// # Errors
-    /// When the store fails; then none of them is written.
+    /// `Unavailable` or `Internal` when the store fails; no entry is written then.
     pub async fn add_audit(&self, entries: &[Entry]) -> Result<()> {
         let mut write = self.write().await?;
         for entry in entries {
@@ -116,11 +120,11 @@ impl Store {
         write.commit().await
     }
 
-    /// The entries that a filter lets through, the newest first, with their numbers.
+    /// Returns the entries that match a filter with their numbers, newest first.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn audit(&self, filter: &Filter) -> Result<Vec<(i64, Entry)>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn audit(&self, filter: &AuditFilter) -> Result<Vec<(i64, Entry)>> {
         let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} {SELECT}")))
             .bind(filter.reader.to_string())
             .bind(Role::Admin.name())
@@ -138,10 +142,10 @@ impl Store {
         rows.into_iter().map(|row| Ok((row.seq, Entry::try_from(row)?))).collect()
     }
 
-    /// The e-mail addresses of accounts, as many as a page names; of those that are gone there is none.
+    /// Returns the e-mail addresses of accounts, at most a page of them. A removed account has no entry.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn emails(&self, accounts: &BTreeSet<AccountId>) -> Result<BTreeMap<AccountId, String>> {
         if accounts.is_empty() {
             return Ok(BTreeMap::new());
@@ -153,32 +157,34 @@ impl Store {
             query = query.bind(account.to_string());
         }
         let rows: Vec<(String, String)> =
-            query.fetch_all(&self.pool).await.map_err(failed("look up who did what"))?;
+            query.fetch_all(&self.pool).await.map_err(failed("read the accounts of audit entries"))?;
         rows.into_iter().map(|(account, email)| Ok((id(&account)?, email))).collect()
     }
 
-    /// Forgets entries from before a moment, and the oldest of more than so many. What goes is looked for before the
-    /// write begins, which others wait for.
+    /// Removes entries older than `before` (Unix milliseconds), and the oldest ones beyond `most`. The query
+    /// for them runs before the write transaction, because other writers wait for it.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; some of the entries may be removed then, and the
+    /// next call removes the others.
     pub async fn trim_audit(&self, before: i64, most: u32) -> Result<()> {
-        let nth =
-            |whose: &str| format!("SELECT seq FROM audit WHERE {whose} ORDER BY seq DESC LIMIT 1 OFFSET $1");
+        let nth = |condition: &str| {
+            format!("SELECT seq FROM audit WHERE {condition} ORDER BY seq DESC LIMIT 1 OFFSET $1")
+        };
         let oldest = [
             (format!("at < {before}"), before, "SELECT MAX(seq) FROM audit WHERE at < $1".to_owned()),
-            (NOBODYS.to_owned(), MAX_ANONYMOUS.min(most).into(), nth(NOBODYS)),
-            (KNOWN.to_owned(), most.into(), nth(KNOWN)),
+            (UNATTRIBUTED.to_owned(), MAX_ANONYMOUS.min(most).into(), nth(UNATTRIBUTED)),
+            (ATTRIBUTED.to_owned(), most.into(), nth(ATTRIBUTED)),
         ];
-        for (which, bound, select) in oldest {
+        for (condition, bound, select) in oldest {
             let last: Option<(Option<i64>,)> = sqlx::query_as(sqlx::AssertSqlSafe(select))
                 .bind(bound)
                 .fetch_optional(&self.pool)
                 .await
-                .map_err(failed("look for the oldest of the audit log"))?;
+                .map_err(failed("look for the oldest audit entries"))?;
             let Some((Some(last),)) = last else { continue };
             let mut write = self.write().await?;
-            let delete = format!("DELETE FROM audit WHERE seq <= $1 AND {which}");
+            let delete = format!("DELETE FROM audit WHERE seq <= $1 AND {condition}");
             sqlx::query(sqlx::AssertSqlSafe(delete))
                 .bind(last)
                 .execute(&mut *write.tx)
@@ -191,8 +197,8 @@ impl Store {
 }
 
 impl Write {
-    /// Writes an entry down with what else this write does.
-    pub(super) async fn audit(&mut self, entry: &Entry) -> Result<()> {
+    /// Appends an entry as part of this transaction.
+    pub(crate) async fn audit(&mut self, entry: &Entry) -> Result<()> {
         let credential = entry.credential.map(|credential| match credential {
             Credential::Key(KeyId(id)) => ("key", id),
             Credential::Session(SessionId(id)) => ("session", id),
@@ -211,7 +217,7 @@ impl Write {
             .bind(entry.source.map(|source| source.to_string()))
             .bind(&entry.method)
             .bind(&entry.route)
-            .bind(entry.action.map(Action::name))
+            .bind(entry.action.map(AuditAction::name))
             .bind(entry.owner.map(|owner| owner.to_string()))
             .bind(entry.workspace.map(|workspace| workspace.to_string()))
             .bind(entry.computer.map(|computer| computer.to_string()))

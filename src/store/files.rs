@@ -1,29 +1,30 @@
-//! Which files does a workspace hold, and which computers have them? The bytes are in the blob folder.
+//! Records of a workspace's files and their deliveries to computers. The contents are in the blob folder.
 
-use super::{Store, failed, id};
+use crate::{Store, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{ComputerId, FileId, WorkspaceId};
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::plan::Plans;
 
-/// A file as it is stored.
+/// Record of a file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its id, and the name of its blob.
+    /// Its id, which is also the name of its blob.
     pub id: FileId,
-    /// The workspace that holds it.
+    /// Its workspace.
     pub workspace: WorkspaceId,
-    /// The computer it is for or from; `None` is all of the workspace, or one that is gone.
+    /// The computer that it is for or from; `None` for a file of the whole workspace or of a removed
+    /// computer.
     pub computer: Option<ComputerId>,
     /// Its base name.
     pub filename: String,
-    /// Its size.
+    /// Its size in bytes.
     pub size_bytes: u64,
     /// Its media type.
     pub content_type: String,
     /// `upload` or `export`.
     pub source: String,
-    /// When it was stored.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
 }
 
@@ -57,11 +58,12 @@ impl TryFrom<Row> for File {
 }
 
 impl Store {
-    /// Stores a file's record, if the owner of its workspace has room for it.
+    /// Stores a file's record if the quota of the workspace's owner admits it.
     ///
     /// # Errors
-    /// [`Quota::admit_file`](hotdesk_domain::quota::Quota::admit_file)'s; `NotFound` when the workspace is gone; or the store
-    /// fails (also when the computer is gone).
+    /// Those of [`Quota::admit_file`](hotdesk_domain::billing::quota::Quota::admit_file); `NotFound` when the
+    /// workspace does not exist; `Unavailable` or `Internal` when the store fails or the computer does not
+    /// exist. Nothing is stored then.
     pub async fn add_file(&self, file: &File, plans: &Plans) -> Result<()> {
         let mut write = self.write().await?;
         write.check_file(file.workspace, file.size_bytes, plans).await?;
@@ -83,10 +85,11 @@ impl Store {
         write.commit().await
     }
 
-    /// A workspace's files, newest first; with a computer only those for or from it.
+    /// Returns a workspace's files, newest first. With a computer, returns only those for or from it, and the
+    /// uploads for the whole workspace.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn files(&self, workspace: WorkspaceId, computer: Option<ComputerId>) -> Result<Vec<File>> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT * FROM files WHERE workspace_id = $1 AND ($2 = '' OR computer_id = $2 \
@@ -100,10 +103,10 @@ impl Store {
         rows.into_iter().map(File::try_from).collect()
     }
 
-    /// One file.
+    /// Returns a file's record, or `None` when it does not exist.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn file(&self, file: FileId) -> Result<Option<File>> {
         let row: Option<Row> = sqlx::query_as("SELECT * FROM files WHERE id = $1")
             .bind(file.to_string())
@@ -113,10 +116,10 @@ impl Store {
         row.map(File::try_from).transpose()
     }
 
-    /// Every file's id, for sweeping blobs that no record names.
+    /// Returns the ids of all files, so that a sweep can find blobs without a record.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn file_ids(&self) -> Result<Vec<FileId>> {
         let rows: Vec<(String,)> = sqlx::query_as("SELECT id FROM files")
             .fetch_all(&self.pool)
@@ -125,10 +128,10 @@ impl Store {
         rows.iter().map(|(text,)| id(text)).collect()
     }
 
-    /// Removes a file's record.
+    /// Removes a file's record; a missing record is not an error.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_file(&self, file: FileId) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM files WHERE id = $1")
@@ -139,11 +142,11 @@ impl Store {
         write.commit().await
     }
 
-    /// Uploads that a computer has not been given yet, oldest first.
+    /// Returns the uploads that have not been delivered to a computer yet, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn undelivered(&self, computer: ComputerId, workspace: WorkspaceId) -> Result<Vec<File>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn undelivered_files(&self, computer: ComputerId, workspace: WorkspaceId) -> Result<Vec<File>> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT * FROM files WHERE workspace_id = $2 AND source = 'upload' \
              AND (computer_id IS NULL OR computer_id = $1) \
@@ -157,11 +160,11 @@ impl Store {
         rows.into_iter().map(File::try_from).collect()
     }
 
-    /// Remembers what became of a file on a computer. A file or computer that is gone by now is no failure.
+    /// Records the outcome of a delivery to a computer. A removed file or computer is not an error.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn delivered(&self, file: FileId, computer: ComputerId, outcome: &str) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn record_delivery(&self, file: FileId, computer: ComputerId, outcome: &str) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query(
             "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
@@ -174,7 +177,7 @@ impl Store {
         .bind(now_ms())
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("remember a delivery"))?;
+        .map_err(failed("record a delivery"))?;
         write.commit().await
     }
 }

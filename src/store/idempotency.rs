@@ -1,47 +1,50 @@
-//! What became of a request that had an `Idempotency-Key`? Noted before it is carried out, answered afterwards.
+//! Records of requests with an `Idempotency-Key`: written before the handler runs, completed with its
+//! response.
 //!
 //! ```text
-//! (no row) -> begun -> answered
+//! (no row) --begin_request--> pending --store_response--> completed
+//!    ^                           |
+//!    +------forget_request-------+
 //! ```
 
 use std::collections::BTreeMap;
 
-use super::{Store, Write, failed};
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::AccountId;
-use hotdesk_domain::access::Credential;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::Credential;
 
-/// How many requests are remembered; the ones that were answered first make room.
+/// Bounds on stored requests; the completed ones are evicted first.
 #[derive(Clone, Copy, Debug)]
-pub struct Remembered {
-    /// Of one credential.
-    pub of_credential: i64,
-    /// Of all credentials of one account.
-    pub of_account: i64,
+pub struct RetentionLimits {
+    /// Requests of one credential.
+    pub per_credential: i64,
+    /// Requests of all credentials of one account.
+    pub per_account: i64,
 }
 
-/// A client that sends ten a second finds its last quarter of an hour, which is when retries come. An account may have a thousand
-/// keys and what is kept is on the service's disk, so there is a bound on all of them: three that remember the most, or three
-/// hundred that sent a hundred each today.
-pub const REMEMBERED: Remembered = Remembered { of_credential: 10_000, of_account: 30_000 };
+/// A client that sends ten requests a second finds those of the last quarter of an hour, which is when it
+/// retries. The bound per account limits the disk use of an account with many keys: it allows three full
+/// credentials, or three hundred with a hundred requests each.
+pub const RETENTION_LIMITS: RetentionLimits = RetentionLimits { per_credential: 10_000, per_account: 30_000 };
 
-/// A request under a key, by digests only.
+/// A request with an idempotency key; key and content are stored as digests only.
 #[derive(Clone, Debug)]
-pub struct Keyed {
-    /// Whose it is.
+pub struct IdempotentRequest {
+    /// The account of the caller.
     pub account: AccountId,
-    /// The credential that it came with.
+    /// The label of the credential that sent it ([`credential_label`]).
     pub holder: String,
-    /// Of the credential and the key.
+    /// Digest of the credential and the key.
     pub digest: String,
-    /// Of what is asked.
+    /// Digest of the request's content.
     pub request: String,
 }
 
-/// How a credential is called beside what it asked. Keys belong to the credential that they were sent with: one of a narrower scope
-/// must not be told what a wider one did.
-pub fn holder(credential: Credential) -> String {
+/// Returns the label of a credential in the store. Idempotency keys belong to their credential: one with a
+/// narrower scope must not see the response to a wider one.
+pub fn credential_label(credential: Credential) -> String {
     match credential {
         Credential::Key(key) => format!("key {key}"),
         Credential::Session(session) => format!("session {session}"),
@@ -49,28 +52,34 @@ pub fn holder(credential: Credential) -> String {
     }
 }
 
-/// An answer as it is kept.
+/// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredResponse {
     /// HTTP status.
     pub status: u16,
-    /// Header fields, by their names in small letters.
+    /// Header fields, by their names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body; `None` when it was not kept.
+    /// The body; `None` when it is secret or too large to store.
     pub body: Option<String>,
 }
 
-/// What a key stands for.
+/// State of an idempotency key.
+///
+/// ```text
+/// (no row) --begin_request--> pending --store_response--> completed
+///    ^                           |
+///    +------forget_request-------+
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Nothing so far.
-    Nothing,
-    /// Another request.
-    Another,
-    /// This request, which was begun and not answered; or one of before that may be this one.
-    Begun,
-    /// This request and its answer.
-    Answered(Answer),
+pub enum RequestState {
+    /// The key is unused.
+    New,
+    /// The key was used with a different request.
+    Mismatch,
+    /// This request started and has no response yet; or an older record may be this request.
+    Pending,
+    /// This request completed with this response.
+    Completed(StoredResponse),
 }
 
 #[derive(sqlx::FromRow)]
@@ -83,38 +92,39 @@ struct Row {
 }
 
 impl Row {
-    /// What it stands for when the request is named otherwise now. Rows without a credential are from before 0019, when
-    /// requests had other names: it may be this one, and nobody can tell.
-    fn of_another_name(&self) -> Known {
-        if self.holder.is_empty() { Known::Begun } else { Known::Another }
+    /// The state when the digest of the request differs. Rows without a credential predate migration 0019,
+    /// which changed the digests: such a row may be this request.
+    fn mismatch_state(&self) -> RequestState {
+        if self.holder.is_empty() { RequestState::Pending } else { RequestState::Mismatch }
     }
 }
 
-impl TryFrom<Row> for Known {
+impl TryFrom<Row> for RequestState {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
-        let Some(status) = row.status else { return Ok(Self::Begun) };
+        let Some(status) = row.status else { return Ok(Self::Pending) };
         let status = u16::try_from(status).map_err(Error::internal)?;
         let headers =
             serde_json::from_str(row.headers.as_deref().unwrap_or("{}")).map_err(Error::internal)?;
-        Ok(Self::Answered(Answer { status, headers, body: row.body }))
+        Ok(Self::Completed(StoredResponse { status, headers, body: row.body }))
     }
 }
 
 impl Store {
-    /// What a key stands for. Where that is nothing, and the caller may begin, the request is noted as begun; what is older than
-    /// `since` counts as nothing. `most` is how many are remembered with it.
+    /// Returns the state of a key. If it is new and `may_begin` is set, stores the request as pending.
+    /// Ignores records created before `since` (Unix milliseconds). `most` bounds the stored requests, this
+    /// one included.
     ///
     /// # Errors
-    /// When the store fails; nothing is begun then.
+    /// `Unavailable` or `Internal` when the store fails; the request is not stored then.
     pub async fn begin_request(
         &self,
-        keyed: &Keyed,
+        keyed: &IdempotentRequest,
         may_begin: bool,
         since: i64,
-        most: Remembered,
-    ) -> Result<Known> {
+        most: RetentionLimits,
+    ) -> Result<RequestState> {
         let mut write = self.write().await?;
         let row: Option<Row> = sqlx::query_as(
             "SELECT holder, request, status, headers, body FROM idempotent_requests WHERE digest = $1 AND created_at > $2",
@@ -123,14 +133,14 @@ impl Store {
         .bind(since)
         .fetch_optional(&mut *write.tx)
         .await
-        .map_err(failed("read a keyed request"))?;
+        .map_err(failed("read an idempotent request"))?;
         match row {
-            Some(row) if row.request != keyed.request => return Ok(row.of_another_name()),
+            Some(row) if row.request != keyed.request => return Ok(row.mismatch_state()),
             Some(row) => return row.try_into(),
-            None if !may_begin => return Ok(Known::Nothing),
+            None if !may_begin => return Ok(RequestState::New),
             None => {}
         }
-        make_room(&mut write, keyed, most).await?;
+        evict(&mut write, keyed, most).await?;
         sqlx::query(
             "INSERT INTO idempotent_requests (digest, account_id, holder, request, created_at) VALUES ($1, $2, $3, $4, $5)",
         )
@@ -141,16 +151,16 @@ impl Store {
         .bind(now_ms())
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("note a keyed request"))?;
+        .map_err(failed("store an idempotent request"))?;
         write.commit().await?;
-        Ok(Known::Nothing)
+        Ok(RequestState::New)
     }
 
-    /// Keeps the answer to a request that was begun.
+    /// Stores the response to a pending request.
     ///
     /// # Errors
-    /// When the store fails; the request counts as begun then.
-    pub async fn answer_request(&self, keyed: &Keyed, answer: &Answer) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; the request stays pending then.
+    pub async fn store_response(&self, keyed: &IdempotentRequest, answer: &StoredResponse) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query(
             "UPDATE idempotent_requests SET status = $3, headers = $4, body = $5 WHERE digest = $1 AND request = $2",
@@ -162,62 +172,63 @@ impl Store {
         .bind(&answer.body)
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("keep an answer"))?;
+        .map_err(failed("store a response"))?;
         write.commit().await
     }
 
-    /// Nothing was done: the key may be used again.
+    /// Removes a request that had no effect, so that its key can be used again.
     ///
     /// # Errors
-    /// When the store fails; the request counts as begun then.
-    pub async fn forget_request(&self, keyed: &Keyed) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; the request stays pending then.
+    pub async fn forget_request(&self, keyed: &IdempotentRequest) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM idempotent_requests WHERE digest = $1 AND request = $2")
             .bind(&keyed.digest)
             .bind(&keyed.request)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("forget a keyed request"))?;
+            .map_err(failed("remove an idempotent request"))?;
         write.commit().await
     }
 
-    /// Removes requests from before `since`.
+    /// Removes requests created at or before `since` (Unix milliseconds).
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn sweep_requests(&self, since: i64) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM idempotent_requests WHERE created_at <= $1")
             .bind(since)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("sweep keyed requests"))?;
+            .map_err(failed("remove expired idempotent requests"))?;
         write.commit().await
     }
 }
 
-/// Removes what this key stood for too long ago, and what its credential has too much of. Where the account has too much, whoever has
-/// the most makes room, so that nobody who has no more than a fair share loses anything to others.
-async fn make_room(write: &mut Write, keyed: &Keyed, most: Remembered) -> Result<()> {
+/// Removes an expired record of this key, and the oldest completed requests beyond the bounds. Beyond the
+/// bound of the account, the credential with the most requests loses its oldest, so that one client cannot
+/// evict the others.
+async fn evict(write: &mut Write, keyed: &IdempotentRequest, most: RetentionLimits) -> Result<()> {
     sqlx::query("DELETE FROM idempotent_requests WHERE digest = $1")
         .bind(&keyed.digest)
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("forget an old request"))?;
+        .map_err(failed("remove an expired request"))?;
     let (own,): (i64,) =
         sqlx::query_as("SELECT COUNT(*) FROM idempotent_requests WHERE account_id = $1 AND holder = $2")
             .bind(keyed.account.to_string())
             .bind(&keyed.holder)
             .fetch_one(&mut *write.tx)
             .await
-            .map_err(failed("count a credential's keyed requests"))?;
-    forget_oldest(write, keyed.account, &keyed.holder, own + 1 - most.of_credential).await?;
+            .map_err(failed("count a credential's idempotent requests"))?;
+    forget_oldest(write, keyed.account, &keyed.holder, own + 1 - most.per_credential).await?;
     let (all,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM idempotent_requests WHERE account_id = $1")
         .bind(keyed.account.to_string())
         .fetch_one(&mut *write.tx)
         .await
-        .map_err(failed("count an account's keyed requests"))?;
-    for _ in most.of_account..=all {
+        .map_err(failed("count an account's idempotent requests"))?;
+    for _ in most.per_account..=all {
         let holder: Option<(String,)> = sqlx::query_as(
             "SELECT holder FROM idempotent_requests WHERE account_id = $1 AND status IS NOT NULL GROUP BY holder \
              ORDER BY COUNT(*) DESC, CASE WHEN holder = $2 THEN 0 ELSE 1 END LIMIT 1",
@@ -226,16 +237,16 @@ async fn make_room(write: &mut Write, keyed: &Keyed, most: Remembered) -> Result
         .bind(&keyed.holder)
         .fetch_optional(&mut *write.tx)
         .await
-        .map_err(failed("find who remembers the most"))?;
-        // All of it is being carried out.
+        .map_err(failed("find the credential with the most requests"))?;
+        // All requests are pending.
         let Some((holder,)) = holder else { break };
         forget_oldest(write, keyed.account, &holder, 1).await?;
     }
     Ok(())
 }
 
-/// Removes so many of a credential's requests that were answered, the oldest first. The others say that something must not be done
-/// again: they stay.
+/// Removes the `count` oldest completed requests of a credential. Pending ones stay, because they prevent a
+/// second execution.
 async fn forget_oldest(write: &mut Write, account: AccountId, holder: &str, count: i64) -> Result<()> {
     if count <= 0 {
         return Ok(());
@@ -249,6 +260,6 @@ async fn forget_oldest(write: &mut Write, account: AccountId, holder: &str, coun
     .bind(count)
     .execute(&mut *write.tx)
     .await
-    .map_err(failed("make room for a keyed request"))?;
+    .map_err(failed("evict idempotent requests"))?;
     Ok(())
 }

@@ -1,7 +1,13 @@
-//! Floor 4: what is remembered? SQLite embedded (WAL, synchronous=FULL), one writer, one closure one transaction.
+//! Embedded SQLite store of the controller: all state that survives a restart.
 //!
-//! The SQL is kept to what PostgreSQL takes as well (`$1` placeholders, no booleans, times as BIGINT), so that one code
-//! path can serve both. Only this folder knows SQL.
+//! The database uses WAL and `synchronous=FULL`. One writer runs at a time. Each method is
+//! one transaction unless its documentation says otherwise.
+//!
+//! The SQL also runs on PostgreSQL (`$1` placeholders, no booleans, times as BIGINT), so that one code path
+//! can serve both. Only this crate contains SQL.
+//!
+//! Errors of every method: `Unavailable` with a retry time for a temporary failure (locked database, full or
+//! unreadable disk), `Internal` for a defect. A write that fails is rolled back. Times are Unix milliseconds.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,70 +18,47 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{Any, AnyPool, ConnectOptions, Executor, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use fleet::passwords::PasswordDigest;
 use hotdesk_base::clock::now_ms;
-use hotdesk_base::living::Living;
-use hotdesk_domain::access::Credential;
+use hotdesk_base::revocation_registry::RevocationRegistry;
 use hotdesk_domain::error::{Error, Result};
-use members::Belonging;
-use passwords::Pass;
+use hotdesk_domain::identity::access::Credential;
+use identity::members::Membership;
 
-pub mod accounts;
-pub mod agents;
 pub mod audit;
 pub mod billing;
-pub mod clients;
-pub mod computers;
-pub mod copies;
-pub mod devices;
+mod disk_reserve;
 pub mod files;
-pub mod find;
-pub mod hardware;
+pub mod fleet;
 pub mod idempotency;
-pub mod invitations;
-pub mod keys;
-pub mod members;
-pub mod oauth_clients;
-pub mod oauth_grants;
-pub mod passwords;
-pub mod people;
-pub mod plans;
-mod quota;
-mod room;
-pub mod runs;
-pub mod saved;
-pub mod snapshots;
-pub mod spend;
-mod status;
-mod streamed;
-pub mod streams;
-pub mod takeover;
-pub mod usage;
-pub mod workspaces;
+pub mod identity;
 
-/// Connections: one writes, the others read; more would only queue on two cores.
+/// Pool size: one connection writes and the others read; more would only queue on two cores.
 const CONNECTIONS: u32 = 4;
-/// How long a request waits for a connection before it is told 503.
+/// Longest wait for a connection, after which the request fails with 503.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
 
-/// The store of one data folder.
+/// The store of one data folder. Clones share the connections.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// The credentials in use: what removes one here tells whoever works under it.
-    pub live: Living<Credential>,
-    /// The passwords by which sockets are open: what changes one here, but for a boot, ends them.
-    pub passes: Living<Pass>,
-    /// Who does something in a workspace of another: what puts them out, or lets them only look, ends it.
-    pub belonging: Living<Belonging>,
+    /// Leases of credentials in use; the store revokes them when it removes the credential.
+    pub credentials: RevocationRegistry<Credential>,
+    /// Leases of passwords that opened a socket; the store revokes them when it changes the password, except
+    /// at a boot.
+    pub passwords: RevocationRegistry<PasswordDigest>,
+    /// Leases of members who work in a workspace of another account; the store revokes them when a member is
+    /// removed or becomes a viewer.
+    pub memberships: RevocationRegistry<Membership>,
     pool: AnyPool,
     writer: Arc<Mutex<()>>,
     file: PathBuf,
-    /// When it was opened: what was not seen to run since then may have ended.
+    /// Unix milliseconds at which the store was opened. A run that was not seen since then may have ended.
     opened_at: i64,
 }
 
-/// A write in progress: nobody else writes until it is committed or dropped (then nothing happened).
+/// A write transaction. It holds the writer lock until it is committed; dropping it rolls it back.
 struct Write {
     _turn: OwnedMutexGuard<()>,
     tx: Transaction<'static, Any>,
@@ -89,19 +72,22 @@ impl Write {
 }
 
 impl Store {
-    /// Opens the store file (mode 0600), making it and bringing its tables up to date.
+    /// Opens the store file (mode 0600), creates it if needed, and runs the migrations.
     ///
     /// # Errors
-    /// When the file cannot be opened or a migration fails.
+    /// `Internal` when the reserve cannot be released, the file cannot be opened or a migration fails;
+    /// `Unavailable` when the disk is full or the database is locked.
     pub async fn open(file: &Path) -> Result<Self> {
         use std::os::unix::fs::OpenOptionsExt;
         sqlx::any::install_default_drivers();
-        let given = room::give(file);
-        given.map_err(|error| Error::internal(format!("give the room of {}: {error}", file.display())))?;
+        let released = disk_reserve::release(file);
+        released.map_err(|error| {
+            Error::internal(format!("release the disk reserve of {}: {error}", file.display()))
+        })?;
         let created = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(file);
         created.map_err(|error| Error::internal(format!("open {}: {error}", file.display())))?;
         let url = format!("sqlite://{}", file.display());
-        // Statements at debug level would drown what the house itself says.
+        // Statement logs at debug level would hide the other log lines.
         let options =
             AnyConnectOptions::from_str(&url).map_err(failed("open the store"))?.disable_statement_logging();
         let pool = AnyPoolOptions::new()
@@ -109,8 +95,8 @@ impl Store {
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .after_connect(|connection, _| {
                 Box::pin(async move {
-                    // FULL: what was acknowledged survives a power cut.
-                    let pages = room::CHECKPOINT_PAGES;
+                    // FULL: an acknowledged write survives a power cut.
+                    let pages = disk_reserve::CHECKPOINT_PAGES;
                     connection
                         .execute(sqlx::AssertSqlSafe(format!(
                             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
@@ -127,30 +113,31 @@ impl Store {
             .run(&pool)
             .await
             .map_err(|error| Error::internal(format!("migrate the store: {error}")))?;
-        room::take(&pool).await;
+        disk_reserve::reserve_in_files(&pool).await;
         Ok(Self {
             pool,
             writer: Arc::default(),
             file: file.to_owned(),
-            live: Living::default(),
-            passes: Living::default(),
-            belonging: Living::default(),
+            credentials: RevocationRegistry::default(),
+            passwords: RevocationRegistry::default(),
+            memberships: RevocationRegistry::default(),
             opened_at: now_ms(),
         })
     }
 
-    /// Closes all connections; the write-ahead log is folded into the file.
+    /// Closes all connections, which merges the write-ahead log into the file, and reserves disk space for
+    /// the next start.
     pub async fn close(&self) {
         self.pool.close().await;
-        room::keep(&self.file);
+        disk_reserve::reserve_on_close(&self.file);
     }
 
-    /// Whether the store answers.
+    /// Runs an empty query to check that the store responds.
     ///
     /// # Errors
-    /// `Unavailable` when it does not.
+    /// `Unavailable` when no connection is free or the disk fails; `Internal` for any other failure.
     pub async fn check(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&self.pool).await.map(|_| ()).map_err(failed("ask the store"))
+        sqlx::query("SELECT 1").execute(&self.pool).await.map(|_| ()).map_err(failed("check the store"))
     }
 
     async fn write(&self) -> Result<Write> {
@@ -160,13 +147,13 @@ impl Store {
     }
 }
 
-/// Turns a store failure into the house's error: what may pass with time is `Unavailable`, the rest is a defect.
+/// Maps a database error: temporary failures become `Unavailable`, all others `Internal`.
 fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
     move |error| {
-        let passing =
+        let is_temporary_error =
             matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_))
-                || matches!(&error, sqlx::Error::Database(inner) if is_passing(inner.message()));
-        if passing {
+                || matches!(&error, sqlx::Error::Database(inner) if is_temporary(inner.message()));
+        if is_temporary_error {
             let refused = Error::unavailable("Service temporarily unavailable").retry_after(5);
             let full = error.to_string().contains("disk is full");
             let refused = if full { refused.code("disk_full") } else { refused };
@@ -177,8 +164,8 @@ fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
     }
 }
 
-/// SQLite's words for a busy, full or unreadable disk.
-fn is_passing(message: &str) -> bool {
+/// Whether SQLite's message says that the database is locked or its disk is full or unreadable.
+fn is_temporary(message: &str) -> bool {
     [
         "database is locked",
         "locking protocol",
@@ -191,12 +178,12 @@ fn is_passing(message: &str) -> bool {
     .any(|known| message.contains(known))
 }
 
-/// Whether a write failed because a UNIQUE constraint of this table holds already.
+/// Whether a write failed because it violates a UNIQUE constraint.
 fn is_duplicate(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(inner) if inner.is_unique_violation())
 }
 
-/// Reads an id that this store wrote.
+/// Parses an id that this store wrote.
 fn id<T: FromStr>(text: &str) -> Result<T> {
     text.parse().map_err(|_| Error::internal(format!("the store holds a bad id: {text:?}")))
 }

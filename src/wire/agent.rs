@@ -1,4 +1,4 @@
-//! What do the controller and an agent say to each other beyond the public actions?
+//! Requests and answers between the controller and an agent, beyond the public actions.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,81 +12,85 @@ pub struct Health {
     pub version: String,
     /// Milliseconds since the agent started.
     pub uptime_ms: u64,
-    /// Screens that exist.
+    /// Number of screens.
     pub screens: u32,
-    /// Logical processors that the computer sees.
+    /// Number of logical processors of the computer.
     pub cpu_count: u32,
-    /// Memory in bytes.
+    /// Total memory, in bytes.
     pub memory_total_bytes: u64,
-    /// Memory in use, in bytes.
+    /// Used memory, in bytes.
     pub memory_used_bytes: u64,
 }
 
-/// What became of a file put on the desktop.
+/// Outcome of putting a file on the desktop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PutOutcome {
-    /// It is there now.
+    /// The file was created.
     Created,
-    /// A file of that name was there already and was left alone (interface.md "Files" rule 4).
+    /// A file with that name existed and was not changed (docs/api/files.md).
     Exists,
 }
 
 /// `PUT /files/desktop/{filename}` of an agent.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PutResult {
-    /// Where the file is, for example `/root/Desktop/report.pdf`.
+    /// Path of the file, for example `/root/Desktop/report.pdf`.
     pub path: String,
-    /// What became of it.
+    /// Outcome.
     pub outcome: PutOutcome,
 }
 
-/// `POST /identity` of an agent: what must not be what it was when the machine's memory or disk was saved (threats.md
-/// T21, T28). Sent with the token of the boot that was saved, before anybody else can reach the computer; the agent takes
-/// `agent_token` for the only one before it answers, and ends every socket and request but this one. The same again, with
-/// the new token, does no harm: so it can be sent again when its answer was lost.
+/// `POST /identity` of an agent: new identity of a machine that continues from a saved memory or disk (T21,
+/// T28, docs/security.md).
+///
+/// It is sent with the token from the saved state, before any other client can reach the computer. Before it
+/// answers, the agent accepts only `agent_token`, and closes every other socket and request. The request can
+/// be repeated with the new token if its answer was lost.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Renewal {
-    /// The token from now on.
+    /// The new token.
     pub agent_token: String,
-    /// The host's time in milliseconds since 1970 when this was sent; the guest's clock is set to it.
+    /// The host's time when the request was sent, in Unix milliseconds; the guest's clock is set to it.
     pub unix_ms: i64,
-    /// 32 random bytes as hex, mixed into the guest's random pool.
+    /// 32 random bytes in hexadecimal, mixed into the guest's random pool.
     pub seed: String,
     /// The computer's host name; letters, digits and hyphens.
     pub hostname: String,
-    /// Whether this is another computer than the one that was saved (clone, fork): then machine-id and host keys are new
-    /// too.
+    /// Whether this is another computer than the saved one (clone, fork). Then it also gets a new machine id
+    /// and new host keys.
     pub another: bool,
 }
 
-/// What became of each part of a [`Renewal`].
+/// Outcome of each part of a [`Renewal`].
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Renewed {
-    /// What was renewed: `token`, `clock`, `random`, `hostname`, `machine_id`, `host_keys`.
+#[schema(as = Renewed)]
+pub struct RenewalResult {
+    /// Renewed parts: `token`, `clock`, `random`, `hostname`, `machine_id`, `host_keys`.
     pub renewed: Vec<String>,
-    /// What could not be, with the reason; the engine may have done it from outside (an own clock, say).
+    /// Parts that failed, with the reason. The engine may have renewed them from outside, the clock for
+    /// example.
     pub failed: Vec<String>,
-    /// By how many milliseconds the guest's clock was off.
+    /// Error of the guest's clock, in milliseconds.
     pub clock_was_off_ms: i64,
 }
 
-/// `GET /activity` of an agent: is anybody or anything at work? The controller's auto-stop reads it.
+/// `GET /activity` of an agent: user input and work in progress, for auto-stop.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Activity {
-    /// Milliseconds since the last input on any screen or terminal, by anybody; since the agent's start where there was none.
+    /// Milliseconds since the last input on any screen or terminal, or since the agent's start.
     pub idle_ms: u64,
-    /// What is at work now and keeps the computer up, at most 16.
+    /// Work in progress that prevents auto-stop; at most 16 entries.
     pub held_by: Vec<Hold>,
 }
 
-/// One reason why a computer is not idle.
+/// A reason why a computer is not idle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Hold {
-    /// `terminal`, `audio`, `stream`, `viewer`, `command`, `process`, `recording`, `transfer`; of a computer that does not tell,
-    /// `unknown`.
+    /// `terminal`, `audio`, `stream`, `viewer`, `command`, `process`, `recording` or `transfer`; `unknown`
+    /// when the agent does not answer.
     pub kind: String,
-    /// In words, for example `bash runs make`.
+    /// Description, for example `bash runs make`.
     pub detail: String,
 }

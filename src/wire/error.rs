@@ -1,23 +1,23 @@
-//! What does a failure look like on the wire? (interface.md "Error body")
+//! Error bodies (docs/api/errors.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The body of every failure.
+/// Body of every error.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
-    /// Human-readable message.
+    /// Message for people.
     pub error: String,
-    /// Machine-readable reason, where one is defined.
+    /// Machine-readable code, if one is defined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Quote it when reporting a problem.
+    /// Id of the request, for problem reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The status that the computer itself answered, when the failure came from there.
+    /// HTTP status that the computer answered, if the error came from there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_status: Option<u16>,
-    /// Seconds after which a retry makes sense.
+    /// Seconds after which a retry may succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u32>,
     /// Endpoint-specific fields.

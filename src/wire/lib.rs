@@ -1,42 +1,16 @@
-//! Floor 2: the shapes of every protocol spoken, as serde types. No logic.
+//! Floor 2: serde types of every protocol, without logic. The docs of types with `ToSchema` become the
+//! OpenAPI document.
 
-pub mod account;
-pub mod action;
 pub mod agent;
-pub mod agent_account;
-pub mod audio;
 pub mod audit;
-pub mod batch;
 pub mod billing;
-pub mod client;
-pub mod clipboard;
-pub mod clone;
 pub mod computer;
-pub mod device;
-pub mod effect;
-pub mod element;
+pub mod desktop;
 pub mod error;
-pub mod event;
-pub mod exec;
-pub mod file;
-pub mod guest_file;
-pub mod key;
-pub mod member;
-pub mod oauth;
+pub mod files;
+pub mod identity;
+mod nullable;
 mod object;
-mod omitted;
-pub mod process;
-pub mod profile;
-pub mod program;
-pub mod recording;
-pub mod resize;
-pub mod screenshot;
+pub mod programs;
 pub mod selftest;
-pub mod snapshot;
-pub mod stream;
-pub mod suspension;
-pub mod terminal;
-pub mod ticket;
 pub mod tool;
-pub mod window;
-pub mod workspace;

@@ -1,11 +1,11 @@
-//! How does a field say that it shall become nothing? By null; one that is left out stays as it is.
+//! Deserializer for fields where null differs from absent: null clears the field, absent leaves it unchanged.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads a field that is there, null or not; `#[serde(default)]` is for one that is not.
+/// Deserializes a present field to `Some`; use `#[serde(default)]` for an absent one.
 ///
 /// # Errors
-/// What the value's own type says.
+/// Those of `T`.
 pub fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Option<T>>, D::Error> {

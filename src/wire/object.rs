@@ -1,4 +1,6 @@
-//! How is an object read that serde would also take as an array of its fields, in an order that nobody promises?
+//! Deserializer for fields that accept only a JSON object or null.
+//!
+//! Serde also accepts a struct as an array of its fields, whose order the API does not define.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -33,11 +35,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
     }
 }
 
-/// Reads an object or null.
+/// Deserializes an object or null.
 ///
 /// # Errors
-/// For anything else, an array among it, and for what the object's type refuses.
-pub(super) fn or_null<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+/// For any other value, also an array, and for an object that `T` refuses.
+pub(crate) fn or_null<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,

@@ -1,4 +1,4 @@
-//! What does a self-test say? The same for the agent (`/selftest`) and the controller.
+//! Result of a self-test, the same for the agent (`/selftest`) and the controller.
 
 use std::collections::BTreeMap;
 
@@ -8,37 +8,37 @@ use utoipa::ToSchema;
 /// `GET selftest`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SelfTest {
-    /// True when no check failed. What was skipped did not fail.
+    /// True when no check failed. A skipped check did not fail.
     pub passed: bool,
-    /// Milliseconds that all of it took.
+    /// Duration of all checks, in milliseconds.
     pub took_ms: f64,
-    /// In the order in which they were done.
+    /// Checks, in the order in which they ran.
     pub checks: Vec<Check>,
 }
 
-/// What came of one check.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Check {
-    /// `screen`, `windows`, `screenshot`, `click`, `scroll`, `type`, `keys`, `clipboard`, `bash`, `python`, `files`,
-    /// `audio` or `elements`.
+    /// `screen`, `windows`, `screenshot`, `click`, `scroll`, `type`, `keys`, `clipboard`, `bash`, `python`,
+    /// `files`, `audio` or `elements`.
     pub name: String,
-    /// How it ended.
+    /// Outcome.
     pub outcome: CheckOutcome,
-    /// What was proved, what was wrong, or why it was skipped.
+    /// What was verified, what was wrong, or why the check was skipped.
     pub detail: String,
-    /// What was measured, by name. The end of a name is its unit: `_ms` milliseconds, `_bytes`, `_mb_per_s` (10^6 bytes
-    /// a second), `_per_s`; a name without one is a count.
+    /// Measurements by name. The suffix is the unit: `_ms` (milliseconds), `_bytes`, `_mb_per_s` (10^6 bytes
+    /// per second), `_per_s`; a name without a suffix is a count.
     pub figures: BTreeMap<String, f64>,
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckOutcome {
-    /// It works.
+    /// It passed.
     Passed,
-    /// It does not.
+    /// It failed.
     Failed,
-    /// There is nothing to check here.
+    /// It does not apply to this computer.
     Skipped,
 }

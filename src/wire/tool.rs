@@ -1,25 +1,25 @@
-//! What is sent to use a tool of the MCP server? What its REST twin takes, as far as a model needs it (wire.md 15).
+//! Arguments and results of the MCP tools (docs/api/mcp.md). The docs of the fields are sent to models.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::screenshot::Shown;
+use crate::desktop::screenshot::ScreenshotFrame;
 
 /// `list_computers`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct ListComputers {
-    /// Only those with this status: running, stopped, suspended, starting, stopping, suspending or error.
+    /// Only computers with this status: running, stopped, suspended, starting, stopping, suspending or error.
     #[serde(default)]
     pub status: Option<String>,
-    /// Only those whose name holds this text, whatever the case.
+    /// Only computers whose name contains this text, ignoring case.
     #[serde(default)]
     pub name: Option<String>,
-    /// After so many; the next_offset of the page before.
+    /// Number of computers to skip: the next_offset of the previous page.
     #[serde(default)]
     pub offset: Option<u32>,
 }
 
-/// A tool that takes a computer alone.
+/// Argument of a tool that only needs a computer.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct OneComputer {
     /// The computer: its id or instance_id.
@@ -31,16 +31,17 @@ pub struct OneComputer {
 pub struct Screenshot {
     /// The computer: its id or instance_id.
     pub computer_id: String,
-    /// jpeg (default), png or webp. A large png or webp may come smaller than the screen: then quote its frame in click.
+    /// jpeg (default), png or webp. A large png or webp may be smaller than the screen: then pass its frame
+    /// to click.
     #[serde(default)]
     pub format: Option<String>,
-    /// Factor on both sides, above 0 and at most 1 (default).
+    /// Scale factor for width and height, above 0 and at most 1 (default).
     #[serde(default)]
     pub scale: Option<f64>,
     /// Only this part of the screen: x,y,width,height in screen pixels.
     #[serde(default)]
     pub region: Option<String>,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default)]
     pub screen: Option<String>,
 }
@@ -50,24 +51,24 @@ pub struct Screenshot {
 pub struct ClickAt {
     /// The computer: its id or instance_id.
     pub computer_id: String,
-    /// Pixels from the left edge.
+    /// Distance from the left edge of the screen, in pixels.
     pub x: f64,
-    /// Pixels from the top edge.
+    /// Distance from the top edge of the screen, in pixels.
     pub y: f64,
     /// left (default), right, middle, back or forward.
     #[serde(default)]
     pub button: Option<String>,
-    /// Two clicks instead of one.
+    /// True for a double click.
     #[serde(default)]
     pub double: Option<bool>,
-    /// Held meanwhile: ctrl, shift, alt, super.
+    /// Modifier keys to hold during the click: ctrl, shift, alt, super.
     #[serde(default)]
     pub modifiers: Option<Vec<String>>,
-    /// The frame of the screenshot that x and y were read from: they are its pixels, whatever its scale and region. Screen
-    /// pixels when absent.
+    /// Frame of the screenshot from which x and y were read: they are its pixels, for any scale and region.
+    /// When absent, x and y are screen pixels.
     #[serde(default)]
     pub frame: Option<String>,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default)]
     pub screen: Option<String>,
 }
@@ -79,7 +80,7 @@ pub struct TypeText {
     pub computer_id: String,
     /// Any text; a line break is Enter, a tab is Tab.
     pub text: String,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default)]
     pub screen: Option<String>,
 }
@@ -89,12 +90,12 @@ pub struct TypeText {
 pub struct PressKey {
     /// The computer: its id or instance_id.
     pub computer_id: String,
-    /// A key, or several held together: Enter, Page_Up, ctrl+c, ctrl+shift+Tab.
+    /// A key or a combination: Enter, Page_Up, ctrl+c, ctrl+shift+Tab.
     pub key: String,
-    /// How often, 1 (default) to 100.
+    /// Number of presses, 1 (default) to 100.
     #[serde(default)]
     pub repeat: Option<u32>,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default)]
     pub screen: Option<String>,
 }
@@ -104,41 +105,43 @@ pub struct PressKey {
 pub struct RunBash {
     /// The computer: its id or instance_id.
     pub computer_id: String,
-    /// What bash runs.
+    /// Command line for bash.
     pub command: String,
-    /// Seconds after which it is killed with all that it started; 200 when absent, at most 300.
+    /// Timeout in seconds, at most 300; 200 when absent. The command and all processes that it started are
+    /// then killed.
     #[serde(default)]
     pub timeout: Option<f64>,
-    /// The folder it starts in; the home folder when absent.
+    /// Working directory; the home folder when absent.
     #[serde(default)]
     pub cwd: Option<String>,
 }
 
-/// What `bash` came to.
+/// Result of `bash`.
 #[derive(Clone, Debug, Serialize)]
-pub struct BashRan {
-    /// False when it had to be killed at its time-out.
+pub struct BashOutput {
+    /// False when the command was killed at the timeout.
     pub success: bool,
-    /// The shell's exit code.
+    /// Exit code of the shell.
     pub exit_code: i32,
-    /// Both streams in the order in which they were written; the middle is left out when it is long.
+    /// Standard output and standard error in the order in which they were written; the middle is omitted when
+    /// it is long.
     pub output: String,
-    /// How many bytes were left out.
+    /// Number of omitted bytes.
     pub omitted_bytes: u64,
-    /// True when it was killed at its time-out.
+    /// True when the command was killed at the timeout.
     pub timeout: bool,
 }
 
-/// What a screenshot shows, beside its image.
+/// Metadata of a screenshot.
 #[derive(Clone, Debug, Serialize)]
-pub struct Seen {
-    /// Pixels across.
+pub struct ScreenshotInfo {
+    /// Width, in pixels.
     pub width: u32,
-    /// Pixels down.
+    /// Height, in pixels.
     pub height: u32,
     /// image/jpeg, image/png or image/webp.
     pub mime_type: String,
-    /// Its name, its scale, its screen.
+    /// Frame, scale and screen.
     #[serde(flatten)]
-    pub shown: Shown,
+    pub shown: ScreenshotFrame,
 }

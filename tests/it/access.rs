@@ -1,4 +1,6 @@
-//! Is every operation guarded, are secrets kept, and are the edges of HTTP held? (access.md A, threats.md T13, T24)
+//! Authorization of every operation, secrecy of credentials, and HTTP parsing limits.
+//!
+//! T13 and T24 (docs/security.md).
 
 mod audit;
 mod cast;

@@ -1,5 +1,6 @@
-//! The agent as its client sees it: who may call, health, waits, bash, Python, sessions, background processes, files,
-//! what is at work, a new identity, and what process 1 does.
+//! The agent's HTTP API and process 1.
+//!
+//! Authentication, health, commands, Python, sessions, processes, files, activity and identity.
 
 mod activity;
 mod bash;

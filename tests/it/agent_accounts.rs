@@ -1,4 +1,4 @@
-//! Does an AI agent make an account for itself, within bounds, that a person takes over once? (threats.md T29)
+//! Agent accounts: creation by an AI agent, limits, claim by a person, and expiry (T29, docs/security.md).
 
 mod brought;
 mod claim;
@@ -11,12 +11,12 @@ mod making;
 use hotdesk::base::clock::now_ms;
 use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
-use hotdesk::controller::auth::keys;
 use hotdesk::controller::config::{AgentAccounts, Config};
+use hotdesk::controller::identity::auth::keys;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, answered};
+use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::simulation::Simulation;
 
 /// A configuration in which agents make accounts.
@@ -25,23 +25,23 @@ pub fn config() -> Config {
     Config { agent_accounts, ..Config::default() }
 }
 
-/// What an agent without a key asks for.
-pub async fn ask(house: &Simulation, body: Value) -> Answered {
-    answered(house.bare(Method::POST, "/api/agent-accounts").json(&body)).await
+/// Requests an account without a key.
+pub async fn request_account(controller: &Simulation, body: Value) -> HttpAnswer {
+    fetch_json(controller.bare(Method::POST, "/api/agent-accounts").json(&body)).await
 }
 
-/// An agent's account: its record and its key.
-pub async fn agent(house: &Simulation) -> (Value, String) {
-    let made = ask(house, json!({"name": "research <agent>"})).await;
-    assert_eq!(made.status, 201, "{}", made.body);
-    let key = made.body["key"].as_str().expect("a key").to_owned();
-    (made.body, key)
+/// Creates an agent's account; returns its record and its key.
+pub async fn create_agent(controller: &Simulation) -> (Value, String) {
+    let created = request_account(controller, json!({"name": "research <agent>"})).await;
+    assert_eq!(created.status, 201, "{}", created.body);
+    let key = created.body["key"].as_str().expect("a key").to_owned();
+    (created.body, key)
 }
 
-/// A person's signed-in browser: its cookie.
-pub async fn browser(house: &Simulation, person: AccountId) -> String {
+/// Signs a person in; returns the cookie.
+pub async fn sign_in(controller: &Simulation, person: AccountId) -> String {
     let cookie = Secret::random(43).reveal().to_owned();
-    let store = house.store().await;
+    let store = controller.store().await;
     store.add_session(person, &keys::digest(&cookie), now_ms() + 3_600_000).await.expect("a session");
     format!("hotdesk={cookie}")
 }

@@ -1,5 +1,6 @@
-//! Are clones whole, separate and paid for, and do moves keep what moves? (interface.md "Clone", wire.md 5.2; threats.md
-//! T18, T23, T28)
+//! Clones and moves: completeness, isolation, billing and permissions.
+//!
+//! docs/lifecycle.md#clone; T18, T23 and T28 (docs/security.md).
 
 mod identity;
 
@@ -7,60 +8,60 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use hotdesk::base::ids::{ComputerId, ComputerRef};
-use hotdesk::controller::auth::keys;
 use hotdesk::controller::config::{Config, Limits};
+use hotdesk::controller::identity::auth::keys;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{Capabilities, Engine, EngineError, MachineSpec};
-use hotdesk::store::accounts::NewKey;
-use hotdesk::store::computers::Computer;
-use hotdesk::store::copies::{Extent, NewCopy};
+use hotdesk::store::fleet::computers::Computer;
+use hotdesk::store::fleet::copies::{Extent, NewCopy};
+use hotdesk::store::identity::accounts::NewKey;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, answered};
+use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Simulation;
 
-/// A house with a computer `desk` in workspace `home`; their ids.
-async fn with_a_desk(house: &Simulation) -> (String, String) {
-    let home = house.workspace("home").await;
-    let order = json!({"workspace_id": home, "name": "desk", "cpu": 2, "disk_size_gb": 10,
+/// Creates a computer `desk` in a workspace `home`; returns the ids of both.
+async fn create_computer(controller: &Simulation) -> (String, String) {
+    let home = controller.workspace("home").await;
+    let body = json!({"workspace_id": home, "name": "desk", "cpu": 2, "disk_size_gb": 10,
         "auto_stop_minutes": 15, "resolution": "800x600x24"});
-    let desk = id_of(&house.made("/computers", order).await);
-    std::fs::create_dir(house.disk(&desk).join("work")).expect("a folder");
-    std::fs::write(house.disk(&desk).join("work/note"), "kept").expect("a file");
-    (home, desk)
+    let computer = id_of(&controller.create("/computers", body).await);
+    std::fs::create_dir(controller.disk(&computer).join("work")).expect("a folder");
+    std::fs::write(controller.disk(&computer).join("work/note"), "kept").expect("a file");
+    (home, computer)
 }
 
-async fn clone(house: &Simulation, source: &str, body: Value) -> Answered {
-    house.post(&format!("/computers/{source}/clone"), body).await
+async fn clone(controller: &Simulation, source: &str, body: Value) -> HttpAnswer {
+    controller.post(&format!("/computers/{source}/clone"), body).await
 }
 
-async fn row(house: &Simulation, id: &str) -> Computer {
+async fn stored_computer(controller: &Simulation, id: &str) -> Computer {
     let reference = ComputerRef::Id(id.parse().expect("an id"));
-    house.store().await.computer(&reference).await.expect("the store answers").expect("a row")
+    controller.store().await.computer(&reference).await.expect("the store answers").expect("a row")
 }
 
-async fn moved(house: &Simulation, id: &str, body: Value) -> Answered {
-    house.patch(&format!("/computers/{id}/move"), body).await
+async fn move_computer(controller: &Simulation, id: &str, body: Value) -> HttpAnswer {
+    controller.patch(&format!("/computers/{id}/move"), body).await
 }
 
-/// The names of the computers that there are.
-async fn names(house: &Simulation) -> BTreeSet<String> {
-    let listed = house.get("/computers").await.body;
+/// Names of all computers.
+async fn names(controller: &Simulation) -> BTreeSet<String> {
+    let listed = controller.get("/computers").await.body;
     let all = listed["computers"].as_array().expect("a list");
-    assert_eq!(house.machines().len(), all.len(), "as many machines as rows");
+    assert_eq!(controller.machines().len(), all.len(), "each row must have one machine");
     all.iter().map(|one| one["name"].as_str().expect("a name").to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clone_has_its_source_s_disk_and_an_identity_of_its_own() {
-    let house = Simulation::boot().await;
-    let (home, desk) = with_a_desk(&house).await;
-    let source = house.get(&format!("/computers/{desk}")).await.body;
-    // No body at all, and the instance handle instead of the UUID.
+    let controller = Simulation::boot().await;
+    let (home, computer) = create_computer(&controller).await;
+    let source = controller.get(&format!("/computers/{computer}")).await.body;
+    // Without a request body, and by the instance handle instead of the UUID.
     let instance = source["instance_id"].as_str().expect("a handle");
-    let made = answered(house.request(Method::POST, &format!("/computers/{instance}/clone"))).await;
+    let made = fetch_json(controller.request(Method::POST, &format!("/computers/{instance}/clone"))).await;
     assert_eq!(made.status, 201, "{}", made.body);
     let copy = made.body;
     assert_eq!((&copy["name"], &copy["status"]), (&json!("desk (clone)"), &json!("running")));
@@ -72,79 +73,89 @@ async fn a_clone_has_its_source_s_disk_and_an_identity_of_its_own() {
         assert!(copy[own].is_string() && copy[own] != source[own], "{own}: {copy}");
     }
     let id = id_of(&copy);
-    let (first, second) = (row(&house, &desk).await, row(&house, &id).await);
+    let (first, second) =
+        (stored_computer(&controller, &computer).await, stored_computer(&controller, &id).await);
     assert_ne!(first.agent_token.reveal(), second.agent_token.reveal());
-    assert_eq!(std::fs::read_to_string(house.disk(&id).join("work/note")).expect("copied"), "kept");
-    // Each goes on by itself; the clone's handle is one for its own clone.
-    std::fs::write(house.disk(&id).join("work/note"), "changed").expect("a file");
-    assert_eq!(std::fs::read_to_string(house.disk(&desk).join("work/note")).expect("there"), "kept");
-    assert_eq!(house.status(&desk).await, "running");
-    let again =
-        clone(&house, copy["instance_id"].as_str().expect("a handle"), json!({"name": " own "})).await;
-    assert_eq!((again.status, &again.body["name"]), (201, &json!("own")), "{}", again.body);
+    assert_eq!(std::fs::read_to_string(controller.disk(&id).join("work/note")).expect("copied"), "kept");
+    // The two diverge from here, and the clone's handle names the clone.
+    std::fs::write(controller.disk(&id).join("work/note"), "changed").expect("a file");
     assert_eq!(
-        std::fs::read_to_string(house.disk(&id_of(&again.body)).join("work/note")).expect("copied"),
+        std::fs::read_to_string(controller.disk(&computer).join("work/note")).expect("the source's file"),
+        "kept"
+    );
+    assert_eq!(controller.status(&computer).await, "running");
+    let clone_of_clone =
+        clone(&controller, copy["instance_id"].as_str().expect("a handle"), json!({"name": " own "})).await;
+    assert_eq!(
+        (clone_of_clone.status, &clone_of_clone.body["name"]),
+        (201, &json!("own")),
+        "{}",
+        clone_of_clone.body
+    );
+    assert_eq!(
+        std::fs::read_to_string(controller.disk(&id_of(&clone_of_clone.body)).join("work/note"))
+            .expect("copied"),
         "changed"
     );
-    assert_eq!(house.delete(&format!("/computers/{desk}")).await.status, 200);
-    assert_eq!(house.status(&id).await, "running", "a clone outlives its source");
+    assert_eq!(controller.delete(&format!("/computers/{computer}")).await.status, 200);
+    assert_eq!(controller.status(&id).await, "running", "a clone must outlive its source");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_names_are_free_and_never_too_long() {
-    let house = Simulation::boot().await;
-    let (home, desk) = with_a_desk(&house).await;
+    let controller = Simulation::boot().await;
+    let (home, computer) = create_computer(&controller).await;
     for expected in ["desk (clone)", "desk (clone 2)", "desk (clone 3)"] {
-        let made = clone(&house, &desk, json!({"name": null})).await;
+        let made = clone(&controller, &computer, json!({"name": null})).await;
         assert_eq!((made.status, &made.body["name"]), (201, &json!(expected)), "{}", made.body);
     }
-    let long = house.computer(&home, &"語".repeat(255)).await;
-    let made = clone(&house, &long, json!({})).await;
+    let long = controller.computer(&home, &"語".repeat(255)).await;
+    let made = clone(&controller, &long, json!({})).await;
     let name = format!("{} (clone)", "語".repeat(247));
     assert_eq!((made.status, &made.body["name"]), (201, &json!(name)), "{}", made.body);
-    // At once: each its own.
-    let answers = join_all([0; 5].map(|_| clone(&house, &desk, json!({})))).await;
+    // Concurrent clones without a name: each gets its own.
+    let answers = join_all([0; 5].map(|_| clone(&controller, &computer, json!({})))).await;
     assert!(answers.iter().all(|answer| answer.status == 201), "{answers:?}");
-    assert_eq!(names(&house).await.len(), 11);
-    // At once under one name: one.
-    let answers = join_all([0; 5].map(|_| clone(&house, &desk, json!({"name": "Same"})))).await;
+    assert_eq!(names(&controller).await.len(), 11);
+    // Concurrent clones under one name: one succeeds.
+    let answers = join_all([0; 5].map(|_| clone(&controller, &computer, json!({"name": "Same"})))).await;
     let taken = answers.iter().filter(|it| (it.status, &it.body["code"]) == (409, &json!("NAME_TAKEN")));
     assert_eq!(taken.count(), 4, "{answers:?}");
-    assert_eq!(names(&house).await.len(), 12);
+    assert_eq!(names(&controller).await.len(), 12);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_refused_clone_has_a_code_and_leaves_nothing() {
-    let house = Simulation::boot().await;
-    let (_, desk) = with_a_desk(&house).await;
-    let nobody = uuid::Uuid::new_v4().to_string();
+    let controller = Simulation::boot().await;
+    let (_, computer) = create_computer(&controller).await;
+    let anonymous = uuid::Uuid::new_v4().to_string();
     let cases = [
-        (desk.clone(), json!({"name": ""}), 400, "INVALID_REQUEST"),
-        (desk.clone(), json!({"name": "  "}), 400, "INVALID_REQUEST"),
-        (desk.clone(), json!({"name": "a".repeat(256)}), 400, "INVALID_REQUEST"),
-        (desk.clone(), json!({"name": "a\0"}), 400, "INVALID_REQUEST"),
-        (desk.clone(), json!({"name": 7}), 400, "INVALID_REQUEST"),
-        (desk.clone(), json!([]), 400, "INVALID_REQUEST"),
-        (desk.clone(), json!({"name": " DESK"}), 409, "NAME_TAKEN"),
-        (desk.clone(), json!({"targetProjectId": nobody}), 404, "NOT_FOUND"),
-        (desk.clone(), json!({"targetProjectId": "x"}), 404, "NOT_FOUND"),
-        (nobody.clone(), json!({}), 404, "NOT_FOUND"),
+        (computer.clone(), json!({"name": ""}), 400, "INVALID_REQUEST"),
+        (computer.clone(), json!({"name": "  "}), 400, "INVALID_REQUEST"),
+        (computer.clone(), json!({"name": "a".repeat(256)}), 400, "INVALID_REQUEST"),
+        (computer.clone(), json!({"name": "a\0"}), 400, "INVALID_REQUEST"),
+        (computer.clone(), json!({"name": 7}), 400, "INVALID_REQUEST"),
+        (computer.clone(), json!([]), 400, "INVALID_REQUEST"),
+        (computer.clone(), json!({"name": " DESK"}), 409, "NAME_TAKEN"),
+        (computer.clone(), json!({"targetProjectId": anonymous}), 404, "NOT_FOUND"),
+        (computer.clone(), json!({"targetProjectId": "x"}), 404, "NOT_FOUND"),
+        (anonymous.clone(), json!({}), 404, "NOT_FOUND"),
     ];
     for (source, body, status, code) in cases {
-        let refused = clone(&house, &source, body.clone()).await;
+        let refused = clone(&controller, &source, body.clone()).await;
         let expected = (status, &json!(code));
         assert_eq!((refused.status, &refused.body["code"]), expected, "{body}: {}", refused.body);
         assert!(refused.body["error"].is_string(), "{}", refused.body);
     }
-    let path = format!("/computers/{desk}/clone");
-    let broken = answered(house.request(Method::POST, &path).body("{")).await;
+    let path = format!("/computers/{computer}/clone");
+    let broken = fetch_json(controller.request(Method::POST, &path).body("{")).await;
     assert_eq!((broken.status, &broken.body["code"]), (400, &json!("INVALID_REQUEST")));
     for key in ["sk_live_unknown", ""] {
-        let unknown = answered(house.request_with(key, Method::POST, &path)).await;
+        let unknown = fetch_json(controller.request_with(key, Method::POST, &path)).await;
         assert_eq!((unknown.status, &unknown.body["code"]), (401, &json!("UNAUTHENTICATED")));
     }
-    assert_eq!(names(&house).await.len(), 1);
-    assert_eq!(house.engine.calls(Verb::CopyDisk), 0);
+    assert_eq!(names(&controller).await.len(), 1);
+    assert_eq!(controller.engine.calls(Verb::CopyDisk), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,76 +165,76 @@ async fn a_clone_is_charged_like_any_computer() {
         (Limits { max_account_ram_gb: 7, ..Limits::default() }, "RAM_ADDON"),
         (Limits { max_account_disk_gb: 19, ..Limits::default() }, "DISK_QUOTA_EXCEEDED"),
     ] {
-        let house = Simulation::boot_limited(limits).await;
-        let (home, desk) = with_a_desk(&house).await;
-        let refused = clone(&house, &desk, json!({})).await;
+        let controller = Simulation::boot_limited(limits).await;
+        let (home, computer) = create_computer(&controller).await;
+        let refused = clone(&controller, &computer, json!({})).await;
         assert_eq!((refused.status, &refused.body["code"]), (403, &json!(code)), "{}", refused.body);
-        // As a create is.
-        let order = json!({"workspace_id": home, "name": "two", "disk_size_gb": 10});
-        let refused = house.post("/computers", order).await;
+        // A create is charged alike.
+        let body = json!({"workspace_id": home, "name": "two", "disk_size_gb": 10});
+        let refused = controller.post("/computers", body).await;
         assert_eq!((refused.status, &refused.body["code"]), (403, &json!(code)), "{}", refused.body);
-        assert_eq!(names(&house).await.len(), 1, "{code}");
+        assert_eq!(names(&controller).await.len(), 1, "{code}");
     }
     let limits = Limits { max_cpu: 2, max_ram_gb: 8, ..Limits::default() };
-    let house = Simulation::boot_limited(limits).await;
-    let home = house.workspace("home").await;
+    let controller = Simulation::boot_limited(limits).await;
+    let home = controller.workspace("home").await;
     for (field, value, code) in [("cpu", 4, "PER_COMPUTER_CPU_CAP"), ("ram", 16, "PER_COMPUTER_RAM_CAP")] {
         let refused =
-            house.post("/computers", json!({"workspace_id": home, "name": "a", field: value})).await;
+            controller.post("/computers", json!({"workspace_id": home, "name": "a", field: value})).await;
         assert_eq!((refused.status, &refused.body["code"]), (403, &json!(code)), "{}", refused.body);
     }
 }
 
-/// threats.md T23.
+/// T23 (docs/security.md).
 #[tokio::test(flavor = "multi_thread")]
 async fn t23_of_ten_clones_for_the_last_slot_one_wins() {
-    let house = Simulation::boot_limited(Limits { max_computers: 2, ..Limits::default() }).await;
-    let (_, desk) = with_a_desk(&house).await;
-    let answers = join_all([0; 10].map(|_| clone(&house, &desk, json!({})))).await;
-    let won = answers.iter().filter(|answer| answer.status == 201).count();
+    let controller = Simulation::boot_limited(Limits { max_computers: 2, ..Limits::default() }).await;
+    let (_, computer) = create_computer(&controller).await;
+    let answers = join_all([0; 10].map(|_| clone(&controller, &computer, json!({})))).await;
+    let created = answers.iter().filter(|answer| answer.status == 201).count();
     let full = answers.iter().filter(|it| (it.status, &it.body["code"]) == (403, &json!("DESKTOP_LIMIT")));
-    assert_eq!((won, full.count()), (1, 9), "{answers:?}");
-    assert_eq!(names(&house).await.len(), 2);
+    assert_eq!((created, full.count()), (1, 9), "{answers:?}");
+    assert_eq!(names(&controller).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_copied_is_not_clonable() {
-    // An engine that copies only what rests.
-    let house = Simulation::boot_able(Capabilities::default()).await;
-    let (_, desk) = with_a_desk(&house).await;
-    let refused = clone(&house, &desk, json!({})).await;
+    // An engine that copies only stopped computers.
+    let controller = Simulation::boot_with_capabilities(Capabilities::default()).await;
+    let (_, computer) = create_computer(&controller).await;
+    let refused = clone(&controller, &computer, json!({})).await;
     assert_eq!((refused.status, &refused.body["code"]), (400, &json!("NOT_CLONABLE")), "{}", refused.body);
-    assert_eq!(house.command(format!("/computers/{desk}/stop")).await.status, 200);
-    house.until_status(&desk, "stopped").await;
-    let made = clone(&house, &desk, json!({})).await;
+    assert_eq!(controller.command(format!("/computers/{computer}/stop")).await.status, 200);
+    controller.until_status(&computer, "stopped").await;
+    let made = clone(&controller, &computer, json!({})).await;
     assert_eq!((made.status, &made.body["status"]), (201, &json!("running")), "{}", made.body);
-    assert_eq!(house.status(&desk).await, "stopped");
+    assert_eq!(controller.status(&computer).await, "stopped");
 
-    // One that copies nothing.
-    let house = Simulation::boot().await;
-    let (_, desk) = with_a_desk(&house).await;
+    // An engine that cannot copy disks.
+    let controller = Simulation::boot().await;
+    let (_, computer) = create_computer(&controller).await;
     let failure = Failure::Before(EngineError::Unsupported("copy a disk"));
-    house.engine.plan(Fault { verb: Verb::CopyDisk, call: 1, failure });
-    let refused = clone(&house, &desk, json!({})).await;
+    controller.engine.plan(Fault { verb: Verb::CopyDisk, call: 1, failure });
+    let refused = clone(&controller, &computer, json!({})).await;
     assert_eq!((refused.status, &refused.body["code"]), (400, &json!("NOT_CLONABLE")), "{}", refused.body);
-    assert_eq!(names(&house).await.len(), 1);
+    assert_eq!(names(&controller).await.len(), 1);
 
-    // A source that is broken.
+    // A source that is in the error state.
     let failure = Failure::Before(EngineError::failed("start", "x"));
-    house.engine.plan(Fault { verb: Verb::Start, call: 2, failure });
-    assert_eq!(house.command(format!("/computers/{desk}/restart")).await.status, 200);
-    house.until_status(&desk, "error").await;
-    let refused = clone(&house, &desk, json!({})).await;
+    controller.engine.plan(Fault { verb: Verb::Start, call: 2, failure });
+    assert_eq!(controller.command(format!("/computers/{computer}/restart")).await.status, 200);
+    controller.until_status(&computer, "error").await;
+    let refused = clone(&controller, &computer, json!({})).await;
     assert_eq!((refused.status, &refused.body["code"]), (400, &json!("NOT_CLONABLE")), "{}", refused.body);
 }
 
-/// threats.md T18.
+/// T18 (docs/security.md).
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_clone_that_fails_anywhere_leaves_nothing_and_its_source_goes_on() {
     let full = || EngineError::NoCapacity("full".to_owned());
     let broken = || EngineError::failed("copy", "/var/lib/secret: broken");
-    let house = Simulation::boot().await;
-    let (_, desk) = with_a_desk(&house).await;
+    let controller = Simulation::boot().await;
+    let (_, computer) = create_computer(&controller).await;
     for (verb, failure, status, code) in [
         (Verb::CopyDisk, Failure::Before(broken()), 500, "CLONE_FAILED"),
         (Verb::CopyDisk, Failure::After(broken()), 500, "CLONE_FAILED"),
@@ -231,10 +242,10 @@ async fn t18_a_clone_that_fails_anywhere_leaves_nothing_and_its_source_goes_on()
         (Verb::Start, Failure::Before(broken()), 500, "CLONE_FAILED"),
         (Verb::Start, Failure::After(broken()), 500, "CLONE_FAILED"),
     ] {
-        let call = house.engine.calls(verb) + 1;
+        let call = controller.engine.calls(verb) + 1;
         let name = format!("{verb:?} {failure:?}");
-        house.engine.plan(Fault { verb, call, failure });
-        let refused = clone(&house, &desk, json!({"name": "copy"})).await;
+        controller.engine.plan(Fault { verb, call, failure });
+        let refused = clone(&controller, &computer, json!({"name": "copy"})).await;
         assert_eq!(
             (refused.status, &refused.body["code"]),
             (status, &json!(code)),
@@ -242,63 +253,63 @@ async fn t18_a_clone_that_fails_anywhere_leaves_nothing_and_its_source_goes_on()
             refused.body
         );
         assert!(!refused.body.to_string().contains("secret"), "{}", refused.body);
-        assert_eq!(names(&house).await.len(), 1, "{name}");
-        assert_eq!(house.status(&desk).await, "running", "{name}");
+        assert_eq!(names(&controller).await.len(), 1, "{name}");
+        assert_eq!(controller.status(&computer).await, "running", "{name}");
     }
-    // The name is free still.
-    assert_eq!(clone(&house, &desk, json!({"name": "copy"})).await.status, 201);
+    // The name is still free.
+    assert_eq!(clone(&controller, &computer, json!({"name": "copy"})).await.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_half_a_clone_is_undone_at_the_next_start() {
-    let mut house = Simulation::boot().await;
-    let (_, desk) = with_a_desk(&house).await;
-    let source: ComputerId = desk.parse().expect("an id");
+    let mut controller = Simulation::boot().await;
+    let (_, computer) = create_computer(&controller).await;
+    let source: ComputerId = computer.parse().expect("an id");
     for copied in [false, true] {
         let (extent, plans) = (Extent::Clone, Config::default().plans());
         let copy = NewCopy { id: ComputerId::random(), source, extent, workspace: None, name: None, plans };
-        let stored = house.store().await.add_copy(&copy).await.expect("stored");
+        let stored = controller.store().await.add_copy(&copy).await.expect("stored");
         assert_eq!(stored.name, "desk (clone)");
         if copied {
-            let to = MachineSpec { id: copy.id, ..house.size(&desk) };
-            house.engine.copy_disk(source, &to).await.expect("copied");
-            assert_eq!(house.machines().len(), 2);
+            let to = MachineSpec { id: copy.id, ..controller.size(&computer) };
+            controller.engine.copy_disk(source, &to).await.expect("copied");
+            assert_eq!(controller.machines().len(), 2);
         }
-        house.restart().await;
-        house.until_status(&copy.id.to_string(), "none").await;
-        house.until_status(&desk, "running").await;
-        assert_eq!(names(&house).await.len(), 1, "copied: {copied}");
+        controller.restart().await;
+        controller.until_status(&copy.id.to_string(), "none").await;
+        controller.until_status(&computer, "running").await;
+        assert_eq!(names(&controller).await.len(), 1, "copied: {copied}");
     }
-    assert_eq!(clone(&house, &desk, json!({})).await.body["name"], "desk (clone)");
+    assert_eq!(clone(&controller, &computer, json!({})).await.body["name"], "desk (clone)");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clone_waits_for_its_source_s_turn() {
-    let house = Simulation::boot().await;
-    let (_, desk) = with_a_desk(&house).await;
-    // Stopped and deleted in the middle: the copy comes first, whole.
+    let controller = Simulation::boot().await;
+    let (_, computer) = create_computer(&controller).await;
+    // A stop and a delete during the copy wait for its end.
     let failure = Failure::Delay(std::time::Duration::from_millis(300));
-    house.engine.plan(Fault { verb: Verb::CopyDisk, call: 1, failure });
-    let path = format!("/computers/{desk}");
+    controller.engine.plan(Fault { verb: Verb::CopyDisk, call: 1, failure });
+    let path = format!("/computers/{computer}");
     let removal = async {
-        let begun = hotdesk::base::wait::until(std::time::Duration::from_secs(5), || async {
-            (house.engine.calls(Verb::CopyDisk) == 1).then_some(())
+        let started = hotdesk::base::wait::until(std::time::Duration::from_secs(5), || async {
+            (controller.engine.calls(Verb::CopyDisk) == 1).then_some(())
         });
-        begun.await.expect("it began");
-        house.delete(&path).await
+        started.await.expect("the copy must begin");
+        controller.delete(&path).await
     };
-    let (made, removed) = tokio::join!(clone(&house, &desk, json!({})), removal);
+    let (made, removed) = tokio::join!(clone(&controller, &computer, json!({})), removal);
     assert_eq!((made.status, removed.status), (201, 200), "{} {}", made.body, removed.body);
-    let note = house.disk(&id_of(&made.body)).join("work/note");
+    let note = controller.disk(&id_of(&made.body)).join("work/note");
     assert_eq!(std::fs::read_to_string(note).expect("copied"), "kept");
-    assert_eq!(names(&house).await, BTreeSet::from(["desk (clone)".to_owned()]));
+    assert_eq!(names(&controller).await, BTreeSet::from(["desk (clone)".to_owned()]));
 }
 
-/// A key that reaches one workspace only.
-async fn scoped_key(house: &Simulation, workspace: &str) -> String {
-    let text = keys::fresh();
-    let store = house.store().await;
-    let account = store.operator().await.expect("the operator");
+/// Adds a key that is scoped to one workspace.
+async fn scoped_key(controller: &Simulation, workspace: &str) -> String {
+    let text = keys::generate();
+    let store = controller.store().await;
+    let account = store.operator_account().await.expect("the operator");
     let digest = keys::digest(text.reveal());
     let workspace = Some(workspace.parse().expect("an id"));
     let key =
@@ -309,79 +320,81 @@ async fn scoped_key(house: &Simulation, workspace: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clone_and_a_move_reach_no_workspace_that_the_key_does_not() {
-    let house = Simulation::boot().await;
-    let (home, desk) = with_a_desk(&house).await;
-    let away = house.workspace("away").await;
-    let key = scoped_key(&house, &home).await;
+    let controller = Simulation::boot().await;
+    let (home, computer) = create_computer(&controller).await;
+    let away = controller.workspace("away").await;
+    let key = scoped_key(&controller, &home).await;
     for (method, path, body) in [
         (Method::POST, "clone", json!({"targetProjectId": away})),
         (Method::PATCH, "move", json!({"workspace_id": away})),
     ] {
-        let request = house.request_with(&key, method, &format!("/computers/{desk}/{path}"));
-        let refused = answered(request.json(&body)).await;
+        let request = controller.request_with(&key, method, &format!("/computers/{computer}/{path}"));
+        let refused = fetch_json(request.json(&body)).await;
         assert_eq!(refused.status, 403, "{path}: {}", refused.body);
         assert_eq!(refused.body["code"], "workspace_scope_mismatch", "{path}");
         assert_eq!(refused.body["target_workspace_id"], away, "{path}");
     }
-    assert_eq!(names(&house).await.len(), 1);
-    let made = clone(&house, &desk, json!({"targetProjectId": away})).await;
+    assert_eq!(names(&controller).await.len(), 1);
+    let made = clone(&controller, &computer, json!({"targetProjectId": away})).await;
     assert_eq!((made.status, &made.body["workspace_id"]), (201, &json!(away)), "{}", made.body);
-    let own = answered(house.request_with(&key, Method::POST, &format!("/computers/{desk}/clone"))).await;
+    let own =
+        fetch_json(controller.request_with(&key, Method::POST, &format!("/computers/{computer}/clone")))
+            .await;
     assert_eq!((own.status, &own.body["workspace_id"]), (201, &json!(home)), "{}", own.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_moves_between_workspaces_as_it_is() {
-    let house = Simulation::boot().await;
-    let (home, desk) = with_a_desk(&house).await;
-    let away = house.workspace("away").await;
-    let before = house.get(&format!("/computers/{desk}")).await.body;
+    let controller = Simulation::boot().await;
+    let (home, computer) = create_computer(&controller).await;
+    let away = controller.workspace("away").await;
+    let before = controller.get(&format!("/computers/{computer}")).await.body;
     let form = reqwest::multipart::Form::new()
         .text("projectId", home.clone())
-        .text("desktopId", desk.clone())
+        .text("desktopId", computer.clone())
         .part("file", reqwest::multipart::Part::text("hi").file_name("own.txt"));
-    let stored = answered(house.request(Method::POST, "/files/upload").multipart(form)).await;
+    let stored = fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await;
     assert_eq!(stored.status, 200, "{}", stored.body);
 
-    let told = moved(&house, &desk, json!({"workspace_id": away})).await;
+    let answer = move_computer(&controller, &computer, json!({"workspace_id": away})).await;
     let expected = json!({"success": true, "workspace_id": away, "project_id": away});
-    assert_eq!((told.status, told.body), (200, expected));
-    let after = house.get(&format!("/computers/{desk}")).await.body;
+    assert_eq!((answer.status, answer.body), (200, expected));
+    let after = controller.get(&format!("/computers/{computer}")).await.body;
     assert_eq!((&after["workspace_id"], &after["project_name"]), (&json!(away), &json!("away")));
     for same in ["id", "instance_id", "vnc_password", "status", "name"] {
         assert_eq!(after[same], before[same], "{same}");
     }
-    assert_eq!(house.get(&format!("/workspaces/{home}")).await.body["computer_count"], 0);
-    assert_eq!(house.get(&format!("/workspaces/{away}")).await.body["computer_count"], 1);
-    let files = house.get(&format!("/files?projectId={away}")).await.body;
+    assert_eq!(controller.get(&format!("/workspaces/{home}")).await.body["computer_count"], 0);
+    assert_eq!(controller.get(&format!("/workspaces/{away}")).await.body["computer_count"], 1);
+    let files = controller.get(&format!("/files?projectId={away}")).await.body;
     assert_eq!(files["files"][0]["filename"], "own.txt", "{files}");
-    // The same path by POST is the pointer's.
-    let pointed = house.post(&format!("/computers/{desk}/move"), json!({"x": 1, "y": 1})).await;
+    // POST on the same path moves the pointer.
+    let pointed = controller.post(&format!("/computers/{computer}/move"), json!({"x": 1, "y": 1})).await;
     assert_eq!((pointed.status, &pointed.body["success"]), (200, &json!(true)), "{}", pointed.body);
 
-    // Stopped, under the older name of the field, by the instance handle.
-    house.command(format!("/computers/{desk}/stop")).await;
-    house.until_status(&desk, "stopped").await;
+    // A stopped computer, by the instance handle, with the older name of the field.
+    controller.command(format!("/computers/{computer}/stop")).await;
+    controller.until_status(&computer, "stopped").await;
     let handle = before["instance_id"].as_str().expect("a handle");
-    assert_eq!(moved(&house, handle, json!({"project_id": home})).await.status, 200);
-    assert_eq!(house.status(&desk).await, "stopped");
+    assert_eq!(move_computer(&controller, handle, json!({"project_id": home})).await.status, 200);
+    assert_eq!(controller.status(&computer).await, "stopped");
 
-    let nobody = uuid::Uuid::new_v4().to_string();
+    let anonymous = uuid::Uuid::new_v4().to_string();
     for (id, body, status) in [
-        (&desk, json!({}), 400),
-        (&desk, json!({"x": 1, "y": 1}), 400),
-        (&desk, json!({"workspace_id": home}), 400),
-        (&desk, json!({"workspace_id": 7}), 400),
-        (&desk, json!({"workspace_id": nobody}), 404),
-        (&desk, json!({"workspace_id": ""}), 404),
-        (&nobody, json!({"workspace_id": away}), 404),
+        (&computer, json!({}), 400),
+        (&computer, json!({"x": 1, "y": 1}), 400),
+        (&computer, json!({"workspace_id": home}), 400),
+        (&computer, json!({"workspace_id": 7}), 400),
+        (&computer, json!({"workspace_id": anonymous}), 404),
+        (&computer, json!({"workspace_id": ""}), 404),
+        (&anonymous, json!({"workspace_id": away}), 404),
     ] {
-        let refused = moved(&house, id, body.clone()).await;
+        let refused = move_computer(&controller, id, body.clone()).await;
         assert_eq!(refused.status, status, "{body}: {}", refused.body);
     }
-    house.computer(&away, "DESK").await;
-    let clash = moved(&house, &desk, json!({"workspace_id": away})).await;
+    controller.computer(&away, "DESK").await;
+    let clash = move_computer(&controller, &computer, json!({"workspace_id": away})).await;
     assert_eq!((clash.status, &clash.body["code"]), (409, &json!("NAME_TAKEN")), "{}", clash.body);
-    let still = house.get(&format!("/computers/{desk}")).await.body;
+    let still = controller.get(&format!("/computers/{computer}")).await.body;
     assert_eq!(still["workspace_id"], home);
 }

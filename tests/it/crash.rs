@@ -1,4 +1,4 @@
-//! What is left after a controller's death, at whatever moment, and on a full disk? (threats.md T18-T20)
+//! State after the controller's death at any moment and on a full disk (T18-T20, docs/security.md).
 
 mod adopt;
 mod arrival;

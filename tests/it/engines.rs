@@ -1,4 +1,4 @@
-//! Do all engines keep the contract of `hotdesk::engine::Engine`? One suite, run over every engine.
+//! Conformance tests of `hotdesk::engine::Engine` for every engine, and tests of single engines.
 
 #[path = "engines/conformance.rs"]
 mod conformance;

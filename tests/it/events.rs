@@ -1,4 +1,4 @@
-//! Do events reach those who subscribed, and nobody else? (interface.md "Events")
+//! Event channel: subscriptions, delivery, loss and isolation (docs/api/events.md).
 
 mod conversation;
 mod hub;

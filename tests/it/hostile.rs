@@ -1,4 +1,4 @@
-//! Does the house stand when a computer lies or a host fails? (threats.md T4, T18)
+//! Tests of hostile computers and failing hosts: T4, T18 (docs/security.md).
 
 mod attack;
 mod faults;

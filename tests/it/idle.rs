@@ -1,5 +1,5 @@
-//! Does a computer that nobody uses suspend itself, and only such a one? (interface.md `auto_stop_minutes`) On simulated
-//! machines, whose minutes are short.
+//! Auto-stop of idle computers (`auto_stop_minutes`, docs/lifecycle.md) on simulated machines with short
+//! minutes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::routing::get;
 use axum::{Json, Router};
 use hotdesk::base::wait;
-use hotdesk::controller::config::Pace;
+use hotdesk::controller::config::AutoStopTiming;
 use hotdesk::engine::Capabilities;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use serde_json::{Value, json};
@@ -15,173 +15,181 @@ use serde_json::{Value, json};
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Simulation;
 
-/// A minute of these tests, long enough for a loaded machine to act in it several times.
+/// Length of a minute in these tests: enough for several actions on a loaded machine.
 const MINUTE: Duration = Duration::from_secs(6);
-/// How late a computer may rest on a loaded machine.
-const LATE: Duration = Duration::from_secs(30);
+/// Longest delay of a suspend on a loaded machine.
+const SUSPEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the agents of a house say of themselves, and when one last said that something holds it up.
+/// The activity that the agents report, and when one last reported a reason against the suspend.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<(Value, Option<Instant>)>>);
+struct AgentActivity(Arc<Mutex<(Value, Option<Instant>)>>);
 
-impl Told {
-    fn is(&self, idle_ms: u64, held_by: Value) {
+impl AgentActivity {
+    fn set(&self, idle_ms: u64, held_by: Value) {
         self.0.lock().expect("no panic").0 = json!({"idle_ms": idle_ms, "held_by": held_by});
     }
 
-    fn answer(&self) -> Value {
-        let mut told = self.0.lock().expect("no panic");
-        if told.0["held_by"] != json!([]) {
-            told.1 = Some(Instant::now());
+    fn report(&self) -> Value {
+        let mut activity = self.0.lock().expect("no panic");
+        if activity.0["held_by"] != json!([]) {
+            activity.1 = Some(Instant::now());
         }
-        told.0.clone()
+        activity.0.clone()
     }
 }
 
-/// A house whose agents tell that nothing has happened for an hour.
-async fn house() -> (Simulation, Told) {
-    house_over(Capabilities::default()).await
+/// A controller whose agents report an hour without activity.
+async fn boot_controller() -> (Simulation, AgentActivity) {
+    boot_controller_with(Capabilities::default()).await
 }
 
-/// As [`house`], over an engine that says that it can do this.
-async fn house_over(capabilities: Capabilities) -> (Simulation, Told) {
-    let told = Told::default();
-    told.is(3_600_000, json!([]));
-    let says = told.clone();
-    let activity = get(async move || Json(says.answer()));
-    let pace = Pace { every: Duration::from_millis(50), minute: MINUTE };
-    (Simulation::boot_paced(Router::new().route("/activity", activity), pace, capabilities).await, told)
+/// [`boot_controller`] over an engine with these capabilities.
+async fn boot_controller_with(capabilities: Capabilities) -> (Simulation, AgentActivity) {
+    let activity = AgentActivity::default();
+    activity.set(3_600_000, json!([]));
+    let reported = activity.clone();
+    let route = get(async move || Json(reported.report()));
+    let pace = AutoStopTiming { every: Duration::from_millis(50), minute: MINUTE };
+    (Simulation::boot_with_pace(Router::new().route("/activity", route), pace, capabilities).await, activity)
 }
 
-/// A computer that suspends itself after so many minutes.
-async fn computer(house: &Simulation, name: &str, minutes: u32) -> String {
-    let workspace = house.workspace(name).await;
-    let order = json!({"workspace_id": workspace, "name": name, "auto_stop_minutes": minutes});
-    id_of(&house.made("/computers", order).await)
+/// A computer with this auto-stop.
+async fn computer(controller: &Simulation, name: &str, minutes: u32) -> String {
+    let workspace = controller.workspace(name).await;
+    let body = json!({"workspace_id": workspace, "name": name, "auto_stop_minutes": minutes});
+    id_of(&controller.create("/computers", body).await)
 }
 
-async fn auto_stop(house: &Simulation, id: &str) -> Value {
-    house.get(&format!("/computers/{id}")).await.body["auto_stop"].clone()
+async fn auto_stop(controller: &Simulation, id: &str) -> Value {
+    controller.get(&format!("/computers/{id}")).await.body["auto_stop"].clone()
 }
 
-/// Waits until a record tells something of auto-stop.
-async fn until(house: &Simulation, id: &str, what: impl Fn(&Value) -> bool) -> Value {
-    let found = wait::until(LATE, || async { Some(auto_stop(house, id).await).filter(&what) });
+/// Waits until the `auto_stop` object of a record satisfies a condition.
+async fn until(controller: &Simulation, id: &str, what: impl Fn(&Value) -> bool) -> Value {
+    let found =
+        wait::until(SUSPEND_TIMEOUT, || async { Some(auto_stop(controller, id).await).filter(&what) });
     match found.await {
-        Some(told) => told,
-        None => panic!("{}", auto_stop(house, id).await),
+        Some(found) => found,
+        None => panic!("{}", auto_stop(controller, id).await),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_keeps_memory_suspends_what_is_idle() {
-    let (house, _told) = house_over(Capabilities { suspend: true, ..Capabilities::default() }).await;
-    let id = computer(&house, "idle", 1).await;
-    house.until_status(&id, "suspended").await;
+    let (controller, _activity) =
+        boot_controller_with(Capabilities { suspend: true, ..Capabilities::default() }).await;
+    let id = computer(&controller, "idle", 1).await;
+    controller.until_status(&id, "suspended").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_rests_a_while_after_its_last_action_and_no_other_does() {
-    let (house, _told) = house().await;
-    let always = computer(&house, "always-on", 0).await;
-    let id = computer(&house, "idle", 1).await;
-    assert_eq!(auto_stop(&house, &always).await, json!({"minutes": 0, "suspends_at": null, "held_by": []}));
-    let told = until(&house, &id, |told| told["suspends_at"].is_string()).await;
-    assert_eq!((&told["minutes"], &told["held_by"]), (&json!(1), &json!([])));
+    let (controller, _activity) = boot_controller().await;
+    let always = computer(&controller, "always-on", 0).await;
+    let id = computer(&controller, "idle", 1).await;
+    assert_eq!(
+        auto_stop(&controller, &always).await,
+        json!({"minutes": 0, "suspends_at": null, "held_by": []})
+    );
+    let record = until(&controller, &id, |auto_stop| auto_stop["suspends_at"].is_string()).await;
+    assert_eq!((&record["minutes"], &record["held_by"]), (&json!(1), &json!([])));
 
     let began = Instant::now();
     let mut acted = began;
     while began.elapsed() < 2 * MINUTE {
         acted = Instant::now();
-        assert_eq!(house.command(format!("/computers/{id}/click")).await.status, 200);
+        assert_eq!(controller.command(format!("/computers/{id}/click")).await.status, 200);
         tokio::time::sleep(MINUTE / 8).await;
     }
-    house.until_status(&id, "stopped").await;
-    assert!(acted.elapsed() >= MINUTE, "it rested after {:?}", acted.elapsed());
-    assert_eq!(auto_stop(&house, &id).await, json!({"minutes": 1, "suspends_at": null, "held_by": []}));
-    assert_eq!(house.status(&always).await, "running");
+    controller.until_status(&id, "stopped").await;
+    assert!(acted.elapsed() >= MINUTE, "suspended after {:?}", acted.elapsed());
+    assert_eq!(auto_stop(&controller, &id).await, json!({"minutes": 1, "suspends_at": null, "held_by": []}));
+    assert_eq!(controller.status(&always).await, "running");
 
-    // Started again, it is used: a whole minute passes, though its agent says that it was idle before.
+    // The start counts as activity: a whole minute passes, though the agent reports that it was idle before.
     let started = Instant::now();
-    assert_eq!(house.command(format!("/computers/{id}/ensure-running")).await.status, 200);
-    house.until_status(&id, "stopped").await;
-    assert!(started.elapsed() >= MINUTE, "it rested after {:?}", started.elapsed());
+    assert_eq!(controller.command(format!("/computers/{id}/ensure-running")).await.status, 200);
+    controller.until_status(&id, "stopped").await;
+    assert!(started.elapsed() >= MINUTE, "suspended after {:?}", started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_at_work_keeps_a_computer_up_and_its_end_counts_as_use() {
-    let (house, told) = house().await;
+    let (controller, activity) = boot_controller().await;
     let hold = json!({"kind": "terminal", "detail": "bash runs make"});
-    told.is(3_600_000, json!([hold]));
-    let id = computer(&house, "busy", 1).await;
-    let record = until(&house, &id, |told| told["held_by"] != json!([])).await;
+    activity.set(3_600_000, json!([hold]));
+    let id = computer(&controller, "busy", 1).await;
+    let record = until(&controller, &id, |auto_stop| auto_stop["held_by"] != json!([])).await;
     assert_eq!(record, json!({"minutes": 1, "suspends_at": null, "held_by": [hold]}));
     tokio::time::sleep(2 * MINUTE).await;
-    assert_eq!(house.status(&id).await, "running");
-    told.is(3_600_000, json!([]));
-    house.until_status(&id, "stopped").await;
-    let worked = told.0.lock().expect("no panic").1.expect("it was asked");
-    assert!(worked.elapsed() >= MINUTE, "it rested {:?} after the work", worked.elapsed());
+    assert_eq!(controller.status(&id).await, "running");
+    activity.set(3_600_000, json!([]));
+    controller.until_status(&id, "stopped").await;
+    let worked = activity.0.lock().expect("no panic").1.expect("a report");
+    assert!(worked.elapsed() >= MINUTE, "suspended {:?} after the work", worked.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn input_in_the_computer_counts_from_when_it_was() {
-    let (house, told) = house().await;
-    told.is(0, json!([]));
-    let id = computer(&house, "used", 1).await;
+    let (controller, activity) = boot_controller().await;
+    activity.set(0, json!([]));
+    let id = computer(&controller, "used", 1).await;
     tokio::time::sleep(2 * MINUTE).await;
-    assert_eq!(house.status(&id).await, "running");
-    told.is(u64::MAX, json!([]));
-    house.until_status(&id, "stopped").await;
+    assert_eq!(controller.status(&id).await, "running");
+    activity.set(u64::MAX, json!([]));
+    controller.until_status(&id, "stopped").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_acts_while_rest_waits_for_its_turn_keeps_the_computer_up() {
     let copies = Capabilities { copy_while_running: true, ..Capabilities::default() };
-    let (house, _told) = house_over(copies).await;
-    let id = computer(&house, "kept", 1).await;
-    let (call, stops) = (house.engine.calls(Verb::Snapshot) + 1, house.engine.calls(Verb::Stop));
-    house.engine.plan(Fault { verb: Verb::Snapshot, call, failure: Failure::Delay(3 * MINUTE) });
+    let (controller, _activity) = boot_controller_with(copies).await;
+    let id = computer(&controller, "kept", 1).await;
+    let (call, stops) = (controller.engine.calls(Verb::Snapshot) + 1, controller.engine.calls(Verb::Stop));
+    controller.engine.plan(Fault { verb: Verb::Snapshot, call, failure: Failure::Delay(3 * MINUTE) });
     let path = format!("/computers/{id}/snapshots");
-    let snapshot = house.post(&path, json!({}));
-    // Rest is asked for in the middle of the snapshot, and its turn comes at the end.
+    let snapshot = controller.post(&path, json!({}));
+    // The suspend comes due during the snapshot and waits for its end.
     let acting = async {
         tokio::time::sleep(2 * MINUTE).await;
         let began = Instant::now();
         while began.elapsed() < MINUTE * 3 / 2 {
-            assert_eq!(house.command(format!("/computers/{id}/click")).await.status, 200);
+            assert_eq!(controller.command(format!("/computers/{id}/click")).await.status, 200);
             tokio::time::sleep(MINUTE / 8).await;
         }
     };
-    let (made, ()) = tokio::join!(snapshot, acting);
-    assert_eq!(made.status, 201, "{}", made.body);
-    assert_eq!((house.status(&id).await.as_str(), house.engine.calls(Verb::Stop)), ("running", stops));
-    house.until_status(&id, "stopped").await;
+    let (created, ()) = tokio::join!(snapshot, acting);
+    assert_eq!(created.status, 201, "{}", created.body);
+    assert_eq!(
+        (controller.status(&id).await.as_str(), controller.engine.calls(Verb::Stop)),
+        ("running", stops)
+    );
+    controller.until_status(&id, "stopped").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_hangs_holds_up_itself_alone() {
-    let (house, _told) = house().await;
-    let hung = computer(&house, "hung", 1).await;
-    // Connections are taken by the kernel, and nobody answers.
-    let _silent = house.possess(&hung);
-    let fine = computer(&house, "fine", 1).await;
+    let (controller, _activity) = boot_controller().await;
+    let hung = computer(&controller, "hung", 1).await;
+    // The kernel accepts connections to this socket, and no agent answers.
+    let _silent = controller.replace_agent(&hung);
+    let fine = computer(&controller, "fine", 1).await;
     let began = Instant::now();
-    house.until_status(&fine, "stopped").await;
-    // A round with the one that hangs lasts three seconds.
-    assert!(began.elapsed() < LATE, "{:?}", began.elapsed());
-    let told = until(&house, &hung, |told| told["held_by"][0]["kind"] == "unknown").await;
-    assert_eq!(told["suspends_at"], Value::Null);
-    assert_eq!(house.status(&hung).await, "running");
+    controller.until_status(&fine, "stopped").await;
+    // A round with the hanging agent lasts three seconds.
+    assert!(began.elapsed() < SUSPEND_TIMEOUT, "{:?}", began.elapsed());
+    let auto_stop = until(&controller, &hung, |auto_stop| auto_stop["held_by"][0]["kind"] == "unknown").await;
+    assert_eq!(auto_stop["suspends_at"], Value::Null);
+    assert_eq!(controller.status(&hung).await, "running");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_starts_again_counts_anew() {
-    let (mut house, _told) = house().await;
-    let id = computer(&house, "adopted", 1).await;
+    let (mut controller, _activity) = boot_controller().await;
+    let id = computer(&controller, "adopted", 1).await;
     tokio::time::sleep(MINUTE / 2).await;
     let restarted = Instant::now();
-    house.restart().await;
-    house.until_status(&id, "stopped").await;
-    assert!(restarted.elapsed() >= MINUTE, "it rested {:?} after the restart", restarted.elapsed());
+    controller.restart().await;
+    controller.until_status(&id, "stopped").await;
+    assert!(restarted.elapsed() >= MINUTE, "suspended {:?} after the restart", restarted.elapsed());
 }

@@ -1,4 +1,5 @@
-//! Do start, stop, restart and ensure-running keep wire.md 5.2, and does a computer that ends by itself come back?
+//! Start, stop, restart and ensure-running of a computer, and a computer that ends by itself
+//! (docs/lifecycle.md).
 
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use nix::unistd::Pid;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, answered};
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::agent::{HttpAnswer, fetch_json};
+use crate::harness::controller::{RunningController, skip_reason};
 
-fn told(answer: &Answered) -> (u16, &Value) {
+fn status_and_body(answer: &HttpAnswer) -> (u16, &Value) {
     (answer.status, &answer.body)
 }
 
-fn under_way(status: &str) -> Value {
+fn success(status: &str) -> Value {
     json!({"success": true, "status": status})
 }
 
-/// Asserts that a computer refuses all that needs it to run, naming its status.
-async fn refuses_to_act(house: &RunningController, id: &str, instance: &str) {
+/// Asserts that every request that needs a running computer is refused with the status `stopped`.
+async fn refuses_to_act(controller: &RunningController, id: &str, instance: &str) {
     let computer = format!("/computers/{id}");
     let proxy = format!("/desktops/{instance}/proxy/health");
     let requests = [
@@ -47,7 +48,7 @@ async fn refuses_to_act(house: &RunningController, id: &str, instance: &str) {
         (Method::GET, proxy, json!({})),
     ];
     for (method, path, body) in requests {
-        let refused = answered(house.request(method, &path).json(&body)).await;
+        let refused = fetch_json(controller.request(method, &path).json(&body)).await;
         let text = "Computer is not running (status: stopped)";
         assert_eq!((refused.status, &refused.body["error"]), (409, &json!(text)), "{path}");
     }
@@ -55,181 +56,183 @@ async fn refuses_to_act(house: &RunningController, id: &str, instance: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_stops_starts_and_restarts_with_its_disk() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let first = house.computer(&workspace, "one").await;
+    let controller = RunningController::boot().await;
+    let workspace = controller.workspace("demo").await;
+    let first = controller.computer(&workspace, "one").await;
     let (id, instance) = (first["id"].as_str().unwrap(), first["instance_id"].as_str().unwrap());
-    // Written and not synced: a stop keeps it all the same.
-    house.bash(id, "echo kept > /root/note; (setsid sleep 1000 &)").await;
+    // The note is written and not synced: a stop must not lose it.
+    controller.bash(id, "echo kept > /root/note; (setsid sleep 1000 &)").await;
 
-    let started = house.act(id, "start", json!({})).await;
-    assert_eq!(told(&started), (200, &under_way("running")));
-    let stopping = house.act(id, "stop", json!({})).await;
-    assert_eq!(told(&stopping), (200, &under_way("stopping")));
-    let again = house.act(instance, "stop", json!({})).await;
-    assert!(told(&again) == (200, &under_way("stopping")) || again.status == 409, "{again:?}");
-    let stopped = house.until_status(id, "stopped").await;
+    let started = controller.act(id, "start", json!({})).await;
+    assert_eq!(status_and_body(&started), (200, &success("running")));
+    let stopping = controller.act(id, "stop", json!({})).await;
+    assert_eq!(status_and_body(&stopping), (200, &success("stopping")));
+    let again = controller.act(instance, "stop", json!({})).await;
+    assert!(status_and_body(&again) == (200, &success("stopping")) || again.status == 409, "{again:?}");
+    let stopped = controller.until_status(id, "stopped").await;
     assert_eq!(stopped["instance_details"], Value::Null);
     assert_eq!(stopped["ip"], Value::Null);
     assert_eq!(stopped.get("connection_url"), None);
     for (verb, text) in
         [("stop", "Computer is already stopped"), ("restart", "Computer is not running (status: stopped)")]
     {
-        let refused = house.act(id, verb, json!({})).await;
+        let refused = controller.act(id, verb, json!({})).await;
         assert_eq!((refused.status, &refused.body["error"]), (409, &json!(text)), "{verb}");
     }
-    refuses_to_act(&house, id, instance).await;
+    refuses_to_act(&controller, id, instance).await;
 
-    let starting = house.act(instance, "start", json!({})).await;
-    assert_eq!(told(&starting), (200, &under_way("starting")));
-    let again = house.act(id, "start", json!({})).await;
+    let starting = controller.act(instance, "start", json!({})).await;
+    assert_eq!(status_and_body(&starting), (200, &success("starting")));
+    let again = controller.act(id, "start", json!({})).await;
     assert_eq!(again.status, 200, "{}", again.body);
-    // No polling: what comes right after waits for the boot (wire.md 16 A).
-    assert_eq!(house.bash(id, "cat /root/note; pgrep -x sleep").await, "kept\n");
-    let running = house.until_status(id, "running").await;
+    // The request right after a start waits for the boot; the client does not poll
+    // (docs/api/compatibility.md).
+    assert_eq!(controller.bash(id, "cat /root/note; pgrep -x sleep").await, "kept\n");
+    let running = controller.until_status(id, "running").await;
     assert_eq!(running["instance_id"], instance);
     assert_ne!(running["vnc_password"], first["vnc_password"]);
 
-    let ready = house.act(id, "ensure-running", json!({})).await;
-    assert_eq!(told(&ready), (200, &running));
-    let restarting = house.act(id, "restart", json!({})).await;
-    assert_eq!(told(&restarting), (200, &under_way("restarting")));
-    let again = house.act(id, "restart", json!({})).await;
+    let ready = controller.act(id, "ensure-running", json!({})).await;
+    assert_eq!(status_and_body(&ready), (200, &running));
+    let restarting = controller.act(id, "restart", json!({})).await;
+    assert_eq!(status_and_body(&restarting), (200, &success("restarting")));
+    let again = controller.act(id, "restart", json!({})).await;
     assert_eq!(again.status, 200, "{}", again.body);
-    assert_eq!(house.bash(id, "cat /root/note").await, "kept\n");
-    let restarted = house.until_status(id, "running").await;
+    assert_eq!(controller.bash(id, "cat /root/note").await, "kept\n");
+    let restarted = controller.until_status(id, "running").await;
     assert_ne!(restarted["vnc_password"], running["vnc_password"]);
-    let asked = house.get(&format!("/computers/{id}/vnc-password")).await;
-    assert_eq!(asked.body["password"], restarted["vnc_password"]);
-    let proxied = house.get(&format!("/desktops/{instance}/proxy/health")).await;
+    let password = controller.get(&format!("/computers/{id}/vnc-password")).await;
+    assert_eq!(password.body["password"], restarted["vnc_password"]);
+    let proxied = controller.get(&format!("/desktops/{instance}/proxy/health")).await;
     assert_eq!((proxied.status, &proxied.body["status"]), (200, &json!("ok")));
 
     for verb in ["start", "stop", "restart", "ensure-running"] {
         let unknown = format!("/computers/{}/{verb}", uuid::Uuid::new_v4());
-        assert_eq!(house.post(&unknown, json!({})).await.status, 404, "{verb}");
-        assert_eq!(house.get(&format!("/computers/{id}/{verb}")).await.status, 405, "{verb}");
+        assert_eq!(controller.post(&unknown, json!({})).await.status, 404, "{verb}");
+        assert_eq!(controller.get(&format!("/computers/{id}/{verb}")).await.status, 405, "{verb}");
         let path = format!("/api/computers/{id}/{verb}");
-        assert_eq!(answered(house.bare(Method::POST, &path)).await.status, 401, "{verb}");
+        assert_eq!(fetch_json(controller.bare(Method::POST, &path)).await.status, 401, "{verb}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_that_ends_by_itself_reads_stopped_and_starts_again() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let made = house.record(&id).await;
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
+    let created = controller.record(&id).await;
     let id = id.as_str();
-    house.bash(id, "echo kept > /root/note; sync").await;
-    // Powered off from inside; the command's own answer may or may not get out.
+    controller.bash(id, "echo kept > /root/note; sync").await;
+    // The guest powers itself off; the response of the command may be lost.
     let command = json!({"command": "kill -TERM 1; sleep 30", "timeout": 40});
-    let powered_off = house.act(id, "bash", command).await;
+    let powered_off = controller.act(id, "bash", command).await;
     assert!([200, 409, 503].contains(&powered_off.status), "{} {}", powered_off.status, powered_off.body);
-    let stopped = house.until_status(id, "stopped").await;
+    let stopped = controller.until_status(id, "stopped").await;
     assert_eq!(stopped["instance_details"], Value::Null);
-    refuses_to_act(&house, id, made["instance_id"].as_str().unwrap()).await;
-    assert_eq!(house.act(id, "start", json!({})).await.status, 200);
-    assert_eq!(house.bash(id, "cat /root/note").await, "kept\n");
+    refuses_to_act(&controller, id, created["instance_id"].as_str().unwrap()).await;
+    assert_eq!(controller.act(id, "start", json!({})).await.status, 200);
+    assert_eq!(controller.bash(id, "cat /root/note").await, "kept\n");
 
-    // Killed from the host in the middle of a command.
-    let init = house.init_pid(id);
-    let command = house.act(id, "bash", json!({"command": "touch /root/begun; sleep 60", "timeout": 70}));
+    // The host kills process 1 during a command.
+    let init = controller.init_pid(id);
+    let command =
+        controller.act(id, "bash", json!({"command": "touch /root/begun; sleep 60", "timeout": 70}));
     let killing = async {
-        let begun = wait::until(Duration::from_secs(60), || async {
-            (house.bash(id, "ls /root/begun 2>/dev/null; true").await == "/root/begun\n").then_some(())
+        let started = wait::until(Duration::from_secs(60), || async {
+            (controller.bash(id, "ls /root/begun 2>/dev/null; true").await == "/root/begun\n").then_some(())
         });
-        begun.await.expect("the command began");
+        started.await.expect("a running command");
         kill(Pid::from_raw(init), Signal::SIGKILL).expect("killed");
     };
     let (cut_short, ()) = tokio::join!(command, killing);
     assert_eq!(cut_short.status, 503, "{}", cut_short.body);
-    // Less than its command would have taken.
+    // The request must not wait for the end of the command.
     assert!(cut_short.body["error"].is_string() && cut_short.took < Duration::from_secs(45), "{cut_short:?}");
-    house.until_status(id, "stopped").await;
-    // Several at once: one boot, and all answer with the running computer.
-    let answers = join_all([0; 4].map(|_| house.act(id, "ensure-running", json!({})))).await;
+    controller.until_status(id, "stopped").await;
+    // Several requests at once: one boot, and all responses show the running computer.
+    let answers = join_all([0; 4].map(|_| controller.act(id, "ensure-running", json!({})))).await;
     for answer in &answers {
         assert_eq!((answer.status, &answer.body["status"]), (200, &json!("running")), "{answer:?}");
         assert_eq!(answer.body["vnc_password"], answers[0].body["vnc_password"]);
     }
-    assert_eq!(house.bash(id, "cat /root/note").await, "kept\n");
+    assert_eq!(controller.bash(id, "cat /root/note").await, "kept\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_at_once_end_in_one_clear_state() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
     let id = id.as_str();
     let verbs = ["stop", "restart", "stop", "restart", "start", "stop"];
-    let answers = join_all(verbs.map(|verb| house.act(id, verb, json!({})))).await;
+    let answers = join_all(verbs.map(|verb| controller.act(id, verb, json!({})))).await;
     for (verb, answer) in verbs.iter().zip(&answers) {
         assert!([200, 409].contains(&answer.status), "{verb}: {} {}", answer.status, answer.body);
         assert!(answer.status == 409 || answer.body["success"] == true, "{verb}: {}", answer.body);
     }
     let settled = wait::until(Duration::from_secs(60), || async {
-        let status = house.record(id).await["status"].as_str().unwrap().to_owned();
+        let status = controller.record(id).await["status"].as_str().unwrap().to_owned();
         ["running", "stopped"].contains(&status.as_str()).then_some(status)
     });
-    assert!(settled.await.is_some(), "{}", house.record(id).await);
-    assert_eq!(house.act(id, "ensure-running", json!({})).await.status, 200);
+    assert!(settled.await.is_some(), "{}", controller.record(id).await);
+    assert_eq!(controller.act(id, "ensure-running", json!({})).await.status, 200);
 
-    // Started again while it stops: in its turn.
-    house.act(id, "stop", json!({})).await;
-    let started = house.act(id, "start", json!({})).await;
-    assert_eq!(told(&started), (200, &under_way("starting")));
-    assert_eq!(house.bash(id, "echo up").await, "up\n");
-    house.act(id, "stop", json!({})).await;
-    let ensured = house.act(id, "ensure-running", json!({})).await;
+    // A start during a stop waits for its turn.
+    controller.act(id, "stop", json!({})).await;
+    let started = controller.act(id, "start", json!({})).await;
+    assert_eq!(status_and_body(&started), (200, &success("starting")));
+    assert_eq!(controller.bash(id, "echo up").await, "up\n");
+    controller.act(id, "stop", json!({})).await;
+    let ensured = controller.act(id, "ensure-running", json!({})).await;
     assert_eq!((ensured.status, &ensured.body["status"]), (200, &json!("running")), "{}", ensured.body);
 
-    // Removed in the middle of a boot: gone, with nothing left.
-    house.act(id, "restart", json!({})).await;
-    let waiting = house.act(id, "bash", json!({"command": "true"}));
+    // A delete during a boot leaves nothing.
+    controller.act(id, "restart", json!({})).await;
+    let waiting = controller.act(id, "bash", json!({"command": "true"}));
     let path = format!("/computers/{id}");
-    let (removed, acted) = tokio::join!(house.delete(&path), waiting);
+    let (removed, acted) = tokio::join!(controller.delete(&path), waiting);
     assert_eq!((removed.status, removed.body), (200, json!({"success": true})));
     assert!([200, 404, 409, 503].contains(&acted.status), "{} {}", acted.status, acted.body);
-    assert_eq!(house.get(&path).await.status, 404);
-    assert_eq!(house.machines(), [""; 0]);
+    assert_eq!(controller.get(&path).await.status, 404);
+    assert_eq!(controller.machines(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_that_cannot_start_reads_error_and_leads_out_of_it() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
     let id = id.as_str();
-    house.bash(id, "echo kept > /root/note").await;
-    house.act(id, "stop", json!({})).await;
-    house.until_status(id, "stopped").await;
-    let (disk, aside) = (house.machine(id).join("disk.img"), house.machine(id).join("disk.aside"));
+    controller.bash(id, "echo kept > /root/note").await;
+    controller.act(id, "stop", json!({})).await;
+    controller.until_status(id, "stopped").await;
+    let (disk, aside) = (controller.machine(id).join("disk.img"), controller.machine(id).join("disk.aside"));
     std::fs::rename(&disk, &aside).expect("a disk");
-    assert_eq!(told(&house.act(id, "start", json!({})).await), (200, &under_way("starting")));
-    let acted = house.act(id, "bash", json!({"command": "true"})).await;
+    assert_eq!(status_and_body(&controller.act(id, "start", json!({})).await), (200, &success("starting")));
+    let acted = controller.act(id, "bash", json!({"command": "true"})).await;
     let text = json!("Computer is not running (status: error)");
     assert_eq!((acted.status, &acted.body["error"]), (409, &text), "{}", acted.body);
-    let failed = house.until_status(id, "error").await;
+    let failed = controller.until_status(id, "error").await;
     assert_eq!((&failed["instance_details"], failed.get("connection_url")), (&Value::Null, None));
-    let ensured = house.act(id, "ensure-running", json!({})).await;
+    let ensured = controller.act(id, "ensure-running", json!({})).await;
     assert_eq!((ensured.status, &ensured.body["error"]), (500, &json!("Computer could not be started")));
-    std::fs::rename(&aside, &disk).expect("the disk again");
-    assert_eq!(house.act(id, "restart", json!({})).await.status, 200);
-    assert_eq!(house.bash(id, "cat /root/note").await, "kept\n");
+    std::fs::rename(&aside, &disk).expect("the restored disk");
+    assert_eq!(controller.act(id, "restart", json!({})).await.status, 200);
+    assert_eq!(controller.bash(id, "cat /root/note").await, "kept\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_s_computers_start_stop_and_restart_together() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("both").await;
+    let controller = RunningController::boot().await;
+    let workspace = controller.workspace("both").await;
     let mut ids = Vec::new();
     for name in ["a", "b"] {
-        ids.push(house.computer(&workspace, name).await["id"].as_str().expect("an id").to_owned());
+        ids.push(controller.computer(&workspace, name).await["id"].as_str().expect("an id").to_owned());
     }
-    house.post(&format!("/computers/{}/stop", ids[0]), json!({})).await;
-    house.until_status(&ids[0], "stopped").await;
+    controller.post(&format!("/computers/{}/stop", ids[0]), json!({})).await;
+    controller.until_status(&ids[0], "stopped").await;
 
-    let restarted = house.post(&format!("/projects/{workspace}/restart"), json!({})).await;
+    let restarted = controller.post(&format!("/projects/{workspace}/restart"), json!({})).await;
     let statuses: Vec<&str> = restarted.body["computers"]
         .as_array()
         .expect("computers")
@@ -237,19 +240,19 @@ async fn a_workspace_s_computers_start_stop_and_restart_together() {
         .filter_map(|c| c["status"].as_str())
         .collect();
     assert_eq!((restarted.status, statuses.as_slice()), (200, ["stopped", "restarting"].as_slice()));
-    house.until_status(&ids[1], "running").await;
+    controller.until_status(&ids[1], "running").await;
 
-    assert_eq!(house.post(&format!("/projects/{workspace}/start"), json!({})).await.status, 200);
+    assert_eq!(controller.post(&format!("/projects/{workspace}/start"), json!({})).await.status, 200);
     for id in &ids {
-        house.until_status(id, "running").await;
+        controller.until_status(id, "running").await;
     }
-    let stopped = house.post(&format!("/workspaces/{workspace}/stop"), json!({})).await;
+    let stopped = controller.post(&format!("/workspaces/{workspace}/stop"), json!({})).await;
     assert_eq!((stopped.status, &stopped.body["success"]), (200, &json!(true)));
     for id in &ids {
-        house.until_status(id, "stopped").await;
+        controller.until_status(id, "stopped").await;
     }
     assert_eq!(
-        house.post("/workspaces/00000000-0000-4000-8000-000000000000/stop", json!({})).await.status,
+        controller.post("/workspaces/00000000-0000-4000-8000-000000000000/stop", json!({})).await.status,
         404
     );
 }

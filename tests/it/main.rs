@@ -1,4 +1,4 @@
-//! The integration tests: a real controller and real agents, booted on port 0 in a temporary folder.
+//! Integration tests against a real controller and real agents, each on port 0 in a temporary folder.
 
 mod access;
 mod actions;
@@ -43,4 +43,5 @@ mod suspension;
 mod terminal;
 mod vnc;
 mod windows;
+mod wording;
 mod workspaces;

@@ -1,4 +1,4 @@
-//! Does the MCP server let in whom it should, as its protocol says, and do its tools do what they say? (access.md F)
+//! MCP server: access control, protocol and tools (docs/api/mcp.md, docs/authentication-rules.md).
 
 mod conformance;
 mod edge;

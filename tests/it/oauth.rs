@@ -1,4 +1,4 @@
-//! Do MCP clients get in by the rules, and only so far? (access.md C, D, E)
+//! OAuth authorization of MCP clients (docs/authentication-rules.md).
 
 mod audit;
 mod authorize;
@@ -13,5 +13,5 @@ mod tls;
 mod tokens;
 mod trips;
 
-pub use scene::{REDIRECT, asking, form, pair, said};
+pub use scene::{REDIRECT, authorize_url, form, parameter, token_pair};
 pub use trips::{scenarios, suite};

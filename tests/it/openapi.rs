@@ -1,11 +1,11 @@
-//! Is the API's description true? It is recorded in the repository, and every operation it names is there.
+//! OpenAPI document: it matches the recorded file, and every documented operation exists.
 
 use reqwest::Method;
 use serde_json::Value;
 
 use crate::harness::simulation::Simulation;
 
-/// What interface.md's index names and this service has by now; `{}` stands for any path parameter.
+/// Operations of the API index (docs/api/README.md) that exist so far; `{}` stands for any path parameter.
 const INDEX: [(&str, &str); 15] = [
     ("post", "/workspaces"),
     ("get", "/workspaces"),
@@ -24,13 +24,13 @@ const INDEX: [(&str, &str); 15] = [
     ("post", "/files/upload"),
 ];
 
-/// The document as the code makes it.
+/// The document that the code generates.
 pub fn document() -> Value {
     serde_json::from_str(&hotdesk::controller::api::openapi::text().expect("a document"))
         .expect("the document is JSON")
 }
 
-/// Every operation of the document: method, path, and what is said about it.
+/// Every operation of the document: method, path and operation object.
 pub fn operations(document: &Value) -> Vec<(Method, String, Value)> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().expect("paths") {
@@ -49,10 +49,10 @@ pub fn operations(document: &Value) -> Vec<(Method, String, Value)> {
 fn the_recorded_document_is_the_one_that_the_code_makes() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/openapi.json");
     let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    let made = hotdesk::controller::api::openapi::text().expect("a document");
-    let first = recorded.lines().zip(made.lines()).position(|(old, new)| old != new).map(|at| at + 1);
+    let generated = hotdesk::controller::api::openapi::text().expect("a document");
+    let first = recorded.lines().zip(generated.lines()).position(|(old, new)| old != new).map(|at| at + 1);
     assert!(
-        recorded.trim_end() == made.trim_end(),
+        recorded.trim_end() == generated.trim_end(),
         "the API's description changed (line {first:?}): hotdesk openapi > packaging/openapi.json, and read the diff"
     );
 }
@@ -77,25 +77,21 @@ fn the_document_has_its_version_a_key_and_the_index_s_routes() {
     let mut names = std::collections::BTreeSet::new();
     for (method, path, operation) in &operations {
         let id = operation["operationId"].as_str().unwrap_or_default();
-        assert!(names.insert(id), "two operations are called {id:?}");
+        assert!(names.insert(id), "two operations have the id {id:?}");
         let name = format!("{method} {path}");
         let responses = operation["responses"].as_object().expect("responses");
         assert!(responses.keys().any(|status| status.starts_with('2')), "{name} documents no success");
         assert!(
             operation["summary"].is_string() || operation["description"].is_string(),
-            "{name} has no sentence"
+            "{name} has neither summary nor description"
         );
         let public = operation["tags"] == serde_json::json!(["service"]);
-        assert_eq!(
-            public,
-            operation["security"].is_null(),
-            "{name}: a key is needed but for the service's own"
-        );
+        assert_eq!(public, operation["security"].is_null(), "{name}: only service operations need no key");
         assert_eq!(public, !responses.contains_key("401"), "{name}: 401");
     }
 }
 
-/// A schema, behind its reference.
+/// Resolves a reference to a schema of the document.
 fn schema<'a>(document: &'a Value, named: &'a Value) -> &'a Value {
     match named["$ref"].as_str() {
         Some(reference) => {
@@ -126,20 +122,23 @@ fn every_json_body_has_an_example_with_what_is_required() {
 
 #[tokio::test]
 async fn every_documented_operation_is_routed() {
-    let house = Simulation::boot().await;
-    let nobody = "00000000-0000-4000-8000-000000000000";
-    for (method, path, said) in operations(&document()) {
+    let controller = Simulation::boot().await;
+    let unknown_id = "00000000-0000-4000-8000-000000000000";
+    for (method, path, operation) in operations(&document()) {
         let mut filled = String::new();
         for part in path.split('/').skip(1) {
             filled += "/";
-            filled += if part.starts_with('{') { nobody } else { part };
+            filled += if part.starts_with('{') { unknown_id } else { part };
         }
-        // Without a key a route says 401, or of those that need none what it says to nothing, while what is no route says 404.
-        let response = house.bare(method.clone(), &format!("/api{filled}")).send().await.expect("an answer");
+        // Without a key, a route answers 401; a route that needs none answers 200 or 403.
+        // An unknown path answers 404.
+        let response =
+            controller.bare(method.clone(), &format!("/api{filled}")).send().await.expect("an answer");
         let status = response.status().as_u16();
-        let expected: &[u16] = if said["security"].is_array() { &[401] } else { &[200, 403] };
+        let expected: &[u16] = if operation["security"].is_array() { &[401] } else { &[200, 403] };
         assert!(expected.contains(&status), "{method} {path} answers {status}");
     }
-    let served: Value = house.bare(Method::GET, "/openapi.json").send().await.unwrap().json().await.unwrap();
+    let served: Value =
+        controller.bare(Method::GET, "/openapi.json").send().await.unwrap().json().await.unwrap();
     assert_eq!(served, document());
 }

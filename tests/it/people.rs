@@ -1,4 +1,4 @@
-//! Are exactly the right people let in? Set-up, passwords, members, invitations, and programs that a person approves.
+//! Accounts of people: set-up, passwords, members, invitations and device authorization.
 
 mod chromium;
 mod device;

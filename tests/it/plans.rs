@@ -1,4 +1,5 @@
-//! What does a plan give, and what follows from what is not paid? (interface.md "Limits" and "Suspend", wire.md 14)
+//! Plans: their limits, and the effects of payment and trials (docs/api/limits.md, docs/api/accounts.md,
+//! docs/lifecycle.md).
 
 mod billing;
 mod capacity;
@@ -11,29 +12,34 @@ mod webhook;
 use std::time::Duration;
 
 use hotdesk::base::ids::AccountId;
-use hotdesk::controller::config::{Config, Limits, Pace, PlanSettings};
-use hotdesk::domain::billing::Change;
-use hotdesk::store::billing::Subject;
+use hotdesk::controller::config::{AutoStopTiming, Config, Limits, PlanSettings};
+use hotdesk::domain::billing::BillingChange;
+use hotdesk::store::billing::payments::BillingSubject;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Simulation;
 
-/// Says what is now so of an account or a computer, as the operator would.
-pub async fn say(house: &Simulation, config: &Config, subject: Subject, change: Change) {
-    let said = house.store().await.change_billing(None, subject, &change, &config.plans()).await;
-    assert!(said.expect("it is stored").outdated.is_empty());
+/// Changes the billing of an account or a computer, like the operator does.
+pub async fn change_billing(
+    controller: &Simulation,
+    config: &Config,
+    subject: BillingSubject,
+    change: BillingChange,
+) {
+    let changed = controller.store().await.change_billing(None, subject, &change, &config.plans()).await;
+    assert!(changed.expect("a stored change").outdated.is_empty());
 }
 
 /// Gives an account a plan.
-pub async fn give_plan(house: &Simulation, config: &Config, account: AccountId, plan: &str) {
-    let change = Change::Account { plan: Some(Some(plan.to_owned())), payment: None };
-    say(house, config, Subject::Account(account), change).await;
+pub async fn give_plan(controller: &Simulation, config: &Config, account: AccountId, plan: &str) {
+    let change = BillingChange::Account { plan: Some(Some(plan.to_owned())), payment: None };
+    change_billing(controller, config, BillingSubject::Account(account), change).await;
 }
 
-/// Two small plans beside a default one of three computers.
+/// Configuration with two small plans and a default plan of three computers.
 pub fn config() -> Config {
     let small = PlanSettings {
         max_computers: Some(2),
@@ -53,26 +59,26 @@ pub fn config() -> Config {
     Config {
         limits: Limits { max_computers: 3, ..Limits::default() },
         plans: plans.into(),
-        // What a test says of a trial is not acted upon before the test looks.
-        auto_stop: Pace { every: Duration::from_secs(3600), ..Pace::default() },
+        // No trial ends automatically before the test checks it.
+        auto_stop: AutoStopTiming { every: Duration::from_secs(3600), ..AutoStopTiming::default() },
         ..Config::default()
     }
 }
 
 /// An account with the plan `small`.
-pub struct Small {
+pub struct SmallAccount {
     pub account: AccountId,
-    /// A key of all of it.
+    /// An account-wide key.
     pub key: String,
-    /// A workspace of its own.
+    /// The id of the account's workspace.
     pub workspace: String,
 }
 
-/// Makes one.
-pub async fn small(house: &Simulation) -> Small {
-    let (account, key) = house.account("small@example.org").await;
-    give_plan(house, &config(), account, "small").await;
-    let request = house.request_with(&key, Method::POST, "/workspaces").json(&json!({"name": "w"}));
-    let workspace = id_of(&answered(request).await.body);
-    Small { account, key, workspace }
+/// Creates an account with the plan `small`.
+pub async fn small_account(controller: &Simulation) -> SmallAccount {
+    let (account, key) = controller.account("small@example.org").await;
+    give_plan(controller, &config(), account, "small").await;
+    let request = controller.request_with(&key, Method::POST, "/workspaces").json(&json!({"name": "w"}));
+    let workspace = id_of(&fetch_json(request).await.body);
+    SmallAccount { account, key, workspace }
 }

@@ -1,31 +1,32 @@
-//! Does the proxy path give a computer's own API and nothing else? (wire.md 10.1, threats.md T4, T5, T25)
+//! Proxy path to a computer's own API: what passes in each direction (docs/channels.md; T4, T5, T25 in
+//! docs/security.md).
 
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::controller::RunningController;
-use crate::harness::impostor::Impostor;
+use crate::harness::fake_agent::FakeAgent;
 use crate::harness::picture;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a80_the_proxy_path_reaches_the_computer_s_own_api() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let made = house.record(&id).await;
-    let (id, instance) = (made["id"].as_str().unwrap(), made["instance_id"].as_str().unwrap());
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
+    let record = controller.record(&id).await;
+    let (id, instance) = (record["id"].as_str().unwrap(), record["instance_id"].as_str().unwrap());
     let proxy = |endpoint: &str| format!("/desktops/{instance}/proxy/{endpoint}");
     for handle in [id, instance] {
-        let health = house.get(&format!("/desktops/{handle}/proxy/health")).await;
+        let health = controller.get(&format!("/desktops/{handle}/proxy/health")).await;
         assert_eq!((health.status, &health.body["status"]), (200, &json!("ok")), "{}", health.body);
         assert!(health.body["screens"].as_u64().unwrap() >= 1);
-        // The computer's memory, not its host's.
+        // The memory of the computer, not that of the host.
         let (total, used) = (&health.body["memory_total_bytes"], &health.body["memory_used_bytes"]);
-        assert_eq!(total.as_u64().unwrap(), made["ram"].as_u64().expect("a size") << 30);
+        assert_eq!(total.as_u64().unwrap(), record["ram"].as_u64().expect("a size") << 30);
         assert!((1..total.as_u64().unwrap()).contains(&used.as_u64().unwrap()), "{used}");
     }
-    let ran = house.post(&proxy("bash"), json!({"command": "echo proxied"})).await;
+    let ran = controller.post(&proxy("bash"), json!({"command": "echo proxied"})).await;
     assert_eq!((ran.status, &ran.body["output"]), (200, &json!("proxied\n")));
-    let shot = house
+    let shot = controller
         .request(Method::GET, &proxy("screenshot?response_format=binary&scale=0.5"))
         .send()
         .await
@@ -37,26 +38,30 @@ async fn a80_the_proxy_path_reaches_the_computer_s_own_api() {
     assert_eq!(shot.headers()["x-content-type-options"], "nosniff");
     assert!(shot.headers().contains_key("x-request-id"));
     assert_eq!(picture::size(&shot.bytes().await.unwrap()), (640, 360));
-    let based = house.get(&proxy("screenshot")).await;
+    let based = controller.get(&proxy("screenshot")).await;
     assert_eq!(picture::size(&picture::from_base64(based.body["image"].as_str().unwrap())), (1280, 720));
 
-    // A file streams up, in pieces of unknown number, and down again.
+    // A file streams up with an unknown length, and down again.
     let pieces = (0..64).map(|number: u8| Ok::<_, std::io::Error>(vec![number; 64 * 1024]));
     let body = reqwest::Body::wrap_stream(futures_util::stream::iter(pieces));
-    let put = answered(house.request(Method::PUT, &proxy("files/desktop/a%20b.bin")).body(body)).await;
+    let put = fetch_json(controller.request(Method::PUT, &proxy("files/desktop/a%20b.bin")).body(body)).await;
     assert_eq!((put.status, put.body), (200, json!({"path": "/root/Desktop/a b.bin", "outcome": "created"})));
-    let content =
-        house.request(Method::GET, &proxy("files/content?path=Desktop%2Fa%20b.bin")).send().await.unwrap();
+    let content = controller
+        .request(Method::GET, &proxy("files/content?path=Desktop%2Fa%20b.bin"))
+        .send()
+        .await
+        .unwrap();
     let content = content.bytes().await.unwrap();
     assert_eq!((content.len(), content[0], content[content.len() - 1]), (4 * 1024 * 1024, 0, 63));
-    let large =
-        answered(
-            house.request(Method::PUT, &proxy("files/desktop/large")).body(vec![0; 10 * 1024 * 1024 + 1]),
-        );
+    let large = fetch_json(controller.request(Method::PUT, &proxy("files/desktop/large")).body(vec![
+        0;
+        10 * 1024 * 1024
+            + 1
+    ]));
     let large = large.await;
     assert_eq!(large.status, 413, "{}", large.body);
 
-    // The agent's own refusals come as they are.
+    // The agent's refusals pass unchanged.
     for (method, endpoint, status) in [
         (Method::GET, "bash", 405),
         (Method::POST, "health", 405),
@@ -65,7 +70,7 @@ async fn a80_the_proxy_path_reaches_the_computer_s_own_api() {
         (Method::GET, "screenshot?format=gif", 400),
         (Method::POST, "click", 400),
     ] {
-        let refused = answered(house.request(method, &proxy(endpoint))).await;
+        let refused = fetch_json(controller.request(method, &proxy(endpoint))).await;
         assert_eq!(refused.status, status, "{endpoint}: {}", refused.body);
         assert!(refused.body["error"].is_string(), "{endpoint}");
     }
@@ -79,33 +84,33 @@ async fn a80_the_proxy_path_reaches_the_computer_s_own_api() {
         (proxy("health/"), 404),
         (proxy("Health"), 404),
     ] {
-        let refused = house.get(&path).await;
+        let refused = controller.get(&path).await;
         assert_eq!(refused.status, status, "{path}: {}", refused.body);
         assert!(refused.body["error"].is_string(), "{path}");
     }
     for (header, start) in [(None, "Missing API key"), (Some("Bearer sk_live_wrong"), "Invalid API key")] {
-        let mut request = house.bare(Method::GET, &format!("/api{}", proxy("health")));
+        let mut request = controller.bare(Method::GET, &format!("/api{}", proxy("health")));
         if let Some(header) = header {
             request = request.header("authorization", header);
         }
-        let refused = answered(request).await;
+        let refused = fetch_json(request).await;
         assert_eq!(refused.status, 401);
         assert!(refused.body["error"].as_str().unwrap().starts_with(start), "{}", refused.body);
     }
-    // Neither the password nor the key of the service opens the agent itself.
-    let password = made["vnc_password"].as_str().unwrap();
-    let request = house.bare(Method::GET, &format!("/api{}", proxy("health"))).bearer_auth(password);
-    assert_eq!(answered(request).await.status, 401);
+    // The computer's password does not open the proxy path.
+    let password = record["vnc_password"].as_str().unwrap();
+    let request = controller.bare(Method::GET, &format!("/api{}", proxy("health"))).bearer_auth(password);
+    assert_eq!(fetch_json(request).await.status, 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a80_tricks_with_the_path_reach_nothing() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let made = house.record(&id).await;
-    let instance = made["instance_id"].as_str().unwrap();
-    let machine = house.machine(made["id"].as_str().unwrap());
-    let impostor =
-        Impostor::at(&machine.join("agent.sock"), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
+    let record = controller.record(&id).await;
+    let instance = record["instance_id"].as_str().unwrap();
+    let machine = controller.machine(record["id"].as_str().unwrap());
+    let fake_agent =
+        FakeAgent::at(&machine.join("agent.sock"), "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
     let base = format!("/api/desktops/{instance}/proxy");
     for path in [
         "/../health",
@@ -128,78 +133,81 @@ async fn a80_tricks_with_the_path_reach_nothing() {
         "/health;x=1",
         "/health%23",
     ] {
-        let (status, answer) = house.raw_request(&format!("GET {base}{path} HTTP/1.1")).await;
+        let (status, answer) = controller.raw_request(&format!("GET {base}{path} HTTP/1.1")).await;
         assert!([400, 404].contains(&status), "{path}: {answer}");
         assert!(answer.contains("{\"error\":"), "{path}: {answer}");
     }
-    assert_eq!(impostor.asked(), [""; 0], "none of them may reach the computer");
-    let host = house.base().trim_start_matches("http://");
+    assert_eq!(fake_agent.requests(), [""; 0], "no such path may reach the computer");
+    let host = controller.base().trim_start_matches("http://");
     for line in [
-        // The path of a request to another host, and no path at all.
+        // An absolute URL of another host, an unknown version, and a target without a slash.
         format!("GET http://evil.example{base}/nope HTTP/1.1"),
         format!("GET {base}/health HTTP/9.9"),
         "GET health HTTP/1.1".to_owned(),
     ] {
-        let (status, answer) = house.raw_request(&line).await;
+        let (status, answer) = controller.raw_request(&line).await;
         assert!((400..=505).contains(&status), "{line}: {answer}");
     }
-    // Two lengths, or a length beside chunks: refused, or at least never passed on as sent (T25).
+    // T25: two lengths, or a length with chunked encoding, are refused or at least not passed on as sent.
     let head = format!(
         "POST {base}/bash HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n",
-        house.key()
+        controller.key()
     );
     let (status, _) =
-        house.raw(format!("{head}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{{}}").as_bytes()).await;
+        controller.raw(format!("{head}Content-Length: 2\r\nContent-Length: 9\r\n\r\n{{}}").as_bytes()).await;
     assert_eq!(status, 400);
     let smuggled = "Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nGET /evil HTTP/1.1\r\n\r\n";
-    let (status, answer) = house.raw(format!("{head}{smuggled}").as_bytes()).await;
+    let (status, answer) = controller.raw(format!("{head}{smuggled}").as_bytes()).await;
     assert!([200, 400].contains(&status), "{answer}");
-    for asked in impostor.asked() {
-        assert!(!asked.to_lowercase().contains("content-length: 9") && !asked.contains("/evil"), "{asked}");
+    for request in fake_agent.requests() {
+        assert!(
+            !request.to_lowercase().contains("content-length: 9") && !request.contains("/evil"),
+            "{request}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a80_a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let made = house.record(&id).await;
-    let (id, instance) = (made["id"].as_str().unwrap(), made["instance_id"].as_str().unwrap());
-    // The agent is gone and with it every kept connection; its socket is ours.
-    house.act(id, "bash", json!({"command": "kill -9 $(pgrep -P 1 -f '^hotdesk agent')"})).await;
-    let socket = house.machine(id).join("agent.sock");
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
+    let record = controller.record(&id).await;
+    let (id, instance) = (record["id"].as_str().unwrap(), record["instance_id"].as_str().unwrap());
+    // The agent is killed, which closes all pooled connections; the fake agent replaces its socket.
+    controller.act(id, "bash", json!({"command": "kill -9 $(pgrep -P 1 -f '^hotdesk agent')"})).await;
+    let socket = controller.machine(id).join("agent.sock");
     let path = format!("/desktops/{instance}/proxy/health");
 
     let evil = "HTTP/1.1 302 Found\r\nLocation: http://evil.example/\r\nSet-Cookie: a=b\r\nConnection: x-hop\r\n\
         X-Hop: 1\r\nContent-Type: text/html\r\nContent-Security-Policy: default-src *\r\nContent-Length: 9\r\n\r\n<script/>";
-    let impostor = Impostor::at(&socket, evil);
-    let request = house
+    let fake_agent = FakeAgent::at(&socket, evil);
+    let request = controller
         .request(Method::GET, &format!("{path}?token=x"))
         .header("cookie", "session=secret")
         .header("x-forwarded-for", "10.0.0.1")
         .header("proxy-authorization", "Basic eA==")
         .header("accept", "text/x-kept");
     let answer = request.send().await.expect("an answer");
-    assert_eq!(answer.status(), 302, "passed on, not followed");
+    assert_eq!(answer.status(), 302, "the redirect must be passed on, not followed");
     for dropped in ["location", "set-cookie", "x-hop"] {
         assert!(!answer.headers().contains_key(dropped), "{dropped}");
     }
     let policies: Vec<_> = answer.headers().get_all("content-security-policy").iter().collect();
     assert_eq!(policies, ["sandbox; default-src 'none'"]);
-    let asked = impostor.asked().concat().to_lowercase();
+    let request = fake_agent.requests().concat().to_lowercase();
     assert!(
-        asked.starts_with("get /health?token=x http/1.1\r\n") && asked.contains("text/x-kept"),
-        "{asked}"
+        request.starts_with("get /health?token=x http/1.1\r\n") && request.contains("text/x-kept"),
+        "{request}"
     );
     for secret in [
-        house.key(),
+        controller.key(),
         "session=secret",
         "10.0.0.1",
         "proxy-authorization",
-        house.base().trim_start_matches("http://"),
+        controller.base().trim_start_matches("http://"),
     ] {
-        assert!(!asked.contains(&secret.to_lowercase()), "{secret} reached the agent");
+        assert!(!request.contains(&secret.to_lowercase()), "{secret} reached the agent");
     }
-    drop(impostor);
+    drop(fake_agent);
 
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
     let code = "made_up_code";
@@ -210,8 +218,12 @@ async fn a80_a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
         ("nothing", String::new(), 503),
         ("half an answer", format!("{head}Content-Length: 100\r\n\r\n{{"), 503),
         ("an endless header", format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(2_000_000)), 503),
-        ("a refusal of our token", "HTTP/1.1 401 X\r\nContent-Length: 0\r\n\r\n".to_owned(), 503),
-        ("a status that nobody sends", "HTTP/1.1 700 X\r\nContent-Length: 0\r\n\r\n".to_owned(), 500),
+        (
+            "a refusal of the controller's token",
+            "HTTP/1.1 401 X\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            503,
+        ),
+        ("an unknown status", "HTTP/1.1 700 X\r\nContent-Length: 0\r\n\r\n".to_owned(), 500),
         (
             "a code of its own",
             format!(
@@ -220,26 +232,27 @@ async fn a80_a_hostile_agent_learns_no_key_and_passes_nothing_harmful() {
             409,
         ),
     ] {
-        let _impostor = Impostor::at(&socket, answer);
-        let told = house.act(id, "bash", json!({"command": "true"})).await;
-        assert_eq!(told.status, status, "{what}: {}", told.body);
-        assert!(told.body["error"].is_string() && told.body["code"] != code, "{what}: {}", told.body);
-        let shot = house.get(&format!("/computers/{id}/screenshot")).await;
+        let _fake_agent = FakeAgent::at(&socket, answer);
+        let acted = controller.act(id, "bash", json!({"command": "true"})).await;
+        assert_eq!(acted.status, status, "{what}: {}", acted.body);
+        assert!(acted.body["error"].is_string() && acted.body["code"] != code, "{what}: {}", acted.body);
+        let shot = controller.get(&format!("/computers/{id}/screenshot")).await;
         assert_eq!(shot.status, status, "a screenshot of {what}: {}", shot.body);
     }
-    // An image that is none, called one.
-    let _impostor = Impostor::at(
+    // A body that is not an image, with the type of one.
+    let _fake_agent = FakeAgent::at(
         &socket,
         "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 6\r\n\r\n<html>",
     );
-    let shot =
-        answered(house.request(Method::GET, &format!("/computers/{id}/screenshot?response_format=binary")))
-            .await;
+    let shot = fetch_json(
+        controller.request(Method::GET, &format!("/computers/{id}/screenshot?response_format=binary")),
+    )
+    .await;
     assert_eq!(
         (shot.status, &shot.body["error"]),
         (500, &json!("The computer's agent sent an invalid answer"))
     );
-    // None of this is the service's own end, nor the computer's.
-    assert_eq!(house.record(id).await["status"], "running");
-    assert_eq!(house.delete(&format!("/computers/{id}")).await.status, 200);
+    // The controller and the computer continue to work.
+    assert_eq!(controller.record(id).await["status"], "running");
+    assert_eq!(controller.delete(&format!("/computers/{id}")).await.status, 200);
 }

@@ -1,15 +1,15 @@
-//! Do screens come, change, act apart from each other and go as wire.md 7 says?
+//! Screens of a computer: creation, resize, separate input, and removal (docs/api/screens.md).
 
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, answered};
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::agent::{HttpAnswer, fetch_json};
+use crate::harness::controller::{RunningController, skip_reason};
 use crate::harness::picture;
 
 struct Desk<'a> {
-    house: &'a RunningController,
+    controller: &'a RunningController,
     id: &'a str,
 }
 
@@ -19,28 +19,28 @@ impl Desk<'_> {
     }
 
     async fn ids(&self) -> Vec<String> {
-        let listed = self.house.get(&self.path("")).await;
+        let listed = self.controller.get(&self.path("")).await;
         assert_eq!(listed.status, 200, "{}", listed.body);
         let screens = listed.body["screens"].as_array().expect("screens").clone();
         screens.iter().map(|screen| screen["id"].as_str().expect("an id").to_owned()).collect()
     }
 
-    async fn add(&self, size: Value) -> Answered {
-        self.house.post(&self.path(""), size).await
+    async fn add(&self, size: Value) -> HttpAnswer {
+        self.controller.post(&self.path(""), size).await
     }
 
-    async fn resize(&self, screen: &str, size: Value) -> Answered {
-        self.house.patch(&self.path(&format!("/{screen}")), size).await
+    async fn resize(&self, screen: &str, size: Value) -> HttpAnswer {
+        self.controller.patch(&self.path(&format!("/{screen}")), size).await
     }
 
-    async fn remove(&self, screen: &str) -> Answered {
-        self.house.delete(&self.path(&format!("/{screen}"))).await
+    async fn remove(&self, screen: &str) -> HttpAnswer {
+        self.controller.delete(&self.path(&format!("/{screen}"))).await
     }
 
-    /// The size of a picture of a screen.
-    async fn seen(&self, screen: &str) -> (u32, u32) {
+    /// The size of a screenshot of a screen.
+    async fn screenshot_size(&self, screen: &str) -> (u32, u32) {
         let path = format!("/computers/{}/screenshot?response_format=binary&screen={screen}", self.id);
-        let answer = self.house.request(Method::GET, &path).send().await.expect("an answer");
+        let answer = self.controller.request(Method::GET, &path).send().await.expect("an answer");
         assert_eq!(answer.status(), 200, "{screen}");
         picture::size(&answer.bytes().await.expect("a picture"))
     }
@@ -53,28 +53,28 @@ fn record(id: &str, display: &str, size: (u32, u32), default: bool) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn screens_are_made_used_resized_and_removed() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let order = json!({"workspace_id": workspace, "name": "one", "resolution": "1024x768x24"});
-    let made = house.post("/computers", order).await.body;
-    let id = made["id"].as_str().unwrap();
-    let desk = Desk { house: &house, id };
+    let controller = RunningController::boot().await;
+    let workspace = controller.workspace("demo").await;
+    let body = json!({"workspace_id": workspace, "name": "one", "resolution": "1024x768x24"});
+    let created = controller.post("/computers", body).await.body;
+    let id = created["id"].as_str().unwrap();
+    let desk = Desk { controller: &controller, id };
     let boot = record("default", ":99", (1024, 768), true);
-    assert_eq!(house.get(&desk.path("")).await.body, json!({"screens": [boot]}));
+    assert_eq!(controller.get(&desk.path("")).await.body, json!({"screens": [boot]}));
 
     let first = desk.add(json!({"width": 640, "height": 480})).await;
     assert_eq!((first.status, &first.body), (201, &record("screen-100", ":100", (640, 480), false)));
-    // Only one side, or none: the boot screen's size. Two at once get an id each.
+    // With one side or none, a screen has the size of the boot screen. Parallel requests get different ids.
     let (one_side, none) = tokio::join!(desk.add(json!({"width": 800})), desk.add(json!({})));
-    for made in [&one_side, &none] {
+    for added in [&one_side, &none] {
         assert_eq!(
-            (made.status, &made.body["width"], &made.body["height"]),
+            (added.status, &added.body["width"], &added.body["height"]),
             (201, &json!(1024), &json!(768)),
             "{}",
-            made.body
+            added.body
         );
     }
     let mut ids = desk.ids().await;
@@ -84,21 +84,25 @@ async fn screens_are_made_used_resized_and_removed() {
     assert_eq!((fifth.status, &fifth.body["upstream_status"]), (409, &json!(409)), "{}", fifth.body);
 
     // Each screen has its own size, pointer and windows.
-    assert_eq!((desk.seen("default").await, desk.seen("screen-100").await), ((1024, 768), (640, 480)));
+    assert_eq!(
+        (desk.screenshot_size("default").await, desk.screenshot_size("screen-100").await),
+        ((1024, 768), (640, 480))
+    );
     for (screen, x, status) in [("screen-100", 639, 200), ("screen-100", 640, 400), ("default", 640, 200)] {
-        let moved = house.act(id, &format!("move?screen={screen}"), json!({"x": x, "y": 5})).await;
+        let moved = controller.act(id, &format!("move?screen={screen}"), json!({"x": x, "y": 5})).await;
         assert_eq!(moved.status, status, "{screen} {x}: {}", moved.body);
     }
-    let place = "xdotool getmouselocation --shell | head -n1";
-    let places = house.bash(id, &format!("DISPLAY=:99 {place}; DISPLAY=:100 {place}")).await;
-    assert_eq!(places, "X=640\nX=639\n");
-    assert_eq!(house.bash(id, "echo $DISPLAY").await, ":99\n");
+    let pointer_command = "xdotool getmouselocation --shell | head -n1";
+    let positions =
+        controller.bash(id, &format!("DISPLAY=:99 {pointer_command}; DISPLAY=:100 {pointer_command}")).await;
+    assert_eq!(positions, "X=640\nX=639\n");
+    assert_eq!(controller.bash(id, "echo $DISPLAY").await, ":99\n");
 
     let resized = desk.resize("screen-100", json!({"width": 801, "height": 601})).await;
     assert_eq!((resized.status, &resized.body), (200, &record("screen-100", ":100", (801, 601), false)));
-    assert_eq!(desk.seen("screen-100").await, (801, 601));
+    assert_eq!(desk.screenshot_size("screen-100").await, (801, 601));
     let resized = desk.resize("default", json!({"width": 1280, "height": 720})).await;
-    assert_eq!((resized.status, desk.seen("default").await), (200, (1280, 720)));
+    assert_eq!((resized.status, desk.screenshot_size("default").await), (200, (1280, 720)));
 
     for bad in [
         json!({"width": 63, "height": 480}),
@@ -112,7 +116,7 @@ async fn screens_are_made_used_resized_and_removed() {
     ] {
         let (resize, add) = (desk.resize("screen-100", bad.clone()).await, desk.add(bad.clone()).await);
         assert_eq!(resize.status, 400, "resize to {bad}: {}", resize.body);
-        // At the limit of screens a good size would be a conflict; a bad one is a bad request first.
+        // The size is checked first: at the limit of screens, a valid size would be a conflict.
         assert_eq!(add.status, 400, "{bad}: {}", add.body);
     }
     for bad in [json!({}), json!({"width": 640})] {
@@ -129,27 +133,23 @@ async fn screens_are_made_used_resized_and_removed() {
             removed.body
         );
     }
-    let kept = desk.remove("default").await;
-    assert_eq!((kept.status, kept.body["error"].is_string()), (409, true));
+    let refused = desk.remove("default").await;
+    assert_eq!((refused.status, refused.body["error"].is_string()), (409, true));
 
     assert_eq!(desk.remove("screen-101").await.body, json!({"success": true}));
     assert_eq!(desk.remove("screen-101").await.status, 404);
-    assert_eq!(house.get(&format!("/computers/{id}/screenshot?screen=screen-101")).await.status, 404);
+    assert_eq!(controller.get(&format!("/computers/{id}/screenshot?screen=screen-101")).await.status, 404);
     let again = desk.add(json!({"width": 320, "height": 240})).await;
-    assert_eq!(
-        (again.status, &again.body["id"]),
-        (201, &json!("screen-101")),
-        "the freed place is used again"
-    );
+    assert_eq!((again.status, &again.body["id"]), (201, &json!("screen-101")), "the free id is reused");
     let removals = join_all([0; 3].map(|_| desk.remove("screen-102"))).await;
     assert!(removals.iter().any(|removed| removed.status == 200), "{removals:?}");
 
     for (method, path) in [(Method::PUT, desk.path("")), (Method::GET, desk.path("/default"))] {
-        assert_eq!(answered(house.request(method, &path)).await.status, 405, "{path}");
+        assert_eq!(fetch_json(controller.request(method, &path)).await.status, 405, "{path}");
     }
-    assert_eq!(answered(house.bare(Method::GET, &format!("/api{}", desk.path("")))).await.status, 401);
-    // A restart brings the boot screen alone, in the computer's own resolution (wire.md 7).
-    house.act(id, "restart", json!({})).await;
+    assert_eq!(fetch_json(controller.bare(Method::GET, &format!("/api{}", desk.path("")))).await.status, 401);
+    // A restart leaves only the boot screen, with the computer's own resolution (docs/api/screens.md).
+    controller.act(id, "restart", json!({})).await;
     assert_eq!(desk.ids().await, ["default"]);
-    assert_eq!(desk.seen("default").await, (1024, 768));
+    assert_eq!(desk.screenshot_size("default").await, (1024, 768));
 }

@@ -1,5 +1,5 @@
-//! Are secrets where they must be and nowhere else: in the tree, in what a controller writes, and in what it shows?
-//! (access.md A3, A5, A20; threats.md T24)
+//! Secrets in the source tree, and in everything that a controller writes and shows: A3, A5, A20
+//! (docs/authentication-rules.md), T24 (docs/security.md).
 
 mod canary;
 mod look;

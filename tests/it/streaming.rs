@@ -1,4 +1,4 @@
-//! Do screens of computers reach RTMP servers over saved connections, and do the keys to them stay secret?
+//! RTMP streams of screens through saved connections, and the secrecy of their keys (docs/api/streaming.md).
 
 #[path = "streaming/computers.rs"]
 mod computers;

@@ -1,4 +1,4 @@
-//! Is a terminal a terminal? Typed into and read as its users' programs do it (wire.md 10.4).
+//! Terminal channel of the agent, used like client programs use it (docs/channels.md).
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,26 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::harness::agent::RunningAgent;
-use crate::harness::socket::{Came, Client};
+use crate::harness::socket::{Client, SocketEvent};
 
 mod bounds;
 mod end;
 mod flood;
 mod through;
 
-/// How long a shell may take to say something that it was asked for.
+/// Longest wait for output of a shell.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A terminal's client.
 struct Terminal {
     client: Client,
-    /// What was written and not looked at yet.
+    /// Output that was read and not consumed yet.
     text: String,
 }
 
-/// What a terminal says besides what is written.
+/// A message of the server other than output.
 #[derive(Debug, PartialEq)]
-enum Said {
+enum ServerMessage {
     Other(Value),
     Closed(u16),
 }
@@ -41,69 +41,69 @@ impl Terminal {
         Self { client, text: String::new() }
     }
 
-    /// One that has shown its prompt.
+    /// A terminal whose shell shows its prompt.
     async fn ready(agent: &RunningAgent) -> Self {
         let mut terminal = Self::open(agent, "").await;
         terminal.until("# ").await;
         terminal
     }
 
-    async fn say(&mut self, message: Value) {
-        self.client.0.send(Message::Text(message.to_string().into())).await.expect("it listens");
+    async fn send_message(&mut self, message: Value) {
+        self.client.0.send(Message::Text(message.to_string().into())).await.expect("an open socket");
     }
 
     async fn input(&mut self, data: &str) {
-        self.say(json!({ "type": "input", "data": data })).await;
+        self.send_message(json!({ "type": "input", "data": data })).await;
     }
 
-    /// Runs a command line; what it wrote, without the line itself. Marks are written in two parts, so that the echo of
-    /// the line is not taken for them.
+    /// Runs a command line and returns its output. The quotes split the marks, so that the echo of the line
+    /// does not contain them.
     async fn run(&mut self, line: &str) -> String {
         self.input(&format!("echo be''gin; {line}; echo do''ne\r")).await;
         self.until("begin\r\n").await;
-        let wrote = self.until("done\r\n").await;
-        wrote.trim_end_matches("done\r\n").to_owned()
+        let output = self.until("done\r\n").await;
+        output.trim_end_matches("done\r\n").to_owned()
     }
 
-    /// What is written up to and with `mark`.
+    /// Reads output up to and including `mark`.
     async fn until(&mut self, mark: &str) -> String {
         loop {
             if let Some(at) = self.text.find(mark) {
                 let rest = self.text.split_off(at + mark.len());
                 return std::mem::replace(&mut self.text, rest);
             }
-            let other = tokio::time::timeout(TIMEOUT, self.next()).await.expect("something is written");
+            let other = tokio::time::timeout(TIMEOUT, self.read_output()).await.expect("output in time");
             assert!(other.is_none(), "{other:?} before {mark:?} in {:?}", self.text);
         }
     }
 
-    /// Takes in what is written next; returns what is something else.
-    async fn next(&mut self) -> Option<Said> {
+    /// Reads the next message. Appends output to `text`; returns any other message.
+    async fn read_output(&mut self) -> Option<ServerMessage> {
         let text = match self.client.next().await {
-            Came::Text(text) => text,
-            Came::Closed(code, _) => return Some(Said::Closed(code)),
-            other @ (Came::Binary(_) | Came::Cut) => panic!("{other:?}"),
+            SocketEvent::Text(text) => text,
+            SocketEvent::Closed(code, _) => return Some(ServerMessage::Closed(code)),
+            other @ (SocketEvent::Binary(_) | SocketEvent::Cut) => panic!("{other:?}"),
         };
         let message: Value = serde_json::from_str(&text).expect("JSON");
         if message["type"] != "output" {
-            return Some(Said::Other(message));
+            return Some(ServerMessage::Other(message));
         }
         self.text.push_str(message["data"].as_str().expect("characters"));
         None
     }
 
-    /// The next message that is not what the shell writes.
-    async fn other(&mut self) -> Said {
+    /// The next message that is not output.
+    async fn next_message(&mut self) -> ServerMessage {
         loop {
-            if let Some(said) = self.next().await {
-                return said;
+            if let Some(message) = self.read_output().await {
+                return message;
             }
         }
     }
 }
 
-fn exit(code: i32) -> Said {
-    Said::Other(json!({ "type": "exit", "code": code }))
+fn exit(code: i32) -> ServerMessage {
+    ServerMessage::Other(json!({ "type": "exit", "code": code }))
 }
 
 #[tokio::test]
@@ -117,13 +117,13 @@ async fn a_login_shell_lives_on_a_terminal_of_the_asked_size() {
     let kind =
         terminal.run("shopt -q login_shell && echo login; [[ $- == *i* ]] && echo interactive; echo $TERM");
     assert_eq!(kind.await, "login\r\ninteractive\r\nxterm-256color\r\n");
-    terminal.say(json!({ "type": "resize", "cols": 132, "rows": 43 })).await;
+    terminal.send_message(json!({ "type": "resize", "cols": 132, "rows": 43 })).await;
     assert_eq!(terminal.run("stty size; echo $COLUMNS").await, "43 132\r\n132\r\n");
-    // A program in front is told.
+    // A foreground program gets the signal of a resize.
     let line = "(trap 'stty size; echo told; exit' WINCH; echo set; while :; do sleep 0.05; done)\r";
     terminal.input(line).await;
     terminal.until("set\r\n").await;
-    terminal.say(json!({ "type": "resize", "cols": 90, "rows": 30 })).await;
+    terminal.send_message(json!({ "type": "resize", "cols": 90, "rows": 30 })).await;
     assert!(terminal.until("told\r\n").await.contains("30 90"));
 }
 
@@ -138,16 +138,16 @@ async fn without_a_desktop_folder_it_starts_at_home() {
 async fn characters_are_whole_however_they_are_written() {
     let agent = RunningAgent::headless().await;
     let mut terminal = Terminal::ready(&agent).await;
-    // 漢 in two parts, far enough apart for two reads.
-    let wrote = terminal.run(r"printf 'a\xe6'; sleep 0.3; printf '\xbc\xa2b\xff\n'").await;
-    assert_eq!(wrote, "a漢b\u{fffd}\r\n");
+    // 漢 in two parts, with a pause so that the agent reads them separately.
+    let output = terminal.run(r"printf 'a\xe6'; sleep 0.3; printf '\xbc\xa2b\xff\n'").await;
+    assert_eq!(output, "a漢b\u{fffd}\r\n");
     assert_eq!(terminal.run("echo 'grüße 漢字 😀'").await, "grüße 漢字 😀\r\n");
-    // Whatever falls on the edges of large pieces.
-    let wrote = terminal.run("for i in $(seq 20000); do printf 漢é😀x; done").await;
-    assert_eq!(wrote, "漢é😀x".repeat(20_000));
+    // Multi-byte characters at the edges of large chunks.
+    let output = terminal.run("for i in $(seq 20000); do printf 漢é😀x; done").await;
+    assert_eq!(output, "漢é😀x".repeat(20_000));
 }
 
-/// As the MCP server of the hosted service uses it: commands between marks, in base64.
+/// Commands between marks, in Base64, like the MCP server of the hosted service sends them.
 #[tokio::test]
 async fn commands_run_between_marks() {
     let agent = RunningAgent::headless().await;
@@ -163,7 +163,7 @@ async fn commands_run_between_marks() {
         terminal.input(&line).await;
         terminal.until("__BEGIN__\r\n").await;
         assert!(terminal.until("__\r\n").await.starts_with(expected), "{script}");
-        terminal.say(json!({ "type": "ping" })).await;
-        assert_eq!(terminal.other().await, Said::Other(json!({ "type": "pong" })));
+        terminal.send_message(json!({ "type": "ping" })).await;
+        assert_eq!(terminal.next_message().await, ServerMessage::Other(json!({ "type": "pong" })));
     }
 }

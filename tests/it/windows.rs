@@ -1,20 +1,20 @@
-//! Are programs, windows and the clipboard of a computer's screens reached through the controller?
+//! Programs, windows and the clipboard of a computer's screens through the controller.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, answered};
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::agent::{HttpAnswer, fetch_json};
+use crate::harness::controller::{RunningController, skip_reason};
 
 struct Desk<'a> {
-    house: &'a RunningController,
+    controller: &'a RunningController,
     id: &'a str,
 }
 
 impl Desk<'_> {
-    async fn call(&self, method: Method, path: &str, body: Value) -> Answered {
+    async fn call(&self, method: Method, path: &str, body: Value) -> HttpAnswer {
         let path = format!("/computers/{}{path}", self.id);
-        answered(self.house.request(method, &path).json(&body)).await
+        fetch_json(self.controller.request(method, &path).json(&body)).await
     }
 
     async fn ok(&self, method: Method, path: &str, body: Value) -> Value {
@@ -26,17 +26,17 @@ impl Desk<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_windows_and_clipboards_are_those_of_the_screen_that_was_named() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
-    let made = house.computer(&workspace, "one").await;
-    let desk = Desk { house: &house, id: made["id"].as_str().expect("an id") };
+    let controller = RunningController::boot().await;
+    let workspace = controller.workspace("demo").await;
+    let created = controller.computer(&workspace, "one").await;
+    let desk = Desk { controller: &controller, id: created["id"].as_str().expect("an id") };
     let added = desk.call(Method::POST, "/screens", json!({"width": 800, "height": 600})).await;
     assert_eq!(added.status, 201, "{}", added.body);
 
-    // Without a shell, which would set a title of its own.
+    // Without a shell, which would set its own title.
     let xterm =
         |title: &str| json!({"argv": ["xterm", "-T", title, "-e", "sleep", "1000"], "wait_seconds": 30});
     let first = desk.ok(Method::POST, "/launch", xterm("first")).await["window"].clone();
@@ -53,7 +53,7 @@ async fn programs_windows_and_clipboards_are_those_of_the_screen_that_was_named(
     assert_eq!(desk.ok(Method::POST, &named("/focus"), json!({})).await["focused"], true);
     let placed = desk.ok(Method::PATCH, &named(""), json!({"x": 40, "y": 50})).await;
     assert_eq!((&placed["x"], &placed["y"]), (&json!(40), &json!(50)));
-    // The same id on the boot screen is another window or none.
+    // On the boot screen, this id belongs to another window or to none.
     let elsewhere = desk.call(Method::POST, &format!("{path}/focus"), json!({})).await;
     assert!(elsewhere.status == 404 || elsewhere.body["title"] != "second", "{}", elsewhere.body);
     assert_eq!(desk.ok(Method::POST, &named("/close"), json!({})).await, json!({"closed": true}));
@@ -62,8 +62,8 @@ async fn programs_windows_and_clipboards_are_those_of_the_screen_that_was_named(
     desk.ok(Method::PUT, "/clipboard", json!({"text": text})).await;
     desk.ok(Method::PUT, "/clipboard?screen=screen-100", json!({"text": "other"})).await;
     let seen = desk.ok(Method::GET, "/clipboard", json!({})).await;
-    assert!(seen["text"] == json!(text), "the clipboard changed on its way");
-    let pasted = house.bash(desk.id, "DISPLAY=:100 xclip -o -selection clipboard").await;
+    assert!(seen["text"] == json!(text), "the clipboard's text changed");
+    let pasted = controller.bash(desk.id, "DISPLAY=:100 xclip -o -selection clipboard").await;
     assert_eq!(pasted, "other");
     let image = json!({"image": "iVBORw0KGgoA", "mime_type": "image/png"});
     desk.ok(Method::PUT, "/clipboard?selection=primary", image).await;
@@ -72,7 +72,7 @@ async fn programs_windows_and_clipboards_are_those_of_the_screen_that_was_named(
 
     let page = json!({"url": "file:///etc/hosts", "wait_seconds": 60});
     let opened = desk.call(Method::POST, "/launch", page).await;
-    if house.bash(desk.id, "command -v chromium x-www-browser | head -n1").await.is_empty() {
+    if controller.bash(desk.id, "command -v chromium x-www-browser | head -n1").await.is_empty() {
         assert_eq!((opened.status, &opened.body["code"]), (409, &json!("no_browser")), "{}", opened.body);
     } else {
         assert_eq!(opened.status, 200, "{}", opened.body);
@@ -83,7 +83,8 @@ async fn programs_windows_and_clipboards_are_those_of_the_screen_that_was_named(
             "{}",
             opened.body
         );
-        // The browser runs already: what is started hands the page over to it, and it opens the window.
+        // The browser runs already: the new process passes the page to it, and the running one opens the
+        // window.
         let page = json!({"url": "file:///etc/passwd", "wait_seconds": 60});
         let again = desk.ok(Method::POST, "/launch", page).await["window"].clone();
         assert!(again["id"].is_string() && again["id"] != window["id"], "{again}");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A headless Chromium: a line of JSON tells what to do, a line of JSON tells what came of it.
+"""Headless Chromium, driven by a JSON command per line on standard input, with a JSON answer per line.
 
 usage: browser.py
 """
@@ -14,58 +14,58 @@ from playwright.sync_api import sync_playwright
 
 def main():
     with sync_playwright() as playwright:
-        # As root there is no sandbox; the pages are our own.
+        # Chromium has no sandbox as root; the tests open their own pages only.
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800})
-        complaints = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: "Content Security Policy" in said.text and complaints.append(said.text))
-        # Not complaints: a network that changes, as when a computer starts, breaks requests off.
+        violations = []
+        page.on("pageerror", lambda error: violations.append(str(error)))
+        page.on("console", lambda message: "Content Security Policy" in message.text and violations.append(message.text))
+        # Not violations: a network change, for example the start of a computer, aborts requests.
         failed = []
         page.on("requestfailed", lambda request: failed.append(f"{request.url}: {request.failure}"))
         pending = set()
         page.on("request", lambda request: pending.add(request.url))
         page.on("requestfinished", lambda request: pending.discard(request.url))
 
-        def do(order):
-            match order["do"]:
+        def perform(command):
+            match command["do"]:
                 case "open":
-                    # A new fragment alone would load nothing.
+                    # A change of the fragment alone would not load the page.
                     page.goto("about:blank")
                     try:
-                        page.goto(order["url"])
+                        page.goto(command["url"])
                     except playwright_error as error:
                         if "ERR_NETWORK_CHANGED" not in str(error):
                             raise
-                        page.goto(order["url"])
+                        page.goto(command["url"])
                 case "wait":
-                    # Not by wait_for_function: it evaluates text in the page, which the page's policy forbids.
-                    end = time.monotonic() + order.get("seconds", 30)
-                    while not page.evaluate(order["script"]):
+                    # wait_for_function evaluates text in the page, which the page's policy forbids.
+                    end = time.monotonic() + command.get("seconds", 30)
+                    while not page.evaluate(command["script"]):
                         if time.monotonic() > end:
-                            raise TimeoutError(f"{page.inner_text('body')!r}, complaints {complaints}, failed {failed}, under way {pending}")
+                            raise TimeoutError(f"{page.inner_text('body')!r}, violations {violations}, failed {failed}, pending {pending}")
                         page.wait_for_timeout(50)
                 case "look":
-                    return page.evaluate(order["script"])
+                    return page.evaluate(command["script"])
                 case "press":
-                    page.keyboard.press(order["keys"])
+                    page.keyboard.press(command["keys"])
                 case "type":
-                    page.keyboard.type(order["text"], delay=20)
+                    page.keyboard.type(command["text"], delay=20)
                 case "fill":
-                    page.fill(order["where"], order["text"])
+                    page.fill(command["where"], command["text"])
                 case "click":
-                    page.click(order["where"], position=order.get("at"))
+                    page.click(command["where"], position=command.get("at"))
                 case "picture":
-                    page.screenshot(path=order["file"])
+                    page.screenshot(path=command["file"])
                 case "complaints":
-                    return complaints
+                    return violations
             return True
 
         for line in sys.stdin:
             try:
-                answer = {"ok": do(json.loads(line))}
-            except Exception as error:  # the test judges
+                answer = {"ok": perform(json.loads(line))}
+            except Exception as error:  # the test decides
                 answer = {"error": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), flush=True)
         browser.close()

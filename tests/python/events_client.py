@@ -1,4 +1,4 @@
-"""Speaks with an events socket as interface.md has it, and takes as many events as it is told to, each of a type of its own."""
+"""Client of an events socket (docs/api/events.md) that receives a given number of events, each of another type."""
 
 import asyncio
 import json
@@ -27,19 +27,19 @@ async def main(url, events):
         assert json.loads(await socket.recv())["type"] == "error"
         assert await ask({"type": "subscribe", "event_types": TYPES}) == {"type": "subscribed", "message": "ok"}
         await socket.send(json.dumps({"type": "subscribe", "event_types": EXTRA}))
-        told = []
-        while len(told) < events or not events:
+        received = []
+        while len(received) < events or not events:
             message = json.loads(await asyncio.wait_for(socket.recv(), 30))
             if message["type"] == "event":
-                told.append(message["event"])
+                received.append(message["event"])
             elif not events:
                 break
-        for event in told:
+        for event in received:
             assert set(event) == {"type", "timestamp", "data"}, event
             assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["timestamp"]), event
             assert isinstance(event["data"], dict), event
         if events:
-            assert [event["type"] for event in told] == TYPES + EXTRA, told
+            assert [event["type"] for event in received] == TYPES + EXTRA, received
         assert await ask({"type": "unsubscribe", "event_types": TYPES}) == {"type": "unsubscribed", "message": "ok"}
     print("closed", socket.close_code)
 

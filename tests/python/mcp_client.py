@@ -1,4 +1,4 @@
-"""Uses the MCP server as the package `mcp` does: once by sessions, once without. Types into a real terminal, and looks at what it shows.
+"""MCP client with the package `mcp`, with and without sessions: types into a real terminal and takes screenshots.
 
 usage: MCP_TOKEN=... mcp_client.py URL COMPUTER ELSEWHERE
 """
@@ -16,15 +16,15 @@ TOOLS = ["list_computers", "get_computer", "start_computer", "stop_computer", "s
          "screenshot", "click", "type", "key", "bash"]
 
 
-async def converse(url, computer, elsewhere, mode):
+async def use_all_tools(url, computer, elsewhere, mode):
     headers = {"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"}
     async with httpx2.AsyncClient(headers=headers, timeout=120) as http:
         async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:
-            async def use(tool, **arguments):
+            async def call(tool, **arguments):
                 return await client.call_tool(tool, arguments)
 
-            async def done(tool, **arguments):
-                result = await use(tool, computer_id=computer, **arguments)
+            async def succeed(tool, **arguments):
+                result = await call(tool, computer_id=computer, **arguments)
                 assert not result.is_error, result
                 return result
 
@@ -33,47 +33,47 @@ async def converse(url, computer, elsewhere, mode):
             assert listed["screenshot"].annotations.read_only_hint and not listed["bash"].annotations.read_only_hint
             assert "computer_id" in listed["click"].input_schema["required"], listed["click"]
 
-            found = (await use("list_computers")).structured_content
+            found = (await call("list_computers")).structured_content
             assert [one["id"] for one in found["computers"]] == [computer], found
-            record = (await done("get_computer")).structured_content
+            record = (await succeed("get_computer")).structured_content
             assert record["status"] == "running" and "vnc_password" not in record, record
 
-            # A terminal writes down what is typed into it.
+            # A terminal that writes its input to a file.
             mark = f"typed-{mode}"
             terminal = f"setsid xterm -T {mark} -geometry 80x24+50+50 -e sh -c 'cat > /tmp/{mark}' >/dev/null 2>&1 &"
-            await done("bash", command=terminal)
+            await succeed("bash", command=terminal)
             up = f"for i in $(seq 200); do [ -e /tmp/{mark} ] && exit 0; sleep 0.1; done; exit 1"
-            assert (await done("bash", command=up)).structured_content["exit_code"] == 0
-            # Its title tells it from the one of before, which may not have ended yet.
+            assert (await succeed("bash", command=up)).structured_content["exit_code"] == 0
+            # The title distinguishes it from the previous terminal, which may not have ended yet.
             focus = f"timeout 20 xdotool search --sync --onlyvisible --name {mark} windowfocus --sync"
-            assert (await done("bash", command=focus)).structured_content["exit_code"] == 0
-            seen = await done("screenshot", format="png")
-            image = next(content for content in seen.content if content.type == "image")
+            assert (await succeed("bash", command=focus)).structured_content["exit_code"] == 0
+            screenshot = await succeed("screenshot", format="png")
+            image = next(content for content in screenshot.content if content.type == "image")
             assert base64.b64decode(image.data).startswith(b"\x89PNG") and image.mime_type == "image/png"
-            assert seen.structured_content["width"] == 1280 and seen.structured_content["frame"], seen.structured_content
-            jpeg = next(c for c in (await done("screenshot", scale=0.5)).content if c.type == "image")
+            assert screenshot.structured_content["width"] == 1280 and screenshot.structured_content["frame"], screenshot.structured_content
+            jpeg = next(c for c in (await succeed("screenshot", scale=0.5)).content if c.type == "image")
             assert jpeg.mime_type == "image/jpeg"
-            clicked = await done("click", x=150, y=150, frame=seen.structured_content["frame"])
+            clicked = await succeed("click", x=150, y=150, frame=screenshot.structured_content["frame"])
             assert clicked.structured_content["success"], clicked
-            await done("type", text=f"hello {mode}")
-            await done("key", key="Enter")
+            await succeed("type", text=f"hello {mode}")
+            await succeed("key", key="Enter")
             written = f"for i in $(seq 200); do grep -s . /tmp/{mark} && exit 0; sleep 0.1; done; exit 1"
-            told = (await done("bash", command=written)).structured_content
-            assert told["output"] == f"hello {mode}\n", told
-            await done("key", key="ctrl+d")
+            output = (await succeed("bash", command=written)).structured_content
+            assert output["output"] == f"hello {mode}\n", output
+            await succeed("key", key="ctrl+d")
 
-            refused = await use("screenshot", computer_id=elsewhere)
+            refused = await call("screenshot", computer_id=elsewhere)
             assert refused.is_error and refused.structured_content["code"] == "workspace_scope_mismatch", refused
-            unknown = await use("bash", computer_id="00000000-0000-4000-8000-000000000000", command="true")
+            unknown = await call("bash", computer_id="00000000-0000-4000-8000-000000000000", command="true")
             assert unknown.is_error and unknown.structured_content["error"] == "Desktop not found", unknown
-            assert (await use("click", computer_id=computer, x="left", y=1)).is_error
+            assert (await call("click", computer_id=computer, x="left", y=1)).is_error
             print(f"{mode}: {client.protocol_version}")
 
 
 async def main():
     url, computer, elsewhere = sys.argv[1:]
     for mode in ["legacy", "auto"]:
-        await converse(url, computer, elsewhere, mode)
+        await use_all_tools(url, computer, elsewhere, mode)
     print("all tools used")
 
 

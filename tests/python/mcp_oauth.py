@@ -1,9 +1,9 @@
-"""A whole authorization by the Python `mcp` client, whose person is a browser without a window.
+"""OAuth authorization of the Python `mcp` client, with a simulated browser for the person.
 
 usage: mcp_oauth.py BASE COOKIE WORKSPACE [CLIENT_URL]
 
-Everything but the consent page is the client's own doing: it asks, is challenged, finds the metadata, registers (or names
-itself by CLIENT_URL), sends its person to the page, redeems the code, and refreshes.
+The client itself receives the challenge, finds the metadata, registers (or identifies itself by CLIENT_URL), opens the consent
+page, redeems the code, and refreshes its token.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ HEADERS = {"Accept": "application/json, text/event-stream"}
 
 
 class Memory:
-    """What the client keeps."""
+    """Token storage of the client."""
 
     def __init__(self):
         self.tokens = None
@@ -52,14 +52,14 @@ class Memory:
 
 
 class Person:
-    """Sits before a browser that is signed in, and lets everybody in."""
+    """A person with a signed-in browser who approves every request."""
 
     def __init__(self):
-        self.asked = 0
-        self.landed = None
+        self.prompts = 0
+        self.redirect = None
 
     async def open(self, url):
-        self.asked += 1
+        self.prompts += 1
         async with httpx2.AsyncClient(headers={"Cookie": COOKIE}, timeout=60) as browser:
             page = await browser.get(url)
             assert page.status_code == 200, page.text
@@ -67,35 +67,35 @@ class Person:
             form = {"csrf": csrf, "decision": "allow", "workspace": WORKSPACE}
             answer = await browser.post(url, data=form)
             assert answer.status_code == 303, answer.text
-            self.landed = answer.headers["location"]
+            self.redirect = answer.headers["location"]
 
-    async def land(self):
-        assert self.landed.startswith(REDIRECT + "?"), self.landed
-        said = {name: values[0] for name, values in parse_qs(urlsplit(self.landed).query).items()}
-        return AuthorizationCodeResult(code=said["code"], state=said["state"], iss=said["iss"])
+    async def callback(self):
+        assert self.redirect.startswith(REDIRECT + "?"), self.redirect
+        parameters = {name: values[0] for name, values in parse_qs(urlsplit(self.redirect).query).items()}
+        return AuthorizationCodeResult(code=parameters["code"], state=parameters["state"], iss=parameters["iss"])
 
 
 async def main():
     memory, person = Memory(), Person()
     metadata = OAuthClientMetadata(client_name="Round trip", redirect_uris=[REDIRECT])
     provider = OAuthClientProvider(
-        f"{BASE}/mcp", metadata, memory, person.open, person.land, client_metadata_url=CLIENT_URL
+        f"{BASE}/mcp", metadata, memory, person.open, person.callback, client_metadata_url=CLIENT_URL
     )
     async with httpx2.AsyncClient(auth=provider, headers=HEADERS, timeout=60) as client:
         first = await client.post(f"{BASE}/mcp", json=HELLO)
         assert first.status_code == 200, first.text
-        assert person.asked == 1
+        assert person.prompts == 1
         assert memory.client.client_id == CLIENT_URL if CLIENT_URL else memory.client.client_secret is None
         assert (memory.tokens.token_type, memory.tokens.scope) == ("Bearer", "mcp:tools")
         before = memory.tokens
-        # The hour passes, as far as the client knows: it refreshes by itself and asks nobody.
+        # Make the client believe that its token has expired: it refreshes the token without a prompt.
         provider.context.token_expiry_time = 1
         second = await client.post(f"{BASE}/mcp", json=HELLO)
         assert second.status_code == 200, second.text
-        assert person.asked == 1
+        assert person.prompts == 1
         assert memory.tokens.access_token != before.access_token
         assert memory.tokens.refresh_token != before.refresh_token
-    # With the token that was replaced one gets nowhere.
+    # The replaced token is invalid.
     async with httpx2.AsyncClient(headers=HEADERS, timeout=60) as client:
         old = {"Authorization": f"Bearer {before.access_token}"}
         refused = await client.post(f"{BASE}/mcp", json=HELLO, headers=old)

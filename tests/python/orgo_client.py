@@ -1,40 +1,13 @@
-"""Does the unmodified PyPI client work? Speaks the sequences of wire.md section 16 and fails loudly where it does not.
+"""Call sequences of the unmodified PyPI client `orgo` (docs/api/compatibility.md). Exits with the first failure.
 
 usage: orgo_client.py BASE_API_URL streams|no-streams   (the key is in ORGO_API_KEY; with "streams" there is a saved RTMP
 connection "saved" whose server answers)
 """
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import io
 import sys
-from pathlib import Path
 
-
-class BannerOnOldPython(importlib.abc.MetaPathFinder):
-    """One console string of the client needs Python 3.12; on older ones it is replaced while loading, nothing else."""
-
-    def find_spec(self, name, path, target=None):
-        if name != "orgo.prompt" or sys.version_info >= (3, 12):
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        source = Path(spec.origin).read_text(encoding="utf-8")
-        start = source.index('        logo = f"""')
-        end = source.index('"""\n', start + 20) + 4
-        patched = source[:start] + '        logo = "orgo"\n' + source[end:]
-
-        class Loader(importlib.abc.Loader):
-            def create_module(self, spec):
-                return None
-
-            def exec_module(self, module):
-                exec(compile(patched, spec.origin, "exec"), module.__dict__)
-
-        return importlib.util.spec_from_loader(name, Loader(), origin=spec.origin)
-
-
-sys.meta_path.insert(0, BannerOnOldPython())
+import orgo_banner  # noqa: F401
 from orgo import Computer, Project  # noqa: E402
 
 BASE = sys.argv[1]
@@ -48,20 +21,20 @@ def check(condition, what):
 
 
 def refusal(call):
-    """The message of the exception that a call raises."""
+    """Message of the exception that a call must raise."""
     try:
         call()
     except Exception as error:  # the client raises bare Exceptions
         return str(error)
-    raise SystemExit("FAILED: a refusal was expected")
+    raise SystemExit("FAILED: expected an exception")
 
 
-# A: a new project and a computer in it; the client acts at once, without polling.
+# A: a new project with a computer. The client acts at once, without polling.
 computer = Computer(project="demo", base_api_url=BASE, verbose=False)
-check(computer.bash("echo $DISPLAY").strip() == ":99", "A: created and usable at once")
-check((computer.ram, computer.cpu) == (4, 1), "A: the size it got")
+check(computer.bash("echo $DISPLAY").strip() == ":99", "A: usable right after the create")
+check((computer.ram, computer.cpu) == (4, 1), "A: default size")
 
-# D: one of each action.
+# D: each action once.
 for act in (computer.left_click, computer.right_click, computer.double_click):
     check(act(100, 100)["success"] is True, f"D: {act.__name__}")
 computer.key("Escape")
@@ -78,30 +51,30 @@ computer.key("Return")
 computer.key("ctrl+d")
 check(
     computer.bash("for i in $(seq 100); do [ -s /root/typed ] && break; sleep 0.1; done; cat /root/typed").strip() == TEXT,
-    "D: what was typed is what the program received",
+    "D: the program received the typed text",
 )
 check(computer.screenshot().size == (1280, 720), "D: screenshot")
 content, mime = computer.api._download(computer.api.get_screenshot(computer.computer_id, "url")["image"])
-check(mime == "image/png" and content[:4] == b"\x89PNG", "D: screenshot by its stored copy")
+check(mime == "image/png" and content[:4] == b"\x89PNG", "D: screenshot by link")
 check(computer.bash("printf out; printf err >&2") == "outerr", "D: bash")
 check(computer.exec("print(6 * 7)")["output"].strip() == "42", "D: exec")
-check(computer.exec("raise ValueError('no')")["error_type"] == "ValueError", "D: exec tells the error")
+check(computer.exec("raise ValueError('no')")["error_type"] == "ValueError", "D: exec reports the error")
 check(computer.wait(0.1)["action"] == "wait", "D: wait")
 
-check(computer.stream_status() == {"status": "idle"}, "D: nothing is streamed")
+check(computer.stream_status() == {"status": "idle"}, "D: no stream")
 check(refusal(lambda: computer.start_stream("unknown")) == "Connection not found", "D: an unknown connection")
 if sys.argv[2] == "streams":
     started = computer.start_stream("saved")
     check((started["success"], started["status"]) == (True, "streaming"), "D: a stream starts")
-    check(started["pid"] > 1, "D: it has a process")
+    check(started["pid"] > 1, "D: the stream has a process")
     status = computer.stream_status()
-    check((status["status"], status["pid"]) == ("streaming", started["pid"]), "D: it streams")
-    check("T" in status["start_time"], "D: since a time")
+    check((status["status"], status["pid"]) == ("streaming", started["pid"]), "D: stream status")
+    check("T" in status["start_time"], "D: start time")
     check("already" in refusal(lambda: computer.start_stream("saved")), "D: one stream at a time")
 check(computer.stop_stream() == {"success": True}, "D: a stream ends")
-check(computer.stream_status() == {"status": "idle"}, "D: nothing is streamed any more")
+check(computer.stream_status() == {"status": "idle"}, "D: no stream after the stop")
 
-# E: connecting asks nothing until used; scroll looks the screen up once.
+# E: connecting sends no request until the first use; scroll reads the screen size once.
 again = Computer(computer_id=computer.computer_id, base_api_url=BASE, verbose=False)
 check(again.scroll("up", 1)["success"] is True, "E: connected by id")
 check(again.status()["status"] == "running", "E: status")
@@ -111,19 +84,19 @@ templated = Computer(project="demo", name="b", template="system/desktop@1.0.0", 
 check(templated.bash("echo up").strip() == "up", "B: launched from a curated template")
 templated.destroy()
 
-# C: a refused create. The client tries to make the project again and shows that refusal.
+# C: a refused create. The client tries to create the project again and shows that error.
 message = refusal(lambda: Computer(project="demo", name="c", template="system/none@1.0.0", base_api_url=BASE, verbose=False))
-check("already exists" in message, f"C: the second error is the one shown ({message})")
+check("already exists" in message, f"C: the client shows the second error ({message})")
 
-# I: a project by name, its computers.
+# I: a project by name and its computers.
 project = Project("demo", base_api_url=BASE)
-check([found["id"] for found in project.list_computers()] == [computer.computer_id], "I: nothing was left of B and C")
+check([found["id"] for found in project.list_computers()] == [computer.computer_id], "I: B and C left no computer")
 check(project.get_computer(computer.name)["id"] == computer.computer_id, "I: a computer by name")
 
-# H: the end.
+# H: removal.
 check(computer.restart()["success"] is True, "restart")
-check(computer.bash("echo back").strip() == "back", "usable after a restart without polling")
+check(computer.bash("echo back").strip() == "back", "usable right after a restart")
 check(computer.destroy() == {"success": True}, "H: computer deleted")
-check("not found" in refusal(computer.status).lower(), "H: it is gone")
+check("not found" in refusal(computer.status).lower(), "H: the computer is gone")
 check(project.destroy() == {"success": True}, "H: project deleted")
-print("all sequences spoken")
+print("all sequences passed")

@@ -1,4 +1,4 @@
-"""An S3 server on a free port of the loopback: says its address, serves until its standard input ends."""
+"""S3 server on a free loopback port. Prints its address and serves until its standard input ends."""
 
 import sys
 import urllib.request

@@ -1,8 +1,8 @@
-"""Does an unmodified tus client (tuspy) upload to a computer, resume, and find its file whole?
+"""Upload to a computer with the unmodified tus client tuspy, with a resumption.
 
 usage: tus_client.py UPLOADS_URL REMOTE_PATH   (the key is in HOTDESK_API_KEY)
 
-Prints the SHA-256 of what was sent.
+Prints the SHA-256 of the content.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def main() -> None:
     assert first.offset == 12 * MEBIBYTE, first.offset
     assert first.url.startswith(url + "/"), first.url
 
-    # Another process knows only the address; it asks how far the upload is and goes on.
+    # Another client knows the address only: it queries the offset and continues.
     second = tus.uploader(file_stream=io.BytesIO(content), chunk_size=8 * MEBIBYTE, url=first.url)
     assert second.offset == 12 * MEBIBYTE, second.offset
     second.upload()
@@ -38,7 +38,7 @@ def main() -> None:
     except TusCommunicationError as refused:
         assert refused.status_code == 409, refused
     else:
-        raise AssertionError("a file was replaced unasked")
+        raise AssertionError("a file was replaced without a request")
     print(hashlib.sha256(content).hexdigest())
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""vncdotool on a WebSocket: a line of JSON tells what to do, a line of JSON tells what came of it.
+"""vncdotool over a WebSocket, driven by a JSON command per line on standard input, with a JSON answer per line.
 
 usage: vnc.py WS_URL
 
-vncdotool wants TCP, so a bridge on loopback carries the bytes between it and the socket.
+vncdotool needs TCP, so a bridge on the loopback forwards bytes between it and the socket.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ TIMEOUT = 30
 
 
 class Bridge:
-    """One TCP connection joined with one WebSocket."""
+    """Forwards one TCP connection to one WebSocket."""
 
     def __init__(self, url):
         self.url = url
@@ -30,12 +30,12 @@ class Bridge:
         ready.wait(TIMEOUT)
 
     async def serve(self, ready):
-        server = await asyncio.start_server(self.join, "127.0.0.1", 0)
+        server = await asyncio.start_server(self.forward, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await server.serve_forever()
 
-    async def join(self, reader, writer):
+    async def forward(self, reader, writer):
         async with websockets.connect(self.url, subprotocols=["binary"], max_size=None) as socket:
             async def up():
                 while data := await reader.read(65536):
@@ -46,11 +46,11 @@ class Bridge:
                     writer.write(data)
                     await writer.drain()
 
-            ways = [asyncio.ensure_future(way()) for way in (up, down)]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            directions = [asyncio.ensure_future(direction()) for direction in (up, down)]
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
             await socket.close()
-            for way in ways:
-                way.cancel()
+            for direction in directions:
+                direction.cancel()
         self.code = socket.close_code
         self.closed.set()
         writer.close()
@@ -60,32 +60,32 @@ def main():
     bridge = Bridge(sys.argv[1])
     client = api.connect(f"127.0.0.1::{bridge.port}", password=None, timeout=TIMEOUT)
 
-    def do(order):
-        match order["do"]:
+    def perform(command):
+        match command["do"]:
             case "capture":
                 client.refreshScreen()
-                client.captureScreen(order["file"])
+                client.captureScreen(command["file"])
                 return list(client.screen.size)
             case "type":
-                for character in order["text"]:
+                for character in command["text"]:
                     client.keyPress({"\n": "enter", " ": "space"}.get(character, character))
             case "click":
-                client.mouseMove(order["x"], order["y"])
+                client.mouseMove(command["x"], command["y"])
                 client.mousePress(1)
             case "paste":
-                client.paste(order["text"])
+                client.paste(command["text"])
             case "code":
                 return bridge.code if bridge.closed.wait(TIMEOUT) else None
         return True
 
     for line in sys.stdin:
         try:
-            answer = {"ok": do(json.loads(line))}
-        except Exception as error:  # the test judges
+            answer = {"ok": perform(json.loads(line))}
+        except Exception as error:  # the test decides
             answer = {"error": f"{type(error).__name__}: {error}", "code": bridge.code}
         print(json.dumps(answer), flush=True)
     sys.stdout.flush()
-    # Neither the reactor's thread nor the bridge's has anything to end in order.
+    # The threads of the reactor and of the bridge need no clean-up.
     import os
     os._exit(0)
 

@@ -1,10 +1,12 @@
-//! How fast are the Rust libraries xcap and enigo on the screen that `DISPLAY` names? One line of JSON per measurement.
+//! Speed of the Rust libraries xcap and enigo on the screen that `DISPLAY` names; prints one line of JSON per
+//! measurement.
 //!
-//! usage: peers capture ROUNDS | peers click DELAY_MS ROUNDS | peers move DELAY_MS ROUNDS | peers type DELAY_MS
+//! usage: peers capture ROUNDS | peers click DELAY_MS ROUNDS | peers move DELAY_MS ROUNDS | peers type
+//! DELAY_MS
 //!
-//! As a program would use them that is kept: connected once, nothing started anew. A delay of `default` is enigo's own.
-//! `type` types each line of its input, a JSON string, and answers each with a line; it ends with its input, because what
-//! enigo bound to spare keys is unbound when it goes, and its receiver may not have looked yet.
+//! The libraries run as in a long-lived program: one connection, no new process per call. The delay `default`
+//! is enigo's own. `type` types each line of its input, a JSON string, and prints a line for each. It runs
+//! until its input ends: enigo unbinds its spare keys at the end, and the receiver may still need them.
 
 use std::error::Error;
 use std::io::{Cursor, Write};
@@ -17,7 +19,7 @@ use xcap::Monitor;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The quality at which hotdesk is measured too.
+/// JPEG quality, the same as in the measurements of hotdesk.
 const QUALITY: u8 = 80;
 
 fn milliseconds(work: impl FnOnce() -> Result<usize>) -> Result<(f64, usize)> {
@@ -26,19 +28,19 @@ fn milliseconds(work: impl FnOnce() -> Result<usize>) -> Result<(f64, usize)> {
     Ok((began.elapsed().as_secs_f64() * 1000.0, bytes))
 }
 
-/// Prints what some rounds took, after one that is not counted.
+/// Prints the figures of some rounds, after one warm-up round.
 fn measure(what: &str, rounds: usize, mut work: impl FnMut(usize) -> Result<usize>) -> Result<()> {
     let mut bytes = work(0)?;
-    let mut spans = Vec::with_capacity(rounds);
+    let mut durations = Vec::with_capacity(rounds);
     for round in 0..rounds {
-        let (span, size) = milliseconds(|| work(round))?;
-        spans.push(span);
+        let (duration, size) = milliseconds(|| work(round))?;
+        durations.push(duration);
         bytes = size;
     }
-    spans.sort_by(f64::total_cmp);
-    let at = |share: usize| spans.get((spans.len() * share / 100).min(spans.len().saturating_sub(1)));
+    durations.sort_by(f64::total_cmp);
+    let at = |share: usize| durations.get((durations.len() * share / 100).min(durations.len().saturating_sub(1)));
     let line = serde_json::json!({
-        "what": what, "median": at(50), "p90": at(90), "best": spans.first(), "bytes": bytes,
+        "what": what, "median": at(50), "p90": at(90), "best": durations.first(), "bytes": bytes,
     });
     println!("{line}");
     Ok(())
@@ -52,7 +54,7 @@ fn png(picture: &RgbaImage) -> Result<Vec<u8>> {
 
 fn jpeg(picture: RgbaImage) -> Result<Vec<u8>> {
     let mut file = Vec::new();
-    // The format has no transparency.
+    // JPEG has no transparency.
     DynamicImage::from(picture)
         .to_rgb8()
         .write_with_encoder(JpegEncoder::new_with_quality(&mut file, QUALITY))?;
@@ -75,24 +77,24 @@ fn connect(delay: &str) -> Result<Enigo> {
     Ok(Enigo::new(&settings)?)
 }
 
-/// A place that differs from round to round.
-fn place(round: usize) -> Result<i32> {
+/// An x coordinate that differs from round to round.
+fn x_of(round: usize) -> Result<i32> {
     Ok(i32::try_from(10 + round % 500)?)
 }
 
 fn click(delay: &str, rounds: usize) -> Result<()> {
     let mut enigo = connect(delay)?;
     measure("click", rounds, |round| {
-        enigo.move_mouse(place(round)?, 300, Coordinate::Abs)?;
+        enigo.move_mouse(x_of(round)?, 300, Coordinate::Abs)?;
         enigo.button(Button::Left, Direction::Click)?;
         Ok(0)
     })
 }
 
-fn wander(delay: &str, rounds: usize) -> Result<()> {
+fn move_pointer(delay: &str, rounds: usize) -> Result<()> {
     let mut enigo = connect(delay)?;
     measure("move", rounds, |round| {
-        enigo.move_mouse(place(round)?, 300, Coordinate::Abs)?;
+        enigo.move_mouse(x_of(round)?, 300, Coordinate::Abs)?;
         Ok(0)
     })
 }
@@ -101,22 +103,22 @@ fn write(delay: &str) -> Result<()> {
     let mut enigo = connect(delay)?;
     for line in std::io::stdin().lines() {
         let text: String = serde_json::from_str(&line?)?;
-        let (span, _) = milliseconds(|| {
+        let (duration, _) = milliseconds(|| {
             enigo.text(&text)?;
             Ok(0)
         })?;
-        println!("{}", serde_json::json!({"what": "type", "ms": span, "characters": text.chars().count()}));
+        println!("{}", serde_json::json!({"what": "type", "ms": duration, "characters": text.chars().count()}));
         std::io::stdout().flush()?;
     }
     Ok(())
 }
 
 fn main() -> Result<()> {
-    let given: Vec<String> = std::env::args().skip(1).collect();
-    match given.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["capture", rounds] => capture(rounds.parse()?),
         ["click", delay, rounds] => click(delay, rounds.parse()?),
-        ["move", delay, rounds] => wander(delay, rounds.parse()?),
+        ["move", delay, rounds] => move_pointer(delay, rounds.parse()?),
         ["type", delay] => write(delay),
         _ => Err("usage: peers capture ROUNDS | click DELAY ROUNDS | move DELAY ROUNDS | type DELAY".into()),
     }

@@ -1,25 +1,26 @@
-//! How is a list of actions done? In order on one screen, with nobody else's between them, each with its own result.
+//! Batches of actions: executed in order on one screen, without other clients' actions between them.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Acting, check};
+use super::{ActionRunner, check};
 use crate::display::Screen;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::error_response;
-use hotdesk_wire::batch::{Action, Batch, BatchError, BatchItem, BatchResult};
+use hotdesk_wire::desktop::batch::{Action, Batch, BatchError, BatchItem, BatchResult};
 
-/// Most actions of one list: a form of fifty fields, each clicked, cleared, filled and checked.
+/// Most actions of one batch: a form of fifty fields, each clicked, cleared, filled and checked.
 const MAX_ACTIONS: usize = 200;
-/// Longest base64 of all screenshots of one list; a list of many large ones is better asked for one by one.
+/// Most bytes of base64 of all screenshots in one batch; many large ones are better requested one by one.
 const MAX_PICTURES: usize = 16 * 1024 * 1024;
 
-impl Acting {
-    /// Does a list of actions.
+impl ActionRunner {
+    /// Executes a batch. `took_ms` is in milliseconds; results are in the order of the actions.
     ///
     /// # Errors
-    /// `Invalid` for an empty or too long list, and when any of its actions asks for a wait out of range: then nothing was
-    /// done. What fails later is told in the list's results.
+    /// `Invalid` for an empty or too long batch or a bad parameter of a wait or a screenshot; `NotFound`,
+    /// `Unavailable` or `TimedOut` for the screen. Nothing was done then. Later failures are in the batch's
+    /// results.
     pub async fn act_all(&self, screen: Option<&str>, batch: Batch) -> Result<BatchResult> {
         if !(1..=MAX_ACTIONS).contains(&batch.actions.len()) {
             return Err(Error::invalid(format!("actions must be 1 to {MAX_ACTIONS}")));
@@ -28,8 +29,8 @@ impl Acting {
             check(action)?;
         }
         let screen = self.displays.screen(screen)?;
-        let _turn = screen.turn().await?;
-        // A screen that is not up fails the whole list: nothing of it was done.
+        let _turn = screen.acquire_turn().await?;
+        // A screen that is not running fails the whole batch: nothing of it was done.
         screen.moment().await?;
         let began = Instant::now();
         let go_on = batch.continue_on_error.unwrap_or(false);
@@ -37,17 +38,17 @@ impl Acting {
         let mut results = Vec::with_capacity(count);
         let mut success = true;
         let mut pictures = 0;
-        let mut unfinished = Unfinished { acting: self, screen: Arc::clone(&screen), pressed: false };
+        let mut progress = BatchInProgress { runner: self, screen: Arc::clone(&screen), pressed: false };
         for action in batch.actions {
-            unfinished.pressed |= matches!(action, Action::MouseDown(_) | Action::KeyDown(_));
-            let item = match self.bounded(&screen, action, &mut pictures).await {
+            progress.pressed |= matches!(action, Action::MouseDown(_) | Action::KeyDown(_));
+            let item = match self.act_within_size(&screen, action, &mut pictures).await {
                 Ok(result) => {
                     success &= result.success;
                     BatchItem { result: Some(result), error: None }
                 }
                 Err(error) => {
                     success = false;
-                    BatchItem { result: None, error: Some(told(error)) }
+                    BatchItem { result: None, error: Some(batch_error(error)) }
                 }
             };
             results.push(item);
@@ -55,53 +56,54 @@ impl Acting {
                 break;
             }
         }
-        unfinished.pressed = false;
+        progress.pressed = false;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(BatchResult { success, not_tried: count - results.len(), results, took_ms })
     }
 
-    async fn bounded(
+    async fn act_within_size(
         &self,
         screen: &Arc<Screen>,
         action: Action,
         pictures: &mut usize,
-    ) -> Result<hotdesk_wire::effect::ActionResult> {
+    ) -> Result<hotdesk_wire::desktop::effect::ActionResult> {
         let result = self.act_in_turn(screen, action).await?;
         *pictures += result.screenshot.as_ref().map_or(0, |shot| shot.image.len());
         if *pictures > MAX_PICTURES {
             return Err(Error::too_large(format!(
-                "the screenshots of the list are larger than {MAX_PICTURES} bytes"
+                "the screenshots of the batch are larger than {MAX_PICTURES} bytes"
             )));
         }
         Ok(result)
     }
 }
 
-/// A list that is still being done. Dropped so, its client is gone, and what would have let go comes no more.
-struct Unfinished<'a> {
-    acting: &'a Acting,
+/// A batch in progress. It is dropped in progress when its client disconnects; the actions that would release
+/// the input are then missing.
+struct BatchInProgress<'a> {
+    runner: &'a ActionRunner,
     screen: Arc<Screen>,
-    /// Whether it has pressed what stays down.
+    /// Whether it has pressed a key or button.
     pressed: bool,
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for BatchInProgress<'_> {
     fn drop(&mut self) {
         if !self.pressed {
             return;
         }
         let screen = Arc::clone(&self.screen);
-        let _letting_go = self.acting.tasks.spawn("an unfinished list", async move {
-            if let Err(error) = screen.release_kept().await {
-                tracing::warn!(screen = screen.id, %error, "could not let go of what a list pressed");
+        let _task = self.runner.tasks.spawn("release of an interrupted batch", async move {
+            if let Err(error) = screen.release_held_input().await {
+                tracing::warn!(screen = screen.id, %error, "cannot release the keys and buttons of an interrupted batch");
             }
         });
     }
 }
 
-fn told(error: Error) -> BatchError {
+fn batch_error(error: Error) -> BatchError {
     if let Some(context) = &error.context {
-        tracing::warn!(context, "an action of a list failed");
+        tracing::warn!(context, "an action of a batch failed");
     }
     BatchError {
         status: error_response::status(error.kind).as_u16(),

@@ -1,20 +1,22 @@
-//! Which places does an action mean that quotes a frame? The ones that its picture showed, if they still look like that.
+//! Conversion of an action's coordinates in a screenshot (frame) to screen coordinates.
+//!
+//! With `refuse_stale` the action is refused when its target was painted since the frame.
 
-use crate::display::{Screen, Taken};
-use hotdesk_domain::area::Area;
+use crate::display::{FrameRecord, Screen};
+use hotdesk_domain::desktop::area::Area;
+use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::pointer::Point;
-use hotdesk_wire::batch::Action;
+use hotdesk_wire::desktop::batch::Action;
 
-/// How far around its target an action may not find anything painted: half of a small button.
+/// Distance in pixels around the target in which nothing may have been painted: half of a small button.
 const MARGIN: u16 = 8;
 
-/// Turns an action's coordinates into screen pixels.
+/// Converts an action's coordinates to screen pixels.
 ///
 /// # Errors
-/// `Conflict` with the code `unknown_frame`, or `stale_frame` where that was asked for; `Invalid` for a place that is not in
-/// the frame.
-pub(super) async fn placed(screen: &Screen, mut action: Action) -> Result<Action> {
+/// `Conflict` (`unknown_frame`; `stale_frame` with `refuse_stale`); `Invalid` for a position outside of the
+/// frame.
+pub(super) async fn to_screen(screen: &Screen, mut action: Action) -> Result<Action> {
     let Some(options) = action.options() else { return Ok(action) };
     let refuse_stale = options.refuse_stale.unwrap_or(false);
     let Some(frame) = &options.frame else {
@@ -23,40 +25,40 @@ pub(super) async fn placed(screen: &Screen, mut action: Action) -> Result<Action
         }
         return Ok(action);
     };
-    let taken = screen.taken(frame)?;
-    place_all(&taken, &mut action)?;
+    let record = screen.frame_record(frame)?;
+    convert(&record, &mut action)?;
     if refuse_stale && let Some((x, y)) = target(&action) {
         let at = Point::parse(x, y, screen.size())?;
-        let change = screen.change_since(taken.moment()).await?;
+        let change = screen.change_since(record.moment()).await?;
         let area = Area::near(at.x, at.y, MARGIN);
         if !change.known || change.areas.iter().any(|painted| painted.touches(area)) {
-            let told = format!("What is at ({}, {}) was painted since this frame: look again", at.x, at.y);
-            return Err(Error::conflict(told).code("stale_frame"));
+            let message = format!("What is at ({}, {}) was painted since this frame: look again", at.x, at.y);
+            return Err(Error::conflict(message).code("stale_frame"));
         }
     }
     Ok(action)
 }
 
-fn place_all(taken: &Taken, action: &mut Action) -> Result<()> {
-    let both = |x: &mut f64, y: &mut f64| -> Result<()> {
-        (*x, *y) = taken.place(*x, *y)?;
+fn convert(record: &FrameRecord, action: &mut Action) -> Result<()> {
+    let convert_point = |x: &mut f64, y: &mut f64| -> Result<()> {
+        (*x, *y) = record.to_screen(*x, *y)?;
         Ok(())
     };
-    // One axis alone keeps the pointer's other one, which is no place of the frame: the frame's origin stands in for it.
-    let some = |x: &mut Option<f64>, y: &mut Option<f64>| -> Result<()> {
-        let (on_x, on_y) = taken.place(x.unwrap_or(0.0), y.unwrap_or(0.0))?;
+    // With only one axis the pointer keeps the other one; the frame's origin replaces it for the conversion.
+    let convert_axes = |x: &mut Option<f64>, y: &mut Option<f64>| -> Result<()> {
+        let (on_x, on_y) = record.to_screen(x.unwrap_or(0.0), y.unwrap_or(0.0))?;
         (*x, *y) = (x.map(|_| on_x), y.map(|_| on_y));
         Ok(())
     };
     match action {
-        Action::Click(body) => both(&mut body.x, &mut body.y),
-        Action::Move(body) => both(&mut body.x, &mut body.y),
-        Action::MouseDown(body) | Action::MouseUp(body) => some(&mut body.x, &mut body.y),
-        Action::Scroll(body) => some(&mut body.x, &mut body.y),
+        Action::Click(body) => convert_point(&mut body.x, &mut body.y),
+        Action::Move(body) => convert_point(&mut body.x, &mut body.y),
+        Action::MouseDown(body) | Action::MouseUp(body) => convert_axes(&mut body.x, &mut body.y),
+        Action::Scroll(body) => convert_axes(&mut body.x, &mut body.y),
         Action::Drag(body) => {
-            some(&mut body.start_x, &mut body.start_y)?;
-            some(&mut body.end_x, &mut body.end_y)?;
-            body.path.iter_mut().flatten().try_for_each(|[x, y]| both(x, y))
+            convert_axes(&mut body.start_x, &mut body.start_y)?;
+            convert_axes(&mut body.end_x, &mut body.end_y)?;
+            body.path.iter_mut().flatten().try_for_each(|[x, y]| convert_point(x, y))
         }
         Action::Type(_)
         | Action::Key(_)
@@ -69,7 +71,7 @@ fn place_all(taken: &Taken, action: &mut Action) -> Result<()> {
     }
 }
 
-/// Where the action begins, in screen pixels.
+/// Start position of the action in screen pixels.
 fn target(action: &Action) -> Option<(f64, f64)> {
     match action {
         Action::Click(body) => Some((body.x, body.y)),

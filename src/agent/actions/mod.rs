@@ -1,43 +1,47 @@
-//! How is an action of the wire carried out? Parsed, done on its screen in its turn, observed, and settled if asked.
+//! Execution of input actions: parse, act on the screen in turn, observe the effect, and wait for a stable
+//! screen.
 //!
-//! Single routes and lists of actions pass through [`Acting::act`] alike.
+//!
+//! Single requests and batches both use [`ActionRunner::act_in_turn`].
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 mod batch;
+mod frame_coordinates;
 mod parse;
 mod paste;
-mod quoted;
+
 mod settle;
 pub mod wait;
 
-use super::display::{Displays, Effect, Form, Observed, Screen, picture};
-use super::recording::Recordings;
+use crate::display::screenshot::response;
+use crate::display::{Displays, Effect, Observation, Screen, ScreenshotOptions};
+use crate::media::recording::Recordings;
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::pointer::Point;
-use hotdesk_wire::action::CursorPosition;
-use hotdesk_wire::batch::Action;
-use hotdesk_wire::effect::{ActionResult, Settle, Watched, WindowName};
-use hotdesk_wire::effect::{Area, Effect as WireEffect};
-use hotdesk_wire::screenshot::{ScreenshotBase64, ScreenshotQuery};
+use hotdesk_wire::desktop::action::CursorPosition;
+use hotdesk_wire::desktop::batch::Action;
+use hotdesk_wire::desktop::effect::{ActionResult, ScreenObservation, Settle, WindowName};
+use hotdesk_wire::desktop::effect::{Area, Effect as WireEffect};
+use hotdesk_wire::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
 
-/// How long a client may leave keys or buttons down without acting on the screen: a person's long press is far shorter,
-/// and a client that died leaves the screen usable again.
-const KEEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client may hold keys or buttons down without another action on the screen. Real long presses
+/// are far shorter; after a client's crash the screen becomes usable again.
+const HELD_INPUT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Carries out actions on the screens.
+/// Executes actions on the screens.
 #[derive(Clone, Debug)]
-pub struct Acting {
+pub struct ActionRunner {
     displays: Displays,
     recordings: Recordings,
     tasks: Tasks,
 }
 
-impl Acting {
-    /// What is done goes to the timelines of `recordings`; `tasks` ends what waits when the agent stops.
+impl ActionRunner {
+    /// Actions are recorded in the timelines of `recordings`; tasks of `tasks` end with the agent.
     pub fn new(displays: Displays, recordings: Recordings, tasks: Tasks) -> Self {
         Self { displays, recordings, tasks }
     }
@@ -47,23 +51,24 @@ impl Acting {
         &self.displays
     }
 
-    /// Does one action on a screen, in its turn.
+    /// Executes one action on a screen, in its turn.
     ///
     /// # Errors
-    /// `Invalid` for what makes no sense; `NotFound` for the screen; `Unavailable` or `TimedOut` when the screen cannot be
-    /// acted on now.
+    /// `Invalid` for bad parameters; `NotFound` for an unknown screen; `Unavailable` or `TimedOut` when the
+    /// screen cannot be used now; `Conflict` (`unknown_frame`, `stale_frame`). An error with the code
+    /// `outcome_unknown` comes after the input was delivered.
     pub async fn act(&self, screen: Option<&str>, action: Action) -> Result<ActionResult> {
         check(&action)?;
         let screen = self.displays.screen(screen)?;
-        // What only looks or waits needs no turn.
-        let _turn = if action.options().is_some() { Some(screen.turn().await?) } else { None };
+        // Waits and screenshots need no turn.
+        let _turn = if action.options().is_some() { Some(screen.acquire_turn().await?) } else { None };
         self.act_in_turn(&screen, action).await
     }
 
-    /// Where the pointer of a screen is, and what is down.
+    /// Returns the pointer position of a screen, and the pressed buttons and modifiers.
     ///
     /// # Errors
-    /// As [`Acting::act`].
+    /// `NotFound` for an unknown screen; `Unavailable` or `TimedOut` when the screen cannot be used now.
     pub async fn cursor_position(&self, screen: Option<&str>) -> Result<CursorPosition> {
         let now = self.displays.screen(screen)?.pointer().await?;
         Ok(CursorPosition {
@@ -85,7 +90,7 @@ impl Acting {
     }
 
     async fn perform(&self, screen: &std::sync::Arc<Screen>, action: Action) -> Result<ActionResult> {
-        match quoted::placed(screen, action).await? {
+        match frame_coordinates::to_screen(screen, action).await? {
             Action::Click(body) => {
                 let press = parse::press(&body)?;
                 let (name, double) = (parse::click_name(press.count), press.count == 2);
@@ -116,7 +121,7 @@ impl Acting {
                 finish(screen, "mouse_up", details, done, body.options.settle).await
             }
             Action::Drag(body) => {
-                let parse::Dragging { path, press, duration } = parse::drag(&body)?;
+                let parse::DragRequest { path, press, duration } = parse::drag(&body)?;
                 let button = press.button.name();
                 let done = screen.drag(path, press, duration).await?;
                 let (start, end) = done.value;
@@ -133,7 +138,7 @@ impl Acting {
                     json!({"direction": body.direction, "amount": parse::number(amount), "x": x, "y": y});
                 if amount.fract() != 0.0 {
                     details["steps"] = done.value.steps.into();
-                    details["remainder"] = done.value.rest.into();
+                    details["remainder"] = done.value.remainder.into();
                 }
                 finish(screen, "scroll", details, done, body.options.settle).await
             }
@@ -148,14 +153,14 @@ impl Acting {
                 Ok(result)
             }
             Action::Type(body) => {
-                let stop_astray = body.stop_on_focus_change.unwrap_or(false);
-                let done = screen.type_text(&body.text, stop_astray).await?;
+                let stop_on_focus_change = body.stop_on_focus_change.unwrap_or(false);
+                let done = screen.type_text(&body.text, stop_on_focus_change).await?;
                 let typed = done.value;
                 let mut details = json!({"keys": typed.delivered, "characters_delivered": typed.delivered});
                 if let Some(at) = typed.focus_changed_at {
                     details["focus_changed_at"] = at.into();
                 }
-                let complete = !(stop_astray && typed.focus_changed_at.is_some());
+                let complete = !(stop_on_focus_change && typed.focus_changed_at.is_some());
                 let mut result = finish(screen, "type", details, done, body.options.settle).await?;
                 result.success = complete;
                 Ok(result)
@@ -177,47 +182,47 @@ impl Acting {
             Action::Wait(body) => wait::wait(&self.tasks, &body).await,
             Action::WaitStable(body) => {
                 let from = screen.moment().await?;
-                let watched = settle::quiet(screen, from, &body.settle).await?;
-                let screenshot = settled_picture(screen, &body.settle).await?;
-                Ok(looked("wait_stable", Some(watched), screenshot))
+                let watched = settle::wait_until_quiet(screen, from, &body.settle).await?;
+                let screenshot = settled_screenshot(screen, &body.settle).await?;
+                Ok(observed("wait_stable", Some(watched), screenshot))
             }
             Action::WaitChange(body) => {
-                let watched = settle::change(screen, &body).await?;
+                let watched = settle::wait_for_change(screen, &body).await?;
                 let wanted = Settle { screenshot: body.screenshot, ..Settle::default() };
-                let screenshot = settled_picture(screen, &wanted).await?;
-                Ok(looked("wait_change", Some(watched), screenshot))
+                let screenshot = settled_screenshot(screen, &wanted).await?;
+                Ok(observed("wait_change", Some(watched), screenshot))
             }
             Action::Screenshot(query) => {
                 let screenshot = take(screen, &query).await?;
-                Ok(looked("screenshot", None, Some(screenshot)))
+                Ok(observed("screenshot", None, Some(screenshot)))
             }
         }
     }
 
-    /// Lets go of what is kept down when the screen is left alone.
+    /// Releases held input when the screen is idle for a time.
     fn release_later(&self, screen: &std::sync::Arc<Screen>) {
-        if !screen.watches_kept() {
+        if !screen.claim_release_task() {
             return;
         }
         let (screen, stopping) = (std::sync::Arc::clone(screen), self.tasks.stopping());
-        let _watch = self.tasks.spawn("kept keys", async move {
+        let _task = self.tasks.spawn("release of held input", async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
-                () = screen.left_alone(KEEP_TIMEOUT) => {}
+                () = screen.wait_until_idle(HELD_INPUT_TIMEOUT) => {}
             }
-            // A screen that is going away lets go of everything by itself.
-            match screen.release_kept().await {
+            // A screen that is ending releases everything by itself.
+            match screen.release_held_input().await {
                 Ok(0) => {}
-                Ok(count) => tracing::info!(screen = screen.id, count, "let go of what a client kept down"),
+                Ok(count) => tracing::info!(screen = screen.id, count, "released keys or buttons that a client had left pressed"),
                 Err(error) => {
-                    tracing::warn!(screen = screen.id, %error, "could not let go of what a client kept down")
+                    tracing::warn!(screen = screen.id, %error, "cannot release keys or buttons that a client has left pressed")
                 }
             }
         });
     }
 }
 
-/// Refuses what makes no sense in the waiting and the screenshots that are asked for, before anything is done.
+/// Checks the parameters of waits and screenshots before the action is executed.
 fn check(action: &Action) -> Result<()> {
     let (settle, screenshot) = if let Action::WaitStable(body) = action {
         (Some(&body.settle), body.settle.screenshot.as_ref())
@@ -231,14 +236,14 @@ fn check(action: &Action) -> Result<()> {
         (settle, settle.and_then(|settle| settle.screenshot.as_ref()))
     };
     settle.map_or(Ok(()), settle::check)?;
-    screenshot.map_or(Ok(()), |query| form(query).map(|_| ()))
+    screenshot.map_or(Ok(()), |query| screenshot_options(query).map(|_| ()))
 }
 
 async fn finish<T>(
     screen: &Screen,
     action: &str,
     details: Value,
-    done: Observed<T>,
+    done: Observation<T>,
     settle: Option<Settle>,
 ) -> Result<ActionResult> {
     let mut result = ActionResult {
@@ -251,26 +256,28 @@ async fn finish<T>(
         result.effect = Some(effect(&done.effect, None));
         return Ok(result);
     };
-    observe_on(screen, &settle, done.effect, &mut result).await.map_err(delivered)?;
+    observe_on(screen, &settle, done.effect, &mut result).await.map_err(after_delivery)?;
     Ok(result)
 }
 
 async fn observe_on(screen: &Screen, settle: &Settle, seen: Effect, result: &mut ActionResult) -> Result<()> {
-    let watched = settle::quiet(screen, seen.since, settle).await?;
-    let after = screen.look_around().await?;
+    let watched = settle::wait_until_quiet(screen, seen.since, settle).await?;
+    let after = screen.observe_current().await?;
     result.effect = Some(effect(&Effect { after: after.after, ..seen }, Some(&watched)));
     result.settle = Some(watched);
-    result.screenshot = settled_picture(screen, settle).await?;
+    result.screenshot = settled_screenshot(screen, settle).await?;
     Ok(())
 }
 
-/// A screen that goes away after the input was delivered: nobody may take that for "nothing was done".
-fn delivered(mut error: Error) -> Error {
-    error.message = format!("The input was delivered, but not observed: {}", error.message);
+/// Error of a screen that ended after the input was delivered: the client must not assume that nothing was
+/// done.
+fn after_delivery(mut error: Error) -> Error {
+    error.message =
+        format!("The input was delivered, but its effect could not be observed: {}", error.message);
     error.code("outcome_unknown")
 }
 
-fn effect(seen: &Effect, watched: Option<&Watched>) -> WireEffect {
+fn effect(seen: &Effect, watched: Option<&ScreenObservation>) -> WireEffect {
     let changed: Vec<Area> = match watched {
         Some(watched) => watched.changed.clone(),
         None => seen.change.areas.iter().copied().map(Area::from).collect(),
@@ -280,7 +287,7 @@ fn effect(seen: &Effect, watched: Option<&Watched>) -> WireEffect {
         (true, Some(_), true) => Some(true),
         (true, _, _) => None,
     };
-    let window = |attention: &super::display::Attention| {
+    let window = |attention: &crate::display::FocusedWindow| {
         let id = format!("{:#x}", attention.window?);
         Some(WindowName { id, title: attention.title.clone() })
     };
@@ -290,17 +297,21 @@ fn effect(seen: &Effect, watched: Option<&Watched>) -> WireEffect {
         window_before: window(&seen.before),
         window_after: window(&seen.after),
         changed,
-        // Microseconds are noise to a reader.
+        // Microseconds do not matter to a reader.
         observed_ms: (observed * 100.0).round() / 100.0,
         no_visible_change,
     }
 }
 
-fn looked(action: &str, settle: Option<Watched>, screenshot: Option<ScreenshotBase64>) -> ActionResult {
+fn observed(
+    action: &str,
+    settle: Option<ScreenObservation>,
+    screenshot: Option<ScreenshotBase64>,
+) -> ActionResult {
     ActionResult { success: true, action: action.to_owned(), settle, screenshot, ..ActionResult::default() }
 }
 
-async fn settled_picture(screen: &Screen, settle: &Settle) -> Result<Option<ScreenshotBase64>> {
+async fn settled_screenshot(screen: &Screen, settle: &Settle) -> Result<Option<ScreenshotBase64>> {
     match &settle.screenshot {
         None => Ok(None),
         Some(query) => take(screen, query).await.map(Some),
@@ -308,14 +319,14 @@ async fn settled_picture(screen: &Screen, settle: &Settle) -> Result<Option<Scre
 }
 
 async fn take(screen: &Screen, query: &ScreenshotQuery) -> Result<ScreenshotBase64> {
-    Ok(picture::in_json(&screen.id, &screen.screenshot(form(query)?).await?))
+    Ok(response::to_json(&screen.id, &screen.screenshot(screenshot_options(query)?).await?))
 }
 
-fn form(query: &ScreenshotQuery) -> Result<Form> {
+fn screenshot_options(query: &ScreenshotQuery) -> Result<ScreenshotOptions> {
     if query.screen.is_some() || query.response_format.is_some() {
         return Err(Error::invalid("a screenshot inside an action is of its screen, as base64"));
     }
-    Form::parse(query)
+    ScreenshotOptions::parse(query)
 }
 
 fn at(point: Point) -> Value {

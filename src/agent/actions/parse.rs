@@ -1,4 +1,4 @@
-//! What does an action's body ask for? The wire's words as the display room's, or a refusal.
+//! Conversion of action bodies to parameters of the display module, with checks.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use serde_json::{Value, json};
 
 use crate::display::keys::{self, Chord};
 use crate::display::{Press, Wheel};
+use hotdesk_domain::desktop::pointer::{
+    Button, Direction, MAX_CLICKS, MAX_DRAG_SECONDS, MAX_PATH_POINTS, check_scroll_amount,
+};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::limits::MAX_HOLDS_MS;
-use hotdesk_domain::pointer::{
-    Button, Direction, MAX_CLICKS, MAX_DRAG_SECONDS, MAX_PATH_POINTS, scroll_amount,
-};
-use hotdesk_wire::action::{Click, Drag, Key, Scroll, Type};
+use hotdesk_wire::desktop::action::{Click, Drag, KeyPress, Scroll, Type};
 
-/// Seconds of a drag when none are given (wire.md 6).
+/// Default duration of a drag in seconds (docs/api/actions.md).
 const DEFAULT_DRAG_SECONDS: f64 = 0.5;
-/// Wheel steps when none are given (wire.md 6).
+/// Default wheel steps (docs/api/actions.md).
 const DEFAULT_SCROLL_STEPS: f64 = 3.0;
-/// Most names in a sequence, and most repetitions: more is text, or a loop.
+/// Most keys in a sequence, and most repetitions; for more there is text input.
 const MAX_KEYS: usize = 100;
-/// Longest hold of one key: games ask for seconds.
+/// Longest hold of one key in milliseconds: games need seconds.
 const MAX_HOLD_MS: u32 = 10_000;
 
-/// Reads a button's name.
+/// Parses a button's name.
 pub(super) fn button(name: Option<&str>) -> Result<Button> {
     Button::parse(name)
 }
 
-/// Reads how a click presses.
+/// Parses the button, count and modifiers of a click.
 pub(super) fn press(body: &Click) -> Result<Press> {
     let count = body.count.unwrap_or(if body.double.unwrap_or(false) { 2 } else { 1 });
     if !(1..=MAX_CLICKS).contains(&count) {
@@ -40,7 +40,7 @@ pub(super) fn press(body: &Click) -> Result<Press> {
     })
 }
 
-/// The action's name for a number of clicks (wire.md 6).
+/// Name of the action for a number of clicks (docs/api/actions.md).
 pub(super) fn click_name(count: u8) -> &'static str {
     match count {
         2 => "double_click",
@@ -49,16 +49,16 @@ pub(super) fn click_name(count: u8) -> &'static str {
     }
 }
 
-/// A drag as it is carried out.
+/// Parameters of a drag.
 #[derive(Debug)]
-pub(super) struct Dragging {
+pub(super) struct DragRequest {
     pub(super) path: Vec<(f64, f64)>,
     pub(super) press: Press,
     pub(super) duration: Duration,
 }
 
-/// Reads a drag's path, press and duration.
-pub(super) fn drag(body: &Drag) -> Result<Dragging> {
+/// Parses a drag's path, button and duration.
+pub(super) fn drag(body: &Drag) -> Result<DragRequest> {
     let path = match (&body.path, body.start_x, body.start_y, body.end_x, body.end_y) {
         (Some(path), None, None, None, None) => path.iter().map(|[x, y]| (*x, *y)).collect(),
         (None, Some(start_x), Some(start_y), Some(end_x), Some(end_y)) => {
@@ -75,20 +75,20 @@ pub(super) fn drag(body: &Drag) -> Result<Dragging> {
         count: 1,
         modifiers: modifiers(body.modifiers.as_ref())?,
     };
-    Ok(Dragging { path, press, duration: seconds(body.duration.unwrap_or(DEFAULT_DRAG_SECONDS))? })
+    Ok(DragRequest { path, press, duration: seconds(body.duration.unwrap_or(DEFAULT_DRAG_SECONDS))? })
 }
 
-/// Reads how the wheel turns.
+/// Parses the parameters of a scroll.
 pub(super) fn turn(body: &Scroll) -> Result<Wheel> {
     Ok(Wheel {
         direction: Direction::parse(&body.direction)?,
-        amount: scroll_amount(body.amount.unwrap_or(DEFAULT_SCROLL_STEPS))?,
+        amount: check_scroll_amount(body.amount.unwrap_or(DEFAULT_SCROLL_STEPS))?,
         duration: seconds(body.duration.unwrap_or(0.0))?,
         modifiers: modifiers(body.modifiers.as_ref())?,
     })
 }
 
-/// Whether a text is to be pasted.
+/// Whether a text is to be pasted instead of typed.
 pub(super) fn pastes(body: &Type) -> Result<bool> {
     match body.mode.as_deref() {
         None | Some("keys") => Ok(false),
@@ -98,8 +98,8 @@ pub(super) fn pastes(body: &Type) -> Result<bool> {
     }
 }
 
-/// Reads a sequence of keys, repeated, and for how long each is held.
-pub(super) fn chords(body: &Key) -> Result<(Vec<Chord>, Duration)> {
+/// Parses a key sequence with its repetitions, and the hold time of each key.
+pub(super) fn chords(body: &KeyPress) -> Result<(Vec<Chord>, Duration)> {
     let names: Vec<&str> = match (&body.key, &body.keys) {
         (Some(key), None) => vec![key],
         (None, Some(keys)) => keys.iter().map(String::as_str).collect(),
@@ -124,8 +124,8 @@ pub(super) fn chords(body: &Key) -> Result<(Vec<Chord>, Duration)> {
     Ok((chords, Duration::from_millis(hold.into())))
 }
 
-/// Reads the one key of `key_down` and `key_up`.
-pub(super) fn one_chord(body: &Key) -> Result<Chord> {
+/// Parses the single key of `key_down` and `key_up`.
+pub(super) fn one_chord(body: &KeyPress) -> Result<Chord> {
     match (body.key.as_deref(), &body.keys, body.repeat, body.hold_ms) {
         (Some(key), None, None, None) => keys::parse(key),
         (None, ..) => Err(Error::invalid("key is required")),
@@ -133,15 +133,15 @@ pub(super) fn one_chord(body: &Key) -> Result<Chord> {
     }
 }
 
-/// What a key action answers.
-pub(super) fn key_details(body: &Key) -> Value {
+/// Answer details of a key action.
+pub(super) fn key_details(body: &KeyPress) -> Value {
     match (&body.key, &body.keys) {
         (_, Some(keys)) => json!({"keys": keys}),
         (key, None) => json!({"key": key}),
     }
 }
 
-/// A number as clients wrote it: whole ones without a fraction.
+/// A number as clients write it: whole ones without a fraction.
 pub(super) fn number(value: f64) -> Value {
     // Amounts are at most 500.
     if value.fract() == 0.0 { Value::from(value as u32) } else { Value::from(value) }

@@ -1,49 +1,51 @@
-//! How is a long text put into a program at once? Through the clipboard, which gets back what it held.
+//! Text input by pasting: through the clipboard, whose content is restored afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivered;
-use crate::display::{Content, Effect, Loan, Observed, Screen, Selection, keys};
+use super::after_delivery;
+use crate::display::{Content, Effect, Observation, Screen, Selection, TemporaryContent, keys};
 use hotdesk_domain::error::Result;
 
-/// The key that pastes in every toolkit: GTK, Qt and browsers take the clipboard by it, terminals the primary selection.
+/// Key that pastes in every toolkit: GTK, Qt and browsers paste the clipboard, terminals the primary
+/// selection.
 const PASTE_KEY: &str = "shift+Insert";
-/// How long a program may take to fetch the text: a person would have looked up by then.
+/// How long a program may take to fetch the text; a user would have noticed a longer delay.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
-/// What a program that asks twice (once for each of two forms) gets before the clipboard changes again.
+/// Delay before the clipboard is restored, for a program that fetches twice (for two formats).
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Pastes a text into the program that has the keyboard; false when no program took it.
+/// Pastes a text into the focused program; the value is false when no program fetched it.
 ///
 /// # Errors
-/// `Invalid` or `TooLarge` for a text that no clipboard holds; what the screen or its clipboard fails with.
-pub(super) async fn paste(screen: &Arc<Screen>, text: String) -> Result<Observed<bool>> {
+/// `Invalid` or `TooLarge` for a text that the clipboard does not accept; those of the screen and its
+/// clipboard.
+pub(super) async fn paste(screen: &Arc<Screen>, text: String) -> Result<Observation<bool>> {
     let content = Content::Text(text);
-    let clipboard = screen.clipboard_lend(Selection::Clipboard, content.clone()).await?;
-    let primary = match screen.clipboard_lend(Selection::Primary, content).await {
+    let clipboard = screen.clipboard_set_temporarily(Selection::Clipboard, content.clone()).await?;
+    let primary = match screen.clipboard_set_temporarily(Selection::Primary, content).await {
         Ok(primary) => primary,
         Err(error) => {
-            screen.clipboard_give_back(clipboard).await?;
+            screen.clipboard_restore(clipboard).await?;
             return Err(error);
         }
     };
     let pasted = press(screen, clipboard, primary).await;
     let (done, clipboard, primary) = pasted;
-    // Also after a failure: what was there comes back.
-    let back = screen.clipboard_give_back(clipboard).await;
-    let chosen_back = screen.clipboard_give_back(primary).await;
+    // The clipboard is restored also after a failure.
+    let clipboard_restored = screen.clipboard_restore(clipboard).await;
+    let primary_restored = screen.clipboard_restore(primary).await;
     let done = done?;
-    back.and(chosen_back).map_err(delivered)?;
+    clipboard_restored.and(primary_restored).map_err(after_delivery)?;
     Ok(done)
 }
 
 async fn press(
     screen: &Arc<Screen>,
-    mut clipboard: Loan,
-    mut primary: Loan,
-) -> (Result<Observed<bool>>, Loan, Loan) {
-    let (held, chosen) = (clipboard.fetches(), primary.fetches());
+    mut clipboard: TemporaryContent,
+    mut primary: TemporaryContent,
+) -> (Result<Observation<bool>>, TemporaryContent, TemporaryContent) {
+    let (clipboard_fetches, primary_fetches) = (clipboard.fetches(), primary.fetches());
     let chord = match keys::parse(PASTE_KEY) {
         Ok(chord) => chord,
         Err(error) => return (Err(error), clipboard, primary),
@@ -53,19 +55,19 @@ async fn press(
         Err(error) => return (Err(error), clipboard, primary),
     };
     let taken = tokio::select! {
-        taken = clipboard.fetched_beyond(held, FETCH_TIMEOUT) => taken,
-        taken = primary.fetched_beyond(chosen, FETCH_TIMEOUT) => taken,
+        taken = clipboard.wait_for_fetch_after(clipboard_fetches, FETCH_TIMEOUT) => taken,
+        taken = primary.wait_for_fetch_after(primary_fetches, FETCH_TIMEOUT) => taken,
     };
     if taken {
         tokio::time::sleep(GRACE).await;
     }
-    let observed = observe(screen, pressed.effect).await.map(|effect| Observed { value: taken, effect });
-    (observed.map_err(delivered), clipboard, primary)
+    let observed = observe(screen, pressed.effect).await.map(|effect| Observation { value: taken, effect });
+    (observed.map_err(after_delivery), clipboard, primary)
 }
 
-/// What could be seen since the key was pressed.
+/// Observes the effect since the key was pressed.
 async fn observe(screen: &Screen, pressed: Effect) -> Result<Effect> {
-    let now = screen.look_around().await?;
+    let now = screen.observe_current().await?;
     let change = screen.change_since(pressed.since).await?;
     Ok(Effect { after: now.after, change, ..pressed })
 }

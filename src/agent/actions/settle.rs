@@ -1,51 +1,55 @@
-//! When is a screen quiet, and when has it changed? Asked of Damage every few milliseconds, which costs a round trip.
+//! Waits for a stable or a changed screen, by polling X Damage every few milliseconds.
 
 use std::time::{Duration, Instant};
 
 use crate::display::{Moment, Screen};
-use hotdesk_domain::area::{Area, joined};
+use hotdesk_domain::desktop::area::{Area, merge};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::limits::{DEFAULT_WATCH_MS, MAX_WAIT_SECONDS};
-use hotdesk_wire::action::WaitChange;
-use hotdesk_wire::effect::{Settle, Watched};
+use hotdesk_wire::desktop::action::WaitChange;
+use hotdesk_wire::desktop::effect::{ScreenObservation, Settle};
 
-/// Milliseconds of quiet when none are given: longer than a program takes between two steps of one reaction.
+/// Default quiet time in milliseconds: longer than a program's pause between two steps of one reaction.
 const DEFAULT_QUIET_MS: u32 = 250;
-/// Milliseconds of quiet that can be asked for.
+/// Allowed quiet times in milliseconds.
 const QUIET_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
-/// Longest wait; as long as `wait`'s.
+/// Longest timeout in milliseconds, that of `wait`.
 const MAX_TIMEOUT_MS: u32 = MAX_WAIT_SECONDS as u32 * 1000;
-/// Pixels of a change that does not count when none are given: a text caret, not a character.
+/// Default size in pixels up to which a change is ignored: a text caret, but not a character.
 const DEFAULT_IGNORED_PIXELS: u32 = 100;
-/// Pause between two looks: below what is noticed, a thousandth of a core.
-const LOOK_PAUSE: Duration = Duration::from_millis(8);
-/// Areas told of a wait.
-const MOST_AREAS: usize = 24;
+/// Poll interval: not noticeable, and a thousandth of a core.
+const POLL_INTERVAL: Duration = Duration::from_millis(8);
+/// Most areas in an answer.
+const MAX_AREAS: usize = 24;
 
-/// Which changes count.
+/// Filter of changes.
 #[derive(Clone, Copy, Debug)]
-struct Counting {
+struct ChangeFilter {
     region: Option<Area>,
     ignored_pixels: u64,
 }
 
-impl Counting {
-    fn counts(self, area: Area) -> bool {
+impl ChangeFilter {
+    fn matches(self, area: Area) -> bool {
         area.pixels() > self.ignored_pixels && self.region.is_none_or(|region| region.touches(area))
     }
 }
 
-/// Waits until nothing that counts was painted for a while; `from` is where the telling of changes begins.
+/// Waits until no change that matches was painted for the quiet time; changes count from `from`.
 ///
 /// # Errors
-/// `Invalid` for a wait out of range; what the screen fails with.
-pub(super) async fn quiet(screen: &Screen, from: Moment, settle: &Settle) -> Result<Watched> {
+/// `Invalid` for a bad parameter; those of the screen.
+pub(super) async fn wait_until_quiet(
+    screen: &Screen,
+    from: Moment,
+    settle: &Settle,
+) -> Result<ScreenObservation> {
     let quiet_ms = settle.quiet_ms.unwrap_or(DEFAULT_QUIET_MS);
-    let counting = counting(settle.region, settle.ignore_pixels, DEFAULT_IGNORED_PIXELS)?;
+    let filter = filter(settle.region, settle.ignore_pixels, DEFAULT_IGNORED_PIXELS)?;
     let quiet = Duration::from_millis(quiet_ms.into());
     let mut last = Instant::now();
-    watch(screen, from, patience(settle.timeout_ms)?, |areas| {
-        if areas.iter().any(|area| counting.counts(*area)) {
+    watch(screen, from, check_timeout(settle.timeout_ms)?, |areas| {
+        if areas.iter().any(|area| filter.matches(*area)) {
             last = Instant::now();
         }
         last.elapsed() >= quiet
@@ -53,34 +57,34 @@ pub(super) async fn quiet(screen: &Screen, from: Moment, settle: &Settle) -> Res
     .await
 }
 
-/// Waits until something that counts is painted.
+/// Waits until a change that matches is painted.
 ///
 /// # Errors
-/// As [`quiet`].
-pub(super) async fn change(screen: &Screen, wait: &WaitChange) -> Result<Watched> {
-    let counting = counting(wait.region, wait.ignore_pixels, 0)?;
-    let patience = patience(wait.timeout_ms)?;
+/// Those of [`wait_until_quiet`].
+pub(super) async fn wait_for_change(screen: &Screen, wait: &WaitChange) -> Result<ScreenObservation> {
+    let filter = filter(wait.region, wait.ignore_pixels, 0)?;
+    let timeout = check_timeout(wait.timeout_ms)?;
     let from = screen.moment().await?;
-    watch(screen, from, patience, |areas| areas.iter().any(|area| counting.counts(*area))).await
+    watch(screen, from, timeout, |areas| areas.iter().any(|area| filter.matches(*area))).await
 }
 
-/// Checks what a settle asks for, before anything is done.
+/// Checks the parameters that select changes.
 ///
 /// # Errors
-/// `Invalid` for a wait out of range.
-fn counting(
-    region: Option<hotdesk_wire::effect::Area>,
+/// `Invalid` for an empty region.
+fn filter(
+    region: Option<hotdesk_wire::desktop::effect::Area>,
     ignored: Option<u32>,
     otherwise: u32,
-) -> Result<Counting> {
+) -> Result<ChangeFilter> {
     let region = region.map(Area::from);
     if region.is_some_and(|region| region.pixels() == 0) {
         return Err(Error::invalid("region must have a width and a height"));
     }
-    Ok(Counting { region, ignored_pixels: ignored.unwrap_or(otherwise).into() })
+    Ok(ChangeFilter { region, ignored_pixels: ignored.unwrap_or(otherwise).into() })
 }
 
-fn patience(timeout_ms: Option<u32>) -> Result<Duration> {
+fn check_timeout(timeout_ms: Option<u32>) -> Result<Duration> {
     let timeout = timeout_ms.unwrap_or(DEFAULT_WATCH_MS);
     if timeout > MAX_TIMEOUT_MS {
         return Err(Error::invalid(format!("timeout_ms must be at most {MAX_TIMEOUT_MS}")));
@@ -88,56 +92,56 @@ fn patience(timeout_ms: Option<u32>) -> Result<Duration> {
     Ok(Duration::from_millis(timeout.into()))
 }
 
-/// Looks again and again until `reached` is content with what was painted since the last look.
+/// Polls until `reached` accepts the changes since the last poll, or the timeout.
 async fn watch(
     screen: &Screen,
     from: Moment,
-    patience: Duration,
+    timeout: Duration,
     mut reached: impl FnMut(&[Area]) -> bool,
-) -> Result<Watched> {
+) -> Result<ScreenObservation> {
     let began = Instant::now();
     let mut seen = from;
     let mut changed = Vec::new();
     loop {
         let change = screen.change_since(seen).await?;
-        // A screen that tells no damage may have changed all over.
+        // A screen without damage reports may have changed completely.
         let all =
             [Area { x: 0, y: 0, width: screen.size().width.into(), height: screen.size().height.into() }];
         let areas = if change.known { &change.areas[..] } else { &all[..] };
-        changed = joined(changed.into_iter().chain(areas.iter().copied()), MOST_AREAS);
+        changed = merge(changed.into_iter().chain(areas.iter().copied()), MAX_AREAS);
         seen = change.now;
         let done = reached(areas);
-        if done || began.elapsed() >= patience {
+        if done || began.elapsed() >= timeout {
             let waited_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            return Ok(Watched {
+            return Ok(ScreenObservation {
                 reached: done,
                 waited_ms,
                 changed: changed.into_iter().map(Into::into).collect(),
             });
         }
-        tokio::time::sleep(LOOK_PAUSE.min(patience.saturating_sub(began.elapsed()))).await;
+        tokio::time::sleep(POLL_INTERVAL.min(timeout.saturating_sub(began.elapsed()))).await;
     }
 }
 
-/// Refuses a settle that makes no sense before the action is done.
+/// Checks the parameters of a settle before the action is executed.
 ///
 /// # Errors
-/// `Invalid`.
+/// `Invalid` for a value out of range.
 pub(super) fn check(settle: &Settle) -> Result<()> {
     if settle.quiet_ms.is_some_and(|quiet| !QUIET_MS.contains(&quiet)) {
         return Err(Error::invalid(format!("quiet_ms must be {} to {}", QUIET_MS.start(), QUIET_MS.end())));
     }
-    patience(settle.timeout_ms)?;
-    counting(settle.region, settle.ignore_pixels, 0).map(|_| ())
+    check_timeout(settle.timeout_ms)?;
+    filter(settle.region, settle.ignore_pixels, 0).map(|_| ())
 }
 
-/// As [`check`], for waiting for a change.
+/// Checks the parameters of a wait for a change.
 ///
 /// # Errors
-/// `Invalid`.
+/// `Invalid` for a value out of range.
 pub(super) fn check_change(wait: &WaitChange) -> Result<()> {
-    patience(wait.timeout_ms)?;
-    counting(wait.region, wait.ignore_pixels, 0).map(|_| ())
+    check_timeout(wait.timeout_ms)?;
+    filter(wait.region, wait.ignore_pixels, 0).map(|_| ())
 }
 
 #[cfg(test)]
@@ -145,16 +149,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_changes_and_other_places_do_not_count() {
+    fn small_changes_and_other_regions_are_ignored() {
         let area = |x, width, height| Area { x, y: 0, width, height };
-        let counting = Counting { region: Some(area(0, 100, 100)), ignored_pixels: 100 };
+        let filter = ChangeFilter { region: Some(area(0, 100, 100)), ignored_pixels: 100 };
         for (painted, wanted) in [
             (area(0, 2, 20), false),
             (area(0, 10, 10), false),
             (area(99, 101, 1), true),
             (area(100, 50, 50), false),
         ] {
-            assert_eq!(counting.counts(painted), wanted, "{painted:?}");
+            assert_eq!(filter.matches(painted), wanted, "{painted:?}");
         }
     }
 

@@ -1,17 +1,17 @@
-//! `POST wait` (wire.md 6): how long, and until then or the agent's end.
+//! Action `wait` (docs/api/actions.md).
 
 use std::time::Duration;
 
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::limits::MAX_WAIT_SECONDS;
-use hotdesk_wire::action::Wait;
-use hotdesk_wire::effect::ActionResult;
+use hotdesk_wire::desktop::action::Wait;
+use hotdesk_wire::desktop::effect::ActionResult;
 
-/// Waits.
+/// Waits for the requested time.
 ///
 /// # Errors
-/// `Invalid` for a length out of range; `Unavailable` when the agent stops meanwhile.
+/// `Invalid` for a time out of range; `Unavailable` when the agent stops meanwhile.
 pub async fn wait(tasks: &Tasks, request: &Wait) -> Result<ActionResult> {
     let (seconds, duration) = length(request)?;
     tokio::select! {
@@ -24,7 +24,7 @@ pub async fn wait(tasks: &Tasks, request: &Wait) -> Result<ActionResult> {
     Ok(ActionResult { success: true, action: "wait".to_owned(), details, ..ActionResult::default() })
 }
 
-/// How long a request wants to wait; `seconds` wins over the older name.
+/// Requested time in seconds; `seconds` has priority over its older name `duration`.
 fn length(request: &Wait) -> Result<(f64, Duration)> {
     let refused = |text: &str| Error::invalid(text).code("INVALID_REQUEST");
     let Some(seconds) = request.seconds.or(request.duration) else {

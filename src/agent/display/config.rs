@@ -1,21 +1,21 @@
-//! How is the display room set up? Plain data.
+//! Configuration of the displays.
 
 use std::path::PathBuf;
 
-use hotdesk_domain::resolution::Resolution;
+use hotdesk_domain::desktop::resolution::Resolution;
 
-/// Where the session script tells its environment, unless the configuration says otherwise.
+/// Folder where the session script writes its environment, unless configured otherwise.
 pub const SESSION_DIR: &str = "/run/hotdesk-session";
 
-/// Whose X servers are used.
+/// Source of the X servers.
 #[derive(Clone, Debug)]
 pub enum XServer {
-    /// The agent starts one per screen: Xvnc, or Xvfb where that is missing.
+    /// The agent starts one per screen: Xvnc, or Xvfb where Xvnc is missing.
     Own {
-        /// Size of the boot screen. Its depth is what was asked; screens run at 24.
+        /// Size of the boot screen in pixels. Its depth is ignored: screens run at depth 24.
         boot: Resolution,
     },
-    /// One that somebody else started, for example `:0`. It is the boot screen.
+    /// An X server that something else started, for example `:0`. It is the boot screen.
     Attach(String),
 }
 
@@ -24,23 +24,23 @@ pub enum XServer {
 pub enum Session {
     /// Nothing: the screen is ready as soon as its X server answers.
     None,
-    /// The scripts that came inside this program, unpacked to `<runtime_dir>/xsession`.
+    /// The scripts embedded in this binary, unpacked to `<runtime_dir>/xsession`.
     Embedded,
-    /// The scripts of this folder.
+    /// The scripts in this folder.
     Folder(PathBuf),
 }
 
-/// The display room's configuration.
+/// Configuration of [`Displays`](super::Displays).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Whose X servers are used.
+    /// Source of the X servers.
     pub xserver: XServer,
     /// What runs on a screen.
     pub session: Session,
-    /// A folder of this agent's own, for VNC sockets, process notes and the unpacked session.
+    /// The agent's own folder for VNC sockets, pid files and the unpacked session.
     pub runtime_dir: PathBuf,
-    /// Where the session script tells its environment; [`SESSION_DIR`] in a computer.
+    /// Folder where the session script writes its environment; [`SESSION_DIR`] in a computer.
     pub session_dir: PathBuf,
-    /// Display number of the boot screen; further screens have the next three. 99 in a computer.
+    /// X display number of the boot screen (99 in a computer); further screens get the next three.
     pub display_base: u16,
 }

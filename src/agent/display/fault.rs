@@ -1,4 +1,4 @@
-//! What can go wrong between a screen's thread and its X server, and what does the client hear of it?
+//! Failures between a screen's worker and its X server, and their API errors.
 
 use std::io;
 
@@ -6,25 +6,25 @@ use x11rb::errors::{ConnectError, ConnectionError, ReplyError, ReplyOrIdError};
 
 use hotdesk_domain::error::Error;
 
-/// A retry makes sense after this many seconds: a screen restarts in less.
+/// Retry delay in seconds that the API suggests: a screen restarts in less.
 pub(super) const RETRY_SECONDS: u32 = 1;
 
-/// Why a piece of work on a screen failed.
+/// Failure of a job on a screen.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The request itself cannot be served; the screen is fine.
+    /// The request cannot be served; the screen is fine.
     Refused(Error),
-    /// The X server did not answer in time (a client grabs it, or it is overloaded).
+    /// The X server did not answer in time: a client grabs it, or it is overloaded.
     Silent,
-    /// The connection is of no more use.
+    /// The connection is unusable.
     Broken(String),
 }
 
-/// What work on a screen returns.
+/// Result of a job on a screen.
 pub(super) type Outcome<T> = Result<T, Fault>;
 
 impl Fault {
-    /// What the client hears of a failure after the work began: its effect is not known.
+    /// The API error when the job had begun: its effect is unknown.
     pub(super) fn after_start(self, display: &str) -> Error {
         match self {
             Self::Refused(error) => error,
@@ -34,19 +34,18 @@ impl Fault {
         }
     }
 
-    /// What the client hears of a failure before anything was done.
+    /// The API error when nothing had been done yet.
     pub(super) fn before_start(self, display: &str) -> Error {
         match self {
-            Self::Silent => {
-                Error::unavailable(format!("Screen {display} does not answer")).retry_after(RETRY_SECONDS)
-            }
+            Self::Silent => Error::unavailable(format!("Screen {display} does not answer: try again"))
+                .retry_after(RETRY_SECONDS),
             Self::Refused(error) => error,
             Self::Broken(why) => restarting(display).context(why),
         }
     }
 }
 
-/// The answer while a screen has no living X server.
+/// The API error while a screen has no running X server.
 pub(super) fn restarting(display: &str) -> Error {
     Error::unavailable(format!("Screen {display} is starting")).retry_after(RETRY_SECONDS)
 }

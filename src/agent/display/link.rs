@@ -1,4 +1,4 @@
-//! How is an X server spoken to without ever hanging? x11rb over a socket whose every wait has a deadline.
+//! X connections whose waits have a deadline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,28 +14,30 @@ use x11rb::utils::RawFdContainer;
 
 use super::fault::Outcome;
 
-/// A connection whose waits end.
-pub(super) type Link = RustConnection<Patient>;
+/// An x11rb connection over a [`DeadlineStream`].
+pub(super) type Link = RustConnection<DeadlineStream>;
 
-/// Longest wait in one piece. A machine that stood still meanwhile counts as one piece: the X server stood too.
+/// Longest single wait. When the machine was paused meanwhile, this counts as one wait, because the X server
+/// was paused too.
 const PIECE: Duration = Duration::from_millis(100);
 
-/// How long waits on one connection may still last, all together.
+/// Remaining time of all waits on one connection together.
 #[derive(Clone, Debug)]
 pub(super) struct Deadline(Arc<Mutex<Duration>>);
 
 impl Deadline {
-    /// Allows waits of `patience` from now on.
-    pub(super) fn allow(&self, patience: Duration) {
-        *self.left() = patience;
+    /// Allows waits of `timeout` in total from now on.
+    pub(super) fn allow(&self, timeout: Duration) {
+        *self.left() = timeout;
     }
 
-    /// Waits for at most a piece of what is left; whether there is something to do, or `None` when nothing is left.
+    /// Waits for at most [`PIECE`] of the remaining time. Returns whether the socket is ready, or `None` when
+    /// no time is left.
     fn wait(&self, socket: &DefaultStream, wanted: PollFlags) -> io::Result<Option<bool>> {
         let piece = PIECE.min(*self.left());
-        let patience = Timespec::try_from(piece).map_err(io::Error::other)?;
+        let timeout = Timespec::try_from(piece).map_err(io::Error::other)?;
         let began = Instant::now();
-        let ready = match poll(&mut [PollFd::new(socket, wanted)], Some(&patience)) {
+        let ready = match poll(&mut [PollFd::new(socket, wanted)], Some(&timeout)) {
             Ok(ready) => ready > 0,
             Err(rustix::io::Errno::INTR) => false,
             Err(error) => return Err(error.into()),
@@ -50,14 +52,14 @@ impl Deadline {
     }
 }
 
-/// A socket to an X server that waits no longer than its deadline.
+/// A socket to an X server whose waits end at the deadline.
 #[derive(Debug)]
-pub(super) struct Patient {
+pub(super) struct DeadlineStream {
     socket: DefaultStream,
     deadline: Deadline,
 }
 
-impl Stream for Patient {
+impl Stream for DeadlineStream {
     fn poll(&self, mode: PollMode) -> io::Result<()> {
         let mut wanted = PollFlags::empty();
         if mode.readable() {
@@ -71,7 +73,7 @@ impl Stream for Patient {
                 Some(true) => return Ok(()),
                 Some(false) => {}
                 None if mode.writable() => {
-                    // Part of a request may have left already: the stream cannot be used again.
+                    // Part of a request may be sent already, so the stream is unusable.
                     return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the X server does not read"));
                 }
                 None => return Err(io::ErrorKind::TimedOut.into()),
@@ -96,18 +98,19 @@ impl Stream for Patient {
     }
 }
 
-impl AsFd for Patient {
+impl AsFd for DeadlineStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// The file socket of a display.
+/// Path of a display's socket.
 pub(super) fn socket_path(display: u16) -> std::path::PathBuf {
     format!("/tmp/.X11-unix/X{display}").into()
 }
 
-/// Opens the socket of a display: the file first, then the abstract name (a display of another mount namespace).
+/// Opens the socket of a display: the path first, then the abstract name (for a display of another mount
+/// namespace).
 pub(super) fn open_socket(display: u16) -> io::Result<UnixStream> {
     let path = socket_path(display);
     UnixStream::connect(&path).or_else(|error| {
@@ -117,11 +120,14 @@ pub(super) fn open_socket(display: u16) -> io::Result<UnixStream> {
 }
 
 /// Connects to `:display`, with the user's X authority where there is one.
-pub(super) fn connect(display: u16, patience: Duration) -> Outcome<(Link, Deadline)> {
+///
+/// # Errors
+/// `Broken` when the server refuses or does not exist, `Silent` when it does not answer within `timeout`.
+pub(super) fn connect(display: u16, timeout: Duration) -> Outcome<(Link, Deadline)> {
     let (socket, (family, address)) = DefaultStream::from_unix_stream(open_socket(display)?)?;
-    let deadline = Deadline(Arc::new(Mutex::new(patience)));
-    let stream = Patient { socket, deadline: deadline.clone() };
-    // An unreadable authority file is as good as none: the server says whether it needs one.
+    let deadline = Deadline(Arc::new(Mutex::new(timeout)));
+    let stream = DeadlineStream { socket, deadline: deadline.clone() };
+    // Without a readable authority file this tries without one; the server refuses if it needs one.
     let (name, data) = xauth::get_auth(family, &address, display).ok().flatten().unwrap_or_default();
     let link = RustConnection::connect_to_stream_with_auth_info(stream, 0, name, data)?;
     Ok((link, deadline))

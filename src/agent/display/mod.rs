@@ -1,119 +1,98 @@
-//! Which screens does this computer have? The display room: up to four X displays, each independent of the others.
+//! Screens of the computer: up to four independent X displays.
 //!
-//! `screens` below is a [`Screen`] each, kept alive by a task (`supervise`), worked by a thread of its own (`seat`).
-//! Only this folder knows X. What a request passes: `routes::desktop` -> [`Displays`] -> [`Screen`] -> seat -> X.
+//! Only this folder uses X. The path of a request is `routes::desktop` -> [`Displays`] -> [`Screen`] ->
+//! `screen::x11_worker` -> X server. A supervisor task (`screen::supervise`) starts and restarts each screen.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-mod album;
-mod bench;
-mod cache;
-mod capture;
-mod changes;
 mod clipboard;
 pub mod config;
-mod encode;
 mod fault;
-mod fit;
-mod form;
-mod frame;
-mod frames;
-mod hands;
-mod hidden;
-mod keyboard;
-mod keymap;
-pub mod keys;
+mod input;
 mod link;
-mod observe;
-mod others;
-mod overdraw;
-pub mod picture;
-mod ping;
-mod pointer;
-mod pools;
 pub(crate) mod process;
-mod receiver;
-mod resize;
-mod rest;
-mod rows;
 mod screen;
-mod seat;
-mod session;
-mod shm;
-mod supervise;
-mod tops;
+pub mod screenshot;
 mod watch;
-mod windows;
-mod xserver;
+mod window;
 
-pub use album::Sight;
-pub use cache::Picture;
-pub use changes::{Change, Moment};
-pub use clipboard::{Content, Copied, Loan, Selection, Snapshot};
+pub use clipboard::{ClipboardContents, Content, CopiedContent, Selection, Snapshot, TemporaryContent};
 pub use config::{Config, Session, XServer};
-pub use form::Form;
-pub use frames::Taken;
-pub use hidden::Hidden;
-pub use keyboard::{MAX_TEXT_CHARS, Typed};
-pub use observe::{Attention, Effect, Observed};
-pub use overdraw::Canvas;
-pub use pointer::{Pointer, Press, Scrolled, Wheel};
-pub use receiver::{Receiver, TITLE as RECEIVER_TITLE};
+pub use input::effect::{Effect, FocusedWindow, Observation};
+pub use input::keyboard::{MAX_TEXT_CHARS, TypingResult};
+pub use input::keys;
+pub use input::pointer::{PointerState, Press, ScrollResult, Wheel};
 pub use screen::Screen;
-pub use session::{session_env, session_env_in};
-pub use tops::{Top, Tops};
-pub use watch::{Memory, Sign, Teller, Watching};
-pub use windows::Change as WindowChange;
+pub use screen::damage_history::{Moment, PaintedChange};
+pub use screen::hidden::HiddenScreen;
+pub use screen::session::{session_env, session_env_in};
+pub use screenshot::ConditionalScreenshot;
+pub use screenshot::cache::Picture;
+pub use screenshot::frame_history::FrameRecord;
+pub use screenshot::options::ScreenshotOptions;
+pub use screenshot::overlay::Canvas;
+pub use watch::{EventCallback, ScreenEvent, ScreenWatch, WatchState};
+pub use window::change::WindowChange;
+pub use window::test_window::{TITLE as TEST_WINDOW_TITLE, TestWindow};
+pub use window::toplevel_windows::{ToplevelWindow, ToplevelWindows};
+
+use screen::{session, supervise, xserver};
+use screenshot::encode;
 
 use tokio::sync::watch as watch_channel;
 
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::resolution::Size;
 
 /// Id of the boot screen.
 pub const BOOT_SCREEN: &str = "default";
-/// Most screens of a computer, the boot screen included (wire.md 7).
+/// Most screens of a computer, the boot screen included (docs/api/screens.md).
 pub const MAX_SCREENS: u16 = 4;
-/// Number in the id of the first further screen: `screen-100` (wire.md 7), whatever its display.
+/// Number in the id of the first further screen, `screen-100` (docs/api/screens.md). It is independent of the
+/// X display number.
 const FIRST_ID: u16 = 100;
-/// The size of a display to attach to, until it was connected to.
+/// Size of an attached display before the first connection.
 const UNSEEN: Size = Size { width: 0, height: 0 };
-/// How long a new screen may take until it is usable.
+/// Timeout of the start of a new screen.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(25);
-/// How long a screen may take to end: its session, then its X server, each asked and then killed.
+/// Timeout of the end of a screen: its session, then its X server, each terminated and then killed.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The screens of a computer. Clones are the same room.
+/// The screens of a computer. Clones share the same screens.
 #[derive(Clone, Debug)]
 pub struct Displays {
-    room: Arc<Room>,
+    inner: Arc<DisplaysInner>,
 }
 
 #[derive(Debug)]
-struct Room {
+struct DisplaysInner {
     config: Config,
     session: Option<PathBuf>,
     tasks: Tasks,
     encoders: Arc<encode::Encoders>,
-    /// By place: 0 is the boot screen, `n` has the display `base + n`. A screen that is being deleted keeps its place.
+    /// By slot: 0 is the boot screen, slot `n` has the X display `base + n`. A screen that is being deleted
+    /// occupies its slot until it has ended.
     screens: Mutex<BTreeMap<u16, Arc<Screen>>>,
-    /// Marked when a screen was added.
+    /// Notified when a screen is added.
     added: watch_channel::Sender<()>,
 }
 
 impl Displays {
-    /// Starts the boot screen; on return it is being started, [`Screen::ready`] tells when it is usable.
+    /// Begins to start the boot screen; [`Screen::ready`] waits until it is usable.
     ///
     /// # Errors
-    /// `Internal` when the runtime folder or the session's scripts cannot be made; `Invalid` for a display to attach to
-    /// that is not `:NUMBER`.
+    /// `Internal` when the runtime folder or the session's scripts cannot be written; `Invalid` when the
+    /// display to attach to is not `:NUMBER`.
     pub fn start(config: Config, tasks: &Tasks) -> Result<Self> {
         let failed = |error: std::io::Error| {
-            Error::internal(format!("display room in {}: {error}", config.runtime_dir.display()))
+            Error::internal(format!(
+                "Runtime folder of the displays, {}: {error}",
+                config.runtime_dir.display()
+            ))
         };
         std::fs::create_dir_all(&config.runtime_dir).map_err(failed)?;
         let session = session::prepare(&config.session, &config.runtime_dir).map_err(failed)?;
@@ -121,7 +100,7 @@ impl Displays {
             XServer::Own { boot } => (config.display_base, boot.size, true),
             XServer::Attach(name) => (display_number(name)?, UNSEEN, false),
         };
-        let room = Room {
+        let inner = DisplaysInner {
             session,
             tasks: tasks.clone(),
             encoders: Arc::new(encode::Encoders::new()),
@@ -129,36 +108,38 @@ impl Displays {
             added: watch_channel::Sender::default(),
             config,
         };
-        let displays = Self { room: Arc::new(room) };
+        let displays = Self { inner: Arc::new(inner) };
         displays.add(&mut displays.lock(), 0, BOOT_SCREEN.to_owned(), display, size, own);
         Ok(displays)
     }
 
-    /// All screens that are to be seen, the boot screen first.
+    /// All visible screens by slot, the boot screen first. Hidden screens and those that are being deleted
+    /// are left out.
     pub fn list(&self) -> Vec<Arc<Screen>> {
         let seen = |screen: &&Arc<Screen>| !screen.stop.is_cancelled() && !screen.is_hidden();
         self.lock().values().filter(seen).cloned().collect()
     }
 
-    /// Changes whenever a screen was added to the list.
+    /// A receiver that is notified whenever a screen is added.
     pub fn added(&self) -> watch_channel::Receiver<()> {
-        self.room.added.subscribe()
+        self.inner.added.subscribe()
     }
 
-    /// One screen; the boot screen when no id is given.
+    /// The screen with this id; the boot screen for `None`.
     ///
     /// # Errors
-    /// `NotFound` for an id that no screen has.
+    /// `NotFound` for an unknown id.
     pub fn screen(&self, id: Option<&str>) -> Result<Arc<Screen>> {
         let id = id.unwrap_or(BOOT_SCREEN);
         let found = self.list().into_iter().find(|screen| screen.id == id);
         found.ok_or_else(|| Error::not_found(format!("Screen not found: {id}")))
     }
 
-    /// Makes a screen, of the boot screen's size when none is given; on return it is usable.
+    /// Creates a screen and waits until it is usable. Without a size it gets the boot screen's.
     ///
     /// # Errors
-    /// `Conflict` at the limit, or when no X server can be started here; `Unavailable` when it did not come up.
+    /// `Conflict` at the limit, when no X server is installed, or when its display number is taken;
+    /// `Unavailable` when it does not start in time. The screen is removed then.
     pub async fn create(&self, size: Option<Size>) -> Result<Arc<Screen>> {
         let screen = self.begin(None, size)?;
         if let Err(error) = screen.ready(CREATE_TIMEOUT).await {
@@ -168,33 +149,42 @@ impl Displays {
         Ok(screen)
     }
 
-    /// Takes a free place for a screen and has it started.
+    /// Takes a free slot and begins to start a screen.
     fn begin(&self, id: Option<&str>, size: Option<Size>) -> Result<Arc<Screen>> {
         if !xserver::available() {
-            return Err(Error::conflict("No X server is installed to make screens with"));
+            return Err(Error::conflict(
+                "Cannot create a screen: no X server is installed in the computer (Xvnc or Xvfb)",
+            ));
         }
         let mut screens = self.lock();
-        let place = (1..MAX_SCREENS).find(|place| !screens.contains_key(place));
-        let Some(place) = place else {
+        let slot = (1..MAX_SCREENS).find(|slot| !screens.contains_key(slot));
+        let Some(slot) = slot else {
             return Err(Error::conflict(format!("A computer has at most {MAX_SCREENS} screens")));
         };
         let size = match (size, screens.get(&0)) {
             (Some(size), _) => size,
             (None, Some(boot)) if boot.size() != UNSEEN => boot.size(),
-            (None, _) => return Err(Error::unavailable("The boot screen is not up").retry_after(1)),
+            (None, _) => {
+                return Err(Error::unavailable(
+                    "The boot screen is not ready yet: try again, or give a size",
+                )
+                .retry_after(1));
+            }
         };
-        let id = id.map_or_else(|| format!("screen-{}", FIRST_ID + place - 1), str::to_owned);
-        let display = self.room.config.display_base + place;
+        let id = id.map_or_else(|| format!("screen-{}", FIRST_ID + slot - 1), str::to_owned);
+        let display = self.inner.config.display_base + slot;
         if link::open_socket(display).is_ok() {
-            return Err(Error::conflict(format!("Display :{display} is taken by another X server")));
+            return Err(Error::conflict(format!(
+                "X display :{display} is in use by an X server that the agent did not start"
+            )));
         }
-        Ok(self.add(&mut screens, place, id, display, size, true))
+        Ok(self.add(&mut screens, slot, id, display, size, true))
     }
 
-    /// Ends a screen and everything on it.
+    /// Deletes a screen and ends everything on it.
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` for the boot screen.
+    /// `NotFound` for an unknown id; `Conflict` for the boot screen.
     pub async fn delete(&self, id: &str) -> Result<()> {
         let screen = self.screen(Some(id))?;
         if screen.default {
@@ -204,7 +194,7 @@ impl Displays {
         Ok(())
     }
 
-    /// Ends all screens: X servers of ours, sessions, and what they started.
+    /// Ends all screens: the agent's X servers, the sessions, and their processes.
     pub async fn stop(&self) {
         let screens: Vec<_> = self.lock().values().cloned().collect();
         for screen in &screens {
@@ -218,60 +208,61 @@ impl Displays {
     async fn end(&self, screen: &Arc<Screen>) {
         screen.stop.cancel();
         if tokio::time::timeout(END_TIMEOUT, screen.ended.cancelled()).await.is_err() {
-            tracing::error!(screen = screen.id, "a screen did not end in time");
+            tracing::error!(screen = screen.id, "a screen did not end in time; its processes may still run");
         }
     }
 
     fn add(
         &self,
         screens: &mut BTreeMap<u16, Arc<Screen>>,
-        place: u16,
+        slot: u16,
         id: String,
         display: u16,
         size: Size,
         own: bool,
     ) -> Arc<Screen> {
-        let room = &self.room;
-        let stop = room.tasks.stopping().child_token();
-        let encoders = Arc::clone(&room.encoders);
-        let screen = Arc::new(Screen::new(id, display, place == 0, size, stop, encoders));
+        let inner = &self.inner;
+        let stop = inner.tasks.stopping().child_token();
+        let encoders = Arc::clone(&inner.encoders);
+        let screen = Arc::new(Screen::new(id, display, slot == 0, size, stop, encoders));
         let supervisor = supervise::Supervisor {
             screen: Arc::clone(&screen),
             own,
-            session: room.session.clone(),
-            session_dir: room.config.session_dir.clone(),
-            runtime_dir: room.config.runtime_dir.clone(),
-            tasks: room.tasks.clone(),
+            session: inner.session.clone(),
+            session_dir: inner.config.session_dir.clone(),
+            runtime_dir: inner.config.runtime_dir.clone(),
+            tasks: inner.tasks.clone(),
         };
-        screens.insert(place, Arc::clone(&screen));
-        room.added.send_replace(());
+        screens.insert(slot, Arc::clone(&screen));
+        inner.added.send_replace(());
         let displays = self.clone();
-        let _supervisor = room.tasks.spawn("screen", async move {
-            supervisor.keep().await;
-            // Only now its display number is free again, and whoever waits for its end finds it so.
-            let ended = displays.lock().remove(&place).map(|screen| screen.ended.clone());
+        let _supervisor = inner.tasks.spawn("screen", async move {
+            supervisor.run().await;
+            // The display number is free only now; after this the end of the screen is announced.
+            let ended = displays.lock().remove(&slot).map(|screen| screen.ended.clone());
             ended.unwrap_or_default().cancel();
         });
         screen
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Arc<Screen>>> {
-        self.room.screens.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.screens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the desktop session told of itself: its message bus among others. Empty while there is none.
+    /// Environment variables that the desktop session published, such as the address of its message bus.
+    /// Empty without a session.
     pub fn session_environment(&self) -> Vec<(String, String)> {
-        session_env_in(&self.room.config.session_dir)
+        session_env_in(&self.inner.config.session_dir)
     }
 
-    /// The socket of a screen's VNC server (RFB, no password: whoever opens it must have checked who asks). It exists
-    /// only while the screen is served by an Xvnc of ours.
+    /// Path of the RFB socket of a screen's VNC server. It has no password, so the caller must authorise its
+    /// client. The socket exists only while the agent's own Xvnc serves the screen.
     pub fn vnc_socket(&self, screen: &Screen) -> PathBuf {
-        xserver::vnc_socket(&self.room.config.runtime_dir, screen.display)
+        xserver::vnc_socket(&self.inner.config.runtime_dir, screen.display)
     }
 }
 
-/// Reads `:NUMBER` or `:NUMBER.0`.
+/// Parses `:NUMBER` or `:NUMBER.0`.
 fn display_number(name: &str) -> Result<u16> {
     let number = name.strip_prefix(':').map(|rest| rest.strip_suffix(".0").unwrap_or(rest));
     let number = number.and_then(|number| number.parse().ok());

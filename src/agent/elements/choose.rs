@@ -1,61 +1,64 @@
-//! Which of the nodes that were seen are listed, and in which order? Visible before hidden, what takes input before
-//! what has a name before the rest; the list itself keeps the walk's order.
+//! Selection of the nodes that are listed.
+//!
+//! Visible nodes have priority over hidden ones, inputs over named nodes, and these over all others. The list
+//! is in the order of the walk, visible nodes first.
 
 use atspi::{Role, State};
 
-use super::object::{Area, Node};
-use super::walk::Found;
+use crate::elements::bus::object::{Area, Node};
+use crate::elements::walk::WalkedNode;
 
-/// What is wanted of the nodes that were seen.
+/// Filter of a list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wish {
-    /// Most elements.
+pub(super) struct ElementFilter {
+    /// Most elements in the list.
     pub(super) most: usize,
-    /// Only of this role, in lower case.
+    /// Only elements of this role, in lower case.
     pub(super) role: Option<String>,
-    /// Only with this in the name, in lower case.
+    /// Only elements whose name contains this text, in lower case.
     pub(super) name: Option<String>,
-    /// Also what is not visible.
+    /// Also elements that are not visible.
     pub(super) hidden: bool,
-    /// Only what takes input.
+    /// Only elements that take input.
     pub(super) inputs: bool,
 }
 
-/// A node that was seen, and whether it can be seen on the screen.
+/// A node of a walk.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    pub(super) found: Found,
+    pub(super) found: WalkedNode,
     pub(super) visible: bool,
-    /// Place of its window among the windows.
+    /// Index of its window.
     pub(super) window: usize,
 }
 
-/// How much a node is worth in a list, the smaller the more.
+/// Priority of a node; smaller values come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Worth {
+enum Priority {
     Input,
     Named,
-    Rest,
+    Other,
 }
 
-/// The chosen candidates' places, in the order of the list, and whether some that were wanted had no room.
-pub(super) fn choose(candidates: &[Candidate], wish: &Wish) -> (Vec<usize>, bool) {
+/// Returns the indices of the chosen candidates, in the order of the list, and whether some that match did
+/// not fit.
+pub(super) fn choose(candidates: &[Candidate], filter: &ElementFilter) -> (Vec<usize>, bool) {
     let wanted = |candidate: &Candidate| {
         let node = &candidate.found.node;
-        (candidate.visible || wish.hidden)
-            && wish.role.as_deref().is_none_or(|role| is_role(node.role, role))
-            && wish.name.as_deref().is_none_or(|name| node.name.to_lowercase().contains(name))
-            && (!wish.inputs || takes_input(node))
+        (candidate.visible || filter.hidden)
+            && filter.role.as_deref().is_none_or(|role| is_role(node.role, role))
+            && filter.name.as_deref().is_none_or(|name| node.name.to_lowercase().contains(name))
+            && (!filter.inputs || takes_input(node))
     };
     let mut chosen: Vec<usize> = (0..candidates.len()).filter(|at| wanted(&candidates[*at])).collect();
-    let short = chosen.len() > wish.most;
-    chosen.sort_by_key(|at| (!candidates[*at].visible, worth(&candidates[*at].found.node), *at));
-    chosen.truncate(wish.most);
+    let short = chosen.len() > filter.most;
+    chosen.sort_by_key(|at| (!candidates[*at].visible, priority(&candidates[*at].found.node), *at));
+    chosen.truncate(filter.most);
     chosen.sort_by_key(|at| (!candidates[*at].visible, *at));
     (chosen, short)
 }
 
-/// The nearest node around one that is in the list as well.
+/// Returns the nearest ancestor that is listed.
 pub(super) fn parent(
     candidates: &[Candidate],
     at: usize,
@@ -71,32 +74,32 @@ pub(super) fn parent(
     None
 }
 
-/// Whether something of a node can be seen: its program shows it, and it lies on the screen and in its window, which
-/// is not away.
-pub(super) fn is_visible(found: &Found, screen: Area, window: Option<Area>, away: bool) -> bool {
-    let on_screen = found.area.and_then(|area| area.common(screen));
-    let in_window = on_screen.and_then(|area| window.map_or(Some(area), |window| area.common(window)));
-    found.node.is_showing() && in_window.is_some() && !away
+/// Whether a part of a node is visible: its program shows it, and it overlaps the screen and its window,
+/// which is not concealed.
+pub(super) fn is_visible(found: &WalkedNode, screen: Area, window: Option<Area>, concealed: bool) -> bool {
+    let on_screen = found.area.and_then(|area| area.intersection(screen));
+    let in_window = on_screen.and_then(|area| window.map_or(Some(area), |window| area.intersection(window)));
+    found.node.is_showing() && in_window.is_some() && !concealed
 }
 
-/// A role by AT-SPI's name, or by the name that it had until 2023.
+/// Whether a role has this AT-SPI name, or had it until 2023.
 fn is_role(role: Role, name: &str) -> bool {
     role.name() == name || (role == Role::Button && name == "push button")
 }
 
-fn worth(node: &Node) -> Worth {
+fn priority(node: &Node) -> Priority {
     if takes_input(node) {
-        Worth::Input
+        Priority::Input
     } else if !node.name.trim().is_empty() {
-        Worth::Named
+        Priority::Named
     } else {
-        Worth::Rest
+        Priority::Other
     }
 }
 
-/// Whether a person could do something with it.
+/// Whether a user can interact with the node.
 pub(super) fn takes_input(node: &Node) -> bool {
-    #[allow(clippy::wildcard_enum_match_arm)] // 130 roles, of which these are for people's hands
+    #[allow(clippy::wildcard_enum_match_arm)] // 130 roles, of which these take input
     match node.role {
         Role::CheckBox
         | Role::CheckMenuItem
@@ -122,7 +125,7 @@ pub(super) fn takes_input(node: &Node) -> bool {
         | Role::Terminal
         | Role::ToggleButton
         | Role::TreeItem => true,
-        // These hold what a person works with, and may have the focus themselves.
+        // Containers, which may have the focus themselves.
         Role::Frame
         | Role::Window
         | Role::Dialog
@@ -132,15 +135,15 @@ pub(super) fn takes_input(node: &Node) -> bool {
         | Role::ScrollPane
         | Role::Panel
         | Role::Filler => false,
-        // A list's items on a page are only text, those of a program can be selected.
+        // List items of a web page are only text; those of a program can be selected.
         _ => node.states.intersects(State::Focusable | State::Editable | State::Selectable),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::object::{Object, Offers};
     use super::*;
+    use crate::elements::bus::object::{Interfaces, Object};
     use atspi::StateSet;
 
     fn candidate(role: Role, name: &str, visible: bool, parent: Option<usize>) -> Candidate {
@@ -150,10 +153,10 @@ mod tests {
             name: name.to_owned(),
             description: String::new(),
             states: StateSet::empty(),
-            offers: Offers::default(),
+            interfaces: Interfaces::default(),
             children: 0,
         };
-        let found = Found { node: std::sync::Arc::new(node), parent, area: None };
+        let found = WalkedNode { node: std::sync::Arc::new(node), parent, area: None };
         Candidate { found, visible, window: 0 }
     }
 
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn visible_is_before_hidden_and_input_before_names_before_the_rest() {
+    fn visible_nodes_come_first_then_inputs_then_names() {
         for (most, hidden, wanted) in [
             (9, true, vec![0, 1, 3, 4, 5, 2]),
             (9, false, vec![0, 1, 3, 4, 5]),
@@ -179,15 +182,15 @@ mod tests {
             (4, true, vec![0, 3, 4, 5]),
             (0, true, vec![]),
         ] {
-            let wish = Wish { most, hidden, ..Wish::default() };
-            let (chosen, short) = choose(&sample(), &wish);
+            let filter = ElementFilter { most, hidden, ..ElementFilter::default() };
+            let (chosen, short) = choose(&sample(), &filter);
             assert_eq!(chosen, wanted, "{most} {hidden}");
             assert_eq!(short, most < if hidden { 6 } else { 5 }, "{most} {hidden}");
         }
     }
 
     #[test]
-    fn roles_and_names_are_filtered_before_they_are_counted() {
+    fn filters_apply_before_the_limit() {
         let text = |word: &str| Some(word.to_owned());
         for (role, name, inputs, wanted) in [
             (text("button"), None, false, vec![5, 2]),
@@ -196,13 +199,13 @@ mod tests {
             (None, None, true, vec![4, 5, 2]),
             (text("slider"), None, false, vec![]),
         ] {
-            let wish = Wish { most: 3, role, name, hidden: true, inputs };
-            assert_eq!(choose(&sample(), &wish), (wanted, false), "{wish:?}");
+            let filter = ElementFilter { most: 3, role, name, hidden: true, inputs };
+            assert_eq!(choose(&sample(), &filter), (wanted, false), "{filter:?}");
         }
     }
 
     #[test]
-    fn a_parent_is_the_nearest_that_is_listed() {
+    fn a_parent_is_the_nearest_listed_ancestor() {
         let all = sample();
         for (at, listed, wanted) in
             [(5, vec![0, 5], Some(0)), (5, vec![0, 1, 5], Some(1)), (5, vec![5], None), (0, vec![0], None)]
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn visible_is_what_is_shown_on_the_screen_inside_its_window() {
+    fn a_visible_node_overlaps_the_screen_and_its_window() {
         let area = |x, y, width, height| Area { x, y, width, height };
         let screen = area(0, 0, 800, 600);
         let window = Some(area(100, 100, 200, 200));

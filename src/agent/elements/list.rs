@@ -1,4 +1,4 @@
-//! What is on a screen? One list: programs, windows, walk, choice, records.
+//! List of a screen's elements: programs, windows, walk, selection, records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,135 +6,137 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
-use super::bus::{ACCESSIBLE, Bus, Fault};
-use super::choose::{self, Candidate};
-use super::details::{self, Details, MOST_NAME};
-use super::ids::Known;
-use super::object::{Area, Node, Object, Reference, cut};
-use super::record::{Around, process_name, record};
-use super::request::{MAX_NODES, Request};
-use super::tree::{Program, Tree as _, together};
-use super::walk::{Bounds, Stop, walk};
-use super::windows::{is_away, is_here, matching, rank};
-use super::{Elements, TURN_TIMEOUT, call_patience};
-use crate::display::{Screen, Tops};
+use crate::display::{Screen, ToplevelWindows};
+use crate::elements::bus::details::{self, Details, MAX_NAME};
+use crate::elements::bus::object::{Area, Node, Object, Reference, cut};
+use crate::elements::bus::{ACCESSIBLE, Bus, Fault};
+use crate::elements::choose::{self, Candidate};
+use crate::elements::ids::ElementKey;
+use crate::elements::record::{Ancestry, process_name, record};
+use crate::elements::request::{ListRequest, MAX_NODES};
+use crate::elements::walk::tree::{ProgramTree, Tree as _, run_concurrently};
+use crate::elements::walk::{StopReason, WalkLimits, walk};
+use crate::elements::windows::{is_concealed, is_on_screen, matching, rank};
+use crate::elements::{Elements, TURN_TIMEOUT, call_timeout};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::element::{Element, ElementList, SkippedApp};
+use hotdesk_wire::desktop::element::{Element, ElementList, SkippedApp};
 
-/// Nodes kept per element listed: many nodes only hold others.
-const LOOK_FACTOR: usize = 4;
-/// Nodes that are kept however few are listed, so that the best can be chosen.
-const LEAST_LOOK: usize = 2000;
-/// Nodes that are kept at most while the best are chosen. About 500 bytes each.
-const MOST_LOOK: usize = LOOK_FACTOR * MAX_NODES as usize;
-/// Programs that are asked; a person runs a dozen.
-const MOST_PROGRAMS: usize = 64;
-/// Windows of one program that are looked at.
-const MOST_WINDOWS: usize = 64;
+/// Candidates per listed element: many nodes only contain others.
+const CANDIDATES_PER_ELEMENT: usize = 4;
+/// Candidates for a short list, so that the best can be chosen.
+const MIN_CANDIDATES: usize = 2000;
+/// Most candidates. About 500 bytes each.
+const MAX_CANDIDATES: usize = CANDIDATES_PER_ELEMENT * MAX_NODES as usize;
+/// Most programs that are asked; a user runs a dozen.
+const MAX_PROGRAMS: usize = 64;
+/// Most windows of one program.
+const MAX_WINDOWS: usize = 64;
 
-/// A program whose windows are known.
-struct Opened<'a> {
-    program: Program<'a>,
+/// A program and its accessible windows.
+struct ProgramWindows<'a> {
+    program: ProgramTree<'a>,
     name: String,
     pid: u32,
     windows: Vec<Arc<Node>>,
 }
 
-/// An accessible window and what X knows of it.
+/// An accessible window and its X window.
 struct Window {
-    /// Place of its program.
+    /// Index of its program.
     of: usize,
     node: Arc<Node>,
     area: Option<Area>,
-    /// Place among the X windows.
+    /// Index of its X window.
     place: Option<usize>,
 }
 
-/// What a list knows when it chooses.
+/// Nodes of all walked windows.
 #[derive(Default)]
-struct Gathered {
+struct CollectedNodes {
     candidates: Vec<Candidate>,
-    /// How many objects were looked at.
+    /// Number of objects that were read.
     seen: usize,
-    /// By window: program's place, title.
+    /// For each window: index of its program, title.
     windows: Vec<(usize, String)>,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     skipped: Vec<SkippedApp>,
 }
 
 impl Elements {
-    /// Lists what is on a screen.
+    /// Lists the elements of a screen. `took_ms` is in milliseconds; coordinates are in pixels of the screen.
     ///
     /// # Errors
-    /// `NotFound` for an unknown screen; `Unavailable` where there is no accessibility bus or too many ask at once.
-    pub async fn list(&self, request: Request) -> Result<ElementList> {
-        let screen = self.room.displays.screen(request.screen.as_deref())?;
-        let turn = tokio::time::timeout(TURN_TIMEOUT, self.room.turns.acquire()).await;
+    /// `NotFound` for an unknown screen; `Unavailable` without an accessibility bus or when too many lists
+    /// run.
+    pub async fn list(&self, request: ListRequest) -> Result<ElementList> {
+        let screen = self.shared.displays.screen(request.screen.as_deref())?;
+        let turn = tokio::time::timeout(TURN_TIMEOUT, self.shared.turns.acquire()).await;
         let Ok(Ok(_turn)) = turn else {
             return Err(Error::unavailable("Too many lists of elements at once").retry_after(1));
         };
         let began = Instant::now();
         let until = began + request.timeout;
         let bus = self.bus().await?;
-        let tops = screen.tops().await?;
-        let (opened, skipped) = self.open(&bus, &tops, &request, until).await?;
-        let mut gathered = Gathered { skipped, ..Gathered::default() };
-        self.gather(&screen, &tops, &opened, &request, until, &mut gathered).await;
-        let (chosen, short) = choose::choose(&gathered.candidates, &request.wish);
+        let toplevels = screen.toplevel_windows().await?;
+        let (opened, skipped) = self.open(&bus, &toplevels, &request, until).await?;
+        let mut collected = CollectedNodes { skipped, ..CollectedNodes::default() };
+        self.gather(&screen, &toplevels, &opened, &request, until, &mut collected).await;
+        let (chosen, short) = choose::choose(&collected.candidates, &request.filter);
         if short {
-            gathered.stop = gathered.stop.max(Some(Stop::Nodes));
+            collected.stop = collected.stop.max(Some(StopReason::Nodes));
         }
-        let patience = call_patience(request.timeout);
-        let known = self.detail(&bus, &gathered.candidates, &chosen, patience, until).await;
-        if known.len() < chosen.len() {
-            gathered.stop = gathered.stop.max(Some(Stop::Time));
+        let timeout = call_timeout(request.timeout);
+        let details = self.fetch_details(&bus, &collected.candidates, &chosen, timeout, until).await;
+        if details.len() < chosen.len() {
+            collected.stop = collected.stop.max(Some(StopReason::Time));
         }
-        let elements = self.records(&screen.id, &opened, &gathered, &chosen, known);
-        let reason = gathered.stop.map(Stop::word).or((!gathered.skipped.is_empty()).then_some("skipped"));
+        let elements = self.records(&screen.id, &opened, &collected, &chosen, details);
+        let reason =
+            collected.stop.map(StopReason::word).or((!collected.skipped.is_empty()).then_some("skipped"));
         Ok(ElementList {
             elements,
             truncated: reason.is_some(),
             reason: reason.map(str::to_owned),
-            skipped: gathered.skipped,
-            nodes_seen: u32::try_from(gathered.seen).unwrap_or(u32::MAX),
+            skipped: collected.skipped,
+            nodes_seen: u32::try_from(collected.seen).unwrap_or(u32::MAX),
             took_ms: began.elapsed().as_millis() as u64,
             screen: screen.id.clone(),
         })
     }
 
-    /// Opens every program that is on this screen, all at once.
+    /// Opens all programs that have a window on this screen, concurrently.
     async fn open<'a>(
         &self,
         bus: &'a Bus,
-        tops: &Tops,
-        request: &Request,
+        toplevels: &ToplevelWindows,
+        request: &ListRequest,
         until: Instant,
-    ) -> Result<(Vec<Opened<'a>>, Vec<SkippedApp>)> {
+    ) -> Result<(Vec<ProgramWindows<'a>>, Vec<SkippedApp>)> {
         let silent = |fault: Fault| {
-            bus.spend();
+            bus.retire();
             let error = Error::unavailable("The accessibility bus does not answer");
             error.retry_after(1).context(fault.reason())
         };
         let programs = bus.programs().await.map_err(silent)?;
         let knows_processes = bus.knows_processes().await.map_err(silent)?;
-        let asked = programs.into_iter().take(MOST_PROGRAMS).map(async |root| {
+        let asked = programs.into_iter().take(MAX_PROGRAMS).map(async |root| {
             let pid = if knows_processes {
                 bus.pid(&root.name).await
             } else {
-                bus.told_pid(&root, self.first_patience(&root.name, request.timeout)).await
+                bus.reported_pid(&root, self.first_timeout(&root.name, request.timeout)).await
             };
-            self.note(&root.name, !matches!(pid, Err(Fault::Silent)));
-            // One that went meanwhile has nothing to show.
-            let pid = pid.ok().filter(|pid| is_here(tops, *pid))?;
+            self.record_answer(&root.name, !matches!(pid, Err(Fault::Silent)));
+            // A program that has ended meanwhile is left out.
+            let pid = pid.ok().filter(|pid| is_on_screen(toplevels, *pid))?;
             let opened = self.open_one(bus, &root, pid, request, until).await;
-            self.note(&root.name, !matches!(opened, Err(Fault::Silent)));
+            self.record_answer(&root.name, !matches!(opened, Err(Fault::Silent)));
             match opened {
                 Ok(opened) => Some(Ok(opened)),
                 Err(Fault::Gone | Fault::Unknown) => None,
                 Err(fault) => Some(Err(skipped(pid, &fault))),
             }
         });
-        let answers: Vec<_> = together(asked).collect().await;
+        let answers: Vec<_> = run_concurrently(asked).collect().await;
         let (mut opened, mut skipped) = (Vec::new(), Vec::new());
         for answer in answers.into_iter().flatten() {
             match answer {
@@ -150,119 +152,123 @@ impl Elements {
         bus: &'a Bus,
         root: &Object,
         pid: u32,
-        request: &Request,
+        request: &ListRequest,
         until: Instant,
-    ) -> Result<Opened<'a>, Fault> {
+    ) -> Result<ProgramWindows<'a>, Fault> {
         let left = until.saturating_duration_since(Instant::now());
-        let first = self.first_patience(&root.name, request.timeout).min(left);
-        let windows: Vec<Reference> = bus.ask(root, ACCESSIBLE, "GetChildren", &(), first).await?;
-        let windows: Vec<Object> = windows.into_iter().filter_map(Object::of).take(MOST_WINDOWS).collect();
-        // What has no window needs no tree.
+        let first = self.first_timeout(&root.name, request.timeout).min(left);
+        let windows: Vec<Reference> = bus.call(root, ACCESSIBLE, "GetChildren", &(), first).await?;
+        let windows: Vec<Object> = windows.into_iter().filter_map(Object::of).take(MAX_WINDOWS).collect();
+        // A program without windows needs no bulk answer.
         let bulk = if windows.is_empty() { Duration::ZERO } else { left / 2 };
         let left = until.saturating_duration_since(Instant::now());
-        let patience = call_patience(request.timeout).min(left);
-        let program = Program::read(bus, root, patience, bulk, request.wish.hidden).await;
+        let timeout = call_timeout(request.timeout).min(left);
+        let program = ProgramTree::read(bus, root, timeout, bulk, request.filter.hidden).await;
         let name = program.node(root).await.map(|node| node.name.clone()).unwrap_or_default();
         let asked = windows.iter().map(|window| program.node(window));
-        let nodes: Vec<_> = together(asked).collect().await;
+        let nodes: Vec<_> = run_concurrently(asked).collect().await;
         let windows = nodes.into_iter().flatten().collect();
-        Ok(Opened { name: cut(&name, MOST_NAME), pid, windows, program })
+        Ok(ProgramWindows { name: cut(&name, MAX_NAME), pid, windows, program })
     }
 
-    /// Walks the windows in their order until the bounds are met.
+    /// Walks the windows in their order until a limit is reached.
     async fn gather(
         &self,
         screen: &Screen,
-        tops: &Tops,
-        opened: &[Opened<'_>],
-        request: &Request,
+        toplevels: &ToplevelWindows,
+        opened: &[ProgramWindows<'_>],
+        request: &ListRequest,
         until: Instant,
-        gathered: &mut Gathered,
+        collected: &mut CollectedNodes,
     ) {
         let size = screen.size();
         let whole = Area { x: 0, y: 0, width: size.width.into(), height: size.height.into() };
-        // What is searched for may be anywhere.
-        let searched = request.wish.role.is_some() || request.wish.name.is_some();
-        let look = if searched { MOST_LOOK } else { (request.wish.most * LOOK_FACTOR).max(LEAST_LOOK) };
-        for window in ordered(opened, tops).await {
-            let Opened { program, name, pid, .. } = &opened[window.of];
+        // A match may be in any node.
+        let searched = request.filter.role.is_some() || request.filter.name.is_some();
+        let limit = if searched {
+            MAX_CANDIDATES
+        } else {
+            (request.filter.most * CANDIDATES_PER_ELEMENT).max(MIN_CANDIDATES)
+        };
+        for window in ordered(opened, toplevels).await {
+            let ProgramWindows { program, name, pid, .. } = &opened[window.of];
             let title = &window.node.name;
             let wanted = request.window.as_deref().is_none_or(|part| title.to_lowercase().contains(part));
-            let faulty = gathered.skipped.iter().any(|app| app.pid == *pid);
-            let away = is_away(tops, *pid, window.place);
-            if !wanted || faulty || !(request.wish.hidden || (window.node.is_showing() && !away)) {
+            let faulty = collected.skipped.iter().any(|app| app.pid == *pid);
+            let concealed = is_concealed(toplevels, *pid, window.place);
+            if !wanted || faulty || !(request.filter.hidden || (window.node.is_showing() && !concealed)) {
                 continue;
             }
-            let nodes = look - gathered.candidates.len();
-            let bounds = Bounds { nodes, depth: request.depth, until, hidden: request.wish.hidden };
-            let number = gathered.windows.len();
-            gathered.windows.push((window.of, cut(title, MOST_NAME)));
-            let walked = walk(program, Arc::clone(&window.node), bounds).await;
-            gathered.stop = gathered.stop.max(walked.stop);
+            let nodes = limit - collected.candidates.len();
+            let limits = WalkLimits { nodes, depth: request.depth, until, hidden: request.filter.hidden };
+            let number = collected.windows.len();
+            collected.windows.push((window.of, cut(title, MAX_NAME)));
+            let walked = walk(program, Arc::clone(&window.node), limits).await;
+            collected.stop = collected.stop.max(walked.stop);
             if let Some(fault) = walked.fault {
                 let bus_name = &window.node.object.name;
-                self.note(bus_name, !matches!(fault, Fault::Silent));
-                gathered.skipped.push(SkippedApp { app: name.clone(), pid: *pid, reason: fault.reason() });
+                self.record_answer(bus_name, !matches!(fault, Fault::Silent));
+                collected.skipped.push(SkippedApp { app: name.clone(), pid: *pid, reason: fault.reason() });
             }
-            gathered.seen += walked.seen;
-            let from = gathered.candidates.len();
-            gathered.candidates.extend(walked.found.into_iter().map(|mut found| {
+            collected.seen += walked.seen;
+            let from = collected.candidates.len();
+            collected.candidates.extend(walked.found.into_iter().map(|mut found| {
                 found.parent = found.parent.map(|parent| from + parent);
-                let visible = choose::is_visible(&found, whole, window.area, away);
+                let visible = choose::is_visible(&found, whole, window.area, concealed);
                 Candidate { found, visible, window: number }
             }));
         }
     }
 
-    /// The details of the chosen, as many as the time allows.
-    async fn detail(
+    /// Fetches the details of the chosen candidates, as many as the time allows.
+    async fn fetch_details(
         &self,
         bus: &Bus,
         candidates: &[Candidate],
         chosen: &[usize],
-        patience: Duration,
+        timeout: Duration,
         until: Instant,
     ) -> Vec<Details> {
-        let until = until.max(Instant::now() + super::SHORT_TIMEOUT);
-        let asked = chosen.iter().map(|at| details::details(bus, &candidates[*at].found.node, patience));
-        let mut answers = together(asked);
-        let mut known = Vec::new();
-        // A program that falls silent here costs its elements their details, not the list.
+        let until = until.max(Instant::now() + crate::elements::SHORT_TIMEOUT);
+        let asked = chosen.iter().map(|at| details::details(bus, &candidates[*at].found.node, timeout));
+        let mut answers = run_concurrently(asked);
+        let mut details = Vec::new();
+        // When a program stops answering, its elements have no details; the list is still returned.
         while let Ok(Some(answer)) = tokio::time::timeout_at(until, answers.next()).await {
-            known.push(answer.unwrap_or_default());
+            details.push(answer.unwrap_or_default());
         }
-        known
+        details
     }
 
     fn records(
         &self,
         screen: &str,
-        opened: &[Opened<'_>],
-        gathered: &Gathered,
+        opened: &[ProgramWindows<'_>],
+        collected: &CollectedNodes,
         chosen: &[usize],
-        known: Vec<Details>,
+        details: Vec<Details>,
     ) -> Vec<Element> {
         let mut table = self.table();
         table.next_list();
-        let of = |candidate: &Candidate| &opened[gathered.windows[candidate.window].0];
+        let of = |candidate: &Candidate| &opened[collected.windows[candidate.window].0];
         let ids: std::collections::HashMap<usize, String> = chosen
             .iter()
             .map(|at| {
-                let candidate = &gathered.candidates[*at];
+                let candidate = &collected.candidates[*at];
                 let object = candidate.found.node.object.clone();
-                let known = Known { object, pid: of(candidate).pid, screen: screen.to_owned() };
-                (*at, table.id(known))
+                let details = ElementKey { object, pid: of(candidate).pid, screen: screen.to_owned() };
+                (*at, table.id(details))
             })
             .collect();
-        let known = known.into_iter().chain(std::iter::repeat_with(Details::default));
-        let both = chosen.iter().zip(known);
+        let details = details.into_iter().chain(std::iter::repeat_with(Details::default));
+        let both = chosen.iter().zip(details);
         both.map(|(at, details)| {
-            let candidate = &gathered.candidates[*at];
+            let candidate = &collected.candidates[*at];
             let program = of(candidate);
-            let parent = choose::parent(&gathered.candidates, *at, |other| ids.contains_key(&other));
-            let around = Around {
+            let parent = choose::parent(&collected.candidates, *at, |other| ids.contains_key(&other));
+            let around = Ancestry {
                 parent: parent.map(|parent| ids[&parent].clone()),
-                window: gathered.windows[candidate.window].1.clone(),
+                window: collected.windows[candidate.window].1.clone(),
                 app: program.name.clone(),
                 pid: program.pid,
             };
@@ -272,21 +278,26 @@ impl Elements {
     }
 }
 
-/// The windows of all programs, in the order in which they are looked at.
-async fn ordered(opened: &[Opened<'_>], tops: &Tops) -> Vec<Window> {
+/// All windows, in the order of the walk.
+async fn ordered(opened: &[ProgramWindows<'_>], toplevels: &ToplevelWindows) -> Vec<Window> {
     let mut all = Vec::new();
     for (of, program) in opened.iter().enumerate() {
-        all.extend(program.windows.iter().map(|node| placed(of, program, node, tops)));
+        all.extend(program.windows.iter().map(|node| match_window(of, program, node, toplevels)));
     }
-    let mut windows: Vec<Window> = together(all).collect().await;
-    windows.sort_by_key(|window| rank(tops, opened[window.of].pid, window.place));
+    let mut windows: Vec<Window> = run_concurrently(all).collect().await;
+    windows.sort_by_key(|window| rank(toplevels, opened[window.of].pid, window.place));
     windows
 }
 
-async fn placed(of: usize, program: &Opened<'_>, node: &Arc<Node>, tops: &Tops) -> Window {
-    // A window without an area is matched by its title alone.
+async fn match_window(
+    of: usize,
+    program: &ProgramWindows<'_>,
+    node: &Arc<Node>,
+    toplevels: &ToplevelWindows,
+) -> Window {
+    // A window without an area is matched by its title only.
     let area = program.program.area(node).await.ok().flatten();
-    let place = matching(tops, program.pid, node, area);
+    let place = matching(toplevels, program.pid, node, area);
     Window { of, node: Arc::clone(node), area, place }
 }
 

@@ -1,28 +1,28 @@
-//! A picture with numbered marks and the list that the numbers mean, in one call.
+//! Screenshot with numbered marks, and the elements of the numbers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::object::Area;
-use super::request::Request;
-use super::{Elements, marks};
-use crate::display::Form;
+use crate::display::ScreenshotOptions;
+use crate::elements::bus::object::Area;
+use crate::elements::request::ListRequest;
+use crate::elements::{Elements, marks};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::element::{ElementsQuery, MarkedQuery, MarkedScreenshot};
-use hotdesk_wire::screenshot::ScreenshotQuery;
+use hotdesk_wire::desktop::element::{ElementsQuery, MarkedQuery, MarkedScreenshot};
+use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
-/// Marks when no number is given: more hide the picture.
+/// Default number of marks: more hide the picture.
 const DEFAULT_MARKS: u32 = 100;
-/// Most marks.
+/// Most marks of one picture.
 const MAX_MARKS: u32 = 500;
 
 impl Elements {
-    /// Takes a picture with marks on what takes input, or on what was asked for.
+    /// Takes a screenshot with marks on the elements that take input, or on those of the requested role.
     ///
     /// # Errors
-    /// As [`Elements::list`] and the screen's own.
+    /// `Invalid` for bad parameters; those of [`Elements::list`] and of a screenshot.
     pub async fn marked(&self, query: MarkedQuery) -> Result<MarkedScreenshot> {
-        let form = Form::parse(&ScreenshotQuery {
+        let form = ScreenshotOptions::parse(&ScreenshotQuery {
             format: query.format,
             quality: query.quality,
             scale: query.scale,
@@ -32,7 +32,7 @@ impl Elements {
         if !(1..=MAX_MARKS).contains(&most) {
             return Err(Error::invalid(format!("max_nodes must be 1 to {MAX_MARKS}")));
         }
-        let request = Request::parse(ElementsQuery {
+        let request = ListRequest::parse(ElementsQuery {
             max_nodes: Some(most),
             timeout_ms: query.timeout_ms,
             role: query.role,
@@ -41,7 +41,7 @@ impl Elements {
             screen: query.screen,
             ..ElementsQuery::default()
         })?;
-        let screen = self.room.displays.screen(request.screen())?;
+        let screen = self.shared.displays.screen(request.screen())?;
         let mut list = self.list(request.inputs_only()).await?;
         let mut boxes = Vec::new();
         for (mark, element) in (1..).zip(&mut list.elements) {

@@ -1,9 +1,9 @@
-//! How are numbered marks drawn on a picture? An outline per box and a badge with its number, in digits of our own.
+//! Numbered marks on a picture: an outline for each box and a badge with its number.
 
-use super::object::Area;
 use crate::display::Canvas;
+use crate::elements::bus::object::Area;
 
-/// Digits 0 to 9, five pixels across and seven down; each row's bits from the left.
+/// Bitmaps of the digits 0 to 9, 5 by 7 pixels; the leftmost pixel is the highest bit of a row.
 const DIGITS: [[u8; 7]; 10] = [
     [0b01110, 0b10001, 0b10011, 0b10101, 0b11001, 0b10001, 0b01110],
     [0b00100, 0b01100, 0b00100, 0b00100, 0b00100, 0b00100, 0b01110],
@@ -16,35 +16,37 @@ const DIGITS: [[u8; 7]; 10] = [
     [0b01110, 0b10001, 0b10001, 0b01110, 0b10001, 0b10001, 0b01110],
     [0b01110, 0b10001, 0b10001, 0b01111, 0b00001, 0b00010, 0b01100],
 ];
-/// Pixels across of a digit, before it is enlarged.
+/// Width of a digit in pixels, before it is enlarged.
 const DIGIT_WIDTH: i32 = 5;
-/// Pixels down of a digit, before it is enlarged.
+/// Height of a digit in pixels, before it is enlarged.
 const DIGIT_HEIGHT: i32 = 7;
 /// Colours of badges, blue first: dark enough for white digits, and neighbours differ.
 const COLOURS: [[u8; 3]; 6] =
     [[30, 30, 200], [180, 80, 0], [20, 120, 20], [140, 20, 140], [0, 80, 190], [110, 100, 0]];
-/// The digits' colour.
+/// Colour of the digits.
 const WHITE: [u8; 3] = [255, 255, 255];
-/// A digit's pixel becomes a square of this side: readable at full size.
+/// Factor by which digits are enlarged at full size.
 const ENLARGED: f64 = 2.0;
 
-/// Draws mark 1, 2, 3 ... on the boxes. `scale` is how much smaller the picture will be made: badges stay readable.
+/// Draws marks 1, 2, 3 ... on the boxes. `scale` is the factor by which the picture is reduced afterwards;
+/// badges grow accordingly.
 pub(super) fn draw(canvas: &mut Canvas<'_>, boxes: &[Area], scale: f64) {
     let unit = (ENLARGED / scale.clamp(0.05, 1.0)).round() as i32;
     let mut badges: Vec<Area> = Vec::new();
     for (number, area) in (1..).zip(boxes) {
         outline(canvas, *area, COLOURS[number % COLOURS.len()], unit.min(4) / 2);
     }
-    // After all outlines, so that none runs through a number.
+    // After all outlines, so that no outline crosses a number.
     for (number, area) in (1..).zip(boxes) {
         let badge = place(canvas, &badges, *area, number, unit);
         fill(canvas, badge, COLOURS[number % COLOURS.len()]);
-        write(canvas, badge, number, unit);
+        write_number(canvas, badge, number, unit);
         badges.push(badge);
     }
 }
 
-/// Where a badge goes: on a corner of its box, where no earlier badge is; if all are taken, on the first.
+/// Returns the area of a badge: at a corner of its box where no earlier badge is, or at the first corner when
+/// all are taken.
 fn place(canvas: &Canvas<'_>, taken: &[Area], area: Area, number: usize, unit: i32) -> Area {
     let width = (digits(number).len() as i32 * (DIGIT_WIDTH + 1) + 1) * unit;
     let height = (DIGIT_HEIGHT + 2) * unit;
@@ -64,14 +66,14 @@ fn place(canvas: &Canvas<'_>, taken: &[Area], area: Area, number: usize, unit: i
         Area { x, y, width, height }
     });
     let first = inside.clone().next().unwrap_or(area);
-    inside.find(|place| taken.iter().all(|other| other.common(*place).is_none())).unwrap_or(first)
+    inside.find(|place| taken.iter().all(|other| other.intersection(*place).is_none())).unwrap_or(first)
 }
 
 fn digits(number: usize) -> Vec<usize> {
     number.to_string().bytes().map(|digit| usize::from(digit - b'0')).collect()
 }
 
-fn write(canvas: &mut Canvas<'_>, badge: Area, number: usize, unit: i32) {
+fn write_number(canvas: &mut Canvas<'_>, badge: Area, number: usize, unit: i32) {
     for (place, digit) in (0..).zip(digits(number)) {
         let left = badge.x + (1 + place * (DIGIT_WIDTH + 1)) * unit;
         for (row, bits) in (0..).zip(DIGITS[digit]) {
@@ -96,10 +98,10 @@ fn outline(canvas: &mut Canvas<'_>, area: Area, colour: [u8; 3], thick: i32) {
     }
 }
 
-/// Fills what of an area is on the canvas.
+/// Fills the part of an area that is on the canvas.
 fn fill(canvas: &mut Canvas<'_>, area: Area, colour: [u8; 3]) {
     let whole = Area { x: 0, y: 0, width: canvas.width as i32, height: canvas.height as i32 };
-    let Some(part) = area.common(whole) else { return };
+    let Some(part) = area.intersection(whole) else { return };
     let stride = canvas.width * 4;
     for y in part.y..part.y + part.height {
         let from = y as usize * stride + part.x as usize * 4;
@@ -118,7 +120,7 @@ mod tests {
         Area { x, y, width, height }
     }
 
-    /// The picture as rows of `#` for white, `+` for another drawn colour, `.` for what was left alone.
+    /// The picture as rows: `#` is white, `+` another drawn colour, `.` an unchanged pixel.
     fn drawn(width: usize, height: usize, boxes: &[Area], scale: f64) -> Vec<String> {
         let mut pixels = vec![7; width * height * 4];
         draw(&mut Canvas { width, height, pixels: &mut pixels }, boxes, scale);
@@ -151,14 +153,14 @@ mod tests {
         let mut badges: Vec<Area> = Vec::new();
         for (number, it) in (9..).zip(&boxes) {
             let badge = place(&canvas, &badges, *it, number, 2);
-            assert_eq!(badge.common(area(0, 0, 100, 100)), Some(badge), "mark {number}");
-            assert!(badges.iter().all(|other| other.common(badge).is_none()), "mark {number}");
+            assert_eq!(badge.intersection(area(0, 0, 100, 100)), Some(badge), "mark {number}");
+            assert!(badges.iter().all(|other| other.intersection(badge).is_none()), "mark {number}");
             badges.push(badge);
         }
     }
 
     #[test]
-    fn badges_grow_where_the_picture_shrinks_and_any_size_is_survived() {
+    fn badges_grow_for_reduced_pictures_and_any_size_works() {
         let white = |scale| drawn(200, 100, &[area(50, 50, 50, 40)], scale).concat().matches('#').count();
         assert_eq!(white(0.5), 4 * white(1.0));
         for (width, height) in [(1, 1), (3, 200), (200, 3)] {

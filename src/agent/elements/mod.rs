@@ -1,11 +1,12 @@
-//! What do programs on a screen offer? Their accessibility trees over AT-SPI: listed, marked on a picture, acted on.
+//! Accessible elements of the programs on a screen (AT-SPI): list, marked screenshot, actions.
 //!
 //! ```text
-//! list: X windows -> programs on this screen -> a tree each (tree) -> walk within bounds (walk) -> visible? (choose)
-//!       -> best max_nodes (choose) -> details of those (details) -> ids (ids)
-//! act:  id -> object -> in view, in front (reach) -> pointer or call (act) -> read back
+//! list: X windows -> programs on this screen -> a tree each (walk::tree) -> walk within limits (walk)
+//!       -> best max_nodes (choose) -> their details (bus::details) -> ids (ids)
+//! act:  id -> object -> in view, in front (act::locate) -> pointer or call (act) -> read back
 //! ```
-//! All screens share one accessibility bus; a program belongs to the screens whose X server it is connected to.
+//! All screens share one accessibility bus; a program belongs to the screens whose X server it is connected
+//! to.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,103 +18,98 @@ use tokio::time::Instant;
 mod act;
 mod bus;
 mod choose;
-mod details;
 mod ids;
 mod list;
+mod marked_screenshot;
 mod marks;
-mod object;
-mod picture;
-mod reach;
 mod record;
 mod request;
-mod sight;
-mod tree;
-mod value;
 mod walk;
 mod windows;
 
-pub use request::Request;
+pub use request::ListRequest;
 
 use bus::{Bus, Fault};
-use ids::Table;
+use ids::ElementTable;
 
-use super::display::Displays;
+use crate::display::Displays;
 use hotdesk_domain::error::{Error, Result};
 
-/// Walks at once. Each keeps programs busy; a third would only make all of them slower.
-const WALKS: usize = 2;
-/// How long a walk waits for its turn: the longest two others.
+/// Most concurrent walks. A third would only slow all of them down, because each keeps programs busy.
+const MAX_WALKS: usize = 2;
+/// How long a walk waits for its turn: the longest time of two others.
 const TURN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a call may take to the program of an element that is acted on: a busy one answers in tens of milliseconds, a browser on
-/// a busy machine in a second.
+/// How long a call may take to the program of an element that is used: a busy program answers in tens of
+/// milliseconds, a browser on a busy machine in a second.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The part of a list's time that one call may take, but [`LIST_CALL`] at least: a program that hangs leaves most of it to the others.
-const CALL_PART: u32 = 3;
+/// Divisor of a list's timeout for one call, which gets at least [`LIST_CALL`]: a program that hangs leaves
+/// most of the time to the others.
+const CALL_DIVISOR: u32 = 3;
 const LIST_CALL: Duration = Duration::from_millis(600);
-/// The part that a call may take to a program that lately did not answer, but [`SHORT_TIMEOUT`] at least.
-const SHORT_PART: u32 = 30;
+/// The same for a program that did not answer recently, which gets at least [`SHORT_TIMEOUT`].
+const SHORT_DIVISOR: u32 = 30;
 const SHORT_TIMEOUT: Duration = Duration::from_millis(60);
-/// How long "lately" is.
-const GRUDGE: Duration = Duration::from_secs(10);
+/// How long a program counts as silent after a timeout.
+const SILENCE_MEMORY: Duration = Duration::from_secs(10);
 
-/// The elements of a computer's screens. Clones are the same.
+/// The elements of a computer's screens. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Elements {
-    room: Arc<Room>,
+    shared: Arc<ElementsState>,
 }
 
 #[derive(Debug)]
-struct Room {
+struct ElementsState {
     displays: Displays,
     bus: tokio::sync::Mutex<Option<Arc<Bus>>>,
-    table: Mutex<Table>,
+    table: Mutex<ElementTable>,
     turns: Semaphore,
-    /// Programs, by bus name, that did not answer, and when.
+    /// Bus names of programs that did not answer, and when.
     silent: Mutex<HashMap<String, Instant>>,
 }
 
 impl Elements {
-    /// Nothing is connected to before the first question.
+    /// Connects to the accessibility bus on the first request.
     pub fn new(displays: Displays) -> Self {
-        let room = Room {
+        let shared = ElementsState {
             displays,
             bus: tokio::sync::Mutex::default(),
             table: Mutex::default(),
-            turns: Semaphore::new(WALKS),
+            turns: Semaphore::new(MAX_WALKS),
             silent: Mutex::default(),
         };
-        Self { room: Arc::new(room) }
+        Self { shared: Arc::new(shared) }
     }
 
-    /// The connection to the accessibility bus; a new one when the old one is of no more use.
+    /// Returns the connection to the accessibility bus; opens a new one when the old one is retired.
     async fn bus(&self) -> Result<Arc<Bus>> {
-        let mut kept = self.room.bus.lock().await;
-        if let Some(bus) = kept.as_ref().filter(|bus| !bus.is_spent()) {
+        let mut current = self.shared.bus.lock().await;
+        if let Some(bus) = current.as_ref().filter(|bus| !bus.is_retired()) {
             return Ok(Arc::clone(bus));
         }
-        // Whoever works with the old one keeps it until done.
-        let bus = Arc::new(Bus::open(&self.room.displays.session_environment()).await?);
-        *kept = Some(Arc::clone(&bus));
+        // Current users of the old connection keep it open until they are done.
+        let bus = Arc::new(Bus::open(&self.shared.displays.session_environment()).await?);
+        *current = Some(Arc::clone(&bus));
         Ok(bus)
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.room.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, ElementTable> {
+        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn silent(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.room.silent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long a program's first answer is waited for in a list that may take so long.
-    fn first_patience(&self, name: &str, list: Duration) -> Duration {
+    /// Timeout of a program's first answer in a list with this timeout.
+    fn first_timeout(&self, name: &str, list: Duration) -> Duration {
         let mut silent = self.silent();
-        silent.retain(|_, since| since.elapsed() < GRUDGE);
-        if silent.contains_key(name) { (list / SHORT_PART).max(SHORT_TIMEOUT) } else { call_patience(list) }
+        silent.retain(|_, since| since.elapsed() < SILENCE_MEMORY);
+        if silent.contains_key(name) { (list / SHORT_DIVISOR).max(SHORT_TIMEOUT) } else { call_timeout(list) }
     }
 
-    /// Remembers whether a program answers.
-    fn note(&self, name: &str, answers: bool) {
+    /// Records whether a program answered.
+    fn record_answer(&self, name: &str, answers: bool) {
         if answers {
             self.silent().remove(name);
         } else {
@@ -122,12 +118,12 @@ impl Elements {
     }
 }
 
-/// How long one call may take for a list that may take so long.
-fn call_patience(list: Duration) -> Duration {
-    (list / CALL_PART).max(LIST_CALL)
+/// Timeout of one call in a list with this timeout.
+fn call_timeout(list: Duration) -> Duration {
+    (list / CALL_DIVISOR).max(LIST_CALL)
 }
 
-/// What a client hears when an element cannot be asked.
+/// Error for a client when an element cannot be used.
 fn refusal(fault: &Fault) -> Error {
     match fault {
         Fault::Gone | Fault::Unknown => gone(),

@@ -1,41 +1,41 @@
-//! What may a list be asked for, and within which bounds?
+//! Parameters of an element list, with their limits.
 
 use std::time::Duration;
 
-use super::choose::Wish;
+use crate::elements::choose::ElementFilter;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::element::ElementsQuery;
+use hotdesk_wire::desktop::element::ElementsQuery;
 
-/// Elements of a list when no number is given.
+/// Default number of elements.
 const DEFAULT_NODES: u32 = 500;
 /// Most elements of a list.
 pub(super) const MAX_NODES: u32 = 5000;
-/// Levels when no number is given; pages nest deeper than programs, rarely beyond this.
+/// Default number of levels; web pages nest deeper than programs, rarely beyond this.
 const DEFAULT_DEPTH: u32 = 50;
 /// Most levels.
 const MAX_DEPTH: u32 = 100;
-/// Time when none is given.
+/// Default timeout in milliseconds.
 const DEFAULT_TIMEOUT_MS: u32 = 2000;
-/// Shortest time that makes sense.
+/// Shortest timeout in milliseconds.
 const MIN_TIMEOUT_MS: u32 = 50;
-/// Longest time.
+/// Longest timeout in milliseconds.
 const MAX_TIMEOUT_MS: u32 = 10_000;
 
-/// What a list is asked for.
+/// Checked parameters of a list.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ListRequest {
     pub(super) screen: Option<String>,
     pub(super) depth: usize,
     pub(super) timeout: Duration,
     pub(super) window: Option<String>,
-    pub(super) wish: Wish,
+    pub(super) filter: ElementFilter,
 }
 
-impl Request {
-    /// Reads the wire's words.
+impl ListRequest {
+    /// Checks the query parameters.
     ///
     /// # Errors
-    /// `Invalid` for a number out of its bounds or an unknown word.
+    /// `Invalid` for a number out of range or an unknown keyword.
     pub fn parse(query: ElementsQuery) -> Result<Self> {
         let within = |name: &str, value: Option<u32>, least: u32, usual: u32, most: u32| {
             let value = value.unwrap_or(usual);
@@ -58,7 +58,7 @@ impl Request {
             depth: within("max_depth", query.max_depth, 0, DEFAULT_DEPTH, MAX_DEPTH)? as usize,
             timeout: Duration::from_millis(timeout.into()),
             window: lower(query.window),
-            wish: Wish {
+            filter: ElementFilter {
                 most: within("max_nodes", query.max_nodes, 1, DEFAULT_NODES, MAX_NODES)? as usize,
                 role: lower(query.role),
                 name: lower(query.name),
@@ -68,14 +68,14 @@ impl Request {
         })
     }
 
-    /// Only what takes input, unless a role is asked for.
+    /// Restricts the list to elements that take input, unless a role is requested.
     #[must_use]
     pub fn inputs_only(mut self) -> Self {
-        self.wish.inputs = self.wish.role.is_none();
+        self.filter.inputs = self.filter.role.is_none();
         self
     }
 
-    /// The screen that was asked for.
+    /// The requested screen.
     pub fn screen(&self) -> Option<&str> {
         self.screen.as_deref()
     }
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_out_of_bounds_and_unknown_words_are_refused() {
-        let good = Request::parse(ElementsQuery::default()).unwrap();
-        assert_eq!((good.wish.most, good.depth, good.timeout), (500, 50, Duration::from_secs(2)));
+    fn numbers_out_of_range_and_unknown_keywords_are_refused() {
+        let good = ListRequest::parse(ElementsQuery::default()).unwrap();
+        assert_eq!((good.filter.most, good.depth, good.timeout), (500, 50, Duration::from_secs(2)));
         let query = ElementsQuery::default;
         for bad in [
             ElementsQuery { max_nodes: Some(0), ..query() },
@@ -98,11 +98,11 @@ mod tests {
             ElementsQuery { timeout_ms: Some(10_001), ..query() },
             ElementsQuery { include: Some("hidden".into()), ..query() },
         ] {
-            assert!(Request::parse(bad.clone()).is_err(), "{bad:?}");
+            assert!(ListRequest::parse(bad.clone()).is_err(), "{bad:?}");
         }
         let inputs = |role: Option<&str>| {
             let query = ElementsQuery { role: role.map(str::to_owned), ..query() };
-            Request::parse(query).unwrap().inputs_only().wish.inputs
+            ListRequest::parse(query).unwrap().inputs_only().filter.inputs
         };
         assert!(inputs(None) && !inputs(Some("label")) && inputs(Some("")));
     }

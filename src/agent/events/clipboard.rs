@@ -1,37 +1,37 @@
-//! What was copied? The text of a screen's clipboard, told once when it changes.
+//! Clipboard events: the text of a screen's clipboard, published once per change.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::display::{Copied, Screen};
-use hotdesk_domain::event::Kind;
+use crate::display::{CopiedContent, Screen};
+use hotdesk_domain::desktop::event::EventKind;
 use hotdesk_http::feed::Feed;
-use hotdesk_wire::event::{Data, Event, MAX_CONTENT_BYTES};
+use hotdesk_wire::desktop::event::{Event, EventData, MAX_CONTENT_BYTES};
 
-/// What was told last of one screen's clipboard.
+/// Last published clipboard text of one screen.
 #[derive(Debug, Default)]
-pub(super) struct Clipboard {
-    told: Option<u64>,
+pub(super) struct ClipboardPublisher {
+    published: Option<u64>,
 }
 
-impl Clipboard {
-    /// Reads what a program has just put on the clipboard, and tells it. Some programs do so twice for one copy, and
-    /// clipboard managers do it again: the same text is not told again. Of a text that is too long to be told whole
-    /// the rest is not known, so it always counts as another.
-    pub(super) async fn tell(&mut self, feed: &Feed, screen: &Screen) {
-        if !feed.wanted().borrow().contains(Kind::Clipboard) {
-            self.told = None;
+impl ClipboardPublisher {
+    /// Reads a new clipboard text and publishes it. A repeated text is not published again: some programs set
+    /// the clipboard twice for one copy, and clipboard managers set it again. A text above the size limit
+    /// always counts as new, because its end is not read.
+    pub(super) async fn publish(&mut self, feed: &Feed, screen: &Screen) {
+        if !feed.wanted().borrow().contains(EventKind::Clipboard) {
+            self.published = None;
             return;
         }
         let text = match screen.clipboard_copied().await {
-            Ok(Copied::Text(text)) => text,
-            Ok(Copied::Passing) => return,
-            Ok(Copied::Other) => {
-                self.told = None;
+            Ok(CopiedContent::Text(text)) => text,
+            Ok(CopiedContent::Temporary) => return,
+            Ok(CopiedContent::Other) => {
+                self.published = None;
                 return;
             }
             Err(error) => {
-                tracing::debug!(screen = screen.id, %error, "what was copied could not be read");
-                self.told = None;
+                tracing::debug!(screen = screen.id, %error, "cannot read the clipboard for an event");
+                self.published = None;
                 return;
             }
         };
@@ -40,9 +40,9 @@ impl Clipboard {
             text.hash(&mut hasher);
             hasher.finish()
         });
-        if now.is_none() || now != self.told {
-            feed.publish(Event::now(Data::clipboard(text, screen.id.clone())));
+        if now.is_none() || now != self.published {
+            feed.publish(Event::now(EventData::clipboard(text, screen.id.clone())));
         }
-        self.told = now;
+        self.published = now;
     }
 }

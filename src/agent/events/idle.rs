@@ -1,16 +1,17 @@
-//! Is the computer idle? When none of its screens had input for the time of the specification. The screens tell when
-//! theirs begins and ends; a screen that went counts as used until that time has passed.
+//! Idle state of the computer: idle when no screen had input for [`IDLE_SECONDS`].
+//!
+//! Each screen reports its own state. A removed screen counts as used until that time has passed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hotdesk_domain::event::IDLE_SECONDS;
+use hotdesk_domain::desktop::event::IDLE_SECONDS;
 use hotdesk_http::feed::Feed;
-use hotdesk_wire::event::{Data, Event};
+use hotdesk_wire::desktop::event::{Event, EventData};
 
-/// The rest of all screens; clones share it.
+/// Idle state of all screens; clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Rest {
+pub(super) struct IdleTracker {
     feed: Feed,
     state: Arc<Mutex<State>>,
 }
@@ -18,28 +19,28 @@ pub(super) struct Rest {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Whether each screen is at rest.
-    places: BTreeMap<u64, bool>,
+    /// Whether each screen is idle.
+    screens: BTreeMap<u64, bool>,
     idle: bool,
 }
 
-/// A screen's part in it.
+/// Handle for the state of one screen.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    rest: Rest,
+pub(super) struct ScreenIdleState {
+    tracker: IdleTracker,
     number: u64,
 }
 
-impl Rest {
+impl IdleTracker {
     pub(super) fn new(feed: Feed) -> Self {
         Self { feed, state: Arc::default() }
     }
 
-    /// A place for one more screen, which counts from [`Place::begin`] on.
-    pub(super) fn place(&self) -> Place {
+    /// Adds a screen, which counts after [`ScreenIdleState::begin`].
+    pub(super) fn add_screen(&self) -> ScreenIdleState {
         let mut state = self.lock();
         state.next += 1;
-        Place { rest: self.clone(), number: state.next }
+        ScreenIdleState { tracker: self.clone(), number: state.next }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -48,52 +49,52 @@ impl Rest {
 }
 
 impl State {
-    fn all_rest(&self) -> bool {
-        !self.places.is_empty() && self.places.values().all(|rests| *rests)
+    fn all_idle(&self) -> bool {
+        !self.screens.is_empty() && self.screens.values().all(|is_idle| *is_idle)
     }
 
-    /// Tells when the computer has become idle.
+    /// Publishes an event when the computer has become idle.
     fn settle(&mut self, feed: &Feed) {
-        if !self.idle && self.all_rest() {
+        if !self.idle && self.all_idle() {
             self.idle = true;
-            feed.publish(Event::now(Data::Idle { idle_seconds: IDLE_SECONDS.into() }));
+            feed.publish(Event::now(EventData::Idle { idle_seconds: IDLE_SECONDS.into() }));
         }
     }
 }
 
-impl Place {
-    /// The screen is watched from now on. Nothing is told of what was so before; a screen that was made while the
-    /// computer is idle has had no input either.
-    pub(super) fn begin(&self, rests: bool, is_new: bool) {
-        let mut state = self.rest.lock();
+impl ScreenIdleState {
+    /// Starts to count the screen. Its earlier state is not published; a screen that was created while the
+    /// computer is idle had no input either.
+    pub(super) fn begin(&self, is_idle: bool, is_new: bool) {
+        let mut state = self.tracker.lock();
         let idle = state.idle;
-        state.places.entry(self.number).or_insert(rests || (is_new && idle));
+        state.screens.entry(self.number).or_insert(is_idle || (is_new && idle));
         if !is_new {
-            state.idle = state.all_rest();
+            state.idle = state.all_idle();
         }
     }
 
-    /// Nobody used the screen for long.
-    pub(super) fn rested(&self) {
-        let mut state = self.rest.lock();
-        state.places.insert(self.number, true);
-        state.settle(&self.rest.feed);
+    /// The screen has become idle.
+    pub(super) fn set_idle(&self) {
+        let mut state = self.tracker.lock();
+        state.screens.insert(self.number, true);
+        state.settle(&self.tracker.feed);
     }
 
-    /// Somebody used the screen.
-    pub(super) fn moved(&self) {
-        let mut state = self.rest.lock();
-        state.places.insert(self.number, false);
+    /// The screen was used.
+    pub(super) fn set_active(&self) {
+        let mut state = self.tracker.lock();
+        state.screens.insert(self.number, false);
         if std::mem::take(&mut state.idle) {
-            self.rest.feed.publish(Event::now(Data::Active {}));
+            self.tracker.feed.publish(Event::now(EventData::Active {}));
         }
     }
 
-    /// The screen is gone, and so long ago that it counts no more.
-    pub(super) fn leave(&self) {
-        let mut state = self.rest.lock();
-        state.places.remove(&self.number);
-        state.settle(&self.rest.feed);
+    /// The screen was removed long ago: it does not count any more.
+    pub(super) fn remove(&self) {
+        let mut state = self.tracker.lock();
+        state.screens.remove(&self.number);
+        state.settle(&self.tracker.feed);
     }
 }
 
@@ -102,17 +103,17 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use hotdesk_domain::event::{Kind, Kinds};
+    use hotdesk_domain::desktop::event::{EventKind, EventKinds};
     use hotdesk_http::feed::Listener;
 
-    fn stage() -> (Rest, Listener) {
+    fn tracker_and_listener() -> (IdleTracker, Listener) {
         let feed = Feed::new();
         let listener = feed.listen();
-        listener.add(Kinds::from_iter([Kind::Idle, Kind::Active]));
-        (Rest::new(feed), listener)
+        listener.add(EventKinds::from_iter([EventKind::Idle, EventKind::Active]));
+        (IdleTracker::new(feed), listener)
     }
 
-    fn told(listener: &Listener) -> Vec<String> {
+    fn received(listener: &Listener) -> Vec<String> {
         let all = std::iter::from_fn(|| listener.next().now_or_never());
         all.map(|news| if news.message().contains(r#""type":"idle""#) { "idle" } else { "active" }.into())
             .collect()
@@ -120,49 +121,49 @@ mod tests {
 
     #[test]
     fn a_computer_is_idle_when_all_its_screens_are() {
-        let (rest, listener) = stage();
-        let (one, other) = (rest.place(), rest.place());
+        let (tracker, listener) = tracker_and_listener();
+        let (one, other) = (tracker.add_screen(), tracker.add_screen());
         one.begin(false, false);
         other.begin(true, false);
-        assert!(told(&listener).is_empty());
-        one.rested();
-        one.rested();
-        assert_eq!(told(&listener), ["idle"]);
-        other.moved();
-        one.moved();
-        one.rested();
-        assert_eq!(told(&listener), ["active"]);
-        other.rested();
-        assert_eq!(told(&listener), ["idle"]);
+        assert!(received(&listener).is_empty());
+        one.set_idle();
+        one.set_idle();
+        assert_eq!(received(&listener), ["idle"]);
+        other.set_active();
+        one.set_active();
+        one.set_idle();
+        assert_eq!(received(&listener), ["active"]);
+        other.set_idle();
+        assert_eq!(received(&listener), ["idle"]);
     }
 
     #[test]
-    fn what_was_so_before_is_not_told_and_its_end_is() {
-        let (rest, listener) = stage();
-        let (one, other) = (rest.place(), rest.place());
+    fn an_earlier_idle_state_is_not_published_but_its_end_is() {
+        let (tracker, listener) = tracker_and_listener();
+        let (one, other) = (tracker.add_screen(), tracker.add_screen());
         one.begin(true, false);
         other.begin(true, false);
-        one.rested();
-        assert!(told(&listener).is_empty());
-        one.moved();
-        assert_eq!(told(&listener), ["active"]);
+        one.set_idle();
+        assert!(received(&listener).is_empty());
+        one.set_active();
+        assert_eq!(received(&listener), ["active"]);
     }
 
     #[test]
-    fn screens_that_come_and_go_are_no_input() {
-        let (rest, listener) = stage();
-        let (one, other) = (rest.place(), rest.place());
+    fn adding_and_removing_screens_is_no_input() {
+        let (tracker, listener) = tracker_and_listener();
+        let (one, other) = (tracker.add_screen(), tracker.add_screen());
         one.begin(false, false);
-        one.rested();
-        assert_eq!(told(&listener), ["idle"]);
+        one.set_idle();
+        assert_eq!(received(&listener), ["idle"]);
         other.begin(false, true);
-        other.rested();
-        assert!(told(&listener).is_empty());
-        other.moved();
-        assert_eq!(told(&listener), ["active"]);
-        other.leave();
-        assert_eq!(told(&listener), ["idle"]);
-        one.leave();
-        assert!(told(&listener).is_empty());
+        other.set_idle();
+        assert!(received(&listener).is_empty());
+        other.set_active();
+        assert_eq!(received(&listener), ["active"]);
+        other.remove();
+        assert_eq!(received(&listener), ["idle"]);
+        one.remove();
+        assert!(received(&listener).is_empty());
     }
 }

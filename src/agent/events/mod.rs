@@ -1,61 +1,61 @@
-//! What happens in this computer? A watcher per family of sources, which runs while anybody wants to hear of it, and
-//! publishes what it finds to the [`Feed`].
+//! Events of the computer: one watcher per source, which runs while clients subscribe to its types and
+//! publishes to the [`Feed`].
 //!
-//! A watcher tells only what is new since it started. One that fails is started again after growing pauses.
+//! A watcher publishes only changes since its start. A failed watcher restarts after increasing delays.
 
 use std::path::PathBuf;
 
-use super::display::Displays;
+use crate::display::Displays;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::event::{Kind, Kinds};
+use hotdesk_domain::desktop::event::{EventKind, EventKinds};
 use hotdesk_http::feed::Feed;
 
 mod audio;
 mod clipboard;
 mod files;
-mod keep;
+mod idle;
 mod processes;
-mod rest;
 mod screens;
+mod watcher;
 
-use audio::Audio;
-pub(super) use audio::plays;
-use files::Files;
-use keep::keep;
-use processes::Processes;
-use screens::Screens;
+use audio::AudioWatcher;
+pub(super) use audio::is_playing;
+use files::FileWatcher;
+use processes::ProcessWatcher;
+use screens::ScreenWatcher;
+use watcher::run_watcher;
 
-/// What the watchers look at, and whom they tell.
+/// Sources of the watchers, and their target.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// Where events go.
+    /// Feed for the events.
     pub feed: Feed,
-    /// The screens; none in an agent for commands and files only.
+    /// The screens; `None` in an agent for commands and files only.
     pub displays: Option<Displays>,
-    /// The home folder of the computer's user, which holds `Desktop` and `Downloads`.
+    /// Home folder of the computer's user, which contains `Desktop` and `Downloads`.
     pub home: PathBuf,
-    /// Where the session tells its environment, the sound server's socket among it.
+    /// Folder in which the session writes its environment, such as the sound server's socket.
     pub session_dir: PathBuf,
 }
 
-/// Starts to watch; in `tasks` until they are drained.
+/// Starts the watchers as tasks of `tasks`.
 pub fn watch(sources: Sources, tasks: &Tasks) {
     let Sources { feed, displays, home, session_dir } = sources;
-    feed.set_watched(Kind::ALL.into_iter().collect(), false);
+    feed.set_watched(EventKind::ALL.into_iter().collect(), false);
     if let Some(displays) = displays {
-        let make = move |feed| Screens::new(feed, displays.clone());
-        let _screens = tasks.spawn("screen events", keep(feed.clone(), tasks.stopping(), make));
+        let make = move |feed| ScreenWatcher::new(feed, displays.clone());
+        let _screens = tasks.spawn("screen events", run_watcher(feed.clone(), tasks.stopping(), make));
     } else {
-        // Nothing happens on screens that are not there.
+        // Without screens there are no screen events to wait for.
         feed.set_watched(kinds(screens::KINDS), true);
     }
-    let make = move |feed| Audio::new(feed, session_dir.clone());
-    let _audio = tasks.spawn("sound events", keep(feed.clone(), tasks.stopping(), make));
-    let make = move |feed| Files::new(feed, home.clone());
-    let _files = tasks.spawn("file events", keep(feed.clone(), tasks.stopping(), make));
-    let _processes = tasks.spawn("process events", keep(feed, tasks.stopping(), Processes::new));
+    let make = move |feed| AudioWatcher::new(feed, session_dir.clone());
+    let _audio = tasks.spawn("sound events", run_watcher(feed.clone(), tasks.stopping(), make));
+    let make = move |feed| FileWatcher::new(feed, home.clone());
+    let _files = tasks.spawn("file events", run_watcher(feed.clone(), tasks.stopping(), make));
+    let _processes = tasks.spawn("process events", run_watcher(feed, tasks.stopping(), ProcessWatcher::new));
 }
 
-fn kinds(kinds: &[Kind]) -> Kinds {
+fn kinds(kinds: &[EventKind]) -> EventKinds {
     kinds.iter().copied().collect()
 }

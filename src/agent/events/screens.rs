@@ -1,5 +1,4 @@
-//! What happens on the screens? Each is watched for as long as it is there, by itself: one that restarts or hangs makes
-//! no difference to the others.
+//! Watchers of the screens: one per screen, so that one that restarts or hangs does not affect the others.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -9,54 +8,54 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc};
 
-use super::clipboard::Clipboard;
-use super::keep::{LEAST_PAUSE, LONG_LIFE, LONGEST_PAUSE, Watcher};
-use super::rest::{Place, Rest};
-use crate::display::{Displays, Memory, Screen, Sign, Teller};
+use super::clipboard::ClipboardPublisher;
+use super::idle::{IdleTracker, ScreenIdleState};
+use super::watcher::{MAX_PAUSE, MIN_PAUSE, STABLE_AFTER, Watcher};
+use crate::display::{Displays, EventCallback, Screen, ScreenEvent, WatchState};
 use hotdesk_base::backoff::Backoff;
-use hotdesk_domain::event::{IDLE_SECONDS, Kind};
+use hotdesk_domain::desktop::event::{EventKind, IDLE_SECONDS};
 use hotdesk_http::feed::Feed;
-use hotdesk_wire::event::{Data, Event};
+use hotdesk_wire::desktop::event::{Event, EventData};
 
-/// What is found out here. One connection per screen serves all of them, so that a type which is wanted later knows
-/// what was there before.
-pub(super) const KINDS: &[Kind] = &[
-    Kind::WindowFocus,
-    Kind::WindowOpen,
-    Kind::WindowClose,
-    Kind::Clipboard,
-    Kind::ScreenChange,
-    Kind::Idle,
-    Kind::Active,
-    Kind::TitleChange,
+/// Types of screen events. One connection per screen serves all of them, so that a later subscription knows
+/// the state before it.
+pub(super) const KINDS: &[EventKind] = &[
+    EventKind::WindowFocus,
+    EventKind::WindowOpen,
+    EventKind::WindowClose,
+    EventKind::Clipboard,
+    EventKind::ScreenChange,
+    EventKind::Idle,
+    EventKind::Active,
+    EventKind::TitleChange,
 ];
-/// How long the screens that are there at the beginning may take until they are watched; after that it has begun
-/// without those that are down.
+/// How long the initial screens may take until they are watched; after that screens that are down are not
+/// waited for.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Watches the screens.
+/// Watcher of all screens.
 #[derive(Debug)]
-pub(super) struct Screens {
+pub(super) struct ScreenWatcher {
     feed: Feed,
     displays: Displays,
 }
 
-impl Screens {
+impl ScreenWatcher {
     pub(super) fn new(feed: Feed, displays: Displays) -> Self {
         Self { feed, displays }
     }
 }
 
-impl Watcher for Screens {
+impl Watcher for ScreenWatcher {
     const NAME: &'static str = "screens";
-    const KINDS: &'static [Kind] = KINDS;
+    const KINDS: &'static [EventKind] = KINDS;
 
     async fn run(&mut self, begun: &(dyn Fn() + Send + Sync)) -> String {
-        let rest = Rest::new(self.feed.clone());
+        let tracker = IdleTracker::new(self.feed.clone());
         let mut added = self.displays.added();
         let mut known: Vec<Weak<Screen>> = Vec::new();
         let mut followed: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        // Each of the first screens holds one until it is watched.
+        // Each initial screen holds a sender until it is watched.
         let (starting, mut started) = mpsc::channel::<()>(1);
         let (mut starting, mut has_begun) = (Some(starting), false);
         let deadline = tokio::time::sleep(BEGIN_TIMEOUT);
@@ -67,7 +66,7 @@ impl Watcher for Screens {
             for screen in self.displays.list() {
                 if !known.iter().any(|other| other.as_ptr() == Arc::as_ptr(&screen)) {
                     known.push(Arc::downgrade(&screen));
-                    let (feed, place) = (self.feed.clone(), rest.place());
+                    let (feed, place) = (self.feed.clone(), tracker.add_screen());
                     followed.push(Box::pin(follow(feed, screen, place, starting.clone())));
                 }
             }
@@ -88,58 +87,67 @@ impl Watcher for Screens {
     }
 }
 
-/// Watches a screen until it has ended. One that was there when the watcher began comes with a `starting`, which it
-/// drops once it is watched.
-async fn follow(feed: Feed, screen: Arc<Screen>, place: Place, mut starting: Option<mpsc::Sender<()>>) {
+/// Watches a screen until it is removed. `starting` belongs to an initial screen and is dropped once the
+/// screen is watched.
+async fn follow(
+    feed: Feed,
+    screen: Arc<Screen>,
+    place: ScreenIdleState,
+    mut starting: Option<mpsc::Sender<()>>,
+) {
     let is_new = starting.is_none();
-    let memory = if is_new { Memory::of_new() } else { Memory::of_old() };
-    let (copied, mut clipboard) = (Arc::new(Notify::new()), Clipboard::default());
-    let mut backoff = Backoff::new(LEAST_PAUSE, LONGEST_PAUSE, LONG_LIFE);
-    while screen.lives().await {
+    let state = if is_new { WatchState::of_new_screen() } else { WatchState::of_existing_screen() };
+    let (copied, mut clipboard) = (Arc::new(Notify::new()), ClipboardPublisher::default());
+    let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE, STABLE_AFTER);
+    while screen.wait_until_ready().await {
         let began = Instant::now();
-        let why = match screen.watch(&memory, teller(&feed, &screen.id, &place, &copied)).await {
+        let why = match screen.watch(&state, event_callback(&feed, &screen.id, &place, &copied)).await {
             Err(error) => error.to_string(),
             Ok(mut watching) => {
-                place.begin(watching.rested, is_new);
+                place.begin(watching.idle, is_new);
                 starting = None;
                 loop {
                     tokio::select! {
                         why = watching.ended() => break why,
-                        () = copied.notified() => clipboard.tell(&feed, &screen).await,
+                        () = copied.notified() => clipboard.publish(&feed, &screen).await,
                     }
                 }
             }
         };
         let pause = backoff.after(began.elapsed());
         if backoff.is_first() {
-            tracing::warn!(screen = screen.id, why, "the screen is not watched for a while");
+            tracing::warn!(
+                screen = screen.id,
+                why,
+                "cannot watch a screen; its events are missing until the next attempt"
+            );
         }
         tokio::time::sleep(pause).await;
     }
     drop(starting);
-    memory.close_all(&mut teller(&feed, &screen.id, &place, &copied));
+    state.close_all(&mut event_callback(&feed, &screen.id, &place, &copied));
     tokio::time::sleep(Duration::from_secs(IDLE_SECONDS.into())).await;
-    place.leave();
+    place.remove();
 }
 
-/// Publishes what a screen's watch tells.
-fn teller(feed: &Feed, screen: &str, place: &Place, copied: &Arc<Notify>) -> Teller {
+/// Returns the callback that publishes a screen's events.
+fn event_callback(feed: &Feed, screen: &str, place: &ScreenIdleState, copied: &Arc<Notify>) -> EventCallback {
     let (feed, screen) = (feed.clone(), screen.to_owned());
     let (place, copied) = (place.clone(), Arc::clone(copied));
-    Box::new(move |sign| {
-        let data = match sign {
-            Sign::Opened { id, title } => Data::window_open(id, title, &*screen),
-            Sign::Closed { id } => Data::window_close(id, &*screen),
-            Sign::Focused { id, title } => Data::window_focus(id, title, &*screen),
-            Sign::Titled { id, title } => Data::title_change(id, title, &*screen),
-            Sign::Resized(size) => Data::ScreenChange {
+    Box::new(move |event| {
+        let data = match event {
+            ScreenEvent::Opened { id, title } => EventData::window_open(id, title, &*screen),
+            ScreenEvent::Closed { id } => EventData::window_close(id, &*screen),
+            ScreenEvent::Focused { id, title } => EventData::window_focus(id, title, &*screen),
+            ScreenEvent::TitleChanged { id, title } => EventData::title_change(id, title, &*screen),
+            ScreenEvent::Resized(size) => EventData::ScreenChange {
                 width: size.width.into(),
                 height: size.height.into(),
                 screen: screen.clone(),
             },
-            Sign::Copied => return copied.notify_one(),
-            Sign::Rested => return place.rested(),
-            Sign::Moved => return place.moved(),
+            ScreenEvent::Copied => return copied.notify_one(),
+            ScreenEvent::BecameIdle => return place.set_idle(),
+            ScreenEvent::BecameActive => return place.set_active(),
         };
         feed.publish(Event::now(data));
     })

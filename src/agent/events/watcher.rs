@@ -1,4 +1,5 @@
-//! When does a watcher run? While anybody wants its types; one that ends meanwhile is started again.
+//! Lifecycle of event watchers: they run while a client subscribes to their types, and restart after
+//! failures.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -6,32 +7,36 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use hotdesk_base::backoff::Backoff;
-use hotdesk_domain::event::{Kind, Kinds};
+use hotdesk_domain::desktop::event::{EventKind, EventKinds};
 use hotdesk_http::feed::Feed;
 
-/// First pause before a watcher is started again.
-pub(super) const LEAST_PAUSE: Duration = Duration::from_millis(200);
-/// Longest such pause: a source that is not there, a sound server for one, is found soon after it comes.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A life this long forgives the short ones before, and the next end is in the log again.
-pub(super) const LONG_LIFE: Duration = Duration::from_secs(30);
+/// First delay before a restart.
+pub(super) const MIN_PAUSE: Duration = Duration::from_millis(200);
+/// Longest delay before a restart: a source that appears later, such as a sound server, is found soon.
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Lifetime after which the delays start again, and the next failure is logged as a warning again.
+pub(super) const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Finds out about events of some types and publishes them.
+/// Source of events of some types.
 pub(super) trait Watcher: Send {
-    /// What it is called in the log.
+    /// Name for log messages.
     const NAME: &'static str;
-    /// The types it finds out about.
-    const KINDS: &'static [Kind];
+    /// Types of its events.
+    const KINDS: &'static [EventKind];
 
-    /// Watches until it cannot any more; returns why. `begun` is called once everything that happens from then on will
-    /// be told. It is called again after it has returned, with what it remembers; it must bear being dropped at any
-    /// wait.
+    /// Watches until a failure; returns its reason. Calls `begun` once all further events will be published.
+    /// It is called again after it has returned and keeps its state. It must tolerate being dropped at any
+    /// await point.
     fn run(&mut self, begun: &(dyn Fn() + Send + Sync)) -> impl Future<Output = String> + Send;
 }
 
-/// Runs watchers, a fresh one each time somebody begins to want their types, until told to stop.
-pub(super) async fn keep<W: Watcher>(feed: Feed, stop: CancellationToken, make: impl Fn(Feed) -> W + Send) {
-    let kinds: Kinds = super::kinds(W::KINDS);
+/// Runs a new watcher whenever a client subscribes to its types, until `stop` is cancelled.
+pub(super) async fn run_watcher<W: Watcher>(
+    feed: Feed,
+    stop: CancellationToken,
+    make: impl Fn(Feed) -> W + Send,
+) {
+    let kinds: EventKinds = super::kinds(W::KINDS);
     let mut wanted = feed.wanted();
     loop {
         let is_wanted = wanted.wait_for(|wanted| !wanted.intersection(kinds).is_empty());
@@ -41,7 +46,7 @@ pub(super) async fn keep<W: Watcher>(feed: Feed, stop: CancellationToken, make: 
         }
         let mut watcher = make(feed.clone());
         let unwanted = async {
-            // The feed lives as long as this.
+            // It cannot fail, because this function holds the feed.
             let _ = wanted.wait_for(|wanted| wanted.intersection(kinds).is_empty()).await;
         };
         tokio::select! {
@@ -53,20 +58,24 @@ pub(super) async fn keep<W: Watcher>(feed: Feed, stop: CancellationToken, make: 
     }
 }
 
-/// Runs a watcher again and again.
-async fn restart<W: Watcher>(feed: &Feed, kinds: Kinds, watcher: &mut W) {
-    let mut backoff = Backoff::new(LEAST_PAUSE, LONGEST_PAUSE, LONG_LIFE);
+/// Restarts a watcher after each failure.
+async fn restart<W: Watcher>(feed: &Feed, kinds: EventKinds, watcher: &mut W) {
+    let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE, STABLE_AFTER);
     loop {
         let began = Instant::now();
         let begun = || feed.set_watched(kinds, true);
         let why = watcher.run(&begun).await;
         let pause = backoff.after(began.elapsed());
         if backoff.is_first() {
-            tracing::warn!(watcher = W::NAME, why, "events are not detected for a while");
+            tracing::warn!(
+                watcher = W::NAME,
+                why,
+                "an event source failed; its events are missing until it restarts"
+            );
         } else {
-            tracing::debug!(watcher = W::NAME, why, ?pause, "events are still not detected");
+            tracing::debug!(watcher = W::NAME, why, ?pause, "an event source failed again");
         }
-        // Who subscribes now need not wait for what may not come.
+        // A client that subscribes now must not wait for a source that may never appear.
         feed.set_watched(kinds, true);
         tokio::time::sleep(pause).await;
     }

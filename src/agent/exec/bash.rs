@@ -1,44 +1,44 @@
-//! What does `POST /bash` do? (wire.md 6; interface.md "Bash execution")
+//! `POST /bash`: one shell command (docs/api/actions.md).
 
-use super::command::End;
-use super::output::Captured;
-use super::surroundings::Surroundings;
+use super::command::CommandEnd;
 use super::{Commands, Program, timeout};
+use crate::exec::exec_context::ExecContext;
+use crate::exec::output::CapturedOutput;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
-use hotdesk_wire::exec::{Bash, BashResult};
+use hotdesk_wire::programs::exec::{Bash, BashResult};
 
-/// The shell.
+/// Path of the shell.
 pub(super) const SHELL: &str = "/bin/bash";
-/// Seconds when the request names none.
+/// Default timeout in seconds.
 const DEFAULT_SECONDS: f64 = 200.0;
-/// Exit code at the time-out, as `timeout(1)` has it.
+/// Exit code after a timeout, as of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
-/// 128 and SIGKILL: what a shell says of a command that was killed.
+/// 128 plus SIGKILL: a shell's exit code for a killed command.
 const KILLED: i32 = 137;
-/// Longest single argument that Linux passes to a program (`MAX_ARG_STRLEN` with its NUL); a longer script goes
-/// through a descriptor.
+/// Longest single argument that Linux passes to a program (`MAX_ARG_STRLEN` without its NUL), in bytes. A
+/// longer script passes through a descriptor.
 const MAX_ARGUMENT: usize = 128 * 1024 - 1;
 
-/// Runs a command with `bash -c`. The answer does not wait for background processes, which live on.
+/// Runs a command with `bash -c`. Does not wait for background processes, which continue to run.
 ///
 /// # Errors
-/// `Invalid` for a time-out out of range or a command that holds NUL; else as [`Commands::run`].
+/// `Invalid` for a timeout out of range or a NUL character in the command; those of [`Commands::run`].
 pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
     let allowed = |seconds: f64| seconds > 0.0 && seconds <= MAX_COMMAND_SECONDS;
     let timeout = timeout(request.timeout, DEFAULT_SECONDS, allowed, "above 0 and at most 300 seconds")?;
-    let surroundings = Surroundings { cwd: request.cwd, env: request.env, screen: request.screen };
-    let finished = commands.run(program(&request.command)?, &surroundings, request.stdin, timeout).await?;
+    let context = ExecContext { cwd: request.cwd, env: request.env, screen: request.screen };
+    let finished = commands.run(program(&request.command)?, &context, request.stdin, timeout).await?;
     let exit_code = match &finished.end {
-        End::Itself(how) => how.exit_code(),
-        End::TimedOut => TIMED_OUT,
-        End::Lost | End::Abandoned => KILLED,
-        End::NotStarted(why) => {
+        CommandEnd::Exited(how) => how.exit_code(),
+        CommandEnd::TimedOut => TIMED_OUT,
+        CommandEnd::Lost | CommandEnd::Abandoned => KILLED,
+        CommandEnd::NotStarted(why) => {
             return Err(Error::unavailable(format!("bash could not be started: {why}")));
         }
     };
-    let timed_out = finished.end == End::TimedOut;
-    let Captured { both, out, err } = finished.output;
+    let timed_out = finished.end == CommandEnd::TimedOut;
+    let CapturedOutput { both, out, err } = finished.output;
     Ok(BashResult {
         success: !timed_out,
         action: "bash".to_owned(),
@@ -54,13 +54,13 @@ pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
     })
 }
 
-/// Bash with a command, however long.
+/// Returns the program that runs `command`, of any length, in bash.
 ///
 /// # Errors
-/// `Invalid` for a command that holds NUL.
+/// `Invalid` for a NUL character in the command.
 pub(super) fn program(command: &str) -> Result<Program> {
     if command.contains('\0') {
-        return Err(Error::invalid("command holds a NUL character").code("INVALID_REQUEST"));
+        return Err(Error::invalid("command contains a NUL character").code("INVALID_REQUEST"));
     }
     let (script, text) = if command.len() > MAX_ARGUMENT {
         (String::from(". /proc/self/fd/{text}"), Some(command.to_owned()))

@@ -1,4 +1,4 @@
-//! How does one command run from its start to its last byte? Started through a shim, read, and ended in time.
+//! One run of a command, from its start through a shim to the last byte of its output.
 
 use std::io;
 use std::time::Duration;
@@ -7,68 +7,69 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::handover::Handed;
-use super::launch::{self, Launched, Told};
-use super::leftover::Leftovers;
-use super::output::{Capture, Captured};
-use super::streams::Streams;
-use super::talk::{How, Order};
+use crate::exec::output::drain::OutputDrains;
+use crate::exec::output::streams::OutputPipes;
+use crate::exec::output::{CapturedOutput, OutputCapture};
+use crate::exec::shim::descriptors::CommandDescriptors;
+use crate::exec::shim::launch::{self, RunningShim, ShimState};
+use crate::exec::shim::shim_protocol::{CommandSpec, ProcessExit};
 
-/// Bytes read at once: the capacity of a wide pipe.
+/// Read buffer in bytes: the capacity of a wide pipe.
 pub const CHUNK: usize = 64 * 1024;
-/// After the command's end its output counts as complete once nothing has come for this long: a process substitution
-/// (`> >(tee log)`) may still be starting, or writing its last lines. Only commands that leave something behind wait for it.
-const QUIET: Duration = Duration::from_millis(150);
-/// A background process that never pauses writing does not hold the answer up for longer than this.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+/// After the command's exit its output is complete when nothing came for this long. A process substitution
+/// (`> >(tee log)`) may still be starting or writing its last lines. Only commands that leave processes
+/// behind wait for it.
+const OUTPUT_QUIET_TIME: Duration = Duration::from_millis(150);
+/// Upper limit of that wait, for a background process that never stops writing.
+const FINAL_OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug)]
-pub struct Finished {
-    /// What it wrote.
-    pub output: Captured,
+pub struct CommandResult {
+    /// Its output.
+    pub output: CapturedOutput,
     /// How it ended.
-    pub end: End,
-    /// What it wrote to its `{result}`, when it had one.
+    pub end: CommandEnd,
+    /// Text that it wrote to its `{result}` descriptor, if it had one.
     pub result: String,
 }
 
-/// How a command came to its end.
+/// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// By itself.
-    Itself(How),
-    /// It was killed at its time-out with all that it had started.
+pub enum CommandEnd {
+    /// It exited by itself.
+    Exited(ProcessExit),
+    /// It was killed at its timeout, with all its processes.
     TimedOut,
-    /// It killed its own shim; all that could be found of it was killed.
+    /// It killed its own shim; all of its processes that could be found were killed.
     Lost,
-    /// The client hung up, or the agent is stopping.
+    /// The client disconnected, or the agent is stopping.
     Abandoned,
-    /// It could not be started; why.
+    /// It could not be started, for this reason.
     NotStarted(String),
 }
 
-/// Runs one command. It is killed, with everything that it started, after `timeout` or when `abandon` is cancelled.
+/// Runs one command. It is killed with all its processes after `timeout` or when `abandon` is cancelled.
 ///
 /// # Errors
 /// When the shim cannot be started.
 pub async fn run(
-    order: Order,
-    handed: Handed,
+    spec: CommandSpec,
+    descriptors: CommandDescriptors,
     marker: String,
     timeout: Duration,
     abandon: CancellationToken,
-    leftovers: &Leftovers,
-) -> io::Result<Finished> {
+    drains: &OutputDrains,
+) -> io::Result<CommandResult> {
     let deadline = Instant::now() + timeout;
-    let Launched { mut shim, socket, mut streams } = launch::launch(&handed)?;
-    drop(handed);
-    let mut told = Told::default();
-    let mut capture = Capture::default();
+    let RunningShim { mut shim, socket, mut streams } = launch::launch(&descriptors)?;
+    drop(descriptors);
+    let mut state = ShimState::default();
+    let mut capture = OutputCapture::default();
     let mut open = true;
     let mut chunk = vec![0; CHUNK];
     let cut = {
-        let mut attending = std::pin::pin!(launch::attend(socket, order, |report| told.hear(report)));
+        let mut attending = std::pin::pin!(launch::attend(socket, spec, |report| state.apply(report)));
         loop {
             tokio::select! {
                 () = &mut attending => break None,
@@ -76,39 +77,43 @@ pub async fn run(
                     None => open = false,
                     Some((stream, length)) => capture.push(stream, &chunk[..length]),
                 },
-                () = tokio::time::sleep_until(deadline) => break Some(End::TimedOut),
-                () = abandon.cancelled() => break Some(End::Abandoned),
+                () = tokio::time::sleep_until(deadline) => break Some(CommandEnd::TimedOut),
+                () = abandon.cancelled() => break Some(CommandEnd::Abandoned),
             }
         }
     };
-    let end = match (cut, told.failed, told.ended) {
+    let end = match (cut, state.failed, state.ended) {
         (Some(cut), _, _) => cut,
-        (None, Some(why), _) => End::NotStarted(why),
-        (None, None, Some(how)) => End::Itself(how),
-        // Told nothing and asked to end by nobody else: the shim itself was killed.
-        (None, None, None) => End::Lost,
+        (None, Some(why), _) => CommandEnd::NotStarted(why),
+        (None, None, Some(how)) => CommandEnd::Exited(how),
+        // No report and no request to end: the shim itself was killed.
+        (None, None, None) => CommandEnd::Lost,
     };
     match end {
-        End::TimedOut | End::Abandoned => launch::end(shim, None, launch::COMMAND_END).await,
-        End::Lost => launch::end(shim, Some((told.command, marker)), launch::COMMAND_END).await,
-        End::Itself(_) | End::NotStarted(_) => launch::reap(&mut shim).await,
+        CommandEnd::TimedOut | CommandEnd::Abandoned => launch::end(shim, None, launch::COMMAND_END).await,
+        CommandEnd::Lost => launch::end(shim, Some((state.command, marker)), launch::COMMAND_END).await,
+        CommandEnd::Exited(_) | CommandEnd::NotStarted(_) => launch::reap(&mut shim).await,
     }
     if open {
-        open = last_words(&mut streams, &mut capture, &mut chunk).await;
+        open = read_final_output(&mut streams, &mut capture, &mut chunk).await;
     }
-    if open && matches!(end, End::Itself(_)) {
-        leave(streams, leftovers);
+    if open && matches!(end, CommandEnd::Exited(_)) {
+        drain_remaining(streams, drains);
     }
     drop(chunk);
-    Ok(Finished { output: capture.finish(), end, result: told.result })
+    Ok(CommandResult { output: capture.finish(), end, result: state.result })
 }
 
-/// Reads what is still in the pipes. Returns whether somebody still holds their other ends.
-pub async fn last_words(streams: &mut Streams, capture: &mut Capture, chunk: &mut [u8]) -> bool {
-    let until = Instant::now() + LAST_WORDS;
+/// Reads the rest of the pipes. Returns whether some process still has their other ends open.
+pub async fn read_final_output(
+    streams: &mut OutputPipes,
+    capture: &mut OutputCapture,
+    chunk: &mut [u8],
+) -> bool {
+    let until = Instant::now() + FINAL_OUTPUT_TIMEOUT;
     loop {
-        let patience = QUIET.min(until.saturating_duration_since(Instant::now()));
-        match tokio::time::timeout(patience, streams.next(chunk)).await {
+        let timeout = OUTPUT_QUIET_TIME.min(until.saturating_duration_since(Instant::now()));
+        match tokio::time::timeout(timeout, streams.next(chunk)).await {
             Ok(None) => return false,
             Ok(Some((stream, length))) => capture.push(stream, &chunk[..length]),
             Err(_) => return true,
@@ -116,12 +121,14 @@ pub async fn last_words(streams: &mut Streams, capture: &mut Capture, chunk: &mu
     }
 }
 
-/// Leaves the pipes of what lives on to their drains.
-pub fn leave(streams: Streams, leftovers: &Leftovers) {
+/// Drains the pipes of the background processes that continue.
+pub fn drain_remaining(streams: OutputPipes, drains: &OutputDrains) {
     for pipe in streams.into_open() {
         match pipe::Receiver::from_owned_fd(pipe) {
-            Ok(pipe) => leftovers.adopt(pipe),
-            Err(error) => tracing::warn!(%error, "closed the output of a background process"),
+            Ok(pipe) => drains.drain(pipe),
+            Err(error) => {
+                tracing::warn!(%error, "cannot drain the output of a background process; closed it")
+            }
         }
     }
 }

@@ -1,32 +1,32 @@
-//! What may a request choose of the surroundings of its program? Its folder, its environment, its screen.
+//! Working folder, environment variables and screen that a request chooses for its program.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hotdesk_domain::error::{Error, Result};
 
-/// Most environment variables of a request: a login has about thirty.
+/// Most environment variables of a request; a login shell has about thirty.
 const MAX_VARIABLES: usize = 256;
-/// Most bytes of all of them together; Linux passes 128 KiB in one string.
+/// Most bytes of all variables together; Linux passes at most 128 KiB in one string.
 const MAX_ENVIRONMENT: usize = 64 * 1024;
 
-/// What a request chose.
+/// Choices of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
-    /// The folder that the program starts in; the home folder when absent.
+pub struct ExecContext {
+    /// Folder in which the program starts; absent: the home folder.
     pub cwd: Option<String>,
-    /// Further environment variables.
+    /// Additional environment variables.
     pub env: Option<BTreeMap<String, String>>,
-    /// The screen that `DISPLAY` names; the boot screen when absent.
+    /// Screen that `DISPLAY` names; absent: the boot screen.
     pub screen: Option<String>,
 }
 
-impl Surroundings {
-    /// The folder to start in. It is looked at here, because a program whose folder is missing fails in ways that
-    /// name something else.
+impl ExecContext {
+    /// Returns the folder in which the program starts. It is checked here, because a program with a missing
+    /// working folder fails with a misleading error.
     ///
     /// # Errors
-    /// `Invalid` when it is no folder; `Conflict` when the home folder itself is gone.
+    /// `Invalid` when `cwd` is not a folder; `Conflict` when the home folder does not exist.
     pub fn folder(&self, home: &Path) -> Result<PathBuf> {
         if !home.is_dir() {
             return Err(Error::conflict(format!("the home folder {} does not exist", home.display())));
@@ -39,10 +39,10 @@ impl Surroundings {
         Ok(folder)
     }
 
-    /// The environment variables, checked.
+    /// Returns the checked environment variables, sorted by name.
     ///
     /// # Errors
-    /// `Invalid` for names and values that no environment can hold, or too many of them.
+    /// `Invalid` for a bad name, for a NUL character in a value, or above the limits.
     pub fn variables(&self) -> Result<Vec<(String, String)>> {
         let Some(env) = &self.env else { return Ok(Vec::new()) };
         if env.len() > MAX_VARIABLES {
@@ -52,10 +52,10 @@ impl Surroundings {
             return Err(refused(format!("env is larger than {MAX_ENVIRONMENT} bytes")));
         }
         if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            return Err(refused(format!("env: {name:?} cannot be a variable's name")));
+            return Err(refused(format!("env: {name:?} is not a valid variable name")));
         }
         if let Some((name, _)) = env.iter().find(|(_, value)| value.contains('\0')) {
-            return Err(refused(format!("env: the value of {name} holds a NUL character")));
+            return Err(refused(format!("env: the value of {name} contains a NUL character")));
         }
         Ok(env.iter().map(|(name, value)| (name.clone(), value.clone())).collect())
     }
@@ -70,13 +70,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_what_an_environment_can_hold() {
+    fn variables_need_valid_names_and_values() {
         let asked = |pairs: &[(&str, &str)]| {
             let env = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            Surroundings { env: Some(env), ..Surroundings::default() }.variables()
+            ExecContext { env: Some(env), ..ExecContext::default() }.variables()
         };
         assert_eq!(asked(&[("A", ""), ("B C", "=ü\n")]).unwrap().len(), 2);
-        assert!(Surroundings::default().variables().unwrap().is_empty());
+        assert!(ExecContext::default().variables().unwrap().is_empty());
         let long = "x".repeat(MAX_ENVIRONMENT);
         for bad in [("", "x"), ("A=B", "x"), ("A\0", "x"), ("A", "\0"), ("A", &long)] {
             assert!(asked(&[bad]).is_err(), "{:?}", bad.0);
@@ -92,7 +92,7 @@ mod tests {
         std::fs::create_dir(home.path().join("in")).unwrap();
         std::fs::write(home.path().join("file"), "").unwrap();
         let asked = |cwd: Option<&str>| {
-            Surroundings { cwd: cwd.map(str::to_owned), ..Surroundings::default() }.folder(home.path())
+            ExecContext { cwd: cwd.map(str::to_owned), ..ExecContext::default() }.folder(home.path())
         };
         assert_eq!(asked(None).unwrap(), home.path());
         assert_eq!(asked(Some("in")).unwrap(), home.path().join("in"));

@@ -1,5 +1,6 @@
-//! How are commands run? Bash and Python, to their end, in sessions and in the background, under one supervision: a
-//! shim each, bounded output, deadlines that hold.
+//! Execution of commands: bash and Python, to their end, in sessions and in the background.
+//!
+//! Each runs below a shim, with bounded output and a timeout.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,104 +9,100 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::desktop::Desktop;
+use crate::server::desktop::Desktop;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
 
 pub mod bash;
 mod command;
-mod handover;
-mod launch;
-mod leftover;
+mod exec_context;
 mod output;
 pub mod process;
 pub mod python;
 pub mod session;
 pub mod shim;
-mod streams;
-mod surroundings;
-mod talk;
 pub mod terminal;
 pub mod tree;
 
-use command::{End, Finished};
-use handover::Handed;
-use leftover::Leftovers;
-use surroundings::Surroundings;
-use talk::Order;
+use command::{CommandEnd, CommandResult};
+use exec_context::ExecContext;
+use output::drain::OutputDrains;
+use shim::descriptors::CommandDescriptors;
+use shim::shim_protocol::CommandSpec;
 
-/// Commands at once. Each may hold about 12 MB while it is answered (1.5 MiB of output, escaped for JSON; a third of
-/// that in the usual case), so all of them stay within what the smallest computer can spare.
+/// Most commands at once. Each may hold about 12 MB while it is answered (1.5 MiB of output, escaped for
+/// JSON; usually a third of that), so all of them fit in the smallest computer.
 pub const MAX_COMMANDS: usize = 32;
-/// The name of the mark in every command's environment, by which the remains of a command that killed its own shim
-/// are found.
-const MARK: &str = "HOTDESK_COMMAND";
+/// Variable in every command's environment. It identifies the processes of a command that killed its own
+/// shim.
+const MARKER_VARIABLE: &str = "HOTDESK_COMMAND";
 
-/// Runs commands.
+/// Runner of commands.
 #[derive(Clone)]
 pub struct Commands {
     slots: Arc<Semaphore>,
     tasks: Tasks,
-    leftovers: Leftovers,
+    drains: OutputDrains,
     home: PathBuf,
     desktop: Arc<dyn Desktop>,
 }
 
-/// What is to be run, before it has its environment.
+/// Program of a request, without environment.
 struct Program {
     name: String,
     args: Vec<String>,
     text: Option<String>,
 }
 
-/// A program with its environment and its folder.
-struct Prepared {
-    order: Order,
-    /// The entry of its environment by which its remains are found.
+/// Command with its environment and working folder.
+struct PreparedCommand {
+    spec: CommandSpec,
+    /// Environment entry that identifies its processes.
     marker: String,
 }
 
 impl Commands {
-    /// Commands start in `home`, with a login's environment and that of the session.
+    /// Commands start in `home`, with a login's environment and that of the desktop session.
     pub fn new(home: PathBuf, desktop: Arc<dyn Desktop>, tasks: Tasks) -> Self {
-        let leftovers = Leftovers::new(tasks.clone());
-        Self { slots: Arc::new(Semaphore::new(MAX_COMMANDS)), tasks, leftovers, home, desktop }
+        let drains = OutputDrains::new(tasks.clone());
+        Self { slots: Arc::new(Semaphore::new(MAX_COMMANDS)), tasks, drains, home, desktop }
     }
 
-    /// How many run to their end now.
+    /// Number of commands that run now, without sessions, background processes and terminals.
     pub fn running(&self) -> usize {
         MAX_COMMANDS - self.slots.available_permits()
     }
 
-    /// Runs a program to its end. When the returned future is dropped, as it is when a client hangs up, the program
-    /// is killed with all that it started.
+    /// Runs a program to its end. When the returned future is dropped (the client disconnects), the program
+    /// is killed with all its processes.
     ///
     /// # Errors
-    /// `Unavailable` when [`MAX_COMMANDS`] run already or the agent is stopping; else as [`Self::prepare`].
+    /// `Unavailable` when [`MAX_COMMANDS`] run already (`too_many_commands`), the program's processes cannot
+    /// be started, or the agent is stopping; those of [`Self::prepare`].
     async fn run(
         &self,
         program: Program,
-        surroundings: &Surroundings,
+        context: &ExecContext,
         stdin: Option<String>,
         timeout: Duration,
-    ) -> Result<Finished> {
+    ) -> Result<CommandResult> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             let message = format!("{MAX_COMMANDS} commands are running already");
             return Err(Error::unavailable(message).code("too_many_commands").retry_after(1));
         };
-        let Prepared { order, marker } = self.prepare(program, surroundings)?;
-        let handed = match &stdin {
-            None => Handed::default(),
-            Some(text) => Handed::text(text)
-                .map_err(|error| Error::unavailable("stdin could not be kept").context(error))?,
+        let PreparedCommand { spec, marker } = self.prepare(program, context)?;
+        let descriptors = match &stdin {
+            None => CommandDescriptors::default(),
+            Some(text) => CommandDescriptors::text(text)
+                .map_err(|error| Error::unavailable("stdin could not be stored").context(error))?,
         };
         drop(stdin);
-        // The command lives in a task of its own: its end must be seen through even when nobody waits any more.
+        // The command runs in its own task: it must be ended properly also when the client has disconnected.
         let abandon = self.tasks.stopping().child_token();
         let _hang_up = abandon.clone().drop_guard();
-        let leftovers = self.leftovers.clone();
+        let drains = self.drains.clone();
         let running = self.tasks.spawn("command", async move {
-            let finished = command::run(order, handed, marker, timeout, abandon, &leftovers).await;
+            let finished = command::run(spec, descriptors, marker, timeout, abandon, &drains).await;
             drop(slot);
             finished
         });
@@ -114,27 +111,29 @@ impl Commands {
             Ok(Some(Err(error))) => {
                 return Err(Error::unavailable("the command could not be started").context(error));
             }
-            Ok(None) | Err(_) => return Err(Error::internal("the task of a command broke down")),
+            Ok(None) | Err(_) => return Err(Error::internal("the task of a command failed")),
         };
         match finished.end {
-            End::Abandoned => Err(Error::unavailable("the agent is stopping")),
-            End::Itself(_) | End::TimedOut | End::Lost | End::NotStarted(_) => Ok(finished),
+            CommandEnd::Abandoned => Err(Error::unavailable("the agent is stopping")),
+            CommandEnd::Exited(_) | CommandEnd::TimedOut | CommandEnd::Lost | CommandEnd::NotStarted(_) => {
+                Ok(finished)
+            }
         }
     }
 
-    /// Gives a program its folder and its environment.
+    /// Adds the working folder and the environment to a program.
     ///
     /// # Errors
-    /// `Invalid` for surroundings that cannot be, `NotFound` for a screen that is not there, `Conflict` when the home
-    /// folder is gone.
-    fn prepare(&self, program: Program, surroundings: &Surroundings) -> Result<Prepared> {
-        let folder = surroundings.folder(&self.home)?;
-        let mut environment = self.environment(surroundings.screen.as_deref())?;
-        environment.extend(surroundings.variables()?);
+    /// `Invalid` for a bad folder or variable; `NotFound` for an unknown screen; `Conflict` when the home
+    /// folder does not exist.
+    fn prepare(&self, program: Program, context: &ExecContext) -> Result<PreparedCommand> {
+        let folder = context.folder(&self.home)?;
+        let mut environment = self.environment(context.screen.as_deref())?;
+        environment.extend(context.variables()?);
         let id = Uuid::new_v4().simple().to_string();
-        let marker = format!("{MARK}={id}");
-        environment.push((MARK.to_owned(), id));
-        let order = Order {
+        let marker = format!("{MARKER_VARIABLE}={id}");
+        environment.push((MARKER_VARIABLE.to_owned(), id));
+        let spec = CommandSpec {
             program: program.name,
             args: program.args,
             environment,
@@ -143,10 +142,10 @@ impl Commands {
             terminal: false,
             stay: false,
         };
-        Ok(Prepared { order, marker })
+        Ok(PreparedCommand { spec, marker })
     }
 
-    /// What a login has, then what the session adds.
+    /// The environment of a login, then that of the desktop session.
     fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>> {
         let path = std::env::var("PATH")
             .unwrap_or_else(|_| String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
@@ -171,12 +170,17 @@ impl Commands {
     }
 }
 
-/// Reads a time-out in seconds.
+/// Reads a timeout in seconds.
 ///
 /// # Errors
-/// `Invalid` when it is not a number of the allowed range.
-fn timeout(asked: Option<f64>, default: f64, allowed: impl Fn(f64) -> bool, rule: &str) -> Result<Duration> {
-    let seconds = asked.unwrap_or(default);
+/// `Invalid` when it is out of range.
+fn timeout(
+    requested: Option<f64>,
+    default: f64,
+    allowed: impl Fn(f64) -> bool,
+    rule: &str,
+) -> Result<Duration> {
+    let seconds = requested.unwrap_or(default);
     if !allowed(seconds) {
         return Err(Error::invalid(format!("timeout must be {rule}")).code("INVALID_REQUEST"));
     }

@@ -1,8 +1,9 @@
-//! How is a whole process tree ended, daemons, `setsid` children and fork bombs included?
+//! End of a whole process tree, including daemons, `setsid` children and fork bombs.
 //!
-//! Every command runs below a shim that is a child subreaper, so whatever it starts stays a descendant of that shim:
-//! a double fork changes the parent, never the ancestor. The tree is read from `/proc`. All of it is stopped first,
-//! because a stopped process forks no more, and then killed, again and again until nothing is left.
+//! Every command runs below a shim that is a child subreaper, so all its processes stay descendants of the
+//! shim: a double fork changes the parent but not the ancestor. The tree is read from `/proc`. All processes
+//! are stopped first, because a stopped process cannot fork, and then killed; this repeats until none is
+//! left.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,49 +12,51 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Rounds of stopping before killing all the same: each round halves at least what a fork bomb has left, and 2^20
-/// processes are more than any guest may have.
+/// Rounds of stopping before the kill: each round halves at least what a fork bomb has left, and no guest may
+/// have 2^20 processes.
 const FREEZE_ROUNDS: usize = 20;
-/// Pause between two looks while killed processes go away; death takes the kernel microseconds to milliseconds.
-const LOOK_AGAIN: Duration = Duration::from_millis(3);
-/// How long those that were killed last may take to be gone before they count as left.
-const DYING: Duration = Duration::from_millis(100);
+/// Pause between two reads of `/proc` while killed processes disappear, which takes microseconds to
+/// milliseconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(3);
+/// How long the last killed processes may take to disappear before they count as left.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// One row of the process table.
+/// Entry of the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Its id.
+pub struct ProcessEntry {
+    /// Process id.
     pub pid: i32,
-    /// Its parent's id.
+    /// Process id of its parent.
     pub parent: i32,
-    /// Its session's id.
+    /// Session id.
     pub session: i32,
-    /// True when it has ended and only waits to be reaped.
+    /// Whether it has ended and waits to be reaped.
     pub ended: bool,
 }
 
-/// Which processes are meant.
+/// Selection of processes.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
-    /// All descendants of this process, not itself.
+    /// Selects all descendants of this process, but not the process itself.
     pub below: i32,
-    /// Also the members of this session and their descendants. For a command that killed its own shim.
+    /// Selects also the members of this session and their descendants, for a command that killed its own
+    /// shim.
     pub session: Option<i32>,
-    /// Also those whose environment holds this text, and their descendants. For a command that killed its own shim;
-    /// reading every environment is slow.
+    /// Selects also processes whose environment contains this entry, and their descendants, for a command
+    /// that killed its own shim. Slow, because it reads every environment.
     pub marker: Option<String>,
 }
 
 impl Target {
-    /// The descendants of a process.
+    /// Selects the descendants of a process.
     pub fn below(pid: i32) -> Self {
         Self { below: pid, ..Self::default() }
     }
 }
 
-/// Reads `pid`, parent, session and state from the text of `/proc/PID/stat` (proc_pid_stat(5)). The command name may
-/// hold anything, parentheses included, so the fields are counted from the last one.
-fn parse_stat(text: &str) -> Option<Process> {
+/// Parses process id, parent, session and state of `/proc/PID/stat` (proc_pid_stat(5)). The command name may
+/// contain anything, parentheses included, so the fields are counted from the last parenthesis.
+fn parse_stat(text: &str) -> Option<ProcessEntry> {
     let (head, tail) = text.rsplit_once(')')?;
     let pid = head.split_once(' ')?.0.parse().ok()?;
     let mut fields = tail.split_ascii_whitespace();
@@ -61,11 +64,11 @@ fn parse_stat(text: &str) -> Option<Process> {
     let parent = fields.next()?.parse().ok()?;
     let _group = fields.next()?;
     let session = fields.next()?.parse().ok()?;
-    Some(Process { pid, parent, session, ended: matches!(state, "Z" | "X" | "x") })
+    Some(ProcessEntry { pid, parent, session, ended: matches!(state, "Z" | "X" | "x") })
 }
 
-/// The process table. Processes that end while it is read are left out.
-pub fn processes() -> Vec<Process> {
+/// Reads the process table. Processes that end meanwhile are left out.
+pub fn processes() -> Vec<ProcessEntry> {
     let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
     let names = folder.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names
@@ -75,16 +78,16 @@ pub fn processes() -> Vec<Process> {
         .collect()
 }
 
-/// The ids of a table's processes that are meant, without those that have ended, process 1 and `own`.
-fn members(table: &[Process], target: &Target, marked: &HashSet<i32>, own: i32) -> Vec<i32> {
+/// Ids of the selected processes of a table, without ended ones, process 1 and `own`.
+fn members(table: &[ProcessEntry], target: &Target, marked: &HashSet<i32>, own: i32) -> Vec<i32> {
     let mut inside: HashSet<i32> = HashSet::from([target.below]);
     loop {
         let before = inside.len();
         for process in table {
-            let meant = inside.contains(&process.parent)
+            let selected = inside.contains(&process.parent)
                 || target.session == Some(process.session)
                 || marked.contains(&process.pid);
-            if meant && process.pid > 1 && process.pid != own {
+            if selected && process.pid > 1 && process.pid != own {
                 inside.insert(process.pid);
             }
         }
@@ -96,7 +99,7 @@ fn members(table: &[Process], target: &Target, marked: &HashSet<i32>, own: i32) 
     table.iter().filter(|process| !process.ended && inside.contains(&process.pid)).map(|p| p.pid).collect()
 }
 
-fn marked(table: &[Process], marker: Option<&str>) -> HashSet<i32> {
+fn marked(table: &[ProcessEntry], marker: Option<&str>) -> HashSet<i32> {
     let Some(marker) = marker else { return HashSet::new() };
     let holds = |pid: i32| {
         fs::read(format!("/proc/{pid}/environ"))
@@ -105,56 +108,57 @@ fn marked(table: &[Process], marker: Option<&str>) -> HashSet<i32> {
     table.iter().map(|process| process.pid).filter(|pid| holds(*pid)).collect()
 }
 
-/// Who is meant now and still alive.
+/// Ids of the selected processes that are alive now.
 pub fn alive(target: &Target) -> Vec<i32> {
     let table = processes();
     let marked = marked(&table, target.marker.as_deref());
     members(&table, target, &marked, nix::unistd::getpid().as_raw())
 }
 
-/// Sends a signal to each. One that has ended meanwhile is what was wanted; ids come round again only after
-/// `pid_max` further processes, far longer than the time since the table was read.
+/// Sends a signal to each process; one that has ended meanwhile is skipped. A process id is reused only after
+/// `pid_max` further processes, long after the table was read.
 pub fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids {
         if let Err(error) = kill(Pid::from_raw(*pid), signal)
             && error != nix::errno::Errno::ESRCH
         {
-            tracing::warn!(pid, %signal, %error, "could not signal a process");
+            tracing::warn!(pid, %signal, %error, "cannot signal a process");
         }
     }
 }
 
-/// Stops, kills and looks again until nothing that is meant is alive, for little more than `patience` at most. Returns how many are
-/// left: above 0 only for processes that the kernel itself holds (state D) or that may not be signalled. Blocks.
-pub fn end(target: &Target, patience: Duration) -> usize {
-    let deadline = Instant::now() + patience;
+/// Stops and kills until no selected process is alive, for little longer than `timeout` at most. Returns how
+/// many are left: above 0 only for processes in uninterruptible sleep (state D) or that may not be signalled.
+/// Blocks.
+pub fn end(target: &Target, timeout: Duration) -> usize {
+    let deadline = Instant::now() + timeout;
     loop {
-        let doomed = freeze(target, deadline);
-        if doomed.is_empty() {
+        let stopped = freeze(target, deadline);
+        if stopped.is_empty() {
             return 0;
         }
-        signal_all(&doomed, Signal::SIGKILL);
+        signal_all(&stopped, Signal::SIGKILL);
         if Instant::now() >= deadline {
             return left(target);
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// How many of those that were just killed are left once they had a moment to be gone.
+/// Number of killed processes that are left after a short wait.
 fn left(target: &Target) -> usize {
-    let deadline = Instant::now() + DYING;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     loop {
         let left = alive(target).len();
         if left == 0 || Instant::now() >= deadline {
             return left;
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Stops all that is meant until a look finds no new one; returns all that were stopped, also those that a look no
-/// longer finds: when the process they are below dies meanwhile, they are still the ones to kill.
+/// Stops all selected processes until no new one appears. Returns all that were stopped, also those that are
+/// no longer selected because their ancestor died meanwhile: they must be killed as well.
 fn freeze(target: &Target, deadline: Instant) -> Vec<i32> {
     let mut stopped = HashSet::new();
     for _ in 0..FREEZE_ROUNDS {
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_tree_is_its_descendants_and_what_shares_its_session_or_mark() {
-        let process = |pid, parent, session| Process { pid, parent, session, ended: false };
+        let process = |pid, parent, session| ProcessEntry { pid, parent, session, ended: false };
         let table = [
             process(1, 0, 1),
             process(5, 1, 5),   // the agent: own
@@ -195,7 +199,7 @@ mod tests {
             process(30, 1, 30), // reparented, new session, marked
             process(31, 30, 31),
             process(40, 1, 40), // somebody else
-            Process { ended: true, ..process(13, 11, 11) },
+            ProcessEntry { ended: true, ..process(13, 11, 11) },
         ];
         let plain = Target::below(10);
         assert_eq!(members(&table, &plain, &HashSet::new(), 5), [11, 12]);

@@ -1,21 +1,21 @@
-//! What is there under a name? As clients see it; links are described themselves.
+//! Metadata of files and folders in the form of the API. Links are not followed.
 
 use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Stat as Facts};
 
-use super::{errno, paths};
+use crate::files::{errno, paths};
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::error::Result;
-use hotdesk_wire::guest_file::{Entry, EntryType, Stat};
+use hotdesk_wire::files::guest_file::{EntryType, FolderEntry, Stat};
 
-/// Describes what a path names.
+/// Returns the metadata of a path.
 ///
 /// # Errors
-/// `NotFound`; `Invalid` for a path that cannot be one.
+/// `NotFound`; `Invalid` for a malformed path; `Forbidden`.
 pub fn stat(home: &Path, path: &str) -> Result<Stat> {
-    paths::look(home, path, |full| {
+    paths::resolve(home, path, |full| {
         let here = rustix::fs::CWD;
         let facts =
             rustix::fs::statat(here, full, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| errno(path, error))?;
@@ -28,8 +28,8 @@ pub fn stat(home: &Path, path: &str) -> Result<Stat> {
     })
 }
 
-/// A name and its facts as clients see them; a link's target is not yet in it.
-pub fn describe(name: String, facts: &Facts) -> Entry {
+/// Returns the entry of a name; the target of a link is not set yet.
+pub fn describe(name: String, facts: &Facts) -> FolderEntry {
     let kind = match FileType::from_raw_mode(facts.st_mode) {
         FileType::RegularFile => EntryType::File,
         FileType::Directory => EntryType::Folder,
@@ -42,7 +42,7 @@ pub fn describe(name: String, facts: &Facts) -> Entry {
     };
     let modified_ms =
         facts.st_mtime.saturating_mul(1000).saturating_add(facts.st_mtime_nsec as i64 / 1_000_000);
-    Entry {
+    FolderEntry {
         name,
         kind,
         size: u64::try_from(facts.st_size).unwrap_or_default(),
@@ -52,7 +52,7 @@ pub fn describe(name: String, facts: &Facts) -> Entry {
     }
 }
 
-/// Where a link leads; `None` when it is gone meanwhile.
+/// Target of a link; `None` when the link has vanished.
 pub fn target(folder: impl AsFd, name: &Path) -> Option<String> {
     let target = rustix::fs::readlinkat(folder, name, Vec::new()).ok()?;
     Some(target.to_string_lossy().into_owned())

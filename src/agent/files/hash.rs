@@ -1,4 +1,4 @@
-//! What is the digest of a file? Read once, in pieces, within a time.
+//! Hash of a file, computed in pieces with a timeout.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,21 +8,21 @@ use sha2::digest::DynDigest;
 use sha2::{Digest, Sha256, Sha512};
 use tokio_util::sync::CancellationToken;
 
-use super::{file_error, read};
+use crate::files::{file_error, read};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::guest_file::{HashQuery, Hashed};
+use hotdesk_wire::files::guest_file::{FileHash, HashQuery};
 
-/// Longest time: 100 GB from a fast disk.
+/// Timeout: 100 GB from a fast disk.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes read at once.
 const CHUNK: usize = 256 * 1024;
 
-/// Hashes a file. `stop` ends the work when nobody waits for it any more.
+/// Hashes a file. `stop` ends the work when the client has disconnected.
 ///
 /// # Errors
-/// `Invalid` for another algorithm; `TimedOut`; those of [`read::open`].
-pub fn hash(home: &Path, query: &HashQuery, stop: &CancellationToken) -> Result<Hashed> {
+/// `Invalid` for an unknown algorithm; `TimedOut`; those of [`read::open`].
+pub fn hash(home: &Path, query: &HashQuery, stop: &CancellationToken) -> Result<FileHash> {
     let algorithm = query.algorithm.as_deref().unwrap_or("sha256");
     let mut digest: Box<dyn DynDigest> = match algorithm {
         "sha256" => Box::new(Sha256::new()),
@@ -40,9 +40,9 @@ pub fn hash(home: &Path, query: &HashQuery, stop: &CancellationToken) -> Result<
         digest.update(&buffer[..length]);
         size += length as u64;
         if stop.is_cancelled() || Instant::now() > until {
-            return Err(Error::timed_out(format!("{}: not read in time", query.path)));
+            return Err(Error::timed_out(format!("{}: the file could not be read in time", query.path)));
         }
     }
     let hash = hex(&digest.finalize());
-    Ok(Hashed { path: content.path, algorithm: algorithm.to_owned(), hash, size })
+    Ok(FileHash { path: content.path, algorithm: algorithm.to_owned(), hash, size })
 }

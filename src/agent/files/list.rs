@@ -1,4 +1,4 @@
-//! What is in a folder? Sorted and in pages, however many entries it has.
+//! Listing of a folder, sorted by name and in pages.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -8,21 +8,21 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, Mode};
 use rustix::io::Errno;
 
-use super::paths::FOLDER;
-use super::{entry, errno, not_a_folder, paths};
+use crate::files::paths::FOLDER;
+use crate::files::{entry, errno, not_a_folder, paths};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::guest_file::{EntryType, ListQuery, Listing};
+use hotdesk_wire::files::guest_file::{EntryType, FolderListQuery, Listing};
 
-/// Entries of a page when the client says nothing.
+/// Default number of entries of a page.
 const PAGE: u32 = 1000;
 /// Most entries of a page: some 1 MB of JSON.
 const MAX_PAGE: u32 = 5000;
 
-/// Lists a page of a folder. Only the page's names are kept while the folder is read.
+/// Lists one page of a folder, sorted by name. Only the page's names are held in memory.
 ///
 /// # Errors
 /// `Invalid` (`not_a_folder`, or a limit out of range); `NotFound`; `Forbidden`.
-pub fn list(home: &Path, query: &ListQuery) -> Result<Listing> {
+pub fn list(home: &Path, query: &FolderListQuery) -> Result<Listing> {
     let limit = query.limit.unwrap_or(PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         let what = format!("limit must be 1 to {MAX_PAGE}");
@@ -30,19 +30,19 @@ pub fn list(home: &Path, query: &ListQuery) -> Result<Listing> {
     }
     let limit = limit as usize;
     let after = query.after.as_deref().unwrap_or_default();
-    paths::look(home, &query.path, |full| {
+    paths::resolve(home, &query.path, |full| {
         let fail = |error: Errno| match error {
             Errno::NOTDIR => not_a_folder(&query.path),
             other => errno(&query.path, other),
         };
         let folder = rustix::fs::open(full, FOLDER, Mode::empty()).map_err(fail)?;
-        let (page, more) = smallest(&mut Dir::read_from(&folder).map_err(fail)?, after, limit, fail)?;
+        let (page, more) = read_page(&mut Dir::read_from(&folder).map_err(fail)?, after, limit, fail)?;
         let next = page.last_key_value().filter(|_| more).map(|(name, _)| name.clone());
         let mut entries = Vec::with_capacity(page.len());
         for (name, raw) in page {
             let facts = match rustix::fs::statat(&folder, &raw, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(facts) => facts,
-                // It went while we were reading.
+                // It vanished meanwhile.
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(fail(error)),
             };
@@ -56,8 +56,8 @@ pub fn list(home: &Path, query: &ListQuery) -> Result<Listing> {
     })
 }
 
-/// The first `limit` names after one, and whether there are more.
-fn smallest(
+/// Returns the first `limit` names after `after`, and whether there are more.
+fn read_page(
     folder: &mut Dir,
     after: &str,
     limit: usize,

@@ -1,33 +1,35 @@
-//! How is a folder made?
+//! Creation of folders.
 
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 
-use super::errno;
-use super::paths::{Spot, without_slash};
-use super::unfinished::look;
-use super::upload::parents;
+use crate::files::errno;
+use crate::files::paths::{EntryHandle, without_slash};
+use crate::files::write::temp_file::stat_entry;
+use crate::files::write::upload::parents;
 use hotdesk_domain::error::Result;
-use hotdesk_wire::guest_file::{Made, Mkdir, Outcome};
+use hotdesk_wire::files::guest_file::{FolderCreated, Mkdir, WriteOutcome};
 
-/// Makes a folder.
+/// Creates a folder.
 ///
 /// # Errors
-/// `Conflict` (`already_exists`), unless it is a folder and `parents` was given; `Invalid` for the path.
-pub fn mkdir(home: &Path, wanted: &Mkdir) -> Result<Made> {
-    let spot = Spot::fresh(home, without_slash(&wanted.path), parents(wanted.parents))?;
-    let outcome = match rustix::fs::mkdirat(&spot.folder, &spot.name, Mode::from_raw_mode(0o755)) {
-        Ok(()) => Outcome::Created,
-        Err(Errno::EXIST) if wanted.parents && is_folder(&spot)? => Outcome::Exists,
-        Err(error) => return Err(errno(&spot.path, error)),
-    };
-    rustix::fs::fsync(&spot.folder).map_err(|error| errno(&spot.path, error))?;
-    Ok(Made { path: spot.path, outcome })
+/// `Conflict` (`already_exists`), unless a folder exists and `parents` is set; `NotFound`; `Invalid` for a
+/// bad path.
+pub fn mkdir(home: &Path, wanted: &Mkdir) -> Result<FolderCreated> {
+    let entry_handle = EntryHandle::for_new(home, without_slash(&wanted.path), parents(wanted.parents))?;
+    let outcome =
+        match rustix::fs::mkdirat(&entry_handle.folder, &entry_handle.name, Mode::from_raw_mode(0o755)) {
+            Ok(()) => WriteOutcome::Created,
+            Err(Errno::EXIST) if wanted.parents && is_folder(&entry_handle)? => WriteOutcome::Exists,
+            Err(error) => return Err(errno(&entry_handle.path, error)),
+        };
+    rustix::fs::fsync(&entry_handle.folder).map_err(|error| errno(&entry_handle.path, error))?;
+    Ok(FolderCreated { path: entry_handle.path, outcome })
 }
 
-fn is_folder(spot: &Spot) -> Result<bool> {
-    let facts = look(&spot.folder, &spot.name, &spot.path)?;
+fn is_folder(entry_handle: &EntryHandle) -> Result<bool> {
+    let facts = stat_entry(&entry_handle.folder, &entry_handle.name, &entry_handle.path)?;
     Ok(facts.is_some_and(|facts| FileType::from_raw_mode(facts.st_mode) == FileType::Directory))
 }

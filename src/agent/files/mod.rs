@@ -1,28 +1,22 @@
-//! How do files get into and out of the computer? Onto the desktop without replacing anything; to and from any path as
-//! the client says, because the guest is its user's.
+//! File transfer and file operations in the computer: uploads to the desktop, and access to any path, because
+//! the guest belongs to its user.
 //!
-//! What is read may lie behind links. What is written, moved or removed may not (`paths`): the folder is opened once,
-//! without following any, and everything else is relative to that descriptor (threats.md T7). All work on files is on
-//! threads of its own, never on those that serve.
+//! Reads follow links. Writes, moves and removals do not (`paths`): the folder is opened once without
+//! following any link, and all other paths are relative to its descriptor (T7, docs/security.md). All file
+//! operations run on blocking threads.
 
+pub mod archive;
 pub mod entry;
 pub mod hash;
 pub mod list;
-pub mod merge;
 pub mod mkdir;
-pub mod pack;
 pub mod paths;
-pub mod place;
 pub mod range;
 pub mod read;
-pub mod receive;
 pub mod relocate;
 pub mod remove;
 pub mod resumable;
-pub mod tar_entries;
-pub mod unfinished;
-pub mod unpack;
-pub mod upload;
+pub mod write;
 
 use std::io;
 use std::path::Path;
@@ -33,35 +27,36 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use hotdesk_domain::error::{Error, Result};
 use resumable::Uploads;
 
-/// Uploads, archives, hashes and removals at once. Each holds a thread and at most some 2 MiB of pieces.
+/// Most concurrent uploads, archives, hashes and removals. Each holds a thread and at most some 2 MiB of
+/// data.
 const MAX_TRANSFERS: usize = 16;
 
-/// Two paths are on different file systems.
+/// Error code: the two paths are on different file systems.
 const OTHER_FILE_SYSTEM: &str = "other_file_system";
 
-/// What the file routes share.
+/// Shared state of the file routes.
 #[derive(Clone)]
 pub struct Files {
     transfers: Arc<Semaphore>,
-    /// Uploads that can be resumed.
+    /// Resumable uploads.
     pub uploads: Uploads,
 }
 
 impl Files {
-    /// The files of the computer whose user's home folder this is.
+    /// `home` is the home folder of the computer's user.
     pub fn new(home: &Path) -> Self {
         Self { transfers: Arc::new(Semaphore::new(MAX_TRANSFERS)), uploads: Uploads::new(home) }
     }
 
-    /// How many are at work.
-    pub fn under_way(&self) -> usize {
+    /// Number of transfers that run now.
+    pub fn active_transfers(&self) -> usize {
         MAX_TRANSFERS - self.transfers.available_permits()
     }
 
-    /// A place among those at work; give it to the thread that works.
+    /// Reserves a transfer; pass the permit to the blocking thread.
     ///
     /// # Errors
-    /// `Unavailable` when all are taken.
+    /// `Unavailable` (`too_many_transfers`) at [`MAX_TRANSFERS`].
     pub fn slot(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.transfers).try_acquire_owned().map_err(|_| {
             Error::unavailable("Too many file transfers at once").code("too_many_transfers").retry_after(2)
@@ -69,16 +64,16 @@ impl Files {
     }
 }
 
-/// Runs work on files where it may block.
+/// Runs a file operation on a blocking thread.
 ///
 /// # Errors
-/// The work's own, or `Internal` when it broke down.
+/// Those of `work`; `Internal` when it panicked.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::internal(format!("file work broke down: {error}")))?
+    done.map_err(|error| Error::internal(format!("a file operation panicked: {error}")))?
 }
 
-/// A failure of the guest's file system, in terms that its user can act on. `what` names the path.
+/// Converts a failure of the guest's file system to an error for its user. `what` names the path.
 fn file_error(what: &str, error: &io::Error) -> Error {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -105,7 +100,7 @@ fn file_error(what: &str, error: &io::Error) -> Error {
     }
 }
 
-/// The same for a bare error number.
+/// The same for an errno.
 fn errno(what: &str, error: rustix::io::Errno) -> Error {
     file_error(what, &error.into())
 }

@@ -1,4 +1,4 @@
-//! Which file does a path mean? Forms as in wire.md 9, and for what is changed: in which folder, reached without links.
+//! Resolution of client paths, and link-free access to the folder of a changed entry (docs/api/files.md).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -7,21 +7,21 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use super::{errno, not_a_folder};
+use crate::files::{errno, not_a_folder};
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::filename::{FileName, MAX_PATH};
 
-/// A folder of the public names that means the home folder where the computer has nothing of its own there.
+/// Public name of the home folder, used unless the computer has such a folder of its own.
 pub const ALIAS: &str = "/home/user";
-/// How folders are opened.
+/// Flags to open a folder.
 pub const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// How a name is held without following it, reading it or changing it.
-const HELD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Flags to open an entry without following, reading or changing it.
+const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A path as the client wrote it, made absolute: relative to the home folder, `~`, `~/...`, or absolute.
+/// Makes a client's path absolute: relative to the home folder, `~`, `~/...`, or absolute.
 ///
 /// # Errors
-/// `Invalid` when it cannot be a path.
+/// `Invalid` for an empty or too long path or a NUL character.
 pub fn absolute(home: &Path, path: &str) -> Result<PathBuf> {
     if path.is_empty() || path.len() > MAX_PATH || path.contains('\0') {
         return Err(Error::invalid("path must have 1 to 4096 bytes and no NUL").code("INVALID_REQUEST"));
@@ -33,13 +33,13 @@ pub fn absolute(home: &Path, path: &str) -> Result<PathBuf> {
     Ok(home.join(path.strip_prefix("~/").unwrap_or(path)))
 }
 
-/// A path without the slashes at its end: `a/` is how people write folders. `/` stays what it is.
+/// Removes trailing slashes, which people write after folders. `/` is unchanged.
 pub fn without_slash(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     if trimmed.is_empty() { path } else { trimmed }
 }
 
-/// What a path below `/home/user` means where there is no such thing: the same below the home folder.
+/// Alternative of a path below `/home/user`: the same path below the home folder.
 fn alias(home: &Path, path: &str) -> Option<PathBuf> {
     let rest = path.strip_prefix(ALIAS)?;
     if rest.is_empty() {
@@ -48,11 +48,12 @@ fn alias(home: &Path, path: &str) -> Option<PathBuf> {
     Some(home.join(rest.strip_prefix('/')?))
 }
 
-/// Looks at what a path means. Links are followed.
+/// Calls `look` with the absolute path, and with its alternative when the first is not found. Links are
+/// followed.
 ///
 /// # Errors
-/// Those of `look`; `Invalid` when it cannot be a path.
-pub fn look<T>(home: &Path, path: &str, look: impl Fn(&Path) -> Result<T>) -> Result<T> {
+/// Those of `look`; `Invalid` for a malformed path.
+pub fn resolve<T>(home: &Path, path: &str, look: impl Fn(&Path) -> Result<T>) -> Result<T> {
     let first = look(&absolute(home, path)?);
     match (first, alias(home, path)) {
         (Err(error), Some(other)) if error.kind == Kind::NotFound => look(&other),
@@ -60,40 +61,41 @@ pub fn look<T>(home: &Path, path: &str, look: impl Fn(&Path) -> Result<T>) -> Re
     }
 }
 
-/// A name in an open folder: what may be made, replaced, moved or removed.
+/// A name in an open folder: an entry to create, replace, move or remove.
 #[derive(Debug)]
-pub struct Spot {
-    /// The folder.
+pub struct EntryHandle {
+    /// Folder.
     pub folder: OwnedFd,
-    /// The name in it.
+    /// Name in the folder.
     pub name: String,
-    /// Both as a path, absolute.
+    /// Absolute path of the entry.
     pub path: String,
 }
 
-/// What is done about folders on the way that are missing.
+/// Handling of missing parent folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parents {
-    /// They must be there.
-    Needed,
-    /// They are made.
-    Made,
+    /// They must exist.
+    Required,
+    /// They are created.
+    Create,
 }
 
-impl Spot {
-    /// Finds the folder of something that is there.
+impl EntryHandle {
+    /// Opens the folder of an existing entry.
     ///
     /// # Errors
-    /// `Invalid` for `/` and the home folder; `Conflict` (`path_through_link`); `NotFound`.
-    pub fn existing(home: &Path, path: &str) -> Result<Self> {
-        Self::find(home, path, Parents::Needed)
+    /// `Invalid` (`protected_path`) for `/` and the home folder; `Conflict` (`path_through_link`);
+    /// `NotFound`.
+    pub fn for_existing(home: &Path, path: &str) -> Result<Self> {
+        Self::find(home, path, Parents::Required)
     }
 
-    /// Finds the folder for something new, whose name must be a plain one (threats.md T7).
+    /// Opens the folder for a new entry, whose name must be a plain one (T7, docs/security.md).
     ///
     /// # Errors
-    /// As [`Spot::existing`]; `Invalid` for the name.
-    pub fn fresh(home: &Path, path: &str, parents: Parents) -> Result<Self> {
+    /// Those of [`EntryHandle::for_existing`]; `Invalid` for the name.
+    pub fn for_new(home: &Path, path: &str, parents: Parents) -> Result<Self> {
         let last = path.rsplit('/').next().unwrap_or_default();
         FileName::parse(last)?;
         Self::find(home, path, parents)
@@ -102,8 +104,8 @@ impl Spot {
     fn find(home: &Path, path: &str, parents: Parents) -> Result<Self> {
         let full = absolute(home, path)?;
         let Some(other) = alias(home, path) else { return Self::at(home, &full, path, parents) };
-        // Nothing is made at the public name unless it is there.
-        match Self::at(home, &full, path, Parents::Needed) {
+        // Nothing is created below the public name unless it exists.
+        match Self::at(home, &full, path, Parents::Required) {
             Err(error) if error.kind == Kind::NotFound || error.code == Some(THROUGH_LINK) => {
                 Self::at(home, &other, path, parents)
             }
@@ -136,64 +138,66 @@ impl Spot {
 
 const THROUGH_LINK: &str = "path_through_link";
 
-/// Opens a folder below another one, following no link on the way.
+/// Opens a folder below another one without following links.
 ///
 /// # Errors
-/// `NotFound` unless folders are to be made; `Conflict` (`path_through_link`).
+/// `NotFound` unless folders are to be created; `Conflict` (`path_through_link`).
 pub fn open_inside(mut folder: OwnedFd, inside: &Path, parents: Parents, shown: &str) -> Result<OwnedFd> {
     for part in inside.components() {
         let name = match part {
             Component::Normal(name) => name,
             Component::CurDir => continue,
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(way_error(shown, Errno::XDEV));
+                return Err(parent_error(shown, Errno::XDEV));
             }
         };
-        let held = match hold(&folder, name) {
-            Err(Errno::NOENT) if parents == Parents::Made => {
+        let entry = match open_path_only(&folder, name) {
+            Err(Errno::NOENT) if parents == Parents::Create => {
                 FileName::parse(&name.to_string_lossy())?;
                 match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755)) {
-                    // Somebody else made it meanwhile.
-                    Ok(()) | Err(Errno::EXIST) => hold(&folder, name),
+                    // It was created concurrently.
+                    Ok(()) | Err(Errno::EXIST) => open_path_only(&folder, name),
                     Err(error) => Err(error),
                 }
             }
             other => other,
         };
-        folder = held.map_err(|error| way_error(shown, error))?;
+        folder = entry.map_err(|error| parent_error(shown, error))?;
     }
-    reopen(&folder).map_err(|error| way_error(shown, error))
+    reopen(&folder).map_err(|error| parent_error(shown, error))
 }
 
-/// Opens a folder in another one by its name there, which is one part of a path. This is how a folder is entered wherever
-/// something is changed: gVisor has no `openat2`, and follows a link where `O_NOFOLLOW` and `O_DIRECTORY` are asked for
-/// together. So what has the name is held first, then looked at, and opened only through what is held.
+/// Opens a folder by its name in another one, where `name` is one component of a path. Used wherever
+/// something is changed: gVisor has no `openat2`, and follows a link in spite of `O_NOFOLLOW` when
+/// `O_DIRECTORY` is given too. So the entry is first opened with `O_PATH`, then checked, and then opened
+/// through that descriptor.
 ///
 /// # Errors
-/// `LOOP` for a link, `NOTDIR` for anything else that is no folder, and what the file system says.
+/// `LOOP` for a link, `NOTDIR` for another kind of entry; those of the file system.
 pub fn enter(folder: impl AsFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
-    reopen(&hold(folder, name)?)
+    reopen(&open_path_only(folder, name)?)
 }
 
-/// Holds a folder by its name in another one, for which that need not be readable.
-fn hold(folder: impl AsFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
-    let held = rustix::fs::openat(folder, name, HELD, Mode::empty())?;
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode);
+/// Opens a folder with `O_PATH` by its name in another one, which need not be readable.
+fn open_path_only(folder: impl AsFd, name: impl Arg) -> rustix::io::Result<OwnedFd> {
+    let entry = rustix::fs::openat(folder, name, PATH_ONLY, Mode::empty())?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&entry)?.st_mode);
     if kind == FileType::Directory {
-        return Ok(held);
+        return Ok(entry);
     }
     Err(if kind == FileType::Symlink { Errno::LOOP } else { Errno::NOTDIR })
 }
 
-/// The folder that is held, to be read and brought to the disk: what leads there has no name that could change.
-fn reopen(held: &OwnedFd) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(held, ".", FOLDER, Mode::empty())
+/// Opens the folder of an `O_PATH` descriptor for reading and syncing; no name is resolved that could have
+/// changed.
+fn reopen(entry: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(entry, ".", FOLDER, Mode::empty())
 }
 
-fn way_error(shown: &str, error: Errno) -> Error {
+fn parent_error(shown: &str, error: Errno) -> Error {
     match error {
         Errno::LOOP => {
-            let what = format!("{shown}: a folder on the way is a symbolic link; give the path without it");
+            let what = format!("{shown}: a parent folder is a symbolic link; use a path without links");
             Error::conflict(what).code(THROUGH_LINK)
         }
         Errno::NOTDIR => not_a_folder(shown),
@@ -201,7 +205,7 @@ fn way_error(shown: &str, error: Errno) -> Error {
     }
 }
 
-/// A path without `.` and `..`; right only because no link is followed on it later.
+/// Removes `.` and `..` from a path; correct only because no link on it is followed later.
 fn normal(path: &Path) -> PathBuf {
     let mut plain = PathBuf::from("/");
     for part in path.components() {
@@ -220,7 +224,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_is_changed_is_reached_without_links_and_never_the_root_or_the_home_folder() {
+    fn changed_entries_are_reached_without_links_and_roots_are_protected() {
         let holder = tempfile::tempdir().unwrap();
         let home = holder.path().join("home");
         std::fs::create_dir_all(home.join("sub/deep")).unwrap();
@@ -228,16 +232,20 @@ mod tests {
         std::fs::write(home.join("file"), b"").unwrap();
         let inside = home.join("sub/x").to_string_lossy().into_owned();
         for path in ["sub/x", "~/sub/x", "./sub/../sub/./x", "/home/user/sub/x", &inside] {
-            let spot = Spot::fresh(&home, path, Parents::Needed).unwrap();
-            assert_eq!((spot.name.as_str(), spot.path.as_str()), ("x", inside.as_str()), "{path}");
+            let entry_handle = EntryHandle::for_new(&home, path, Parents::Required).unwrap();
+            assert_eq!(
+                (entry_handle.name.as_str(), entry_handle.path.as_str()),
+                ("x", inside.as_str()),
+                "{path}"
+            );
         }
         let protected = ["/", "~", ".", "sub/..", "/..", &home.to_string_lossy(), "/home/user/", "//"];
         for path in protected {
-            let error = Spot::existing(&home, path).unwrap_err();
+            let error = EntryHandle::for_existing(&home, path).unwrap_err();
             assert_eq!((error.kind, error.code), (Kind::Invalid, Some("protected_path")), "{path}");
         }
         for path in ["link/x", "link/deep/x", "/home/user/link/x"] {
-            let error = Spot::existing(&home, path).unwrap_err();
+            let error = EntryHandle::for_existing(&home, path).unwrap_err();
             assert_eq!((error.kind, error.code), (Kind::Conflict, Some(THROUGH_LINK)), "{path}");
         }
         for (path, kind) in [
@@ -248,13 +256,17 @@ mod tests {
             ("none/x", Kind::NotFound),
             ("/proc/self/root/none/x", Kind::Conflict),
         ] {
-            assert_eq!(Spot::existing(&home, path).unwrap_err().kind, kind, "{path:?}");
+            assert_eq!(EntryHandle::for_existing(&home, path).unwrap_err().kind, kind, "{path:?}");
         }
         for path in ["sub/", "sub/..", "sub/a\u{202e}b", "sub/ x", "sub/a\nb", "sub/a\\b"] {
-            assert_eq!(Spot::fresh(&home, path, Parents::Made).unwrap_err().kind, Kind::Invalid, "{path:?}");
+            assert_eq!(
+                EntryHandle::for_new(&home, path, Parents::Create).unwrap_err().kind,
+                Kind::Invalid,
+                "{path:?}"
+            );
         }
-        assert!(Spot::fresh(&home, "new/b\nad/x", Parents::Made).is_err());
-        let made = Spot::fresh(&home, "some/new/folder/x", Parents::Made).unwrap();
+        assert!(EntryHandle::for_new(&home, "new/b\nad/x", Parents::Create).is_err());
+        let made = EntryHandle::for_new(&home, "some/new/folder/x", Parents::Create).unwrap();
         assert!(made.path.ends_with("/some/new/folder/x") && home.join("some/new/folder").is_dir());
     }
 }

@@ -1,9 +1,10 @@
-//! Which part of a file is asked for? One range as RFC 9110 section 14 reads it; several at once get the whole.
+//! HTTP byte ranges and validators of file downloads (RFC 9110). A request for several ranges gets the whole
+//! file.
 
-/// What is sent.
+/// Part of a file that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// All of it: 200.
+pub enum RequestedPart {
+    /// The whole file: 200.
     Whole,
     /// From the first to the last byte, inclusive: 206.
     Range {
@@ -12,38 +13,41 @@ pub enum Part {
         /// Offset of the last byte.
         last: u64,
     },
-    /// Nothing of what was asked for is there: 416.
+    /// No requested byte exists: 416.
     Unsatisfiable,
 }
 
-/// Reads a `Range` field for a file of `length` bytes. What is no byte range is ignored, as section 14.2 allows.
-pub fn part(range: Option<&str>, length: u64) -> Part {
-    let Some((unit, set)) = range.and_then(|range| range.split_once('=')) else { return Part::Whole };
-    let Some((first, last)) = set.trim().split_once('-') else { return Part::Whole };
+/// Evaluates a `Range` field for a file of `length` bytes. Fields that are not byte ranges are ignored
+/// (section 14.2).
+pub fn requested_part(range: Option<&str>, length: u64) -> RequestedPart {
+    let Some((unit, set)) = range.and_then(|range| range.split_once('=')) else {
+        return RequestedPart::Whole;
+    };
+    let Some((first, last)) = set.trim().split_once('-') else { return RequestedPart::Whole };
     if !unit.trim().eq_ignore_ascii_case("bytes") {
-        return Part::Whole;
+        return RequestedPart::Whole;
     }
     match (number(first), number(last)) {
         (Some(Some(first)), Some(last)) => {
             if last.is_some_and(|last| last < first) {
-                return Part::Whole;
+                return RequestedPart::Whole;
             }
             if first >= length {
-                return Part::Unsatisfiable;
+                return RequestedPart::Unsatisfiable;
             }
-            Part::Range { first, last: last.unwrap_or(u64::MAX).min(length - 1) }
+            RequestedPart::Range { first, last: last.unwrap_or(u64::MAX).min(length - 1) }
         }
         (Some(None), Some(Some(suffix))) => {
             if suffix == 0 || length == 0 {
-                return Part::Unsatisfiable;
+                return RequestedPart::Unsatisfiable;
             }
-            Part::Range { first: length.saturating_sub(suffix), last: length - 1 }
+            RequestedPart::Range { first: length.saturating_sub(suffix), last: length - 1 }
         }
-        _ => Part::Whole,
+        _ => RequestedPart::Whole,
     }
 }
 
-/// Digits as a number, past all of them as the largest; `Some(None)` for nothing.
+/// Parses digits, saturating at the largest number; `Some(None)` for an empty text.
 fn number(text: &str) -> Option<Option<u64>> {
     let text = text.trim_matches([' ', '\t']);
     if text.is_empty() {
@@ -55,14 +59,14 @@ fn number(text: &str) -> Option<Option<u64>> {
     Some(Some(text.parse().unwrap_or(u64::MAX)))
 }
 
-/// Whether a `Range` counts: without `If-Range`, or when that names the file as it is (section 13.1.5; strong tags and
-/// exact dates only).
-pub fn still(if_range: Option<&str>, etag: &str, modified: &str) -> bool {
+/// Whether a `Range` applies: without `If-Range`, or when that names the current file (section 13.1.5; only
+/// strong tags and exact dates).
+pub fn if_range_matches(if_range: Option<&str>, etag: &str, modified: &str) -> bool {
     if_range.is_none_or(|wanted| wanted == etag || wanted == modified)
 }
 
-/// Whether an `If-None-Match` names the file as it is (section 13.1.2).
-pub fn known(if_none_match: Option<&str>, etag: &str) -> bool {
+/// Whether an `If-None-Match` names the current file (section 13.1.2).
+pub fn if_none_match_matches(if_none_match: Option<&str>, etag: &str) -> bool {
     let Some(tags) = if_none_match else { return false };
     tags.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
@@ -72,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_range_is_read_as_rfc_9110_says() {
-        let range = |first, last| Part::Range { first, last };
+    fn single_ranges_follow_rfc_9110() {
+        let range = |first, last| RequestedPart::Range { first, last };
         for (text, wanted) in [
             ("bytes=0-0", range(0, 0)),
             ("bytes=0-9", range(0, 9)),
@@ -85,26 +89,26 @@ mod tests {
             ("bytes=-99", range(0, 9)),
             ("Bytes= 2-4 ", range(2, 4)),
             ("bytes=0-99999999999999999999999", range(0, 9)),
-            ("bytes=10-", Part::Unsatisfiable),
-            ("bytes=10-20", Part::Unsatisfiable),
-            ("bytes=-0", Part::Unsatisfiable),
-            ("bytes=99999999999999999999999-", Part::Unsatisfiable),
-            ("bytes=4-3", Part::Whole),
-            ("bytes=0-1,3-4", Part::Whole),
-            ("bytes=-", Part::Whole),
-            ("bytes=", Part::Whole),
-            ("bytes=a-b", Part::Whole),
-            ("bytes=+1-2", Part::Whole),
-            ("bytes=1--2", Part::Whole),
-            ("bytes 0-1", Part::Whole),
-            ("lines=0-1", Part::Whole),
-            ("", Part::Whole),
+            ("bytes=10-", RequestedPart::Unsatisfiable),
+            ("bytes=10-20", RequestedPart::Unsatisfiable),
+            ("bytes=-0", RequestedPart::Unsatisfiable),
+            ("bytes=99999999999999999999999-", RequestedPart::Unsatisfiable),
+            ("bytes=4-3", RequestedPart::Whole),
+            ("bytes=0-1,3-4", RequestedPart::Whole),
+            ("bytes=-", RequestedPart::Whole),
+            ("bytes=", RequestedPart::Whole),
+            ("bytes=a-b", RequestedPart::Whole),
+            ("bytes=+1-2", RequestedPart::Whole),
+            ("bytes=1--2", RequestedPart::Whole),
+            ("bytes 0-1", RequestedPart::Whole),
+            ("lines=0-1", RequestedPart::Whole),
+            ("", RequestedPart::Whole),
         ] {
-            assert_eq!(part(Some(text), 10), wanted, "{text:?}");
+            assert_eq!(requested_part(Some(text), 10), wanted, "{text:?}");
         }
-        assert_eq!(part(None, 10), Part::Whole);
-        assert_eq!(part(Some("bytes=0-"), 0), Part::Unsatisfiable);
-        assert_eq!(part(Some("bytes=-5"), 0), Part::Unsatisfiable);
+        assert_eq!(requested_part(None, 10), RequestedPart::Whole);
+        assert_eq!(requested_part(Some("bytes=0-"), 0), RequestedPart::Unsatisfiable);
+        assert_eq!(requested_part(Some("bytes=-5"), 0), RequestedPart::Unsatisfiable);
     }
 
     #[test]
@@ -119,7 +123,7 @@ mod tests {
             (Some("Sun, 06 Nov 1994 08:49:38 GMT"), false),
             (Some("*"), false),
         ] {
-            assert_eq!(still(wanted, etag, date), counts, "{wanted:?}");
+            assert_eq!(if_range_matches(wanted, etag, date), counts, "{wanted:?}");
         }
         for (tags, is_known) in [
             (None, false),
@@ -129,7 +133,7 @@ mod tests {
             (Some("\"x\""), false),
             (Some(""), false),
         ] {
-            assert_eq!(known(tags, etag), is_known, "{tags:?}");
+            assert_eq!(if_none_match_matches(tags, etag), is_known, "{tags:?}");
         }
     }
 }

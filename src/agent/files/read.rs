@@ -1,41 +1,41 @@
-//! How is a file read out of the computer? Any regular file, by the path forms that clients use (wire.md 9).
+//! Download of any regular file, with the path forms of the API (docs/api/files.md).
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::{file_error, paths};
+use crate::files::{file_error, paths};
 use hotdesk_domain::error::{Error, Result};
 
-/// A file that may be streamed.
+/// An open file with its metadata.
 #[derive(Debug)]
 pub struct Content {
     /// The open file.
     pub file: File,
-    /// Its path, absolute, as it was found.
+    /// Absolute path.
     pub path: String,
-    /// Its size in bytes when it was opened; no more than that is sent.
+    /// Size in bytes when the file was opened; no more is sent.
     pub length: u64,
-    /// Its media type, judged by its name.
+    /// Media type, derived from the name.
     pub media_type: String,
-    /// What changes when its content does (RFC 9110 section 8.8.3), quoted.
+    /// Strong entity tag (RFC 9110 section 8.8.3), quoted.
     pub etag: String,
-    /// When it was changed, in milliseconds since the Unix epoch.
+    /// Time of the last change in Unix milliseconds.
     pub modified_ms: i64,
 }
 
-/// Opens a file. The path is relative to the home folder, `~/...`, or absolute. `/home/user` means the home folder
-/// where the computer has no such file of its own.
+/// Opens a file. The path is relative to the home folder, `~/...`, or absolute. `/home/user` is the home
+/// folder if the computer has no such file of its own.
 ///
 /// # Errors
-/// `Invalid` for a path that cannot be one, or that names no regular file; `NotFound`; `Forbidden`.
+/// `Invalid` for a malformed path or (`not_a_file`) another kind of file; `NotFound`; `Forbidden`.
 pub fn open(home: &Path, path: &str) -> Result<Content> {
-    paths::look(home, path, |full| open_regular(full, path))
+    paths::resolve(home, path, |full| open_regular(full, path))
 }
 
 fn open_regular(path: &Path, shown: &str) -> Result<Content> {
-    // Non-blocking, so that a FIFO or a device opens at once and can be told apart.
+    // Non-blocking, so that a FIFO or a device opens at once and can be recognized.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let fail = |error: io::Error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         // A socket, or a device without a driver.
@@ -44,20 +44,20 @@ fn open_regular(path: &Path, shown: &str) -> Result<Content> {
     };
     let file =
         File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).map_err(fail)?;
-    of_file(file, path, shown)
+    describe_file(file, path, shown)
 }
 
-/// What is known of an open file, if it is a regular one.
+/// Returns an open file with its metadata.
 ///
 /// # Errors
-/// `Invalid` when it is not.
-pub fn of_file(file: File, path: &Path, shown: &str) -> Result<Content> {
+/// `Invalid` (`not_a_file`) when it is not a regular file.
+pub fn describe_file(file: File, path: &Path, shown: &str) -> Result<Content> {
     let facts = file.metadata().map_err(|error| file_error(shown, &error))?;
     if !facts.is_file() {
         return Err(not_regular(shown));
     }
     let media_type = mime_guess::from_path(path).first_or_octet_stream().to_string();
-    // Size, time and number: what is replaced has another number, what is written to another time.
+    // Size, modification time and inode: a replaced file has another inode, a changed one another time.
     let etag =
         format!("\"{:x}-{:x}.{:x}-{:x}\"", facts.len(), facts.mtime(), facts.mtime_nsec(), facts.ino());
     let modified_ms = facts.mtime().saturating_mul(1000).saturating_add(facts.mtime_nsec() / 1_000_000);
@@ -75,7 +75,7 @@ mod tests {
     use hotdesk_domain::error::Kind;
 
     #[test]
-    fn every_form_of_a_path_finds_its_file_and_nothing_else_opens() {
+    fn every_path_form_opens_regular_files_only() {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("sub")).unwrap();
         std::fs::write(home.path().join("sub/a.pdf"), b"12345").unwrap();

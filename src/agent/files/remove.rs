@@ -1,4 +1,5 @@
-//! How is something removed? Never through a link, never on another file system, and what went is counted.
+//! Removal of files and folders: never through a link or on another file system, with a count of what was
+//! removed.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,38 +11,39 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
-use super::paths::{Spot, enter, without_slash};
-use super::unfinished::look;
-use super::{OTHER_FILE_SYSTEM, errno, not_empty};
+use crate::files::paths::{EntryHandle, enter, without_slash};
+use crate::files::write::temp_file::stat_entry;
+use crate::files::{OTHER_FILE_SYSTEM, errno, not_empty};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::guest_file::{DeleteQuery, Deleted};
+use hotdesk_wire::files::guest_file::{DeleteQuery, DeleteResult};
 
-/// Longest time: some ten million files.
+/// Timeout of a removal: some ten million files.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
-/// Deepest folder that is entered; two descriptors are open for each.
+/// Deepest folder level; each level needs two open file descriptors.
 const MAX_DEPTH: usize = 200;
 
-/// Removes what a path names. `stop` ends the work early; what is gone by then stays gone.
+/// Removes the entry of a path. `stop` ends the removal early; already removed files are not restored.
 ///
 /// # Errors
-/// `Invalid` for `/` and the home folder; `Conflict` (`not_empty`, `other_file_system`); `TimedOut`.
-pub fn remove(home: &Path, query: &DeleteQuery, stop: &CancellationToken) -> Result<Deleted> {
-    let spot = Spot::existing(home, without_slash(&query.path))?;
-    let facts = look(&spot.folder, &spot.name, &spot.path)?;
-    let facts = facts.ok_or_else(|| errno(&spot.path, Errno::NOENT))?;
+/// `Invalid` (`protected_path`) for `/` and the home folder; `NotFound`; `Conflict` (`not_empty`,
+/// `other_file_system`, `too_deep`); `TimedOut` with the number of removed `files`.
+pub fn remove(home: &Path, query: &DeleteQuery, stop: &CancellationToken) -> Result<DeleteResult> {
+    let entry_handle = EntryHandle::for_existing(home, without_slash(&query.path))?;
+    let facts = stat_entry(&entry_handle.folder, &entry_handle.name, &entry_handle.path)?;
+    let facts = facts.ok_or_else(|| errno(&entry_handle.path, Errno::NOENT))?;
     let mut work = Removal {
-        gone: Deleted { path: spot.path.clone(), ..Deleted::default() },
+        removed: DeleteResult { path: entry_handle.path.clone(), ..DeleteResult::default() },
         device: facts.st_dev,
         recursive: query.recursive,
         until: Instant::now() + TIMEOUT,
         stop,
     };
-    work.one(&spot.folder, Path::new(&spot.name), &facts, 0)?;
-    Ok(work.gone)
+    work.remove_entry(&entry_handle.folder, Path::new(&entry_handle.name), &facts, 0)?;
+    Ok(work.removed)
 }
 
 struct Removal<'a> {
-    gone: Deleted,
+    removed: DeleteResult,
     device: u64,
     recursive: bool,
     until: Instant,
@@ -49,35 +51,35 @@ struct Removal<'a> {
 }
 
 impl Removal<'_> {
-    fn one(&mut self, folder: &impl AsFd, name: &Path, facts: &Stat, depth: usize) -> Result<()> {
+    fn remove_entry(&mut self, folder: &impl AsFd, name: &Path, facts: &Stat, depth: usize) -> Result<()> {
         if FileType::from_raw_mode(facts.st_mode) != FileType::Directory {
             return match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
                 Ok(()) => {
-                    self.gone.files += 1;
-                    self.gone.bytes += u64::try_from(facts.st_size).unwrap_or_default();
+                    self.removed.files += 1;
+                    self.removed.bytes += u64::try_from(facts.st_size).unwrap_or_default();
                     Ok(())
                 }
-                Err(error) => self.settle(error),
+                Err(error) => self.ignore_missing(error),
             };
         }
         if self.recursive {
             match enter(folder, name) {
-                Ok(inside) => self.all_in(&inside, depth)?,
-                Err(error) => return self.settle(error),
+                Ok(inside) => self.empty_folder(&inside, depth)?,
+                Err(error) => return self.ignore_missing(error),
             }
         }
         match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
             Ok(()) => {
-                self.gone.folders += 1;
+                self.removed.folders += 1;
                 Ok(())
             }
-            Err(Errno::NOTEMPTY) => Err(not_empty(&self.gone.path)),
-            Err(error) => self.settle(error),
+            Err(Errno::NOTEMPTY) => Err(not_empty(&self.removed.path)),
+            Err(error) => self.ignore_missing(error),
         }
     }
 
-    fn all_in(&mut self, folder: &OwnedFd, depth: usize) -> Result<()> {
-        let path = self.gone.path.clone();
+    fn empty_folder(&mut self, folder: &OwnedFd, depth: usize) -> Result<()> {
+        let path = self.removed.path.clone();
         let fail = |error: Errno| errno(&path, error);
         if depth >= MAX_DEPTH {
             return Err(Error::conflict(format!("{path}: folders deeper than {MAX_DEPTH}")).code("too_deep"));
@@ -89,10 +91,11 @@ impl Removal<'_> {
         let mut entries = Dir::read_from(folder).map_err(fail)?;
         while let Some(read) = entries.read() {
             if self.stop.is_cancelled() || Instant::now() > self.until {
-                let gone = i64::try_from(self.gone.files).unwrap_or(i64::MAX);
-                return Err(
-                    Error::timed_out(format!("{path}: not all removed in time")).number("files", gone)
-                );
+                let gone = i64::try_from(self.removed.files).unwrap_or(i64::MAX);
+                return Err(Error::timed_out(format!(
+                    "{path}: the removal did not finish in time; repeat it"
+                ))
+                .number("files", gone));
             }
             let read = read.map_err(fail)?;
             let name = read.file_name();
@@ -101,32 +104,32 @@ impl Removal<'_> {
             }
             let name = Path::new(OsStr::from_bytes(name.to_bytes()));
             match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(facts) => self.one(folder, name, &facts, depth + 1)?,
-                Err(error) => self.settle(error)?,
+                Ok(facts) => self.remove_entry(folder, name, &facts, depth + 1)?,
+                Err(error) => self.ignore_missing(error)?,
             }
         }
         Ok(())
     }
 
-    /// What somebody else removed meanwhile is gone as well.
-    fn settle(&self, error: Errno) -> Result<()> {
-        if error == Errno::NOENT { Ok(()) } else { Err(errno(&self.gone.path, error)) }
+    /// An entry that vanished meanwhile counts as removed.
+    fn ignore_missing(&self, error: Errno) -> Result<()> {
+        if error == Errno::NOENT { Ok(()) } else { Err(errno(&self.removed.path, error)) }
     }
 }
 
-/// Removes a folder of our own with all that is in it.
+/// Removes one of the agent's own folders with its content.
 ///
 /// # Errors
-/// As [`remove`].
+/// Those of [`remove`].
 pub fn tree(folder: &OwnedFd, name: &str) -> Result<()> {
-    let Some(facts) = look(folder, name, name)? else { return Ok(()) };
+    let Some(facts) = stat_entry(folder, name, name)? else { return Ok(()) };
     let stop = CancellationToken::new();
     let mut work = Removal {
-        gone: Deleted { path: name.to_owned(), ..Deleted::default() },
+        removed: DeleteResult { path: name.to_owned(), ..DeleteResult::default() },
         device: facts.st_dev,
         recursive: true,
         until: Instant::now() + TIMEOUT,
         stop: &stop,
     };
-    work.one(folder, Path::new(name), &facts, 0)
+    work.remove_entry(folder, Path::new(name), &facts, 0)
 }

@@ -1,28 +1,30 @@
-//! How is ffmpeg found, what does it need to know, and how does it grab a screen? For recordings and streams alike.
+//! Program path, environment and common arguments of ffmpeg, for recordings and streams.
 
 use std::path::{Path, PathBuf};
 
-use super::desktop::Desktop;
-use super::display::Screen;
+use crate::display::Screen;
+use crate::server::desktop::Desktop;
 use hotdesk_domain::error::{Error, Result};
 
-/// Looks for the program on the agent's `PATH`.
+/// Looks up the program in the agent's `PATH`.
 ///
 /// # Errors
-/// `Conflict` with the code `no_encoder`.
+/// `Conflict` (`no_encoder`) when it is not installed.
 pub fn find(program: &Path) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // An absolute name stays what it is.
+    // `join` leaves an absolute path unchanged.
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
     found.ok_or_else(|| {
-        Error::conflict("No ffmpeg is installed on this computer to record or stream with").code("no_encoder")
+        Error::conflict("ffmpeg is not installed on this computer; install it to record or stream")
+            .code("no_encoder")
     })
 }
 
-/// What it finds in its environment: the screen's display and the session's sound, and nothing of the agent's own.
+/// Environment of the program: the screen's display and the session's sound server, and nothing else of the
+/// agent's environment.
 ///
 /// # Errors
-/// `NotFound` when the screen is gone.
+/// `NotFound` when the screen does not exist any more.
 pub fn environment(desktop: &dyn Desktop, home: &Path, screen: &Screen) -> Result<Vec<(String, String)>> {
     let path = std::env::var("PATH").unwrap_or_default();
     let home = home.to_string_lossy().into_owned();
@@ -31,22 +33,23 @@ pub fn environment(desktop: &dyn Desktop, home: &Path, screen: &Screen) -> Resul
     Ok(all)
 }
 
-/// Arguments without white space in them, as one text.
+/// Splits arguments at spaces.
 pub fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(' ').map(str::to_owned)
 }
 
-/// The arguments that make a screen, with its pointer, an input.
+/// Arguments that grab a screen with its pointer.
 pub fn grab(display: &str, width: u16, height: u16, fps: u32) -> Vec<String> {
-    // Without these it grabs for a second to learn what it was told, and the video begins before it says so.
+    // Without these options ffmpeg probes its input for a second, and the video starts before ffmpeg reports
+    // it.
     let mut all: Vec<String> = words("-fpsprobesize 0 -analyzeduration 0 -f x11grab -draw_mouse 1").collect();
     let (size, fps) = (format!("{width}x{height}"), fps.to_string());
     all.extend(["-framerate", &fps, "-video_size", &size, "-i", display].map(str::to_owned));
     all
 }
 
-/// The arguments that make it H.264 that everything plays: with half the colours (yuv420p), which needs even sides.
-/// Nothing is held back for later.
+/// Arguments for H.264 that every player supports: yuv420p, which needs an even width and height, without
+/// encoder delay.
 pub fn h264(preset: &str) -> Vec<String> {
     let mut all: Vec<String> =
         words("-vf pad=ceil(iw/2)*2:ceil(ih/2)*2 -c:v libx264 -pix_fmt yuv420p").collect();
@@ -59,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_encoder_is_told_by_its_code() {
+    fn a_missing_encoder_has_its_error_code() {
         assert_eq!(find(Path::new("no-such-encoder")).unwrap_err().code, Some("no_encoder"));
         assert_eq!(find(Path::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
     }

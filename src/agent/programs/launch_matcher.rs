@@ -1,59 +1,64 @@
-//! Which window belongs to a program that was just started? Its own, one of a process that it started, or one that a
-//! program of the same kind, which ran before, opened in its stead.
+//! Attribution of windows and processes to a launch.
+//!
+//! A launch owns the windows of its program and of the processes that the program started. Without such a
+//! window it owns a new one with the program's class: a running instance of the program may have opened it.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::exec::tree::{self, Process};
-use hotdesk_wire::window::Window;
+use crate::exec::tree::{self, ProcessEntry};
+use hotdesk_wire::desktop::window::Window;
 
-/// Longest chain of parents that is followed.
-const MOST_PARENTS: usize = 64;
+/// Maximum length of a chain of parents: bounds the work for one process.
+const MAX_PARENTS: usize = 64;
 
-/// What is known of a launch.
+/// Properties that identify the windows and processes of a launch.
 #[derive(Clone, Debug)]
-pub(super) struct Sight {
-    /// The program's process.
+pub(super) struct LaunchMatcher {
+    /// Process id of the program.
     pub(super) pid: u32,
-    /// The entry that its environment, and that of all its children, has.
+    /// Entry `NAME=VALUE` in the environment of the program and of its descendants.
     pub(super) mark: String,
-    /// What the class of its windows may be called, in small letters.
+    /// Possible class names of its windows, in lower case.
     pub(super) names: Vec<String>,
-    /// The windows that were there before.
+    /// Ids of the windows that existed before the launch.
     pub(super) before: HashSet<String>,
 }
 
-impl Sight {
-    /// The launch's window among all; one of its own processes before one that only looks like it.
-    pub(super) fn find(&self, windows: Vec<Window>) -> Option<Window> {
-        let fresh: Vec<Window> =
+impl LaunchMatcher {
+    /// Returns the launch's window among `windows`. A window of its processes wins over one of the same
+    /// class.
+    pub(super) fn find_window(&self, windows: Vec<Window>) -> Option<Window> {
+        let new: Vec<Window> =
             windows.into_iter().filter(|window| !self.before.contains(&window.id)).collect();
-        if fresh.is_empty() {
+        if new.is_empty() {
             return None;
         }
-        let table: HashMap<i32, Process> =
+        let table: HashMap<i32, ProcessEntry> =
             tree::processes().into_iter().map(|process| (process.pid, process)).collect();
-        let own = fresh.iter().find(|window| window.pid.is_some_and(|pid| self.is_own(pid, &table)));
-        own.or_else(|| fresh.iter().find(|window| self.is_called_so(window))).cloned()
+        let own = new.iter().find(|window| window.pid.is_some_and(|pid| self.is_own(pid, &table)));
+        own.or_else(|| new.iter().find(|window| self.has_class(window))).cloned()
     }
 
-    /// Whether a process of the launch is alive.
-    pub(super) async fn lives(&self) -> bool {
-        let sight = self.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            let table: HashMap<i32, Process> =
+    /// Whether a process of the launch runs. Returns false when the processes cannot be read.
+    pub(super) async fn has_running_process(&self) -> bool {
+        let matcher = self.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let table: HashMap<i32, ProcessEntry> =
                 tree::processes().into_iter().map(|process| (process.pid, process)).collect();
-            table.values().any(|process| !process.ended && sight.is_own(process.pid.cast_unsigned(), &table))
+            table
+                .values()
+                .any(|process| !process.ended && matcher.is_own(process.pid.cast_unsigned(), &table))
         });
-        looked.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "looking for a launch's processes failed");
+        read.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the task that reads the processes of a launch failed; none is assumed to run");
             false
         })
     }
 
-    /// Whether a process is the program, its descendant, of its session, or has its mark.
-    fn is_own(&self, pid: u32, table: &HashMap<i32, Process>) -> bool {
+    /// Whether a process is the program, its descendant, in its session, or has its mark.
+    fn is_own(&self, pid: u32, table: &HashMap<i32, ProcessEntry>) -> bool {
         let (wanted, mut at) = (self.pid.cast_signed(), pid.cast_signed());
-        for _ in 0..MOST_PARENTS {
+        for _ in 0..MAX_PARENTS {
             let Some(process) = table.get(&at) else { break };
             if process.pid == wanted || process.session == wanted {
                 return true;
@@ -64,9 +69,9 @@ impl Sight {
             .is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|entry| entry == self.mark.as_bytes()))
     }
 
-    fn is_called_so(&self, window: &Window) -> bool {
-        let called = [window.class.to_lowercase(), window.instance.to_lowercase()];
-        self.names.iter().any(|name| called.contains(name))
+    fn has_class(&self, window: &Window) -> bool {
+        let classes = [window.class.to_lowercase(), window.instance.to_lowercase()];
+        self.names.iter().any(|name| classes.contains(name))
     }
 }
 
@@ -75,9 +80,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_own_process_counts_before_a_like_name() {
+    fn a_window_of_its_process_wins_over_one_of_its_class() {
         let own = std::process::id();
-        let sight = Sight {
+        let matcher = LaunchMatcher {
             pid: own,
             mark: "NO=SUCH MARK".to_owned(),
             names: vec!["xterm".to_owned()],
@@ -94,7 +99,7 @@ mod tests {
             y: 0,
             width: 1,
             height: 1,
-            frame: hotdesk_wire::window::Frame::default(),
+            frame: hotdesk_wire::desktop::window::Frame::default(),
             focused: false,
             minimized: false,
             maximized: false,
@@ -102,7 +107,7 @@ mod tests {
             desktop: None,
             kind: "normal".to_owned(),
         };
-        let find = |windows: &[Window]| sight.find(windows.to_vec()).map(|window| window.id);
+        let find = |windows: &[Window]| matcher.find_window(windows.to_vec()).map(|window| window.id);
         let (old, like) = (window("0x1", "XTerm", Some(own)), window("0x2", "XTerm", Some(1)));
         let (mine, other) = (window("0x3", "Other", Some(own)), window("0x4", "Other", None));
         assert_eq!(find(&[old.clone(), other.clone()]), None);

@@ -1,59 +1,65 @@
-//! What exactly is to be started? Read from a request before anything is.
+//! Validation of a launch request into a command line, folder and environment.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::program::Launch;
+use hotdesk_wire::programs::program::Launch;
 
-/// Seconds that a window is waited for when a request does not say.
+/// Timeout for the first window in seconds when the request has none.
 const DEFAULT_WAIT: f64 = 10.0;
-/// The most seconds that a window is waited for.
+/// Maximum timeout for the first window in seconds.
 const MAX_WAIT: f64 = 60.0;
-/// Most arguments of a program, and most variables added to its environment.
+/// Maximum of arguments of a program, and of variables added to its environment.
 const MAX_ITEMS: usize = 256;
-/// Longest argument, variable or command in bytes: what Linux passes on (`MAX_ARG_STRLEN`, with its NUL).
+/// Maximum bytes of an argument, variable or command: the limit of execve(2) (`MAX_ARG_STRLEN`, 128 KiB with
+/// the NUL).
 const MAX_ITEM: usize = 128 * 1024 - 1;
-/// Browsers by the names that images have them under, and how each is told to open a window of its own.
+/// Names of browsers in images, in order of preference, each with its options to open a new window.
 const BROWSERS: [(&str, &[&str]); 2] = [("chromium", &["--new-window"]), ("x-www-browser", &[])];
 
-/// A program to start.
+/// Validated request to start a program.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct LaunchRequest {
     /// The program and its arguments.
     pub(super) argv: Vec<String>,
-    /// Whether the program is only the shell of a command.
+    /// Whether the program is bash and runs `command`.
     pub(super) shell: bool,
-    /// The command, where a shell runs it.
+    /// Command line for bash; empty when no shell runs it.
     command: String,
-    /// Where it starts.
+    /// Working directory.
     pub(super) directory: PathBuf,
-    /// Its whole environment; later entries win.
+    /// Complete environment; later entries win.
     pub(super) environment: Vec<(String, String)>,
 }
 
-impl Order {
-    /// Reads a request; `environment` is what programs have anyhow.
+impl LaunchRequest {
+    /// Validates a request; its variables replace those of `environment` with the same name.
+    ///
+    /// # Errors
+    /// `Invalid` when the request is malformed or the folder does not exist; `Conflict` (`no_browser`) for a
+    /// URL when no browser is installed.
     pub(super) fn parse(
         request: Launch,
         home: &Path,
         mut environment: Vec<(String, String)>,
     ) -> Result<Self> {
-        let directory = request.cwd.as_deref().map_or_else(|| home.to_owned(), |cwd| folder(cwd, home));
+        let directory =
+            request.cwd.as_deref().map_or_else(|| home.to_owned(), |cwd| resolve_folder(cwd, home));
         if !directory.is_dir() {
-            return Err(Error::invalid("cwd is not a folder"));
+            return Err(Error::invalid("cwd is not a folder; name one that exists"));
         }
         let added = request.env.unwrap_or_default();
         if added.len() > MAX_ITEMS {
-            return Err(Error::invalid(format!("env has more than {MAX_ITEMS} variables")));
+            return Err(Error::invalid(format!("env has more than {MAX_ITEMS} variables; pass fewer")));
         }
         for (name, value) in added {
             if name.is_empty() || name.contains('=') {
-                return Err(Error::invalid("env has a name that no variable can have"));
+                return Err(Error::invalid("env has an empty name or one that contains ="));
             }
-            check(&name)?;
-            check(&value)?;
+            check_item(&name)?;
+            check_item(&value)?;
             environment.retain(|(old, _)| *old != name);
             environment.push((name, value));
         }
@@ -64,22 +70,22 @@ impl Order {
             (None, Some(argv), None) if argv.first().is_some_and(|program| !program.is_empty()) => {
                 (argv, String::new())
             }
-            (None, None, Some(url)) => (browser(&url, &environment, home)?, String::new()),
+            (None, None, Some(url)) => (browser_command(&url, &environment, home)?, String::new()),
             _ => {
                 return Err(Error::invalid(
-                    "one of command, argv and url is needed, and it may not be empty",
+                    "exactly one of command, argv and url is required, and it must not be empty",
                 ));
             }
         };
         if argv.len() > MAX_ITEMS {
-            return Err(Error::invalid(format!("argv has more than {MAX_ITEMS} items")));
+            return Err(Error::invalid(format!("argv has more than {MAX_ITEMS} items; pass fewer")));
         }
-        argv.iter().try_for_each(|item| check(item))?;
+        argv.iter().try_for_each(|item| check_item(item))?;
         Ok(Self { argv, shell: !command.is_empty(), command, directory, environment })
     }
 
-    /// What the classes of its windows may be called: its own name, or for a shell's command the first word's that is
-    /// no variable and no `exec`.
+    /// Returns the possible class names of its windows in lower case: the program's file name and that of the
+    /// file it links to. For a shell command the program is the first word that is no variable and no `exec`.
     pub(super) fn names(&self) -> Vec<String> {
         let program = if self.shell {
             let mut words = self.command.split_whitespace();
@@ -89,8 +95,9 @@ impl Order {
         };
         let name = Path::new(program.unwrap_or_default()).file_name();
         let name = name.map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-        // A browser is started under its package's name or another's, and shows its own.
-        let real = std::fs::canonicalize(find(&name, &self.path(), &self.directory).unwrap_or_default());
+        // A browser may be started under an alias; its windows have the class of the real program.
+        let real =
+            std::fs::canonicalize(find_program(&name, &self.path(), &self.directory).unwrap_or_default());
         let real = real.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().to_lowercase()));
         [Some(name), real].into_iter().flatten().filter(|name| !name.is_empty()).collect()
     }
@@ -101,8 +108,11 @@ impl Order {
     }
 }
 
-/// How long a window is waited for.
-pub(super) fn wait(seconds: Option<f64>) -> Result<Duration> {
+/// Returns the timeout for the first window.
+///
+/// # Errors
+/// `Invalid` when `seconds` is not within 0 to [`MAX_WAIT`].
+pub(super) fn window_timeout(seconds: Option<f64>) -> Result<Duration> {
     let seconds = seconds.unwrap_or(DEFAULT_WAIT);
     if !(0.0..=MAX_WAIT).contains(&seconds) {
         return Err(Error::invalid(format!("wait_seconds must be 0 to {MAX_WAIT}")));
@@ -110,21 +120,22 @@ pub(super) fn wait(seconds: Option<f64>) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| Error::invalid("wait_seconds must be a number"))
 }
 
-/// The program of a name: in the folders of `path`, or from `directory` where it has a slash.
-pub(super) fn find(name: &str, path: &str, directory: &Path) -> Option<PathBuf> {
-    let runs = |file: &PathBuf| {
+/// Returns the executable file of a name: from the folders of `path`, or relative to `directory` when the
+/// name has a slash.
+pub(super) fn find_program(name: &str, path: &str, directory: &Path) -> Option<PathBuf> {
+    let is_executable = |file: &PathBuf| {
         std::fs::metadata(file).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
     };
     if name.is_empty() {
         return None;
     }
     if name.contains('/') {
-        return Some(directory.join(name)).filter(runs);
+        return Some(directory.join(name)).filter(is_executable);
     }
-    std::env::split_paths(path).map(|folder| directory.join(folder).join(name)).find(runs)
+    std::env::split_paths(path).map(|folder| directory.join(folder).join(name)).find(is_executable)
 }
 
-fn folder(cwd: &str, home: &Path) -> PathBuf {
+fn resolve_folder(cwd: &str, home: &Path) -> PathBuf {
     match cwd.strip_prefix('~') {
         Some("") => home.to_owned(),
         Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
@@ -132,24 +143,28 @@ fn folder(cwd: &str, home: &Path) -> PathBuf {
     }
 }
 
-fn check(item: &str) -> Result<()> {
+fn check_item(item: &str) -> Result<()> {
     if item.contains('\0') {
-        return Err(Error::invalid("a part of the command holds a NUL character"));
+        return Err(Error::invalid("the command, an argument or a variable contains a NUL character"));
     }
     if item.len() > MAX_ITEM {
-        return Err(Error::invalid(format!("a part of the command is longer than {MAX_ITEM} bytes")));
+        return Err(Error::invalid(format!(
+            "the command, an argument or a variable is longer than {MAX_ITEM} bytes"
+        )));
     }
     Ok(())
 }
 
-/// The browser's command line for a URL.
-fn browser(url: &str, environment: &[(String, String)], home: &Path) -> Result<Vec<String>> {
+/// Returns the command line that opens a URL in a new browser window.
+fn browser_command(url: &str, environment: &[(String, String)], home: &Path) -> Result<Vec<String>> {
     if !is_openable(url) {
-        return Err(Error::invalid("url must begin with http://, https:// or file:/// and hold no spaces"));
+        return Err(Error::invalid(
+            "url must begin with http://, https:// or file:/// and contain no spaces",
+        ));
     }
     let path = environment.iter().rev().find(|(name, _)| name == "PATH");
     let path = path.map_or("", |(_, path)| path);
-    let installed = BROWSERS.iter().find(|(name, _)| find(name, path, home).is_some());
+    let installed = BROWSERS.iter().find(|(name, _)| find_program(name, path, home).is_some());
     let Some((name, options)) = installed else {
         return Err(Error::conflict("No browser is installed on this computer").code("no_browser"));
     };
@@ -157,7 +172,7 @@ fn browser(url: &str, environment: &[(String, String)], home: &Path) -> Result<V
     Ok(before.chain([url]).map(str::to_owned).collect())
 }
 
-/// Whether a URL is one that a browser opens as a page, and can be taken for nothing else on a command line.
+/// Whether a browser opens this URL as a page and cannot parse it as a command line option.
 fn is_openable(url: &str) -> bool {
     let starts = |scheme: &str| url.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme));
     let known = ["http://", "https://", "file:///"].into_iter().find(|scheme| starts(scheme));
@@ -169,10 +184,10 @@ fn is_openable(url: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(request: Launch) -> Result<Order> {
-        let path = std::env::temp_dir().join("nothing-is-here").to_string_lossy().into_owned();
+    fn parse(request: Launch) -> Result<LaunchRequest> {
+        let path = std::env::temp_dir().join("no-such-folder").to_string_lossy().into_owned();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        Order::parse(request, Path::new("/"), vec![pair("PATH", &path), pair("LANG", "C")])
+        LaunchRequest::parse(request, Path::new("/"), vec![pair("PATH", &path), pair("LANG", "C")])
     }
 
     #[test]
@@ -204,8 +219,8 @@ mod tests {
     #[test]
     fn added_variables_win() {
         let env = Some([("LANG".to_owned(), "de_DE.UTF-8".to_owned())].into());
-        let order = parse(Launch { argv: Some(vec!["x".to_owned()]), env, ..Launch::default() }).unwrap();
-        let values: Vec<_> = order.environment.iter().filter(|(name, _)| name == "LANG").collect();
+        let request = parse(Launch { argv: Some(vec!["x".to_owned()]), env, ..Launch::default() }).unwrap();
+        let values: Vec<_> = request.environment.iter().filter(|(name, _)| name == "LANG").collect();
         assert_eq!(values.len(), 1);
         assert_eq!(values[0].1, "de_DE.UTF-8");
     }
@@ -233,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_s_class_is_looked_for_under_the_program_s_name() {
+    fn a_window_class_is_derived_from_the_program_name() {
         let names = |command: &str| {
             parse(Launch { command: Some(command.to_owned()), ..Launch::default() }).unwrap().names()
         };
@@ -244,10 +259,10 @@ mod tests {
 
     #[test]
     fn a_wait_is_0_to_60_seconds() {
-        assert_eq!(wait(None).unwrap(), Duration::from_secs(10));
-        assert_eq!(wait(Some(0.0)).unwrap(), Duration::ZERO);
+        assert_eq!(window_timeout(None).unwrap(), Duration::from_secs(10));
+        assert_eq!(window_timeout(Some(0.0)).unwrap(), Duration::ZERO);
         for bad in [-0.1, 60.1, f64::NAN, f64::INFINITY] {
-            assert!(wait(Some(bad)).is_err(), "{bad}");
+            assert!(window_timeout(Some(bad)).is_err(), "{bad}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! `GET /activity`: is anybody or anything at work?
+//! Route `GET /activity`: idle time of the computer and reasons against its suspension.
 
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json as Answer, Router};
 
-use crate::activity::Work;
+use crate::server::activity::ActivitySources;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::agent::Activity;
 
-pub(super) fn router(work: Work) -> Router {
-    Router::new().route("/activity", get(activity)).with_state(work)
+pub(super) fn router(sources: ActivitySources) -> Router {
+    Router::new().route("/activity", get(activity)).with_state(sources)
 }
 
-async fn activity(State(work): State<Work>) -> Result<Answer<Activity>> {
-    Ok(Answer(work.look().await?))
+async fn activity(State(sources): State<ActivitySources>) -> Result<Answer<Activity>> {
+    Ok(Answer(sources.read().await?))
 }

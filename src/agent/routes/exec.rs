@@ -1,4 +1,4 @@
-//! `POST /bash`, `POST /exec`, `POST /wait` (wire.md 6).
+//! Routes `POST /bash`, `POST /exec` and `POST /wait` (docs/api/actions.md).
 
 use std::io;
 
@@ -9,42 +9,42 @@ use axum::routing::post;
 use axum::{Json as Answer, Router};
 use serde::Serialize;
 
-use crate::acting;
+use crate::actions;
 use crate::exec::{bash, python};
-use crate::state::Agent;
+use crate::server::state::Agent;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json;
-use hotdesk_wire::action::Wait;
-use hotdesk_wire::effect::ActionResult;
-use hotdesk_wire::exec::{Bash, Exec};
+use hotdesk_wire::desktop::action::Wait;
+use hotdesk_wire::desktop::effect::ActionResult;
+use hotdesk_wire::programs::exec::{Bash, Exec};
 
 pub fn router() -> Router<Agent> {
     Router::new().route("/bash", post(run_bash)).route("/exec", post(run_python)).route("/wait", post(wait))
 }
 
 async fn run_bash(State(agent): State<Agent>, Json(request): Json<Bash>) -> Result<Response> {
-    long(&bash::run(&agent.commands, request).await?)
+    sized_json(&bash::run(&agent.commands, request).await?)
 }
 
 async fn run_python(State(agent): State<Agent>, Json(request): Json<Exec>) -> Result<Response> {
-    long(&python::run(&agent.commands, &agent.sessions, request).await?)
+    sized_json(&python::run(&agent.commands, &agent.sessions, request).await?)
 }
 
-/// An answer that may be long, written into a buffer of exactly its size: one that grows is copied, and of the
-/// longest answer two copies would be 18 MB.
-fn long(answer: &impl Serialize) -> Result<Response> {
-    let mut size = Size(0);
+/// Serializes an answer that may be long into a buffer of exactly its size: a growing buffer would be copied,
+/// and two copies of the longest answer take 18 MB.
+fn sized_json(answer: &impl Serialize) -> Result<Response> {
+    let mut size = ByteCount(0);
     serde_json::to_writer(&mut size, answer).map_err(Error::internal)?;
     let mut body = Vec::with_capacity(size.0);
     serde_json::to_writer(&mut body, answer).map_err(Error::internal)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Counts what is written to it.
-struct Size(usize);
+/// Writer that counts bytes.
+struct ByteCount(usize);
 
-impl io::Write for Size {
+impl io::Write for ByteCount {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -56,5 +56,5 @@ impl io::Write for Size {
 }
 
 async fn wait(State(agent): State<Agent>, Json(request): Json<Wait>) -> Result<Answer<ActionResult>> {
-    Ok(Answer(acting::wait::wait(&agent.tasks, &request).await?))
+    Ok(Answer(actions::wait::wait(&agent.tasks, &request).await?))
 }

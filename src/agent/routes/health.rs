@@ -1,12 +1,12 @@
-//! `GET /health`: is the computer ready, and what does it have?
+//! Route `GET /health`: readiness and resources of the computer.
 
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json as Answer, Router};
 
 use crate::files::blocking;
-use crate::memory;
-use crate::state::Agent;
+use crate::server::state::Agent;
+use crate::system::memory;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::agent::Health;
 
@@ -15,8 +15,8 @@ pub fn router() -> Router<Agent> {
 }
 
 async fn health(State(agent): State<Agent>) -> Result<Answer<Health>> {
-    let (memory_total_bytes, memory_used_bytes) = blocking(memory::look).await?;
-    // Counts what affinity and the cgroup's quota leave of the host's processors.
+    let (memory_total_bytes, memory_used_bytes) = blocking(memory::read).await?;
+    // `available_parallelism` respects the affinity and the cgroup's quota.
     let cpu_count = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     Ok(Answer(Health {
         status: if agent.desktop.ready() { "ok" } else { "starting" }.to_owned(),

@@ -1,5 +1,7 @@
-//! How is a request carried out at most once? With an `Idempotency-Key` it is noted before and after in the journal, and
-//! carried out to its end whether or not its client still waits.
+//! At-most-once execution of requests that have an `Idempotency-Key`.
+//!
+//! The journal records such a request before and after its execution. The request runs to its end even when
+//! its client disconnects.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -9,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
-use crate::journal::{Answer, Begun, Entry, Journal};
+use crate::server::journal::{BeginOutcome, Journal, PendingEntry, RecordedAnswer};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_http::error_response::CarriedError;
@@ -17,73 +19,77 @@ use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
 use hotdesk_http::idempotency::{self, REPLAYED};
 
-/// Where the layer notes things, and what carries requests out.
+/// State of the middleware.
 #[derive(Clone, Debug)]
-pub struct Noting {
-    /// The journal.
+pub struct IdempotencyLayer {
+    /// Record of keyed requests.
     pub journal: Journal,
-    /// Carries requests out.
+    /// Group in which keyed requests run.
     pub tasks: Tasks,
 }
 
-/// Lets a request without a key pass; one with a key is carried out at most once.
-pub async fn pass(State(noting): State<Noting>, request: Request, next: Next) -> Result<Response> {
-    let Some(key) = idempotency::shown(request.headers())?.filter(|_| request.method() == Method::POST)
+/// Middleware: passes requests without a key through and executes a POST with a key at most once.
+///
+/// # Errors
+/// Those of [`Journal::begin`]; `Conflict` (`answer_not_kept`) when the recorded answer was too long to be
+/// stored.
+pub async fn pass(State(layer): State<IdempotencyLayer>, request: Request, next: Next) -> Result<Response> {
+    let Some(key) = idempotency::read_key(request.headers())?.filter(|_| request.method() == Method::POST)
     else {
         return Ok(next.run(request).await);
     };
     let (parts, body) = request.into_parts();
     let body = read_body(body, MAX_JSON_BYTES).await?;
     let (path, query) = (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
-    let (journal, sent) = (noting.journal.clone(), body.clone());
+    let (journal, sent) = (layer.journal.clone(), body.clone());
     let begun = blocking(move || journal.begin(key.as_bytes(), &[path.as_bytes(), query.as_bytes(), &sent]))
         .await??;
     let entry = match begun {
-        Begun::Done(answer) => return replay(answer),
-        Begun::New(entry) => entry,
+        BeginOutcome::Done(answer) => return replay(answer),
+        BeginOutcome::New(entry) => entry,
     };
     let request = Request::from_parts(parts, Body::from(body));
-    let carried_out = noting.tasks.spawn("idempotent request", async move {
-        let (response, answer) = kept(next.run(request).await).await?;
-        note(entry, answer).await?;
+    let execution = layer.tasks.spawn("idempotent request", async move {
+        let (response, answer) = split_answer(next.run(request).await).await?;
+        finish_entry(entry, answer).await?;
         Ok(response)
     });
     let done =
-        carried_out.await.map_err(|error| Error::internal(format!("the request broke down: {error}")))?;
+        execution.await.map_err(|error| Error::internal(format!("the request's task failed: {error}")))?;
     Ok(done.unwrap_or_else(|| Err(Error::internal("the request's task panicked")))?)
 }
 
-/// Splits an answer into itself and what is kept of it; `None` when nothing was done.
-async fn kept(response: Response) -> Result<(Response, Option<Answer>)> {
+/// Returns the response and the part of it to record; `None` when the request had no effect.
+async fn split_answer(response: Response) -> Result<(Response, Option<RecordedAnswer>)> {
     let status = response.status().as_u16();
     if let Some(CarriedError(error)) = response.extensions().get::<CarriedError>() {
         let nothing_done = error.kind == Kind::Unavailable && error.code != Some("outcome_unknown");
         let body = serde_json::json!({"error": error.message, "code": error.code}).to_string();
-        let answer = (!nothing_done).then_some(Answer { status, body: Some(body) });
+        let answer = (!nothing_done).then_some(RecordedAnswer { status, body: Some(body) });
         return Ok((response, answer));
     }
     let (parts, body) = response.into_parts();
     let whole: Bytes = body.collect().await.map_err(Error::internal)?.to_bytes();
     let text = String::from_utf8(whole.to_vec()).ok();
-    Ok((Response::from_parts(parts, Body::from(whole)), Some(Answer { status, body: text })))
+    Ok((Response::from_parts(parts, Body::from(whole)), Some(RecordedAnswer { status, body: text })))
 }
 
-async fn note(entry: Entry, answer: Option<Answer>) -> Result<()> {
-    let noted = blocking(move || match answer {
-        Some(answer) => entry.answered(answer),
-        None => entry.undone(),
+async fn finish_entry(entry: PendingEntry, answer: Option<RecordedAnswer>) -> Result<()> {
+    let written = blocking(move || match answer {
+        Some(answer) => entry.record(answer),
+        None => entry.cancel(),
     });
-    // The client hears what was done; only a retry will not know it.
-    if let Err(error) = noted.await? {
-        tracing::error!(%error, "could not keep an answer in the journal");
+    // The client still gets its answer; a retry gets `outcome_unknown`.
+    if let Err(error) = written.await? {
+        tracing::error!(%error, "cannot write an answer to the request journal; a retry gets outcome_unknown");
     }
     Ok(())
 }
 
-fn replay(answer: Answer) -> Result<Response> {
+fn replay(answer: RecordedAnswer) -> Result<Response> {
     let Some(body) = answer.body else {
         return Err(Error::conflict(format!(
-            "It was done with status {}; the answer was too long to be kept",
+            "The request was executed with status {}; its answer was too long to be stored",
             answer.status
         ))
         .code("answer_not_kept")
@@ -99,5 +105,5 @@ fn replay(answer: Answer) -> Result<Response> {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(|error| Error::internal(format!("the journal broke down: {error}")))?)
+    Ok(done.map_err(|error| Error::internal(format!("the request journal's task failed: {error}")))?)
 }

@@ -1,18 +1,18 @@
-//! `POST /identity`: what is this computer from now on?
+//! Route `POST /identity`: renewal of the computer's identity.
 
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Extension, Json as Answer, Router};
 
-use crate::identity;
-use crate::state::Agent;
-use crate::token::Term;
+use crate::server::state::Agent;
+use crate::server::token::Term;
+use crate::system::identity;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json;
-use hotdesk_wire::agent::{Renewal, Renewed};
+use hotdesk_wire::agent::{Renewal, RenewalResult};
 
-/// Its own term must not bound it: it ends that.
+/// This route is outside of [`super::gate::bound`], because it ends the term of its own token.
 pub(super) fn router() -> Router<Agent> {
     Router::new().route("/identity", post(renew))
 }
@@ -21,10 +21,12 @@ async fn renew(
     State(agent): State<Agent>,
     Extension(term): Extension<Term>,
     Json(renewal): Json<Renewal>,
-) -> Result<Answer<Renewed>> {
+) -> Result<Answer<RenewalResult>> {
     let tasks = agent.tasks.clone();
-    // A client that hangs up does not leave a computer with a new token and an old clock.
+    // In its own task: a client that disconnects must not leave a computer with a new token and an old clock.
     let renewing = tasks.spawn("identity", async move { identity::renew(&agent, term, renewal).await });
-    let renewed = renewing.await.map_err(|error| Error::internal(format!("a renewal: {error}")))?;
-    Ok(Answer(renewed.unwrap_or_else(|| Err(Error::internal("a renewal panicked")))?))
+    let renewed = renewing
+        .await
+        .map_err(|error| Error::internal(format!("the task that renews the identity failed: {error}")))?;
+    Ok(Answer(renewed.unwrap_or_else(|| Err(Error::internal("the renewal of the identity panicked")))?))
 }

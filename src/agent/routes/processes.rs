@@ -1,4 +1,4 @@
-//! `/processes` and `/sessions`: what runs in the background.
+//! Routes `/processes` and `/sessions`: background processes and Python sessions.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -7,14 +7,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json as Answer, Router};
 
-use crate::exec::process::Output;
-use crate::state::Agent;
+use crate::exec::process::ProcessOutput;
+use crate::server::state::Agent;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::exec::SessionList;
-use hotdesk_wire::process::{
-    LOST, OFFSET, OutputQuery, Process, ProcessList, SendSignal, Signalled, StartProcess, StdinQuery, Written,
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::programs::exec::SessionList;
+use hotdesk_wire::programs::process::{
+    LOST_HEADER, OFFSET_HEADER, OutputQuery, Process, ProcessList, SendSignal, SignalResult, StartProcess,
+    StdinQuery, StdinWritten,
 };
 
 pub fn router() -> Router<Agent> {
@@ -44,9 +45,9 @@ async fn record(State(agent): State<Agent>, Path(id): Path<String>) -> Result<An
     Ok(Answer(agent.processes.find(&id)?.record()))
 }
 
-async fn end(State(agent): State<Agent>, Path(id): Path<String>) -> Result<Answer<Done>> {
+async fn end(State(agent): State<Agent>, Path(id): Path<String>) -> Result<Answer<Acknowledgement>> {
     agent.processes.delete(&id).await?;
-    Ok(Answer(Done { success: true }))
+    Ok(Answer(Acknowledgement { success: true }))
 }
 
 async fn output(
@@ -54,12 +55,12 @@ async fn output(
     Path(id): Path<String>,
     Query(query): Query<OutputQuery>,
 ) -> Result<Response> {
-    let Output { offset, lost, length, bytes } = agent.processes.find(&id)?.output(&query).await?;
+    let ProcessOutput { offset, lost, length, bytes } = agent.processes.find(&id)?.output(&query).await?;
     let mut response = Body::from_stream(bytes).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(HeaderName::from_static(OFFSET), HeaderValue::from(offset));
-    headers.insert(HeaderName::from_static(LOST), HeaderValue::from(lost));
+    headers.insert(HeaderName::from_static(OFFSET_HEADER), HeaderValue::from(offset));
+    headers.insert(HeaderName::from_static(LOST_HEADER), HeaderValue::from(lost));
     if let Some(length) = length {
         headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
@@ -71,7 +72,7 @@ async fn feed(
     Path(id): Path<String>,
     Query(query): Query<StdinQuery>,
     body: Body,
-) -> Result<Answer<Written>> {
+) -> Result<Answer<StdinWritten>> {
     Ok(Answer(agent.processes.find(&id)?.feed(body, query.eof.unwrap_or(false)).await?))
 }
 
@@ -79,7 +80,7 @@ async fn signal(
     State(agent): State<Agent>,
     Path(id): Path<String>,
     Json(request): Json<SendSignal>,
-) -> Result<Answer<Signalled>> {
+) -> Result<Answer<SignalResult>> {
     Ok(Answer(agent.processes.find(&id)?.signal(&request).await?))
 }
 
@@ -87,7 +88,10 @@ async fn sessions(State(agent): State<Agent>) -> Answer<SessionList> {
     Answer(SessionList { sessions: agent.sessions.list() })
 }
 
-async fn end_session(State(agent): State<Agent>, Path(name): Path<String>) -> Result<Answer<Done>> {
+async fn end_session(
+    State(agent): State<Agent>,
+    Path(name): Path<String>,
+) -> Result<Answer<Acknowledgement>> {
     agent.sessions.delete(&name).await?;
-    Ok(Answer(Done { success: true }))
+    Ok(Answer(Acknowledgement { success: true }))
 }

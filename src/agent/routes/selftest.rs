@@ -1,4 +1,4 @@
-//! `GET /selftest`: does this computer do what it says?
+//! Route `GET /selftest`: self-test of the computer.
 
 use axum::extract::State;
 use axum::routing::get;
@@ -8,7 +8,7 @@ use crate::selftest::SelfTests;
 use hotdesk_http::error_response::Result;
 use hotdesk_wire::selftest::SelfTest;
 
-/// The self-test's operation.
+/// Route of the self-test.
 pub fn router(tests: SelfTests) -> Router {
     Router::new().route("/selftest", get(run)).with_state(tests)
 }

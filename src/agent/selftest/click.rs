@@ -1,36 +1,37 @@
-//! Does every click arrive, once?
+//! Self-test of clicks: each one arrives exactly once.
 
 use std::time::{Duration, Instant};
 
-use super::finding::{Found, Measured, median};
-use super::screen::Lit;
+use super::outcome::{CheckResult, Measurement, median};
+use super::screen::TestScreen;
 use crate::display::Press;
 use hotdesk_base::wait;
-use hotdesk_domain::pointer::Button;
+use hotdesk_domain::desktop::pointer::Button;
 
-/// How many clicks.
+/// Number of clicks.
 const CLICKS: u32 = 101;
-/// How long the last one may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(6);
+/// Timeout for the delivery of the last click.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(6);
 
-pub(super) async fn check(lit: &Lit) -> Found {
-    let (x, y) = lit.receiver.middle();
+pub(super) async fn check(target: &TestScreen) -> CheckResult {
+    let (x, y) = target.window.middle();
     let press = Press { button: Button::Left, count: 1, modifiers: Vec::new() };
     let mut took = Vec::with_capacity(CLICKS as usize);
     for _ in 0..CLICKS {
         let began = Instant::now();
-        lit.screen.click(x, y, press.clone()).await?;
+        target.screen.click(x, y, press.clone()).await?;
         took.push(began.elapsed());
     }
     let all = (CLICKS, CLICKS);
-    let arrived =
-        wait::until(ARRIVAL, || async { (lit.receiver.clicks(Button::Left) == all).then_some(()) }).await;
-    let (pressed, released) = lit.receiver.clicks(Button::Left);
-    Measured::new("every click arrived, pressed and released once")
+    let delivered =
+        wait::until(ARRIVAL_TIMEOUT, || async { (target.window.clicks(Button::Left) == all).then_some(()) })
+            .await;
+    let (pressed, released) = target.window.clicks(Button::Left);
+    Measurement::new("every click was delivered: one press and one release each")
         .with("sent", CLICKS)
         .with("arrived", pressed)
         .with("median_ms", median(took))
-        .only_if(arrived.is_some(), || {
-            format!("of {CLICKS} clicks {pressed} were pressed and {released} released")
+        .pass_if(delivered.is_some(), || {
+            format!("a window received {pressed} presses and {released} releases of {CLICKS} clicks")
         })
 }

@@ -1,4 +1,5 @@
-//! Does this computer do what it says? Each part is tried on a hidden screen, measured, and taken away again.
+//! Self-test of a computer: each part is tried and measured, on a hidden screen if it needs one, and
+//! everything is removed afterwards.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -14,8 +15,8 @@ mod click;
 mod clipboard;
 mod elements;
 mod files;
-mod finding;
 mod keys;
+mod outcome;
 mod python;
 mod screen;
 mod screenshot;
@@ -23,141 +24,145 @@ mod scroll;
 mod typing;
 mod windows;
 
-use super::display::{Displays, Hidden};
-use super::state::Agent;
+use crate::display::{Displays, HiddenScreen};
+use crate::server::state::Agent;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::resolution::Size;
 use hotdesk_wire::selftest::{Check, CheckOutcome, SelfTest};
 
-use finding::{Found, millis, report};
-use screen::Lit;
+use outcome::{CheckResult, millis, report};
+use screen::TestScreen;
 
-/// Size of the hidden screen.
+/// Size of the hidden screen in pixels.
 const SIZE: Size = Size { width: 800, height: 600 };
-/// How long all checks may take. With the ten seconds that a screen may need to end it stays within
+/// Timeout of all checks. With the ten seconds that a screen may need to end it stays within
 /// [`hotdesk_domain::limits::MAX_SELFTEST_SECONDS`].
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long one check may take: many times what a loaded machine needs, for a sound computer on a busy host to pass.
-const STEP: Duration = Duration::from_secs(15);
-/// How long the screen may take to come up.
-const SCREEN_STEP: Duration = Duration::from_secs(20);
+/// Timeout of one check: many times what a loaded machine needs, so that a working computer on a busy host
+/// passes.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout for the start of the screen.
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Proves this computer. Clones are the same one: one test runs at a time.
+/// Runner of self-tests. Clones share one lock: one test runs at a time.
 #[derive(Clone)]
 pub struct SelfTests {
     agent: Agent,
     displays: Option<Displays>,
-    turn: Arc<Mutex<()>>,
+    running: Arc<Mutex<()>>,
 }
 
-/// What the checks that need no screen work with.
-struct Stage {
+/// Context of checks without a screen.
+struct TestContext {
     agent: Agent,
-    /// A folder of the test's own, in the home folder; it may not be there yet.
+    /// Folder of the test in the home folder; it may not exist yet.
     folder: PathBuf,
 }
 
 impl SelfTests {
-    /// Without displays only commands, files and what belongs to the session are tried.
+    /// Without displays only commands, files and the session are tested.
     pub fn new(agent: Agent, displays: Option<Displays>) -> Self {
-        Self { agent, displays, turn: Arc::default() }
+        Self { agent, displays, running: Arc::default() }
     }
 
-    /// Tries everything. When the returned future is dropped, as it is when a client hangs up, the test ends; what it
-    /// made is taken away in any case.
+    /// Runs all checks. When the returned future is dropped (the client disconnects), the test ends.
+    /// Everything it created is removed in any case. `took_ms` is in milliseconds.
     ///
     /// # Errors
-    /// `Conflict` when another test runs, or no screen can be made; `Unavailable` when the agent is stopping.
+    /// `Conflict` when another test runs or no screen can be created; `Unavailable` when the agent is
+    /// stopping.
     pub async fn run(&self) -> Result<SelfTest> {
-        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
+        let Ok(guard) = Arc::clone(&self.running).try_lock_owned() else {
             return Err(Error::conflict("Another self-test is running").retry_after(5));
         };
-        let hidden = self.displays.as_ref().map(|displays| displays.hide(SIZE)).transpose()?;
+        let hidden = self.displays.as_ref().map(|displays| displays.create_hidden(SIZE)).transpose()?;
         let managed = self.displays.as_ref().is_some_and(Displays::has_session);
         let tasks = &self.agent.tasks;
-        let abandon = tasks.stopping().child_token();
-        let _hang_up = abandon.clone().drop_guard();
+        let cancelled = tasks.stopping().child_token();
+        let _on_disconnect = cancelled.clone().drop_guard();
         let folder = self.agent.home.join(format!(".hotdesk-selftest-{}", Uuid::new_v4().simple()));
-        let stage = Stage { agent: self.agent.clone(), folder };
-        // In a task of its own: what was made must be taken away even when nobody waits any more.
+        let context = TestContext { agent: self.agent.clone(), folder };
+        // In its own task, because everything must be removed also when the client has disconnected.
         let running = tasks.spawn("self-test", async move {
             let began = Instant::now();
             let checks = tokio::select! {
-                checks = all(&stage, hidden.as_ref(), managed) => Some(checks),
-                () = abandon.cancelled() => None,
+                checks = run_checks(&context, hidden.as_ref(), managed) => Some(checks),
+                () = cancelled.cancelled() => None,
             };
             if let Some(hidden) = hidden {
                 hidden.end().await;
             }
-            files::take_away(stage.folder).await;
-            drop(turn);
-            checks.map(|checks| answer(checks, began))
+            files::remove_folder(context.folder).await;
+            drop(guard);
+            checks.map(|checks| summarize(checks, began))
         });
         match running.await {
-            Ok(Some(Some(answer))) => Ok(answer),
-            Ok(Some(None)) => Err(Error::unavailable("the agent is stopping")),
-            Ok(None) | Err(_) => Err(Error::internal("the task of a self-test broke down")),
+            Ok(Some(Some(result))) => Ok(result),
+            Ok(Some(None)) => {
+                Err(Error::unavailable("the agent is stopping; try again after it has started"))
+            }
+            Ok(None) | Err(_) => Err(Error::internal("the task of a self-test failed")),
         }
     }
 }
 
-fn answer(checks: Vec<Check>, began: Instant) -> SelfTest {
+fn summarize(checks: Vec<Check>, began: Instant) -> SelfTest {
     let passed = checks.iter().all(|check| check.outcome != CheckOutcome::Failed);
     SelfTest { passed, took_ms: millis(began.elapsed()), checks }
 }
 
-/// Every check in turn.
-async fn all(stage: &Stage, hidden: Option<&Hidden>, managed: bool) -> Vec<Check> {
-    let until = Instant::now() + TIMEOUT;
+/// Runs all checks in order.
+async fn run_checks(context: &TestContext, hidden: Option<&HiddenScreen>, managed: bool) -> Vec<Check> {
+    let deadline = Instant::now() + TIMEOUT;
     let mut checks = Vec::new();
-    let lit = match hidden {
+    let screen = match hidden {
         None => Err("this agent has no screens"),
-        Some(hidden) => match screen::light(hidden, SCREEN_STEP).await {
-            Ok((lit, measured)) => {
-                checks.push(report("screen", Ok(measured)));
-                Ok(lit)
+        Some(hidden) => match screen::open(hidden, SCREEN_TIMEOUT).await {
+            Ok((screen, measurement)) => {
+                checks.push(report("screen", Ok(measurement)));
+                Ok(screen)
             }
-            Err(flaw) => {
-                checks.push(report("screen", Err(flaw)));
-                Err("the screen is of no use")
+            Err(reason) => {
+                checks.push(report("screen", Err(reason)));
+                Err("the screen check failed")
             }
         },
     };
-    match &lit {
-        Ok(lit) => checks.extend(on_screen(lit, until, managed).await),
+    match &screen {
+        Ok(screen) => checks.extend(run_screen_checks(screen, deadline, managed).await),
         Err(why) => {
-            let rest = ["windows", "screenshot", "click", "scroll", "type", "keys", "clipboard"];
+            let others = ["windows", "screenshot", "click", "scroll", "type", "keys", "clipboard"];
             let first = hidden.is_none().then_some("screen");
-            checks.extend(first.into_iter().chain(rest).map(|name| report(name, finding::skipped(*why))));
+            checks.extend(first.into_iter().chain(others).map(|name| report(name, outcome::skipped(*why))));
         }
     }
-    checks.push(step("bash", until, bash::check(stage)).await);
-    checks.push(step("python", until, python::check(stage)).await);
-    checks.push(step("files", until, files::check(stage)).await);
-    checks.push(step("audio", until, audio::check(stage)).await);
-    checks.push(step("elements", until, elements::check(stage)).await);
+    checks.push(run_check("bash", deadline, bash::check(context)).await);
+    checks.push(run_check("python", deadline, python::check(context)).await);
+    checks.push(run_check("files", deadline, files::check(context)).await);
+    checks.push(run_check("audio", deadline, audio::check(context)).await);
+    checks.push(run_check("elements", deadline, elements::check(context)).await);
     checks
 }
 
-/// Those that need a screen.
-async fn on_screen(lit: &Lit, until: Instant, managed: bool) -> [Check; 7] {
+/// Runs the checks that need a screen.
+async fn run_screen_checks(screen: &TestScreen, deadline: Instant, managed: bool) -> [Check; 7] {
     [
-        step("windows", until, windows::check(lit, managed)).await,
-        step("screenshot", until, screenshot::check(lit)).await,
-        step("click", until, click::check(lit)).await,
-        step("scroll", until, scroll::check(lit)).await,
-        step("type", until, typing::check(lit)).await,
-        step("keys", until, keys::check(lit)).await,
-        step("clipboard", until, clipboard::check(lit)).await,
+        run_check("windows", deadline, windows::check(screen, managed)).await,
+        run_check("screenshot", deadline, screenshot::check(screen)).await,
+        run_check("click", deadline, click::check(screen)).await,
+        run_check("scroll", deadline, scroll::check(screen)).await,
+        run_check("type", deadline, typing::check(screen)).await,
+        run_check("keys", deadline, keys::check(screen)).await,
+        run_check("clipboard", deadline, clipboard::check(screen)).await,
     ]
 }
 
-/// One check in its time, or in what is left of everybody's.
-async fn step(name: &str, until: Instant, check: impl Future<Output = Found>) -> Check {
-    let patience = STEP.min(until.saturating_duration_since(Instant::now()));
-    let found = match tokio::time::timeout(patience, check).await {
-        Ok(found) => found,
-        Err(_) => finding::failed(format!("it was not done within {:.1} s", patience.as_secs_f64())),
+/// Runs one check until its own timeout or the deadline of all checks, whichever is first.
+async fn run_check(name: &str, deadline: Instant, check: impl Future<Output = CheckResult>) -> Check {
+    let timeout = CHECK_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
+    let result = match tokio::time::timeout(timeout, check).await {
+        Ok(result) => result,
+        Err(_) => outcome::failed(format!("the check did not finish within {:.1} s", timeout.as_secs_f64())),
     };
-    report(name, found)
+    report(name, result)
 }

@@ -1,4 +1,4 @@
-//! What does a check find? Figures and a sentence, or what is wrong, or why there is nothing to check.
+//! Result of a check: figures with a sentence, a failure, or a reason to skip it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,95 +6,102 @@ use std::time::Duration;
 use hotdesk_domain::error::Error;
 use hotdesk_wire::selftest::{Check, CheckOutcome};
 
-/// What a check found.
-pub(super) type Found = Result<Measured, Flaw>;
+/// Result of a check.
+pub(super) type CheckResult = Result<Measurement, NotPassed>;
 
-/// A sentence and figures.
+/// Sentence and figures.
 #[derive(Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct Measurement {
     detail: String,
     figures: BTreeMap<String, f64>,
 }
 
-/// Why a check did not pass.
+/// Reason for which a check did not pass.
 #[derive(Debug)]
-pub(super) enum Flaw {
-    /// It does not work.
-    Failed(Measured),
-    /// There is nothing to check.
+pub(super) enum NotPassed {
+    /// The check failed.
+    Failed(Measurement),
+    /// The computer does not have the checked part; the text says why.
     Skipped(String),
 }
 
-impl Measured {
-    /// Nothing measured yet.
+impl Measurement {
+    /// Returns a sentence without figures.
     pub(super) fn new(detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), figures: BTreeMap::new() }
     }
 
-    /// Adds a figure, to three decimals.
+    /// Adds a figure, rounded to three decimals. The suffix of the name is its unit.
     pub(super) fn with(mut self, name: &str, value: impl Into<f64>) -> Self {
         self.figures.insert(name.to_owned(), (value.into() * 1000.0).round() / 1000.0);
         self
     }
 
-    /// Passes when it is so; else it is a failure of these figures, told by `wrong`.
-    pub(super) fn only_if(mut self, so: bool, wrong: impl FnOnce() -> String) -> Found {
-        if so {
+    /// Returns itself when `condition` holds.
+    ///
+    /// # Errors
+    /// `Failed` with these figures and the sentence of `describe_failure` otherwise.
+    pub(super) fn pass_if(
+        mut self,
+        condition: bool,
+        describe_failure: impl FnOnce() -> String,
+    ) -> CheckResult {
+        if condition {
             return Ok(self);
         }
-        self.detail = wrong();
-        Err(Flaw::Failed(self))
+        self.detail = describe_failure();
+        Err(NotPassed::Failed(self))
     }
 }
 
-/// A refusal of a part of the agent is the failure of its check.
-impl From<Error> for Flaw {
+/// An error of the checked part is a failure of the check. Only the public message is shown.
+impl From<Error> for NotPassed {
     fn from(error: Error) -> Self {
-        Self::Failed(Measured::new(error.message))
+        Self::Failed(Measurement::new(error.message))
     }
 }
 
-/// A failure without figures.
-pub(super) fn failed(detail: impl Into<String>) -> Found {
-    Err(Flaw::Failed(Measured::new(detail)))
+/// Returns a failure without figures.
+pub(super) fn failed(detail: impl Into<String>) -> CheckResult {
+    Err(NotPassed::Failed(Measurement::new(detail)))
 }
 
-/// Nothing to check.
-pub(super) fn skipped(why: impl Into<String>) -> Found {
-    Err(Flaw::Skipped(why.into()))
+/// Returns a skip with its reason.
+pub(super) fn skipped(why: impl Into<String>) -> CheckResult {
+    Err(NotPassed::Skipped(why.into()))
 }
 
-/// As the wire has it.
-pub(super) fn report(name: &str, found: Found) -> Check {
-    let (outcome, Measured { detail, figures }) = match found {
-        Ok(measured) => (CheckOutcome::Passed, measured),
-        Err(Flaw::Failed(measured)) => (CheckOutcome::Failed, measured),
-        Err(Flaw::Skipped(why)) => (CheckOutcome::Skipped, Measured::new(why)),
+/// Converts a result to its wire form.
+pub(super) fn report(name: &str, result: CheckResult) -> Check {
+    let (outcome, Measurement { detail, figures }) = match result {
+        Ok(measurement) => (CheckOutcome::Passed, measurement),
+        Err(NotPassed::Failed(measurement)) => (CheckOutcome::Failed, measurement),
+        Err(NotPassed::Skipped(why)) => (CheckOutcome::Skipped, Measurement::new(why)),
     };
     Check { name: name.to_owned(), outcome, detail, figures }
 }
 
-/// A duration as a figure.
+/// Returns a duration in milliseconds, rounded to three decimals.
 pub(super) fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// The middle one, of an odd number.
+/// Returns the median of an odd number of durations in milliseconds; 0 when there is none.
 pub(super) fn median(mut durations: Vec<Duration>) -> f64 {
     durations.sort_unstable();
     durations.get(durations.len() / 2).copied().map_or(0.0, millis)
 }
 
-/// Whether a program is in `$PATH`.
+/// Whether a program is in a folder of `$PATH`.
 pub(super) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A variable of the session, or of the agent's own environment where it was started by hand in one.
+/// Reads a variable of the session, or of the agent's own environment when it was started by hand.
 pub(super) fn variable(environment: &[(String, String)], name: &str) -> Option<String> {
-    let told = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-    told.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+    let value = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    value.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -102,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_becomes_an_outcome_with_its_figures() {
-        let measured = || Measured::new("fine").with("took_ms", 1.234_56);
-        let good = report("x", measured().only_if(true, String::new));
+    fn results_become_outcomes_with_figures() {
+        let measurement = || Measurement::new("fine").with("took_ms", 1.234_56);
+        let good = report("x", measurement().pass_if(true, String::new));
         assert_eq!(
             (good.outcome, &*good.detail, good.figures["took_ms"]),
             (CheckOutcome::Passed, "fine", 1.235)
         );
-        let bad = report("x", measured().only_if(false, || "lost".to_owned()));
+        let bad = report("x", measurement().pass_if(false, || "lost".to_owned()));
         assert_eq!(
             (bad.outcome, &*bad.detail, bad.figures["took_ms"]),
             (CheckOutcome::Failed, "lost", 1.235)

@@ -1,27 +1,33 @@
-//! Does a screen come up, and can a program show a window on it?
+//! Self-test of screens: a screen starts, and a program can open a window on it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::finding::{Flaw, Measured, millis};
-use crate::display::{Hidden, Receiver, Screen};
+use super::outcome::{Measurement, NotPassed, millis};
+use crate::display::{HiddenScreen, Screen, TestWindow};
 
-/// The hidden screen with the window that receives everything.
-pub(super) struct Lit {
+/// Hidden screen with the window that receives all input.
+pub(super) struct TestScreen {
     pub(super) screen: Arc<Screen>,
-    pub(super) receiver: Receiver,
+    pub(super) window: TestWindow,
 }
 
-/// Waits for the screen and opens the window.
-pub(super) async fn light(hidden: &Hidden, patience: Duration) -> Result<(Lit, Measured), Flaw> {
+/// Waits until the screen is ready, for at most `timeout`, and opens the window.
+///
+/// # Errors
+/// `Failed` when the screen does not start or the window does not open.
+pub(super) async fn open(
+    hidden: &HiddenScreen,
+    timeout: Duration,
+) -> Result<(TestScreen, Measurement), NotPassed> {
     let began = Instant::now();
     let screen = hidden.screen();
-    screen.ready(patience).await?;
-    let up = began.elapsed();
-    let receiver = Receiver::open(&screen).await?;
+    screen.ready(timeout).await?;
+    let ready_after = began.elapsed();
+    let window = TestWindow::open(&screen).await?;
     let size = screen.size();
-    let measured = Measured::new(format!("a screen of {}x{} with a window", size.width, size.height))
-        .with("up_ms", millis(up))
-        .with("window_ms", millis(began.elapsed().saturating_sub(up)));
-    Ok((Lit { screen, receiver }, measured))
+    let measurement = Measurement::new(format!("a screen of {}x{} with a window", size.width, size.height))
+        .with("up_ms", millis(ready_after))
+        .with("window_ms", millis(began.elapsed().saturating_sub(ready_after)));
+    Ok((TestScreen { screen, window }, measurement))
 }

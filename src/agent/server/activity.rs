@@ -1,67 +1,70 @@
-//! Is anybody or anything at work in this computer? What the agent knows of its screens, terminals and of all that was asked
-//! of it, put together when asked; nothing is watched for it in between.
+//! Answer of `GET /activity`: the idle time of the computer and the reasons against its suspension.
+//!
+//! It is computed on request from the screens, terminals, transfers and commands; nothing watches for it in
+//! between.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::display::{Displays, Screen};
-use super::events;
-use super::files::blocking;
-use super::recording::Recordings;
-use super::state::Agent;
-use super::stream::Streams;
-use hotdesk_domain::channel::Channel;
+use crate::display::{Displays, Screen};
+use crate::events;
+use crate::files::blocking;
+use crate::media::recording::Recordings;
+use crate::media::stream::Streams;
+use crate::server::state::Agent;
+use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Result;
 use hotdesk_wire::agent::{Activity, Hold};
 
-/// Most reasons that are told: one is enough to stay up, the rest is for people.
+/// Most reasons that are returned: one prevents a suspension, the others inform people.
 const MAX_HOLDS: usize = 16;
-/// Characters of a name or a command that are told.
-const SHOWN: usize = 80;
-/// How long a screen may take to say how long nobody has used it. One that is busy longer is being used.
+/// Most characters of a name or a command in a reason.
+const MAX_NAME_CHARS: usize = 80;
+/// How long a screen may take to report its idle time. A screen that is busy for longer counts as used.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where the agent looks.
+/// Sources of the answer.
 #[derive(Clone)]
-pub struct Work {
-    /// What runs commands, terminals, transfers and sockets.
+pub struct ActivitySources {
+    /// Commands, terminals, transfers and sockets.
     pub agent: Agent,
-    /// What there is besides, in an agent with screens.
-    pub sight: Option<Sight>,
+    /// Screens, in an agent that has some.
+    pub screens: Option<ScreenSources>,
 }
 
-/// What an agent with screens has.
+/// Sources in an agent with screens.
 #[derive(Clone)]
-pub struct Sight {
+pub struct ScreenSources {
     /// The screens.
     pub displays: Displays,
-    /// What is streamed of them.
+    /// RTMP streams of the screens.
     pub streams: Streams,
-    /// What is recorded of them.
+    /// Recordings of the screens.
     pub recordings: Recordings,
 }
 
-impl Work {
-    /// Looks at all of it.
+impl ActivitySources {
+    /// Reads all sources. `idle_ms` is the time in milliseconds since somebody last used a screen or a
+    /// terminal.
     ///
     /// # Errors
     /// `Internal` when the process table cannot be read.
-    pub async fn look(&self) -> Result<Activity> {
-        let typed = self.agent.terminals.quiet();
+    pub async fn read(&self) -> Result<Activity> {
+        let typed = self.agent.terminals.idle_for();
         let idle = self.screens_idle().await.into_iter().fold(typed, Duration::min);
         let mut held_by = self.terminals().await?;
         held_by.extend(self.sound().await);
-        held_by.extend(self.seen());
+        held_by.extend(self.screen_watchers());
         held_by.extend(self.commands());
         held_by.truncate(MAX_HOLDS);
         let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         Ok(Activity { idle_ms, held_by })
     }
 
-    /// How long nobody has used each screen that can tell.
+    /// Idle time of each screen that reports one.
     async fn screens_idle(&self) -> Vec<Duration> {
-        let screens = self.sight.iter().flat_map(|sight| sight.displays.list());
+        let screens = self.screens.iter().flat_map(|screens| screens.displays.list());
         let asked = screens.map(|screen| async move { screen_idle(&screen).await });
         join_all(asked).await.into_iter().flatten().collect()
     }
@@ -74,40 +77,36 @@ impl Work {
 
     async fn sound(&self) -> Option<Hold> {
         let listeners = self.agent.channels.count(&Channel::Audio);
-        if listeners == 0 || !events::plays(&self.agent.desktop.environment(None).ok()?).await {
+        if listeners == 0 || !events::is_playing(&self.agent.desktop.environment(None).ok()?).await {
             return None;
         }
-        Some(hold("audio", format!("sound plays for {}", counted(listeners, "listener"))))
+        Some(hold("audio", format!("sound plays for {}", plural(listeners, "listener"))))
     }
 
-    /// Who or what looks at the screens.
-    fn seen(&self) -> Vec<Hold> {
+    /// Streams, recordings and viewers of the screens.
+    fn screen_watchers(&self) -> Vec<Hold> {
         let mut all = Vec::new();
-        if let Some(sight) = &self.sight {
-            let streamed = sight.streams.screen();
+        if let Some(screens) = &self.screens {
+            let streamed = screens.streams.screen();
             all.extend(streamed.map(|screen| hold("stream", format!("screen {screen} is streamed"))));
-            let recorded = sight.recordings.under_way().into_iter();
+            let recorded = screens.recordings.active_screens().into_iter();
             all.extend(recorded.map(|screen| hold("recording", format!("screen {screen} is recorded"))));
         }
         let viewers = self.agent.channels.count(&Channel::Websockify);
-        all.extend(
-            (viewers > 0).then(|| hold("viewer", format!("{} connected", counted(viewers, "viewer")))),
-        );
+        all.extend((viewers > 0).then(|| hold("viewer", format!("{} connected", plural(viewers, "viewer")))));
         all
     }
 
-    /// What was asked for and goes on.
+    /// Commands, Python sessions, transfers and background processes that run.
     fn commands(&self) -> Vec<Hold> {
         let agent = &self.agent;
         let mut all = Vec::new();
         let running = agent.commands.running();
-        all.extend(
-            (running > 0).then(|| hold("command", format!("{} running", counted(running, "command")))),
-        );
+        all.extend((running > 0).then(|| hold("command", format!("{} running", plural(running, "command")))));
         let sessions = agent.sessions.list().into_iter().filter(|session| session.busy);
         all.extend(sessions.map(|session| hold("command", format!("Python session {} runs", session.name))));
-        let transfers = agent.files.under_way() + agent.answers.count(&());
-        all.extend((transfers > 0).then(|| hold("transfer", counted(transfers, "transfer"))));
+        let transfers = agent.files.active_transfers() + agent.answers.count(&());
+        all.extend((transfers > 0).then(|| hold("transfer", plural(transfers, "transfer"))));
         let processes = agent.processes.list().into_iter().filter(|process| process.tree_running);
         all.extend(processes.map(|process| {
             let name = process.name.unwrap_or(process.command);
@@ -117,10 +116,10 @@ impl Work {
     }
 }
 
-/// How long nobody has used a screen; none while it is down or where its X server does not count.
+/// Idle time of a screen; `None` while it is down or when its X server does not count it.
 async fn screen_idle(screen: &Screen) -> Option<Duration> {
     match tokio::time::timeout(SCREEN_TIMEOUT, screen.idle()).await {
-        Ok(told) => told.ok().flatten(),
+        Ok(result) => result.ok().flatten(),
         Err(_) => Some(Duration::ZERO),
     }
 }
@@ -129,11 +128,11 @@ fn hold(kind: &str, detail: String) -> Hold {
     Hold { kind: kind.to_owned(), detail }
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// As much of a text as is told, on one line.
+/// The beginning of a text, on one line.
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN).collect()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_NAME_CHARS).collect()
 }

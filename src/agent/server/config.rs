@@ -1,24 +1,24 @@
-//! What can be chosen when an agent is started? Plain data; the command line fills it.
+//! Configuration of an agent, filled by the command line.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::display::Session;
-use hotdesk_domain::resolution::Resolution;
+use crate::display::Session;
+use hotdesk_domain::desktop::resolution::Resolution;
 use hotdesk_http::serve::Listen;
 
-/// Number of the boot screen's X display in a computer (wire.md 6).
+/// Number of the boot screen's X display in a computer (docs/api/screens.md).
 pub const BOOT_DISPLAY: u16 = 99;
 
-/// Which X server the boot screen is on.
+/// X server of the boot screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Display {
-    /// One that the agent starts itself, with this number.
+    /// X server that the agent starts, with this display number.
     Own(u16),
-    /// One that runs already, with this number.
+    /// X server that runs already, with this display number.
     Attach(u16),
-    /// None: an agent for commands and files only.
+    /// No screen: an agent for commands and files only.
     None,
 }
 
@@ -38,33 +38,33 @@ impl FromStr for Display {
     }
 }
 
-/// How an agent is to run.
+/// Settings of an agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens.
+    /// Address or socket to listen on.
     pub listen: Listen,
-    /// Whether it may listen on an address that other hosts reach.
+    /// Whether the listen address may be reachable from other hosts.
     pub allow_remote: bool,
-    /// File with the token; one is made in the run-time folder when absent.
+    /// File with the token; absent: the agent generates one in the runtime folder.
     pub token_file: Option<PathBuf>,
-    /// Size of the boot screen, where the agent starts it itself.
+    /// Size of a boot screen that the agent starts itself.
     pub resolution: Resolution,
     /// The boot screen.
     pub display: Display,
-    /// Folder for what lasts as long as the agent: token, cookies, sockets. Mode 0700.
+    /// Folder (mode 0700) of the token, the X cookies, the sockets and the request journal.
     pub runtime_dir: PathBuf,
-    /// What runs on a screen of our own.
+    /// Desktop session to start on an own screen.
     pub session: Session,
-    /// Where the session tells its environment.
+    /// Folder in which the session writes its environment.
     pub session_dir: PathBuf,
-    /// Home folder of the computer's user: where commands start, `~`, and the folder that holds `Desktop`.
+    /// Home folder of the computer's user: `~`, the working folder of commands, and the parent of `Desktop`.
     pub home: PathBuf,
-    /// A Python session without a call for this long is ended.
+    /// Idle time after which a Python session ends.
     pub session_idle: Duration,
 }
 
 impl Config {
-    /// What runs on a screen. Where somebody else started the X server, the desktop on it is theirs as well.
+    /// Desktop session to start; none on an X server that the agent did not start.
     pub fn session(&self) -> Session {
         match self.display {
             Display::Attach(_) | Display::None => Session::None,
@@ -72,15 +72,15 @@ impl Config {
         }
     }
 
-    /// Checks what the fields say together.
+    /// Checks combinations of fields.
     ///
     /// # Errors
-    /// When the agent would be reachable from other hosts without that being asked for (threats.md T2).
+    /// When the agent would be reachable from other hosts without `allow_remote` (T2, docs/security.md).
     pub fn check(&self) -> Result<(), String> {
         match &self.listen {
             Listen::Tcp(address) if !address.ip().is_loopback() && !self.allow_remote => Err(format!(
-                "{address} can be reached from other hosts, and whoever has the token is root here: \
-                 listen on 127.0.0.1 or a unix socket, or say --allow-remote"
+                "{address} can be reached from other hosts, and the token gives root access: \
+                 listen on 127.0.0.1 or a unix socket, or pass --allow-remote"
             )),
             Listen::Tcp(_) | Listen::Unix(_) | Listen::Inherited(_) => Ok(()),
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_is_listened_on_unless_asked() {
+    fn other_addresses_than_loopback_need_allow_remote() {
         let config = |listen: &str, allow_remote| Config {
             listen: listen.parse().unwrap(),
             allow_remote,

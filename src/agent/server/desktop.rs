@@ -1,25 +1,25 @@
-//! What do commands and the health answer need to know of the screens? This, and nothing of X.
+//! Interface to the desktop for commands and the health check, without dependency on X.
 
 use std::path::PathBuf;
 
-use super::display::{Displays, session_env_in};
+use crate::display::{Displays, session_env_in};
 use hotdesk_domain::error::{Error, Result};
 
-/// The computer's desktop as the rest of the agent sees it.
+/// The computer's desktop.
 pub trait Desktop: Send + Sync {
     /// Whether the boot screen has a window manager.
     fn ready(&self) -> bool;
-    /// How many screens there are.
+    /// Number of screens.
     fn screens(&self) -> u32;
-    /// What programs need to reach a screen, the boot screen when none is named: `DISPLAY`, `XAUTHORITY`, the session
-    /// bus.
+    /// Environment variables with which a program reaches a screen (the boot screen for `None`): `DISPLAY`,
+    /// `XAUTHORITY`, the session bus.
     ///
     /// # Errors
-    /// `NotFound` for a screen that is not there.
+    /// `NotFound` when no screen has that id.
     fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>>;
 }
 
-/// No desktop at all: an agent for commands and files only.
+/// No desktop: an agent for commands and files only.
 #[derive(Clone, Copy, Debug)]
 pub struct Headless;
 
@@ -40,21 +40,21 @@ impl Desktop for Headless {
     }
 }
 
-/// The desktop on the screens of this agent.
+/// The desktop on the X screens of this agent.
 #[derive(Debug)]
-pub struct Seen {
+pub struct X11Desktop {
     displays: Displays,
     session_dir: PathBuf,
 }
 
-impl Seen {
-    /// `session_dir` is where the session tells its environment.
+impl X11Desktop {
+    /// `session_dir` is the folder in which the session writes its environment.
     pub fn new(displays: Displays, session_dir: PathBuf) -> Self {
         Self { displays, session_dir }
     }
 }
 
-impl Desktop for Seen {
+impl Desktop for X11Desktop {
     fn ready(&self) -> bool {
         self.displays.screen(None).is_ok_and(|boot| boot.is_ready())
     }
@@ -65,15 +65,16 @@ impl Desktop for Seen {
 
     fn environment(&self, screen: Option<&str>) -> Result<Vec<(String, String)>> {
         let mut all = session_env_in(&self.session_dir);
-        // The file may be of an earlier session; the screen itself knows its display.
+        // The file may be of an earlier session.
         all.retain(|(name, _)| name != "DISPLAY");
-        // Without a boot screen, only who asks for a screen misses it.
+        // A missing boot screen is an error only for a caller that names a screen.
         match self.displays.screen(screen) {
             Ok(screen) => all.push((String::from("DISPLAY"), screen.display_name())),
             Err(error) if screen.is_some() => return Err(error),
             Err(_) => {}
         }
-        // For a display that was started with access control by whoever started the agent.
+        // An attached display may have access control; its cookies then come from the agent's own
+        // environment.
         if let Ok(cookies) = std::env::var("XAUTHORITY")
             && !all.iter().any(|(name, _)| name == "XAUTHORITY")
         {

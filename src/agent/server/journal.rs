@@ -1,9 +1,12 @@
-//! Was this action done already? One small file per key, written before anything is done (threats.md, consequence 6).
+//! Write-ahead record of requests with an `Idempotency-Key`: one small file per key.
 //!
 //! ```text
-//! (no file) -> begun -> answered
+//! (no file) -- begin --> pending -- record --> answered
+//!     ^                     |
+//!     +------ cancel -------+
 //! ```
-//! Files outlive the agent: what was begun by an agent that died has an unknown outcome, and is told so.
+//! The file is written before the request executes. Files outlive the agent: a request that was pending when
+//! an agent died has an unknown outcome, and a retry gets `outcome_unknown`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,22 +20,24 @@ use serde::{Deserialize, Serialize};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_http::idempotency::{digest, reused};
 
-/// Keys remembered; a client that acts ten times a second finds its last minutes, which is when retries come.
-const MOST_KEYS: usize = 4096;
-/// Requests with keys that are carried out at once: what the agent's other limits let through is far below.
-const MOST_RUNNING: usize = 256;
-/// Old keys are looked for whenever so many new ones have come: a look takes milliseconds.
+/// Most keys on disk. A client with ten requests per second finds its last minutes, which covers usual
+/// retries.
+const MAX_KEYS: usize = 4096;
+/// Most keyed requests at once; the agent's other limits stay far below.
+const MAX_RUNNING: usize = 256;
+/// Number of new keys between two removals of old ones. A removal takes milliseconds.
 const SWEEP_EVERY: usize = 64;
-/// How long a key is remembered; retries come within minutes.
-const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longest answer that is kept in bytes; screenshots are not worth their memory (the folder is one).
+/// Age at which a key is removed; retries come within minutes.
+const KEY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longest body that is recorded, in bytes. The folder is a file system in memory, so screenshots are not
+/// recorded.
 pub const MAX_ANSWER: usize = 64 * 1024;
-/// What the name of a file being written ends with.
+/// Suffix of a file that is being written.
 const UNFINISHED: &str = ".new";
 
-/// An answer as it is kept.
+/// Recorded answer of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub struct RecordedAnswer {
     /// HTTP status.
     pub status: u16,
     /// JSON text; absent when it was longer than [`MAX_ANSWER`].
@@ -43,79 +48,80 @@ pub struct Answer {
 struct Record {
     /// Hash of the request that used the key.
     request: String,
-    answer: Option<Answer>,
+    answer: Option<RecordedAnswer>,
 }
 
-/// The journal. Clones are the same.
+/// The journal. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct Journal(Arc<Shared>);
+pub struct Journal(Arc<JournalState>);
 
 #[derive(Debug)]
-struct Shared {
+struct JournalState {
     folder: PathBuf,
-    open: Mutex<Open>,
+    open: Mutex<OpenEntries>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    /// What is being carried out.
+struct OpenEntries {
+    /// File names of the requests that execute now.
     running: HashSet<String>,
-    /// How many have begun since old ones were removed.
+    /// Requests that began since the last removal of old keys.
     begun: usize,
 }
 
-/// What a key stands for.
+/// Outcome of [`Journal::begin`].
 #[derive(Debug)]
-pub enum Begun {
-    /// Nothing yet: do it, and say so to the entry.
-    New(Entry),
-    /// It was done before.
-    Done(Answer),
+pub enum BeginOutcome {
+    /// The key is new: execute the request, then call [`PendingEntry::record`] or [`PendingEntry::cancel`].
+    New(PendingEntry),
+    /// The request was executed before, with this answer.
+    Done(RecordedAnswer),
 }
 
-/// A request that is being carried out. Dropped without an answer, its outcome is unknown.
+/// A request that executes now. Its outcome is unknown when this is dropped without an answer.
 #[derive(Debug)]
-pub struct Entry {
+pub struct PendingEntry {
     journal: Journal,
     name: String,
     request: String,
 }
 
 impl Journal {
-    /// Opens the journal of a folder, which is made when it is missing.
+    /// Opens the journal in a folder, which is created when missing. Removes unfinished files and old keys.
     ///
     /// # Errors
-    /// When the folder cannot be made or read.
+    /// When the folder cannot be created or read, or a file in it cannot be removed.
     pub fn open(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
             if path.extension().is_some() {
-                // Its writer is dead.
+                // An unfinished file of an agent that has ended.
                 fs::remove_file(path)?;
             }
         }
-        let journal = Self(Arc::new(Shared { folder, open: Mutex::default() }));
-        journal.forget_old(SystemTime::now())?;
+        let journal = Self(Arc::new(JournalState { folder, open: Mutex::default() }));
+        journal.remove_old(SystemTime::now())?;
         Ok(journal)
     }
 
-    /// Begins a request under a key, or tells what became of it before. It blocks for a file's writing.
+    /// Begins a request under a key, or returns its recorded answer. Blocks while it writes a file.
     ///
     /// # Errors
-    /// `Conflict` with code `idempotency_in_progress` or `outcome_unknown`; [`reused`]; `Unavailable` when the journal cannot
-    /// be written.
-    pub fn begin(&self, key: &[u8], request: &[&[u8]]) -> Result<Begun> {
+    /// `Conflict` with `idempotency_in_progress` while the first request executes, or `outcome_unknown` when
+    /// its agent ended before it answered; [`reused`] when the key came with another request; `Unavailable`
+    /// when too many requests execute or the journal cannot be written. The request must not execute then.
+    pub fn begin(&self, key: &[u8], request: &[&[u8]]) -> Result<BeginOutcome> {
         let name = digest(&[key]);
         let request = digest(request);
         let mut open = self.lock();
-        let known = read(&self.path(&name)).map_err(unwritable)?;
-        if let Some(record) = known {
+        let record = read(&self.path(&name)).map_err(unwritable)?;
+        if let Some(record) = record {
             if record.request != request {
                 return Err(reused());
             }
             if let Some(answer) = record.answer {
-                return Ok(Begun::Done(answer));
+                return Ok(BeginOutcome::Done(answer));
             }
             if open.running.contains(&name) {
                 return Err(Error::conflict(
@@ -129,22 +135,22 @@ impl Journal {
             )
             .code("outcome_unknown"));
         }
-        if open.running.len() >= MOST_RUNNING {
+        if open.running.len() >= MAX_RUNNING {
             return Err(Error::unavailable("too many requests are being carried out").retry_after(1));
         }
         open.begun += 1;
         if open.begun >= SWEEP_EVERY {
-            self.forget_old(SystemTime::now()).map_err(unwritable)?;
+            self.remove_old(SystemTime::now()).map_err(unwritable)?;
             open.begun = 0;
         }
-        let entry = Entry { journal: self.clone(), name, request };
+        let entry = PendingEntry { journal: self.clone(), name, request };
         entry.write(None).map_err(unwritable)?;
         open.running.insert(entry.name.clone());
-        Ok(Begun::New(entry))
+        Ok(BeginOutcome::New(entry))
     }
 
     /// Removes what is too old or too much; what is being carried out is the newest.
-    fn forget_old(&self, now: SystemTime) -> io::Result<()> {
+    fn remove_old(&self, now: SystemTime) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.0.folder)? {
             let path = entry?.path();
@@ -160,7 +166,7 @@ impl Journal {
         // Newest first.
         files.sort_by_key(|(modified, _)| std::cmp::Reverse(*modified));
         for (at, (modified, path)) in files.iter().enumerate() {
-            if at >= MOST_KEYS || now.duration_since(*modified).is_ok_and(|age| age > LIFE) {
+            if at >= MAX_KEYS || now.duration_since(*modified).is_ok_and(|age| age > KEY_LIFETIME) {
                 fs::remove_file(path)?;
             }
         }
@@ -171,33 +177,33 @@ impl Journal {
         self.0.folder.join(name)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenEntries> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
-    /// Keeps the answer. It blocks for a file's writing.
+impl PendingEntry {
+    /// Records the answer. Blocks while it writes a file.
     ///
     /// # Errors
-    /// When it cannot be written; the outcome is then told as unknown.
-    pub fn answered(self, answer: Answer) -> io::Result<()> {
+    /// When the file cannot be written; a retry then gets `outcome_unknown`.
+    pub fn record(self, answer: RecordedAnswer) -> io::Result<()> {
         let answer = match answer.body {
-            Some(body) if body.len() > MAX_ANSWER => Answer { body: None, ..answer },
+            Some(body) if body.len() > MAX_ANSWER => RecordedAnswer { body: None, ..answer },
             _ => answer,
         };
         self.write(Some(answer))
     }
 
-    /// Nothing was done: the key may be used again.
+    /// Removes the key, because the request had no effect; a retry executes again.
     ///
     /// # Errors
-    /// When the file cannot be removed.
-    pub fn undone(self) -> io::Result<()> {
+    /// When the file cannot be removed; a retry then gets `outcome_unknown`.
+    pub fn cancel(self) -> io::Result<()> {
         fs::remove_file(self.journal.path(&self.name))
     }
 
-    fn write(&self, answer: Option<Answer>) -> io::Result<()> {
+    fn write(&self, answer: Option<RecordedAnswer>) -> io::Result<()> {
         let record = Record { request: self.request.clone(), answer };
         let path = self.journal.path(&self.name);
         let unfinished = path.with_extension(UNFINISHED.trim_start_matches('.'));
@@ -206,7 +212,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for PendingEntry {
     fn drop(&mut self) {
         self.journal.lock().running.remove(&self.name);
     }
@@ -228,7 +234,7 @@ fn unwritable(error: io::Error) -> Error {
 mod tests {
     use super::*;
 
-    fn code(begun: Result<Begun>) -> &'static str {
+    fn code(begun: Result<BeginOutcome>) -> &'static str {
         begun.unwrap_err().code.unwrap()
     }
 
@@ -236,36 +242,42 @@ mod tests {
     fn a_key_has_one_outcome_or_none_that_is_known() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path().join("journal")).unwrap();
-        let Begun::New(entry) = journal.begin(b"first", &[b"click"]).unwrap() else { panic!("it is new") };
+        let BeginOutcome::New(entry) = journal.begin(b"first", &[b"click"]).unwrap() else {
+            panic!("it is new")
+        };
         assert_eq!(code(journal.begin(b"first", &[b"click"])), "idempotency_in_progress");
         assert_eq!(code(journal.begin(b"first", &[b"type"])), "idempotency_key_reused");
-        entry.answered(Answer { status: 200, body: Some("{}".to_owned()) }).unwrap();
+        entry.record(RecordedAnswer { status: 200, body: Some("{}".to_owned()) }).unwrap();
         let again = Journal::open(folder.path().join("journal")).unwrap();
         for journal in [&journal, &again] {
-            let Begun::Done(answer) = journal.begin(b"first", &[b"click"]).unwrap() else {
+            let BeginOutcome::Done(answer) = journal.begin(b"first", &[b"click"]).unwrap() else {
                 panic!("it is done")
             };
             assert_eq!((answer.status, answer.body.as_deref()), (200, Some("{}")));
         }
         // An agent that died: its journal's memory is gone, the file is not.
-        let Begun::New(entry) = journal.begin(b"second", &[b"click"]).unwrap() else { panic!("it is new") };
+        let BeginOutcome::New(entry) = journal.begin(b"second", &[b"click"]).unwrap() else {
+            panic!("it is new")
+        };
         assert_eq!(code(again.begin(b"second", &[b"click"])), "outcome_unknown");
         drop(entry);
         assert_eq!(code(journal.begin(b"second", &[b"click"])), "outcome_unknown");
-        let Begun::New(entry) = journal.begin(b"third", &[b"click"]).unwrap() else { panic!("it is new") };
-        entry.undone().unwrap();
-        assert!(matches!(journal.begin(b"third", &[b"type"]).unwrap(), Begun::New(_)));
+        let BeginOutcome::New(entry) = journal.begin(b"third", &[b"click"]).unwrap() else {
+            panic!("it is new")
+        };
+        entry.cancel().unwrap();
+        assert!(matches!(journal.begin(b"third", &[b"type"]).unwrap(), BeginOutcome::New(_)));
     }
 
     #[test]
     fn old_and_long_things_are_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path().to_owned()).unwrap();
-        let Begun::New(entry) = journal.begin(b"long", &[]).unwrap() else { panic!("it is new") };
-        entry.answered(Answer { status: 200, body: Some("x".repeat(MAX_ANSWER + 1)) }).unwrap();
-        let Begun::Done(answer) = journal.begin(b"long", &[]).unwrap() else { panic!("it is done") };
+        let BeginOutcome::New(entry) = journal.begin(b"long", &[]).unwrap() else { panic!("it is new") };
+        entry.record(RecordedAnswer { status: 200, body: Some("x".repeat(MAX_ANSWER + 1)) }).unwrap();
+        let BeginOutcome::Done(answer) = journal.begin(b"long", &[]).unwrap() else { panic!("it is done") };
         assert!(answer.body.is_none());
-        journal.forget_old(SystemTime::now() + LIFE + Duration::from_secs(60)).unwrap();
-        assert!(matches!(journal.begin(b"long", &[]).unwrap(), Begun::New(_)));
+        journal.remove_old(SystemTime::now() + KEY_LIFETIME + Duration::from_secs(60)).unwrap();
+        assert!(matches!(journal.begin(b"long", &[]).unwrap(), BeginOutcome::New(_)));
     }
 }

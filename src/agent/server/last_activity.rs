@@ -1,44 +1,44 @@
-//! Since when has nothing moved?
+//! Time of the last activity of a connection or a group of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When something moved last: at first, when this was made. Noting costs a clock and a store.
+/// Time of the last activity; at first, its own creation. A [`Self::touch`] costs a clock read and a store.
 #[derive(Debug)]
-pub struct Quiet {
+pub struct LastActivity {
     began: Instant,
     /// Milliseconds after `began`.
     last: AtomicU64,
 }
 
-impl Default for Quiet {
+impl Default for LastActivity {
     fn default() -> Self {
         Self { began: Instant::now(), last: AtomicU64::new(0) }
     }
 }
 
-impl Quiet {
-    /// Something moved now.
-    pub fn note(&self) {
+impl LastActivity {
+    /// Records activity now.
+    pub fn touch(&self) {
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(elapsed, Ordering::Relaxed);
     }
 
-    /// For how long nothing has moved.
-    pub fn length(&self) -> Duration {
+    /// Time since the last activity.
+    pub fn idle_for(&self) -> Duration {
         self.began.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)))
     }
 
-    /// Waits until nothing has moved for a time.
-    pub async fn lasts(&self, patience: Duration) {
+    /// Waits until there was no activity for `timeout`.
+    pub async fn wait_idle(&self, timeout: Duration) {
         loop {
-            let length = self.length();
-            if length >= patience {
+            let length = self.idle_for();
+            if length >= timeout {
                 return;
             }
-            tokio::time::sleep(patience - length).await;
+            tokio::time::sleep(timeout - length).await;
         }
     }
 }
@@ -48,17 +48,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_moves_is_not_idle() {
-        let quiet = Quiet::default();
-        let patience = Duration::from_millis(300);
+    async fn activity_postpones_the_end_of_the_wait() {
+        let activity = LastActivity::default();
+        let timeout = Duration::from_millis(300);
         let moving = async {
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                quiet.note();
+                activity.touch();
             }
         };
         let began = Instant::now();
-        tokio::join!(moving, quiet.lasts(patience));
-        assert!(began.elapsed() >= Duration::from_millis(10 * 50) + patience - Duration::from_millis(1));
+        tokio::join!(moving, activity.wait_idle(timeout));
+        assert!(began.elapsed() >= Duration::from_millis(10 * 50) + timeout - Duration::from_millis(1));
     }
 }

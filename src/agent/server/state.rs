@@ -1,53 +1,53 @@
-//! What do the agent's handlers share?
+//! State that the agent's request handlers share.
 
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::audio::Audio;
-use super::desktop::Desktop;
-use super::exec::Commands;
-use super::exec::process::Processes;
-use super::exec::session::Sessions;
-use super::exec::terminal::Terminals;
-use super::files::Files;
-use super::journal::Journal;
-use super::token::Token;
-use hotdesk_base::tally::Tally;
+use crate::exec::Commands;
+use crate::exec::process::Processes;
+use crate::exec::session::Sessions;
+use crate::exec::terminal::Terminals;
+use crate::files::Files;
+use crate::media::audio::Audio;
+use crate::server::desktop::Desktop;
+use crate::server::journal::Journal;
+use crate::server::token::Token;
+use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::channel::Channel;
+use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_http::feed::Feed;
 
-/// A running agent's parts.
+/// Parts of a running agent.
 pub struct Parts {
-    /// What every request must show.
+    /// Token that every request must show.
     pub token: Token,
     /// The home folder of the computer's user.
     pub home: PathBuf,
-    /// Files under way.
+    /// Uploads and downloads.
     pub files: Files,
-    /// Runs bash and Python.
+    /// Runner of bash and Python.
     pub commands: Commands,
-    /// Python that keeps its state.
+    /// Python sessions.
     pub sessions: Sessions,
-    /// What runs in the background.
+    /// Background processes.
     pub processes: Processes,
-    /// Shells on terminals.
+    /// Shells on pseudo-terminals.
     pub terminals: Terminals,
-    /// What is played.
+    /// Audio output.
     pub audio: Audio,
     /// The screens.
     pub desktop: Arc<dyn Desktop>,
-    /// What was done under which key.
+    /// Record of requests with an `Idempotency-Key`.
     pub journal: Journal,
-    /// How many sockets each channel has.
-    pub channels: Tally<Channel>,
-    /// Answers that are sent as they come.
-    pub answers: Tally<()>,
-    /// What happens here, for those who subscribed.
+    /// Number of open sockets of each channel.
+    pub channels: KeyedSemaphore<Channel>,
+    /// Number of answers that are being streamed.
+    pub answers: KeyedSemaphore<()>,
+    /// Event feed.
     pub feed: Feed,
-    /// Everything that runs in the background.
+    /// Background tasks of the agent.
     pub tasks: Tasks,
     /// When the agent started.
     pub started: Instant,

@@ -1,8 +1,8 @@
-//! Which token must be shown? One from a file that only its owner reads, given or made, until a renewal replaces it.
+//! Bearer token of the agent: read from a file or generated, and replaced by `POST /identity`.
 //!
-//! A renewed token lies in the runtime folder, because the file of the given one may be out of the agent's reach: an agent
-//! that is started again after its end finds it there, beside a mark of the given token that it replaces. So it counts for
-//! as long as the same token is given, and another boot's token ends it.
+//! A renewed token is stored in the runtime folder, because the agent may not be able to write the original
+//! file. Beside it is a hash of the original token that it replaces. A restarted agent uses the renewed token
+//! as long as the original file holds the same token; another boot's token invalidates it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -17,32 +17,33 @@ use hotdesk_base::hex::hex;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
 
-/// Characters of a made token: 43 base62 characters hold 256 bits (threats.md design 4).
+/// Characters of a generated token: 43 base62 characters hold 256 bits (D4, docs/security.md).
 const LENGTH: usize = 43;
 /// Shortest token that is accepted: 16 base62 characters hold 95 bits.
-const SHORTEST: usize = 16;
-/// A token is shorter: no sensible one is longer, and it must fit a header. Files are read to twice of it.
-const LONGEST: usize = 1024;
-/// The file of a token that was made here.
-const MADE: &str = "token";
-/// The file of one that has replaced a given one: the mark of that, and itself, a line each.
-const RENEWED: &str = "renewed-token";
+const MIN_LENGTH: usize = 16;
+/// Exclusive upper bound in bytes: a token must fit a header. Files are read up to twice this size.
+const MAX_LENGTH: usize = 1024;
+/// File of a generated token.
+const GENERATED_FILE: &str = "token";
+/// File of a renewed token: the hash of the original token on the first line, the renewed token on the
+/// second.
+const RENEWED_FILE: &str = "renewed-token";
 
 /// The token in force.
 pub struct Token {
-    in_force: Mutex<InForce>,
-    /// Where a renewed one is kept.
+    active: Mutex<ActiveToken>,
+    /// File that stores a renewed token.
     file: PathBuf,
-    /// The mark of the token that was given.
+    /// SHA-256 of the token that the agent was started with, in hexadecimal digits.
     given: Option<String>,
 }
 
-struct InForce {
+struct ActiveToken {
     token: Secret,
     term: Term,
 }
 
-/// The time during which a token is in force: who was let in with it may stay until its end.
+/// Validity period of one token. Sockets that were opened with the token close at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Term(CancellationToken);
 
@@ -54,67 +55,68 @@ impl Term {
 }
 
 impl Token {
-    /// The token of a file, or the one that has replaced it since.
+    /// Reads the token of a file, or the renewed token in `folder` that has replaced it.
     ///
     /// # Errors
-    /// As [`read`].
-    pub fn given(path: &Path, folder: &Path) -> Result<Self, String> {
+    /// Those of [`read`] for `path`; an unreadable renewed token is ignored.
+    pub fn from_file(path: &Path, folder: &Path) -> Result<Self, String> {
         let given = read(path)?;
         let mark = hex(&Sha256::digest(given.reveal()));
-        let file = folder.join(RENEWED);
+        let file = folder.join(RENEWED_FILE);
         let renewed = read_private(&file).ok();
         let renewed = renewed.as_ref().and_then(|text| text.split_once('\n'));
-        let renewed = renewed.filter(|(of, token)| *of == mark && usable(token.trim()));
+        let renewed = renewed.filter(|(of, token)| *of == mark && is_usable(token.trim()));
         let token = renewed.map_or(given, |(_, token)| Secret::new(token.trim()));
         Ok(Self::new(token, file, Some(mark)))
     }
 
-    /// Makes one and writes it to a file in a folder; returns also the file's path. An earlier one is replaced.
+    /// Generates a token and writes it to a file in `folder`; returns also the file's path. Replaces an
+    /// earlier file.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn made(folder: &Path) -> Result<(Self, PathBuf), String> {
-        let path = folder.join(MADE);
+    pub fn generate(folder: &Path) -> Result<(Self, PathBuf), String> {
+        let path = folder.join(GENERATED_FILE);
         let token = Self::new(Secret::random(LENGTH), path.clone(), None);
-        let written = token.keep(&token.lock().token);
+        let written = token.save(&token.lock().token);
         written.map_err(|error| format!("token file {}: {error}", path.display()))?;
         Ok((token, path))
     }
 
     fn new(token: Secret, file: PathBuf, given: Option<String>) -> Self {
-        Self { in_force: Mutex::new(InForce { token, term: Term::default() }), file, given }
+        Self { active: Mutex::new(ActiveToken { token, term: Term::default() }), file, given }
     }
 
-    /// Whether who shows this may come in, and for how long; it is compared in constant time.
+    /// Returns the validity period when `shown` is the active token. Compares in constant time.
     pub fn admits(&self, shown: &str) -> Option<Term> {
-        let in_force = self.lock();
-        in_force.token.matches(shown).then(|| in_force.term.clone())
+        let active = self.lock();
+        active.token.matches(shown).then(|| active.term.clone())
     }
 
-    /// Takes another token for the only one and ends the term of the last; the one in force stays as it is. `asked` is the
-    /// term in which it was asked for. Blocks.
+    /// Replaces the active token and ends its term; does nothing when `token` is already active. `asked` is
+    /// the term of the token that the request showed. Blocks.
     ///
     /// # Errors
-    /// `Unauthenticated` when that term has ended meanwhile; `Unavailable` when the token cannot be kept, and nothing has
-    /// changed.
+    /// `Unauthenticated` when `asked` has ended; `Unavailable` when the token cannot be stored. Nothing is
+    /// changed then.
     pub fn renew(&self, asked: &Term, token: Secret) -> Result<()> {
-        let mut in_force = self.lock();
+        let mut active = self.lock();
         if asked.0.is_cancelled() {
-            return Err(over());
+            return Err(replaced());
         }
-        if in_force.token.matches(token.reveal()) {
+        if active.token.matches(token.reveal()) {
             return Ok(());
         }
-        let failed = |error| Error::unavailable("the token could not be kept").context(error);
-        self.keep(&token).map_err(failed)?;
-        let last = std::mem::replace(&mut *in_force, InForce { token, term: Term::default() });
-        drop(in_force);
+        let failed = |error| Error::unavailable("the token could not be stored").context(error);
+        self.save(&token).map_err(failed)?;
+        let last = std::mem::replace(&mut *active, ActiveToken { token, term: Term::default() });
+        drop(active);
         last.term.0.cancel();
         Ok(())
     }
 
     /// Writes a token to the file, whole or not at all.
-    fn keep(&self, token: &Secret) -> io::Result<()> {
+    fn save(&self, token: &Secret) -> io::Result<()> {
         let new = self.file.with_extension("new");
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -128,31 +130,31 @@ impl Token {
         fs::rename(&new, &self.file)
     }
 
-    fn lock(&self) -> MutexGuard<'_, InForce> {
-        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ActiveToken> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What somebody is told whose token another one has replaced.
-pub fn over() -> Error {
+/// `Unauthenticated`: another token has replaced the one that the request showed.
+pub fn replaced() -> Error {
     Error::unauthenticated("the token was renewed")
 }
 
-/// Whether a text can be a token: it must fit a header and be hard to guess.
-pub fn usable(token: &str) -> bool {
-    (SHORTEST..LONGEST).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic())
+/// Whether a text is 16 to 1023 visible ASCII characters: a token must be hard to guess and fit a header.
+pub fn is_usable(token: &str) -> bool {
+    (MIN_LENGTH..MAX_LENGTH).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Reads a token.
 ///
 /// # Errors
-/// When the file cannot be read, others than its owner may read or write it, or it holds no usable token.
+/// When the file cannot be read, others than its owner may read or write it, or it holds no is_usable token.
 fn read(path: &Path) -> Result<Secret, String> {
     let text = read_private(path)?;
     let token = text.trim();
-    if !usable(token) {
+    if !is_usable(token) {
         return Err(format!(
-            "token file {}: must hold at least {SHORTEST} visible ASCII characters and no spaces",
+            "token file {}: must hold at least {MIN_LENGTH} visible ASCII characters and no spaces",
             path.display()
         ));
     }
@@ -174,7 +176,7 @@ fn read_private(path: &Path) -> Result<String, String> {
         return Err(fail(format!("mode {:04o} lets others in; chmod 600 it", facts.mode() & 0o7777)));
     }
     let mut text = String::new();
-    file.take(2 * LONGEST as u64).read_to_string(&mut text).map_err(|error| fail(error.to_string()))?;
+    file.take(2 * MAX_LENGTH as u64).read_to_string(&mut text).map_err(|error| fail(error.to_string()))?;
     Ok(text)
 }
 
@@ -187,13 +189,13 @@ mod tests {
     #[test]
     fn a_made_token_is_private_and_a_renewed_one_takes_its_place() {
         let folder = tempfile::tempdir().unwrap();
-        let (token, path) = Token::made(folder.path()).unwrap();
+        let (token, path) = Token::generate(folder.path()).unwrap();
         let first = read(&path).unwrap();
         let term = token.admits(first.reveal()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
         token.renew(&term, Secret::new("another-token-of-this-test")).unwrap();
         assert!(read(&path).unwrap().matches("another-token-of-this-test"));
-        let (second, _) = Token::made(folder.path()).unwrap();
+        let (second, _) = Token::generate(folder.path()).unwrap();
         assert!(second.admits("another-token-of-this-test").is_none());
         assert!(second.admits(read(&path).unwrap().reveal()).is_some());
     }
@@ -206,7 +208,7 @@ mod tests {
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
         };
-        let open = || Token::given(&file, folder.path()).unwrap();
+        let open = || Token::from_file(&file, folder.path()).unwrap();
         give("the-token-of-the-first-boot");
         let token = open();
         let old = token.admits("the-token-of-the-first-boot").unwrap();

@@ -1,6 +1,7 @@
-//! When has a child of the agent ended? SIGCHLD tells; where that is lost, a look now and then does. Over gVisor (20240729) a
-//! signal that comes while memory is saved can take the wake-up of every later one with it, and whoever waits for a child then
-//! waits for ever.
+//! Exit of a child process, detected by SIGCHLD and by polling.
+//!
+//! Workaround for gVisor (20240729): a signal that arrives while memory is saved can suppress the wake-up of
+//! every later one. A wait for SIGCHLD alone would then never return.
 
 use std::io;
 use std::process::ExitStatus;
@@ -10,19 +11,20 @@ use tokio::process::Child;
 
 use hotdesk_base::backoff::Backoff;
 
-/// Pauses between looks: soon at first, because most commands are short, and seldom for what runs for days.
-const LEAST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pauses between polls: short at first, because most commands are short, and long for a command that runs
+/// for days.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Waits for a child's end, and takes note of it. Cancel-safe.
+/// Waits for a child to exit and reaps it. Cancel-safe.
 ///
 /// # Errors
-/// When the kernel cannot tell.
-pub async fn ended(child: &mut Child) -> io::Result<ExitStatus> {
-    let mut pauses = Backoff::new(LEAST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
+/// When `waitpid` fails.
+pub async fn wait(child: &mut Child) -> io::Result<ExitStatus> {
+    let mut pauses = Backoff::new(MIN_PAUSE, MAX_PAUSE, MAX_PAUSE);
     loop {
-        if let Ok(told) = tokio::time::timeout(pauses.after(Duration::ZERO), child.wait()).await {
-            return told;
+        if let Ok(status) = tokio::time::timeout(pauses.after(Duration::ZERO), child.wait()).await {
+            return status;
         }
         if let Some(status) = child.try_wait()? {
             return Ok(status);
@@ -36,11 +38,11 @@ mod tests {
     use tokio::process::Command;
 
     #[tokio::test]
-    async fn an_end_is_told_whether_it_is_waited_for_or_long_past() {
+    async fn waits_for_running_and_already_ended_children() {
         for command in ["exit 3", "sleep 0.1; exit 3"] {
             let mut child = Command::new("sh").args(["-c", command]).spawn().unwrap();
             for _ in 0..2 {
-                assert_eq!(ended(&mut child).await.unwrap().code(), Some(3), "{command}");
+                assert_eq!(wait(&mut child).await.unwrap().code(), Some(3), "{command}");
             }
         }
     }

@@ -1,17 +1,17 @@
-//! Whom does an event of a descriptor reach that is watched no more? Nobody.
+//! Workaround for stale epoll events after a gVisor restore.
 //!
-//! gVisor (20240729) links the interests of an epoll set that were reported together and does not part them. A deleted one stays
-//! reachable by that, is saved with the memory, and is reported once more after it came back. What it then leads to is freed: the
-//! runtime's event data is an address, and a worker of an agent that had woken waited for good at a lock that was no lock. So
-//! what is deleted is made to lead nowhere first.
+//! gVisor (20240729) links epoll interests that were reported together and never unlinks them. A deleted
+//! interest stays reachable, is saved with the memory, and is reported once more after the restore. Its event
+//! data is the address of a tokio structure that has been freed: a worker of a restored agent then blocked
+//! for ever on what was no longer a lock. So this module clears the event data before it deletes an interest.
 
 use nix::libc::{EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, SYS_epoll_ctl, c_int, epoll_event, syscall};
 
-/// The event data of tokio's own wake-up, which asks for nothing but another look.
-const NOBODY: u64 = 0;
+/// Event data of tokio's own wake-up, which only starts another poll.
+const TOKIO_WAKEUP: u64 = 0;
 
-/// epoll_ctl(2) in place of the C library's, for all of this program. Before a descriptor is deleted its data leads nowhere, and
-/// should it be reported after all, that is done once (`EPOLLET`).
+/// Replacement of the C library's epoll_ctl(2) in this program. Before a delete it replaces the event data,
+/// and makes the interest edge-triggered so that a stale event is reported at most once.
 ///
 /// # Safety
 /// As for the C library's: `event` is null or points at an event.
@@ -23,16 +23,16 @@ pub unsafe extern "C" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    let ask = |operation: c_int, event: *mut epoll_event| {
+    let call = |operation: c_int, event: *mut epoll_event| {
         // SAFETY: the kernel checks descriptors; the event is the caller's, or lives until this returns.
         unsafe { syscall(SYS_epoll_ctl, set, operation, fd, event) as c_int }
     };
     if operation == EPOLL_CTL_DEL {
-        let mut nowhere = epoll_event { events: EPOLLET as u32, u64: NOBODY };
-        // What cannot be changed cannot be deleted either, which is told.
-        ask(EPOLL_CTL_MOD, &raw mut nowhere);
+        let mut harmless = epoll_event { events: EPOLLET as u32, u64: TOKIO_WAKEUP };
+        // The result is ignored: the delete below fails with the same error.
+        call(EPOLL_CTL_MOD, &raw mut harmless);
     }
-    ask(operation, event)
+    call(operation, event)
 }
 
 #[cfg(test)]
@@ -44,9 +44,9 @@ mod tests {
     use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
     use nix::sys::eventfd::EventFd;
 
-    /// Every crate's call is ours, and what it does and tells is the C library's.
+    /// Every crate calls this function, and its effects and errors are those of the C library.
     #[test]
-    fn what_is_deleted_is_not_told_and_errors_are_the_kernel_s() {
+    fn deleted_interests_are_silent_and_errors_are_those_of_the_kernel() {
         assert_eq!(libc::epoll_ctl as *const () as usize, super::epoll_ctl as *const () as usize);
         let set = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
         let (kept, gone) = (EventFd::new().unwrap(), EventFd::new().unwrap());

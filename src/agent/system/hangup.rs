@@ -1,40 +1,42 @@
-//! Does this computer's own kernel know that everybody hung up? Who ends connections from outside cannot see when what tells of it
-//! has been taken in, and memory that is saved before that does not come back (ARCHITECTURE, gVisor).
+//! Wait until the guest's kernel has closed all outside connections to a port.
+//!
+//! The engine closes connections from outside before it saves memory. It cannot see when the guest's kernel
+//! has processed that, and memory that is saved too early cannot be restored (docs/engines/gvisor.md).
 
 use std::time::{Duration, Instant};
 
 use procfs::ProcResult;
 use procfs::net::TcpState;
 
-/// How long a kernel may take to take in what it was sent, on a host whose processors are all busy.
+/// How long the kernel may take to process the closed connections, on a host whose processors are all busy.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two looks.
+/// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits until nobody from outside is connected to a TCP port of this computer, by IPv4.
+/// Waits until no outside peer is connected over IPv4 to a TCP port of this computer.
 ///
 /// # Errors
-/// When the kernel does not tell, or somebody still is after [`TIMEOUT`].
+/// When the list of connections cannot be read, or some are still open after [`TIMEOUT`].
 pub fn wait(port: u16) -> Result<(), String> {
     wait_for(port, TIMEOUT)
 }
 
-fn wait_for(port: u16, patience: Duration) -> Result<(), String> {
-    let deadline = Instant::now() + patience;
+fn wait_for(port: u16, timeout: Duration) -> Result<(), String> {
+    let deadline = Instant::now() + timeout;
     loop {
         let connected = connected(port).map_err(|error| format!("the list of connections: {error}"))?;
         if connected == 0 {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            return Err(format!("{connected} connections to port {port} stay"));
+            return Err(format!("{connected} connections to port {port} are still open"));
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// How many are connected to a port, or were and have not been let go of by the kernel. What this computer's own programs hold
-/// has one address at both ends, and may stay.
+/// Number of connections to a port that are open, or closed but not yet released by the kernel. Connections
+/// among the computer's own programs have the same address at both ends; they do not count.
 fn connected(port: u16) -> ProcResult<usize> {
     let sockets = procfs::net::tcp()?;
     let connected = sockets.into_iter().filter(|socket| {
@@ -54,10 +56,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_connected_is_waited_for() {
+    fn the_wait_ends_with_the_last_outside_connection() {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(wait_for(port, Duration::ZERO), Ok(()), "who listens is not connected");
+        assert_eq!(wait_for(port, Duration::ZERO), Ok(()), "a listening socket is not a connection");
         let own = TcpStream::connect(("127.0.0.1", port)).unwrap();
         assert_eq!(wait_for(port, Duration::ZERO), Ok(()), "both ends are here");
         drop((own, listener.accept().unwrap()));

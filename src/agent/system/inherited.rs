@@ -1,14 +1,16 @@
-//! Which descriptors of the agent's starter may reach commands? None: a listening socket or a host's file in a guest's
-//! hands is an escape (threats.md T1, T16).
+//! Close-on-exec flag on inherited file descriptors.
+//!
+//! A command that inherits a listening socket or a file of the host could escape from the guest (T1, T16,
+//! docs/security.md).
 
 use std::io;
 
 use nix::errno::Errno;
 use nix::libc;
 
-/// Marks every descriptor above standard error close-on-exec. The agent keeps them; no program that it starts does.
-pub fn keep_from_commands() -> io::Result<()> {
-    // gVisor refuses more than a descriptor can be.
+/// Marks every file descriptor above standard error close-on-exec.
+pub fn close_on_exec() -> io::Result<()> {
+    // gVisor refuses `u32::MAX`, the usual upper bound.
     let (first, last) = (3, i32::MAX);
     // SAFETY: the call only sets a flag on descriptors of this process and takes no pointers.
     #[allow(unsafe_code)]

@@ -1,53 +1,54 @@
-//! `hotdesk api-keys`: which keys are there, and how are they made and deleted?
+//! `hotdesk api-keys`: API keys of the account.
 
 use std::collections::HashMap;
 
 use clap::Subcommand;
 use reqwest::Method;
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve};
-use super::failure::Outcome;
-use super::output;
-use hotdesk_wire::key::{CreateKey, Key, KeyList, MintedKey};
-use hotdesk_wire::workspace::WorkspaceList;
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve};
+use crate::failure::Outcome;
+use crate::output;
+use hotdesk_wire::identity::api_key::{ApiKey, CreateKey, KeyList, MintedKey};
+use hotdesk_wire::identity::workspace::WorkspaceList;
 
 /// `hotdesk api-keys`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the keys, without their texts.
+    /// List API keys, without their secrets.
     List {
-        /// Only those that reach this workspace alone: its id or name.
+        /// Only keys that are limited to this workspace (id or name).
         #[arg(long)]
         workspace: Option<String>,
     },
-    /// Make a key and print its text, this once.
+    /// Create an API key and print it. It is not shown again.
     Create {
-        /// What to call it.
+        /// Name of the key.
         #[arg(long)]
         name: String,
-        /// The only workspace that it shall reach: its id or name. Without, it reaches all.
+        /// Limit the key to this workspace (id or name); default: all workspaces.
         #[arg(long)]
         workspace: Option<String>,
     },
-    /// Delete a key: what goes on under it ends.
+    /// Delete an API key; its open connections are closed.
     Delete {
-        /// Its id.
+        /// Key id.
         id: String,
     },
 }
 
-/// Does it.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
         Command::List { workspace } => list(workspace, session).await,
         Command::Create { name, workspace } => create(name, workspace, session).await,
         Command::Delete { id } => {
-            let answer = session.api.call(Method::DELETE, &["keys", &id], None::<&()>, QUICK).await?;
-            session.show(&answer, || output::line(&format!("Deleted key {id}.")))
+            let response =
+                session.api.call(Method::DELETE, &["keys", &id], None::<&()>, REQUEST_TIMEOUT).await?;
+            session.show(&response, || output::line(&format!("Deleted key {id}.")))
         }
     }
 }
@@ -58,25 +59,25 @@ async fn list(workspace: Option<String>, session: &Session) -> Outcome<()> {
         None => None,
     };
     let query: Vec<(&str, &str)> = workspace.iter().map(|id| ("workspace_id", id.as_str())).collect();
-    let answer = session.api.get(&["keys"], &query, QUICK).await?;
-    let list: KeyList = answer.decode()?;
+    let response = session.api.get(&["keys"], &query, REQUEST_TIMEOUT).await?;
+    let list: KeyList = response.decode()?;
     let names: HashMap<String, String> = if list.keys.iter().any(|it| it.workspace_id.is_some()) {
-        let known: WorkspaceList = session.api.get(&["workspaces"], &[], QUICK).await?.decode()?;
-        known.workspaces.into_iter().map(|it| (it.id, it.name)).collect()
+        let all: WorkspaceList = session.api.get(&["workspaces"], &[], REQUEST_TIMEOUT).await?.decode()?;
+        all.workspaces.into_iter().map(|it| (it.id, it.name)).collect()
     } else {
         HashMap::new()
     };
-    session.show(&answer, || {
-        let row = |it: Key| {
+    session.show(&response, || {
+        let row = |it: ApiKey| {
             let text = format!("{}…{}", it.prefix, it.last_four);
-            let reaches = match it.workspace_id {
+            let scope = match it.workspace_id {
                 Some(id) => names.get(&id).cloned().unwrap_or(id),
                 None => "all workspaces".to_owned(),
             };
-            vec![it.name, text, reaches, it.last_used_at.unwrap_or_else(|| "never".to_owned()), it.id]
+            vec![it.name, text, scope, it.last_used_at.unwrap_or_else(|| "never".to_owned()), it.id]
         };
         let rows = list.keys.into_iter().map(row).collect();
-        output::table(&["NAME", "KEY", "REACHES", "LAST USED", "ID"], rows)
+        output::table(&["NAME", "KEY", "SCOPE", "LAST USED", "ID"], rows)
     })
 }
 
@@ -86,10 +87,10 @@ async fn create(name: String, workspace: Option<String>, session: &Session) -> O
         None => None,
     };
     let body = CreateKey { name, workspace_id };
-    let answer = session.api.call(Method::POST, &["keys"], Some(&body), QUICK).await?;
-    let made: MintedKey = answer.decode()?;
-    session.show(&answer, || {
-        let Key { name, id, .. } = &made.record;
-        output::line(&format!("Made key {name} ({id}). It is shown this once:\n{}", made.key))
+    let response = session.api.call(Method::POST, &["keys"], Some(&body), REQUEST_TIMEOUT).await?;
+    let created: MintedKey = response.decode()?;
+    session.show(&response, || {
+        let ApiKey { name, id, .. } = &created.record;
+        output::line(&format!("Created key {name} ({id}). It is not shown again:\n{}", created.key))
     })
 }

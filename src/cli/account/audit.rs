@@ -1,43 +1,43 @@
-//! `hotdesk audit`: what was done, by whom, and what was refused?
+//! `hotdesk audit`: audit log of the account.
 
 use clap::Args;
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve};
-use super::failure::Outcome;
-use super::output;
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve};
+use crate::failure::Outcome;
+use crate::output;
 use hotdesk_wire::audit::{AuditEntry, AuditPage};
 
 /// `hotdesk audit`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Only what was about this workspace: its id or name.
+    /// Only entries about this workspace (id or name).
     #[arg(long)]
     workspace: Option<String>,
-    /// Only what was about this computer: its id, instance id or name.
+    /// Only entries about this computer (id, instance id or name).
     #[arg(long)]
     computer: Option<String>,
-    /// Only what was done with this key: its id.
+    /// Only actions with this API key (id).
     #[arg(long, value_name = "ID")]
     key: Option<String>,
-    /// Only from this moment on, for example 2026-01-31T12:00:00Z.
+    /// Only entries from this time on, for example 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only up to this moment.
+    /// Only entries up to this time.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// At most so many lines, the newest.
+    /// Largest number of entries; the newest are shown.
     #[arg(long, default_value_t = 50)]
     limit: u32,
-    /// Go on where an earlier page ended.
+    /// Cursor of the next page, from the last line of the previous one.
     #[arg(long)]
     cursor: Option<String>,
 }
 
-/// Shows it.
+/// Prints one page of the log.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn run(options: Options, session: &Session) -> Outcome<()> {
     let workspace = match &options.workspace {
         Some(wanted) => Some(resolve::workspace(&session.api, wanted).await?),
@@ -60,9 +60,9 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
     .into_iter()
     .filter_map(|(name, value)| Some((name, value?)))
     .collect();
-    let answer = session.api.get(&["audit"], &query, QUICK).await?;
-    let page: AuditPage = answer.decode()?;
-    session.show(&answer, || {
+    let response = session.api.get(&["audit"], &query, REQUEST_TIMEOUT).await?;
+    let page: AuditPage = response.decode()?;
+    session.show(&response, || {
         output::table(
             &["TIME", "WHO", "FROM", "WHAT", "RESULT", "COMPUTER", "REQUEST"],
             page.entries.into_iter().map(row).collect(),
@@ -75,16 +75,16 @@ pub async fn run(options: Options, session: &Session) -> Outcome<()> {
 }
 
 fn row(entry: AuditEntry) -> Vec<String> {
-    let own = entry.method.is_empty();
-    let unnamed = if own { "the service" } else { "nobody known" };
-    // A key and an MCP client have names; of a person's decision `client` is whom it is about.
+    let internal = entry.method.is_empty();
+    let fallback = if internal { "the service" } else { "unauthenticated" };
+    // For a key or an MCP client, `client` is the caller's name. For a person's decision it is the subject instead.
     let name = match entry.credential.as_deref() {
         Some("session") => entry.account_email.or(entry.client),
         _ => entry.client.or(entry.account_email),
     };
-    let who = name.or(entry.account_id).or(entry.credential_id).unwrap_or_else(|| unnamed.to_owned());
+    let who = name.or(entry.account_id).or(entry.credential_id).unwrap_or_else(|| fallback.to_owned());
     let what = match entry.action {
-        Some(action) if own => action,
+        Some(action) if internal => action,
         Some(action) => format!("{} {} ({action})", entry.method, entry.route),
         None => format!("{} {}", entry.method, entry.route),
     };

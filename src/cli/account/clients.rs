@@ -1,123 +1,123 @@
-//! `hotdesk clients`: for whom does an operator run desktops, and what did they use?
+//! `hotdesk clients`: client accounts of an operator, and their usage.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
-use super::client::Session;
-use super::client::api::{Api, QUICK};
-use super::failure::Outcome;
-use super::output;
-use hotdesk_wire::client::{Client, ClientList, ClientUsage, CreateClient, MadeClient};
+use crate::client::Session;
+use crate::client::api::{Api, REQUEST_TIMEOUT};
+use crate::failure::Outcome;
+use crate::output;
+use hotdesk_wire::identity::client::{Client, ClientList, ClientUsage, CreateClient, CreatedClient};
 
-/// How long removing a client may take: its computers are stopped first, each with a grace.
-const REMOVAL: Duration = Duration::from_secs(180);
+/// Timeout of a delete: the computers of the client first shut down, each with a grace period.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// `hotdesk clients`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the clients.
+    /// List clients.
     List,
-    /// Make a client, with a workspace and a key that reaches only it; the key is printed once.
-    Create(Order),
-    /// Print what a client used in a month.
-    Usage(Asked),
-    /// Remove a client with its workspace; its key is dead.
+    /// Create a client with its own workspace and API key. The key is not shown again.
+    Create(CreateOptions),
+    /// Print the monthly usage of a client.
+    Usage(UsageOptions),
+    /// Delete a client with its workspace and API key.
     Delete {
-        /// Its external id or its id.
+        /// Client: external id or id.
         client: String,
-        /// Its computers go as well.
+        /// Delete its computers too.
         #[arg(long)]
         computers: bool,
     },
 }
 
-/// A client to be made.
+/// `hotdesk clients create`.
 #[derive(Debug, Args)]
-pub struct Order {
-    /// What you call it; unique among your clients.
+pub struct CreateOptions {
+    /// External id, unique among your clients.
     external_id: String,
-    /// What it is called.
+    /// Display name.
     #[arg(long)]
     name: Option<String>,
-    /// Computers that it may have.
+    /// Largest number of computers.
     #[arg(long, value_name = "COUNT")]
     max_computers: Option<u32>,
-    /// Dollars that AI models may cost it in a month.
+    /// Monthly spending limit for AI models, in US dollars.
     #[arg(long, value_name = "USD")]
     monthly_ai_cap: Option<f64>,
-    /// Who pays: operator or client.
+    /// Payer: operator or client.
     #[arg(long, value_name = "WHO")]
     billed_to: Option<String>,
 }
 
-/// A month of a client.
+/// `hotdesk clients usage`.
 #[derive(Debug, Args)]
-pub struct Asked {
-    /// Its external id or its id.
+pub struct UsageOptions {
+    /// Client: external id or id.
     client: String,
-    /// YYYY-MM in UTC; the present month when absent.
+    /// Month in UTC as YYYY-MM; default: the current month.
     #[arg(long)]
     month: Option<String>,
-    /// Print it as CSV, a line per computer.
+    /// Print CSV, one line per computer.
     #[arg(long)]
     csv: bool,
 }
 
-/// Does it.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
         Command::List => list(session).await,
-        Command::Create(order) => create(order, session).await,
-        Command::Usage(asked) => usage(&asked, session).await,
+        Command::Create(options) => create(options, session).await,
+        Command::Usage(options) => usage(&options, session).await,
         Command::Delete { client, computers } => delete(&client, computers, session).await,
     }
 }
 
 async fn list(session: &Session) -> Outcome<()> {
-    let answer = session.api.get(&["v1", "accounts"], &[], QUICK).await?;
-    let list: ClientList = answer.decode()?;
-    session.show(&answer, || {
+    let response = session.api.get(&["v1", "accounts"], &[], REQUEST_TIMEOUT).await?;
+    let list: ClientList = response.decode()?;
+    session.show(&response, || {
         let row = |it: Client| {
-            let most = it.max_computers.map_or_else(String::new, |most| format!(" of {most}"));
-            vec![it.external_id, it.name, format!("{}{most}", it.computers_used), it.billed_to, it.id]
+            let limit = it.max_computers.map_or_else(String::new, |limit| format!(" of {limit}"));
+            vec![it.external_id, it.name, format!("{}{limit}", it.computers_used), it.billed_to, it.id]
         };
         let headings = ["EXTERNAL ID", "NAME", "COMPUTERS", "BILLED TO", "ID"];
         output::table(&headings, list.accounts.into_iter().map(row).collect())
     })
 }
 
-async fn create(order: Order, session: &Session) -> Outcome<()> {
-    let Order { external_id, name, max_computers, monthly_ai_cap, billed_to } = order;
+async fn create(options: CreateOptions, session: &Session) -> Outcome<()> {
+    let CreateOptions { external_id, name, max_computers, monthly_ai_cap, billed_to } = options;
     let body =
         CreateClient { external_id, name, max_computers, monthly_ai_cap_usd: monthly_ai_cap, billed_to };
-    let answer = session.api.call(Method::POST, &["v1", "accounts"], Some(&body), QUICK).await?;
-    let made: MadeClient = answer.decode()?;
-    session.show(&answer, || {
-        let client = &made.client;
+    let response = session.api.call(Method::POST, &["v1", "accounts"], Some(&body), REQUEST_TIMEOUT).await?;
+    let created: CreatedClient = response.decode()?;
+    session.show(&response, || {
+        let client = &created.client;
         output::line(&format!(
-            "Made client {} ({}), workspace {}.",
+            "Created client {} ({}), workspace {}.",
             client.external_id, client.id, client.workspace_id
         ))?;
-        output::line(&format!("Its key (shown once): {}", made.key))
+        output::line(&format!("Its key (shown once): {}", created.key))
     })
 }
 
-async fn usage(asked: &Asked, session: &Session) -> Outcome<()> {
-    let id = meant(&session.api, &asked.client).await?;
+async fn usage(options: &UsageOptions, session: &Session) -> Outcome<()> {
+    let id = client_id(&session.api, &options.client).await?;
     let mut query = Vec::new();
-    query.extend(asked.month.as_deref().map(|month| ("month", month)));
-    query.extend(asked.csv.then_some(("format", "csv")));
-    let answer = session.api.get(&["v1", "accounts", &id, "usage"], &query, QUICK).await?;
-    if asked.csv {
-        return output::bytes(answer.body());
+    query.extend(options.month.as_deref().map(|month| ("month", month)));
+    query.extend(options.csv.then_some(("format", "csv")));
+    let response = session.api.get(&["v1", "accounts", &id, "usage"], &query, REQUEST_TIMEOUT).await?;
+    if options.csv {
+        return output::bytes(response.body());
     }
-    let used: ClientUsage = answer.decode()?;
-    session.show(&answer, || {
+    let used: ClientUsage = response.decode()?;
+    session.show(&response, || {
         let rows = used.computers.iter().map(|it| {
             vec![
                 it.computer_id.clone(),
@@ -136,19 +136,19 @@ async fn usage(asked: &Asked, session: &Session) -> Outcome<()> {
 }
 
 async fn delete(client: &str, computers: bool, session: &Session) -> Outcome<()> {
-    let id = meant(&session.api, client).await?;
+    let id = client_id(&session.api, client).await?;
     let path = ["v1", "accounts", id.as_str()];
-    let mut request = session.api.request(Method::DELETE, session.api.url(&path)).timeout(REMOVAL);
+    let mut request = session.api.request(Method::DELETE, session.api.url(&path)).timeout(DELETE_TIMEOUT);
     if computers {
         request = request.query(&[("computers", "delete")]);
     }
-    let answer = session.api.send(request).await?;
-    session.show(&answer, || output::line(&format!("Removed client {client}.")))
+    let response = session.api.send(request).await?;
+    session.show(&response, || output::line(&format!("Deleted client {client}.")))
 }
 
-/// The id of the client that is meant: one that is none of the external ids is taken as it is.
-async fn meant(api: &Api, wanted: &str) -> Outcome<String> {
-    let list: ClientList = api.get(&["v1", "accounts"], &[], QUICK).await?.decode()?;
+/// Returns the id of the client with this external id; any other text is returned as an id, unchecked.
+async fn client_id(api: &Api, wanted: &str) -> Outcome<String> {
+    let list: ClientList = api.get(&["v1", "accounts"], &[], REQUEST_TIMEOUT).await?.decode()?;
     let found = list.accounts.into_iter().find(|it| it.external_id == wanted).map(|it| it.id);
     Ok(found.unwrap_or_else(|| wanted.to_owned()))
 }

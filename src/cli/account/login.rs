@@ -1,94 +1,95 @@
-//! `hotdesk login`: how does a person at a terminal get a key? They approve it in a browser (wire.md 13).
+//! `hotdesk login`: API key through approval in a browser (docs/api/authentication.md).
 
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::client::api::{Api, QUICK};
-use super::client::connection;
-use super::client::credentials::{self, Credentials, Profile};
-use super::failure::{Failure, Outcome};
-use super::{output, runtime};
+use crate::client::api::{Api, REQUEST_TIMEOUT};
+use crate::client::connection;
+use crate::client::credentials::{self, Credentials, Profile};
+use crate::failure::{Failure, Outcome};
+use crate::{output, runtime};
 use hotdesk_base::secret::Secret;
-use hotdesk_wire::device::{DevicePolled, DeviceStarted, DeviceStatus, StartDevice};
+use hotdesk_wire::identity::device::{DeviceAuthorization, DevicePollResult, DeviceStatus, StartDevice};
 
-/// Where the key is stored when no profile is in use.
-const FIRST_PROFILE: &str = "default";
-/// What the server may say of the time that the codes live, in seconds.
-const LIFE: std::ops::RangeInclusive<u32> = 1..=86_400;
-/// And of the time between two polls.
+/// Profile for the key when there is no current profile.
+const DEFAULT_PROFILE: &str = "default";
+/// Accepted lifetime of the codes, in seconds; values of the server outside of it are clamped.
+const LIFETIME: std::ops::RangeInclusive<u32> = 1..=86_400;
+/// Accepted time between two polls, in seconds; values of the server outside of it are clamped.
 const INTERVAL: std::ops::RangeInclusive<u32> = 1..=60;
 
-/// Does it. `url` is `--url` or `HOTDESK_URL`, `profile` `--profile` or `HOTDESK_PROFILE`.
+/// Signs in and stores the key. `url` is `--url` or `HOTDESK_URL`; `profile` is `--profile` or `HOTDESK_PROFILE`.
 ///
 /// # Errors
-/// When nobody approves in time, the server is not reached, or the profile cannot be stored.
+/// When the request is denied or not approved in time, the server is unreachable, or the profile cannot be stored.
 pub fn run(url: Option<&str>, profile: Option<&str>, json: bool) -> Outcome<()> {
     let path = credentials::path()?;
-    let known = Credentials::load(&path)?;
-    let name = profile.or(known.current.as_deref()).unwrap_or(FIRST_PROFILE).to_owned();
-    let stored = known.profiles.get(&name).map(|profile| profile.url.as_str());
-    let url = url.or(stored).unwrap_or(connection::DEFAULT_URL).to_owned();
+    let stored = Credentials::load(&path)?;
+    let name = profile.or(stored.current.as_deref()).unwrap_or(DEFAULT_PROFILE).to_owned();
+    let stored_url = stored.profiles.get(&name).map(|profile| profile.url.as_str());
+    let url = url.or(stored_url).unwrap_or(connection::DEFAULT_URL).to_owned();
     let api = Api::keyless(connection::base(&url).map_err(Failure::Usage)?)?;
-    let (key, email) = runtime()?.block_on(approved(&api, json))?;
-    // Read again: minutes may have passed since.
-    let mut known = Credentials::load(&path)?;
-    known.profiles.insert(name.clone(), Profile { key, url: url.clone() });
-    known.current = Some(name.clone());
-    known.save(&path)?;
-    say(
+    let (key, email) = runtime()?.block_on(wait_for_approval(&api, json))?;
+    // Read again: another command may have changed the file during the minutes of waiting.
+    let mut stored = Credentials::load(&path)?;
+    stored.profiles.insert(name.clone(), Profile { key, url: url.clone() });
+    stored.current = Some(name.clone());
+    stored.save(&path)?;
+    print(
         json,
         &json!({"profile": name, "url": url, "email": email}),
         &format!("Signed in as {email}. The key is stored in profile {name} ({url})."),
     )
 }
 
-/// The key, and whose it is.
-async fn approved(api: &Api, json: bool) -> Outcome<(Secret, String)> {
+/// Returns the key and the e-mail address of its account, after the approval.
+async fn wait_for_approval(api: &Api, json: bool) -> Outcome<(Secret, String)> {
     let hostname = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
     let body = StartDevice { client: "hotdesk".to_owned(), hostname: hostname.unwrap_or_default() };
-    let started = api.call(Method::POST, &["cli", "auth", "start"], Some(&body), QUICK).await?;
-    let started: DeviceStarted = started.decode()?;
+    let started = api.call(Method::POST, &["cli", "auth", "start"], Some(&body), REQUEST_TIMEOUT).await?;
+    let started: DeviceAuthorization = started.decode()?;
     let (page, code) = (&started.verification_uri_complete, &started.user_code);
-    say(
+    print(
         json,
         &json!({"verification_uri_complete": page, "user_code": code}),
         &format!("Open {page}\nand approve the code {code}. Waiting ..."),
     )?;
     let code = Secret::new(started.device_code);
-    let until = Instant::now() + within(started.expires_in_seconds, &LIFE);
+    let deadline = Instant::now() + clamped(started.expires_in_seconds, &LIFETIME);
     let mut interval = started.interval_seconds;
-    let mut missed = None;
-    while Instant::now() < until {
-        tokio::time::sleep(within(interval, &INTERVAL)).await;
+    let mut last_failure = None;
+    while Instant::now() < deadline {
+        tokio::time::sleep(clamped(interval, &INTERVAL)).await;
         match poll(api, &code).await {
-            // A server that is away for a moment, or busy, has not forgotten the codes.
-            Err(failure) => missed = Some(failure),
+            // The codes outlive an outage of the server, so a failed poll is retried.
+            Err(failure) => last_failure = Some(failure),
             Ok(polled) => match (polled.status, polled.api_key) {
                 (DeviceStatus::Pending, _) => interval = polled.interval_seconds.unwrap_or(interval),
                 (DeviceStatus::Approved, Some(key)) => {
                     let email = polled.user.map(|user| user.email).unwrap_or_default();
                     return Ok((Secret::new(key), email));
                 }
-                (DeviceStatus::Denied, _) => return Err("it was denied".into()),
+                (DeviceStatus::Denied, _) => return Err("the sign-in was denied in the browser".into()),
                 (DeviceStatus::Approved | DeviceStatus::Expired, _) => break,
             },
         }
     }
-    Err(missed.unwrap_or_else(|| "nobody approved it in time".into()))
+    Err(last_failure
+        .unwrap_or_else(|| "the sign-in was not approved in time: run `hotdesk login` again".into()))
 }
 
-async fn poll(api: &Api, code: &Secret) -> Outcome<DevicePolled> {
+async fn poll(api: &Api, code: &Secret) -> Outcome<DevicePollResult> {
     let body = json!({ "device_code": code.reveal() });
-    api.call(Method::POST, &["cli", "auth", "poll"], Some(&body), QUICK).await?.decode()
+    api.call(Method::POST, &["cli", "auth", "poll"], Some(&body), REQUEST_TIMEOUT).await?.decode()
 }
 
-fn within(seconds: u32, bounds: &std::ops::RangeInclusive<u32>) -> Duration {
+fn clamped(seconds: u32, bounds: &std::ops::RangeInclusive<u32>) -> Duration {
     Duration::from_secs(seconds.clamp(*bounds.start(), *bounds.end()).into())
 }
 
-/// A line of JSON with `--json`, else what people read.
-fn say(json: bool, value: &Value, people: &str) -> Outcome<()> {
-    if json { output::line(&value.to_string()) } else { output::line(people) }
+/// Prints a line of JSON with `--json`, otherwise `text`.
+fn print(json: bool, value: &Value, text: &str) -> Outcome<()> {
+    if json { output::line(&value.to_string()) } else { output::line(text) }
 }

@@ -1,100 +1,104 @@
-//! `hotdesk profile`: which servers are known, and by which keys?
+//! `hotdesk profile`: stored servers and their API keys.
 
 use clap::Subcommand;
 use serde_json::json;
 
-use super::client::connection;
-use super::client::credentials::{self, Credentials, Profile, hint};
-use super::failure::{Failure, Outcome};
-use super::{output, read_secret};
+use crate::client::connection;
+use crate::client::credentials::{self, Credentials, Profile, hint};
+use crate::failure::{Failure, Outcome};
+use crate::{output, read_secret};
 use hotdesk_base::secret::Secret;
 
-/// Longest key in bytes: several times the service's own.
+/// Longest key in bytes: several times the length of the service's keys.
 const MAX_KEY: u64 = 1024;
 
 /// `hotdesk profile`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Store a server's address and a key to it; the key is read from standard input. It becomes the profile in use.
+    /// Store a server address and an API key (read from standard input) as the current profile.
     Set {
-        /// The profile's name.
+        /// Profile name.
         name: String,
-        /// Leave the profile in use as it is, if there is one.
+        /// Do not change the current profile.
         #[arg(long)]
         keep_current: bool,
     },
-    /// Show the profiles; never their keys.
+    /// List profiles; keys are masked.
     #[command(visible_alias = "list")]
     Show,
-    /// Use another profile.
+    /// Select the current profile.
     Use {
-        /// The profile's name.
+        /// Profile name.
         name: String,
     },
 }
 
-/// Does it. `url` is `--url` or `HOTDESK_URL`.
+/// Runs a subcommand. `url` is `--url` or `HOTDESK_URL`.
 ///
 /// # Errors
-/// When the key or the credentials file is no good.
+/// When the name, URL or key is invalid, the profile does not exist, or the credentials file cannot be read or written.
 pub fn run(command: Command, url: Option<&str>, json: bool) -> Outcome<()> {
     let path = credentials::path()?;
-    let mut known = Credentials::load(&path)?;
+    let mut stored = Credentials::load(&path)?;
     match command {
         Command::Set { name, keep_current } => {
             if name.is_empty() || name.chars().any(char::is_control) {
-                return Err(Failure::Usage("a profile needs a name".to_owned()));
+                return Err(Failure::Usage(
+                    "the profile name is empty or contains control characters".to_owned(),
+                ));
             }
             let url = url.unwrap_or(connection::DEFAULT_URL);
             connection::base(url).map_err(Failure::Usage)?;
             let key = read_key()?;
-            let said = format!("Stored {name}: {url} with key {}.", hint(&key));
-            known.profiles.insert(name.clone(), Profile { key, url: url.to_owned() });
-            if !keep_current || known.current.is_none() {
-                known.current = Some(name);
+            let message = format!("Stored profile {name}: {url} with key {}.", hint(&key));
+            stored.profiles.insert(name.clone(), Profile { key, url: url.to_owned() });
+            if !keep_current || stored.current.is_none() {
+                stored.current = Some(name);
             }
-            known.save(&path)?;
-            output::line(&said)
+            stored.save(&path)?;
+            output::line(&message)
         }
         Command::Use { name } => {
-            if !known.profiles.contains_key(&name) {
-                return Err(format!("there is no profile {name:?}").into());
+            if !stored.profiles.contains_key(&name) {
+                return Err(
+                    format!("there is no profile {name:?}: list them with `hotdesk profile show`").into()
+                );
             }
-            known.current = Some(name.clone());
-            known.save(&path)?;
-            output::line(&format!("{name} is in use now."))
+            stored.current = Some(name.clone());
+            stored.save(&path)?;
+            output::line(&format!("{name} is the current profile."))
         }
-        Command::Show => show(&known, json),
+        Command::Show => show(&stored, json),
     }
 }
 
-fn show(known: &Credentials, json: bool) -> Outcome<()> {
-    let current = |name: &String| known.current.as_ref() == Some(name);
+fn show(stored: &Credentials, json: bool) -> Outcome<()> {
+    let current = |name: &String| stored.current.as_ref() == Some(name);
     if json {
-        let profiles: Vec<_> = known
+        let profiles: Vec<_> = stored
             .profiles
             .iter()
             .map(|(name, it)| json!({"name": name, "current": current(name), "url": it.url, "key": hint(&it.key)}))
             .collect();
         return output::line(&json!({ "profiles": profiles }).to_string());
     }
-    if known.profiles.is_empty() {
-        return output::line("There are no profiles: hotdesk profile set NAME --url URL");
+    if stored.profiles.is_empty() {
+        return output::line("There are no profiles. Add one: hotdesk profile set NAME --url URL");
     }
     let row = |(name, it): (&String, &Profile)| {
         let mark = if current(name) { "*" } else { "" };
         vec![mark.to_owned(), name.clone(), it.url.clone(), hint(&it.key)]
     };
-    output::table(&["", "NAME", "URL", "KEY"], known.profiles.iter().map(row).collect())
+    output::table(&["", "NAME", "URL", "KEY"], stored.profiles.iter().map(row).collect())
 }
 
-/// The key from standard input.
+/// Reads the key from standard input.
 fn read_key() -> Result<Secret, Failure> {
     let text = read_secret("API key: ", MAX_KEY)?;
     let key = text.reveal().trim();
     let fits = key.len() as u64 <= MAX_KEY && key.bytes().all(|byte| byte.is_ascii_graphic());
     if key.is_empty() || !fits {
-        return Err("standard input holds no API key (one line of visible ASCII)".into());
+        return Err("standard input contains no API key: pass one line of printable ASCII".into());
     }
     Ok(Secret::new(key))
 }

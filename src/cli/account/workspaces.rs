@@ -1,61 +1,65 @@
-//! `hotdesk workspaces`: which are there, and how are they made and removed?
+//! `hotdesk workspaces`: workspaces of the account.
 
 use clap::Subcommand;
 use reqwest::Method;
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve};
-use super::failure::Outcome;
-use super::output;
-use hotdesk_wire::workspace::{CreateWorkspace, Workspace, WorkspaceList};
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve};
+use crate::failure::Outcome;
+use crate::output;
+use hotdesk_wire::identity::workspace::{CreateWorkspace, Workspace, WorkspaceList};
 
-/// How long removing a workspace may take: its computers are stopped first, each with a grace.
-const REMOVAL: std::time::Duration = std::time::Duration::from_secs(180);
+/// Timeout of a delete: the computers of the workspace first shut down, each with a grace period.
+const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(180);
 
 /// `hotdesk workspaces`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the workspaces.
+    /// List workspaces.
     List,
-    /// Make a workspace.
+    /// Create a workspace.
     Create {
-        /// Its name, unique in the account.
+        /// Name, unique in the account.
         name: String,
     },
-    /// Remove a workspace with its computers and files.
+    /// Delete a workspace with its computers and files.
     Delete {
-        /// Its id or name.
+        /// Workspace: id or name.
         workspace: String,
     },
 }
 
-/// Does it.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
         Command::List => list(session).await,
         Command::Create { name } => {
             let body = CreateWorkspace { name, icon_url: None, status: None };
-            let answer = session.api.call(Method::POST, &["workspaces"], Some(&body), QUICK).await?;
-            let made: Workspace = answer.decode()?;
-            session.show(&answer, || output::line(&format!("Made workspace {} ({}).", made.name, made.id)))
+            let response =
+                session.api.call(Method::POST, &["workspaces"], Some(&body), REQUEST_TIMEOUT).await?;
+            let created: Workspace = response.decode()?;
+            session.show(&response, || {
+                output::line(&format!("Created workspace {} ({}).", created.name, created.id))
+            })
         }
         Command::Delete { workspace } => {
             let id = resolve::workspace(&session.api, &workspace).await?;
-            let answer = session.api.call(Method::DELETE, &["workspaces", &id], None::<&()>, REMOVAL).await?;
-            session.show(&answer, || output::line(&format!("Removed workspace {workspace}.")))
+            let response =
+                session.api.call(Method::DELETE, &["workspaces", &id], None::<&()>, DELETE_TIMEOUT).await?;
+            session.show(&response, || output::line(&format!("Deleted workspace {workspace}.")))
         }
     }
 }
 
 async fn list(session: &Session) -> Outcome<()> {
-    let answer = session.api.get(&["workspaces"], &[], QUICK).await?;
-    let list: WorkspaceList = answer.decode()?;
-    session.show(&answer, || {
+    let response = session.api.get(&["workspaces"], &[], REQUEST_TIMEOUT).await?;
+    let list: WorkspaceList = response.decode()?;
+    session.show(&response, || {
         if list.workspaces.is_empty() {
-            return output::line("There are no workspaces: hotdesk workspaces create NAME");
+            return output::line("There are no workspaces. Add one: hotdesk workspaces create NAME");
         }
         let row = |it: Workspace| vec![it.name, it.computer_count.to_string(), it.status, it.id];
         let rows = list.workspaces.into_iter().map(row).collect();

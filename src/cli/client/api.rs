@@ -1,4 +1,4 @@
-//! How does a request go? With the key, to one server only, bounded in time and size; a refusal becomes a sentence.
+//! HTTP client of the API: one server, bounded time and size, readable errors.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -14,36 +14,36 @@ use crate::failure::{Failure, Outcome};
 use hotdesk_base::secret::Secret;
 use hotdesk_wire::error::ErrorBody;
 
-/// How long the server may take for what it answers from memory. Actions wait there for a computer that is on its way
-/// up, so this is more than a moment.
-pub const QUICK: Duration = Duration::from_secs(60);
-/// How long a create may take: the first one on a cold host copies an image, a boot may take three minutes, and
-/// one may wait for its turn to boot.
-pub const CREATE: Duration = Duration::from_secs(420);
-/// How long connecting may take: two lost SYNs and their repeats.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Largest answer that is kept in memory: an 8K screenshot of noise is 100 MB as PNG, 133 MB as base64.
-const MAX_ANSWER: usize = 160 * 1024 * 1024;
+/// Timeout of ordinary requests. It is generous because actions wait on the server for a computer that is starting.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of a create. The first one on a host copies an image, a boot may take three minutes, and boots are queued.
+pub const CREATE_TIMEOUT: Duration = Duration::from_secs(420);
+/// Timeout of a connect: enough for two lost SYNs and their retransmissions.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest response in bytes: an 8K screenshot of noise is 100 MB as PNG and 133 MB as base64.
+const MAX_RESPONSE: usize = 160 * 1024 * 1024;
 
-/// A successful answer.
+/// Body of a successful response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     body: Bytes,
 }
 
-impl Answer {
-    /// Its body as it came.
+impl ApiResponse {
+    /// The body, unchanged.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Reads it.
+    /// Parses the body as JSON.
     ///
     /// # Errors
-    /// When it is not what this command expects: another service, or another version.
+    /// When the body has another shape, for example from another service or version.
     pub fn decode<T: DeserializeOwned>(&self) -> Outcome<T> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| format!("the server's answer is not understood: {error}").into())
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let hint = "is it a hotdesk server of this version?";
+            format!("cannot parse the server's response: {error}; {hint}").into()
+        })
     }
 }
 
@@ -51,12 +51,12 @@ impl Answer {
 pub struct Api {
     http: Client,
     base: Url,
-    /// Nobody has one before a sign-in.
+    /// `None` before a sign-in.
     key: Option<Secret>,
 }
 
 impl Api {
-    /// Prepares requests; sends none.
+    /// Prepares a client with a key; sends no request.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -64,26 +64,27 @@ impl Api {
         Self::keyless(connection.base).map(|api| Self { key: Some(connection.key), ..api })
     }
 
-    /// As [`Api::new`], for what needs no key.
+    /// Prepares a client without a key; sends no request.
     ///
     /// # Errors
-    /// As that.
+    /// When TLS cannot be set up.
     pub fn keyless(base: Url) -> Outcome<Self> {
-        // Someone else's provider, installed before, serves as well.
+        // The call fails when a provider is already installed; that one is equally good.
         drop(rustls::crypto::ring::default_provider().install_default());
         let mut http = Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("hotdesk/", env!("CARGO_PKG_VERSION")));
         if base.scheme() == "http" {
-            // Without this a host that has no CA certificates could not even speak plain HTTP.
+            // Without this, even plain HTTP fails on a host without CA certificates.
             http = http.tls_certs_only([]);
         }
-        let http = http.build().map_err(|error| format!("HTTP client: {}", told(error)))?;
+        let http =
+            http.build().map_err(|error| format!("cannot set up the HTTP client: {}", cause(error)))?;
         Ok(Self { http, base, key: None })
     }
 
-    /// The address of a path below the API's base; every segment is encoded.
+    /// Returns the URL of a path below the base URL; each segment is percent-encoded.
     pub fn url(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         let encoded: Vec<String> = segments.iter().map(|part| hotdesk_guest::percent_encode(part)).collect();
@@ -91,37 +92,42 @@ impl Api {
         url
     }
 
-    /// `GET` with a query.
+    /// Sends a `GET` with a query.
     ///
     /// # Errors
-    /// As [`Api::send`].
-    pub async fn get(&self, path: &[&str], query: &[(&str, &str)], patience: Duration) -> Outcome<Answer> {
+    /// Those of [`Api::send`].
+    pub async fn get(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+        timeout: Duration,
+    ) -> Outcome<ApiResponse> {
         let mut request = self.request(Method::GET, self.url(path));
         if !query.is_empty() {
             request = request.query(query);
         }
-        self.send(request.timeout(patience)).await
+        self.send(request.timeout(timeout)).await
     }
 
-    /// Any method with a JSON body or none.
+    /// Sends a request with an optional JSON body.
     ///
     /// # Errors
-    /// As [`Api::send`].
+    /// Those of [`Api::send`].
     pub async fn call<B: Serialize>(
         &self,
         method: Method,
         path: &[&str],
         body: Option<&B>,
-        patience: Duration,
-    ) -> Outcome<Answer> {
-        let mut request = self.request(method, self.url(path)).timeout(patience);
+        timeout: Duration,
+    ) -> Outcome<ApiResponse> {
+        let mut request = self.request(method, self.url(path)).timeout(timeout);
         if let Some(body) = body {
             request = request.json(body);
         }
         self.send(request).await
     }
 
-    /// A request with the key, if there is one, to be completed.
+    /// Returns a request builder; the request carries the key, if any.
     pub fn request(&self, method: Method, url: Url) -> RequestBuilder {
         let request = self.http.request(method, url);
         match &self.key {
@@ -130,86 +136,91 @@ impl Api {
         }
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     ///
     /// # Errors
-    /// When the server is not reached in time or refuses, in its own words.
-    pub async fn send(&self, request: RequestBuilder) -> Outcome<Answer> {
+    /// When the server is unreachable, the timeout passes, the response is too large, or the server refuses. A refusal
+    /// has the error text of the server.
+    pub async fn send(&self, request: RequestBuilder) -> Outcome<ApiResponse> {
         let response = self.open(request).await?;
-        Ok(Answer { body: self.read(response).await? })
+        Ok(ApiResponse { body: self.read(response).await? })
     }
 
-    /// Opens a stored file by its link. The link's host is what the server takes itself to be; asked is the server that
-    /// the user named, and without the key: the link carries its own permission.
+    /// Opens a stored file by its signed link. The request goes to the configured server, not to the host in the link,
+    /// because the server may be reachable under another name. It has no key: the signature authorizes it.
     ///
     /// # Errors
-    /// When it is no such link, or as [`Api::send`].
+    /// When the link is no link to a stored file, and those of [`Api::send`].
     pub async fn open_link(&self, link: &str) -> Outcome<Response> {
-        let not_understood = || format!("the server's link is not understood: {link}");
-        let parsed: Url = link.parse().map_err(|_| not_understood())?;
-        let (_, stored) = parsed.path().split_once("/storage/").ok_or_else(not_understood)?;
+        let invalid = || format!("the server returned an invalid file link: {link}");
+        let parsed: Url = link.parse().map_err(|_| invalid())?;
+        let (_, stored) = parsed.path().split_once("/storage/").ok_or_else(invalid)?;
         let mut url = self.base.clone();
         url.set_path(&format!("{}/storage/{stored}", self.base.path()));
         url.set_query(parsed.query());
-        // Only for the head of the answer: the body takes as long as it is large.
-        let opening = tokio::time::timeout(QUICK, self.open(self.http.get(url)));
-        opening.await.map_err(|_| format!("{}: no answer in time", self.base))?
+        // The timeout covers only the response head: a large body takes longer.
+        let opening = tokio::time::timeout(REQUEST_TIMEOUT, self.open(self.http.get(url)));
+        opening.await.map_err(|_| format!("{}: the request timed out", self.base))?
     }
 
-    /// Sends a request; a refusal is read and told.
+    /// Sends a request; turns a refusal into an error with the text of the server.
     async fn open(&self, request: RequestBuilder) -> Outcome<Response> {
-        let response = request.send().await.map_err(|error| self.unreached(error))?;
+        let response = request.send().await.map_err(|error| self.transport_failure(error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         if let Some(to) = response.headers().get(LOCATION).filter(|_| status.is_redirection()) {
             let to = String::from_utf8_lossy(to.as_bytes()).into_owned();
-            let text = format!("{} redirects to {to}; a key is not sent elsewhere: use --url", self.base);
+            let base = &self.base;
+            let text = format!("{base} redirects to {to}; the key is not sent to another address: use --url");
             return Err(text.into());
         }
         let body = self.read(response).await?;
-        Err(refused(self.base.as_str(), status, &body).into())
+        Err(refusal(self.base.as_str(), status, &body).into())
     }
 
     async fn read(&self, mut response: Response) -> Outcome<Bytes> {
         let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreached(error))? {
-            if body.len() + chunk.len() > MAX_ANSWER {
-                return Err(format!("the answer is larger than {} MiB", MAX_ANSWER >> 20).into());
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.transport_failure(error))? {
+            if body.len() + chunk.len() > MAX_RESPONSE {
+                let limit = MAX_RESPONSE >> 20;
+                return Err(
+                    format!("{}: the response is larger than the limit of {limit} MiB", self.base).into()
+                );
             }
             body.extend_from_slice(&chunk);
         }
         Ok(body.freeze())
     }
 
-    /// What a failed exchange says about the server.
-    pub fn unreached(&self, error: reqwest::Error) -> Failure {
-        let hint = if error.is_connect() { " (does `hotdesk serve` run there?)" } else { "" };
-        format!("{}: {}{hint}", self.base, told(error)).into()
+    /// Describes a failed exchange with the server.
+    pub fn transport_failure(&self, error: reqwest::Error) -> Failure {
+        let hint = if error.is_connect() { " (is `hotdesk serve` running there?)" } else { "" };
+        format!("{}: {}{hint}", self.base, cause(error)).into()
     }
 }
 
-/// The server's own words, with what to quote when asking somebody about it.
-fn refused(base: &str, status: StatusCode, body: &[u8]) -> String {
-    let Ok(said) = serde_json::from_slice::<ErrorBody>(body) else {
+/// Error text of the server, with its error code and request id for a support request.
+fn refusal(base: &str, status: StatusCode, body: &[u8]) -> String {
+    let Ok(refused) = serde_json::from_slice::<ErrorBody>(body) else {
         return format!("{base} answered {status}");
     };
-    let request = said.request_id.map(|id| format!("request {id}"));
-    let details: Vec<String> = said.code.into_iter().chain(request).collect();
-    if details.is_empty() { said.error } else { format!("{} ({})", said.error, details.join(", ")) }
+    let request = refused.request_id.map(|id| format!("request {id}"));
+    let details: Vec<String> = refused.code.into_iter().chain(request).collect();
+    if details.is_empty() { refused.error } else { format!("{} ({})", refused.error, details.join(", ")) }
 }
 
-/// reqwest tells a cause only as the source of an error. Its own text would repeat the URL.
-fn told(error: reqwest::Error) -> String {
+/// Root cause of a request error. reqwest reports it only as the source; its own text repeats the URL.
+fn cause(error: reqwest::Error) -> String {
     if error.is_timeout() {
-        return "no answer in time".to_owned();
+        return "the request timed out".to_owned();
     }
     let error = error.without_url();
     let (mut text, mut source) = (error.to_string(), error.source());
-    while let Some(cause) = source {
-        text = cause.to_string();
-        source = cause.source();
+    while let Some(inner) = source {
+        text = inner.to_string();
+        source = inner.source();
     }
     text
 }
@@ -219,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_in_the_server_s_words() {
+    fn a_refusal_has_the_error_text_of_the_server() {
         for (body, expected) in [
             (r#"{"error":"Desktop not found","request_id":"r1"}"#, "Desktop not found (request r1)"),
             (
@@ -230,12 +241,12 @@ mod tests {
             ("<html>", "http://x/api answered 404 Not Found"),
             ("", "http://x/api answered 404 Not Found"),
         ] {
-            assert_eq!(refused("http://x/api", StatusCode::NOT_FOUND, body.as_bytes()), expected);
+            assert_eq!(refusal("http://x/api", StatusCode::NOT_FOUND, body.as_bytes()), expected);
         }
     }
 
     #[test]
-    fn no_segment_leaves_its_place() {
+    fn path_segments_are_encoded() {
         let base = super::super::connection::base("http://x/desk").unwrap();
         let api = Api::new(Connection { base, key: Secret::new("k") }).unwrap();
         assert_eq!(

@@ -1,26 +1,27 @@
-//! Which server is asked, and with which key? Flag, then environment, then profile; a profile's key goes to its own
-//! server only.
+//! Selection of the server and its API key from flags, environment and profiles.
+//!
+//! A key from a profile is sent only to the server of that profile.
 
 use reqwest::Url;
 
 use super::credentials::{Credentials, Profile};
 use hotdesk_base::secret::Secret;
 
-/// Where `hotdesk serve` listens unless told otherwise.
+/// Default address of `hotdesk serve`.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8700";
 
-/// A server and the key to it.
+/// A server and its API key.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// The API's base, ending in `/api`.
+    /// Base URL of the API; ends in `/api`.
     pub base: Url,
-    /// The key.
+    /// API key.
     pub key: Secret,
 }
 
-/// What was said about the connection; `None` for what was not.
+/// Flags and variables about the connection; `None` when unset.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct ConnectionOptions {
     /// `--url` or `HOTDESK_URL`.
     pub url: Option<String>,
     /// `--profile` or `HOTDESK_PROFILE`.
@@ -29,28 +30,30 @@ pub struct Wishes {
     pub key: Option<Secret>,
 }
 
-/// Decides. With a URL that is not the profile's, the key is that of the profile for that URL, or
-/// `HOTDESK_API_KEY`: a key never goes to a server that it was not stored for.
+/// Returns the server and its key. `HOTDESK_API_KEY` wins over profiles. Otherwise the key comes from the selected
+/// profile, or from any profile for the same URL when none is selected explicitly.
 ///
 /// # Errors
-/// When the profile is unknown, the URL is none, or no key belongs to it.
-pub fn choose(wishes: &Wishes, credentials: &Credentials) -> Result<Connection, String> {
-    let name = wishes.profile.as_ref().or(credentials.current.as_ref());
+/// When the profile does not exist, the URL is invalid, or no key is stored for the URL.
+pub fn resolve(options: &ConnectionOptions, credentials: &Credentials) -> Result<Connection, String> {
+    let name = options.profile.as_ref().or(credentials.current.as_ref());
     let profile = match name {
         None => None,
         Some(name) => match credentials.profiles.get(name) {
-            None if wishes.profile.is_some() => return Err(format!("there is no profile {name:?}")),
-            found => found,
+            None if options.profile.is_some() => {
+                return Err(format!("there is no profile {name:?}: list them with `hotdesk profile show`"));
+            }
+            profile => profile,
         },
     };
-    let url = wishes.url.as_deref().or(profile.map(|profile| profile.url.as_str())).unwrap_or(DEFAULT_URL);
+    let url = options.url.as_deref().or(profile.map(|profile| profile.url.as_str())).unwrap_or(DEFAULT_URL);
     let base = base(url)?;
-    if let Some(key) = &wishes.key {
+    if let Some(key) = &options.key {
         return Ok(Connection { base, key: key.clone() });
     }
     let belongs = |profile: &&Profile| self::base(&profile.url).is_ok_and(|other| other == base);
-    // A profile that was asked for by name is not replaced by another one behind the caller's back.
-    let others = credentials.profiles.values().filter(|_| wishes.profile.is_none());
+    // An explicitly selected profile is never replaced by another one.
+    let others = credentials.profiles.values().filter(|_| options.profile.is_none());
     match profile.into_iter().chain(others).find(belongs) {
         Some(profile) => Ok(Connection { base, key: profile.key.clone() }),
         None => Err(format!(
@@ -60,23 +63,24 @@ pub fn choose(wishes: &Wishes, credentials: &Credentials) -> Result<Connection, 
     }
 }
 
-/// The API's base under an address: `/api` is added unless it is there (wire.md 1).
+/// Returns the base URL of the API at a server address; appends `/api` when it is absent
+/// (docs/api/conventions.md).
 ///
 /// # Errors
-/// When the text is not the address of a server.
+/// When the text is not an `http` or `https` URL, or has credentials, a query or a fragment.
 pub fn base(url: &str) -> Result<Url, String> {
-    let wrong = |why: &str| format!("{why}: use a server's address such as {DEFAULT_URL}");
+    let invalid = |why: &str| format!("{why}: use a server address such as {DEFAULT_URL}");
     let mut parsed: Url =
-        url.trim().parse().map_err(|error| wrong(&format!("{url:?} is not a URL ({error})")))?;
+        url.trim().parse().map_err(|error| invalid(&format!("{url:?} is not a URL ({error})")))?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
-        return Err(wrong(&format!("{url:?} is not an http or https URL")));
+        return Err(invalid(&format!("{url:?} is not an http or https URL")));
     }
     if !parsed.username().is_empty() || parsed.password().is_some() {
-        // Not quoted: it may hold a password.
-        return Err(wrong("the URL must not hold a user or password"));
+        // The URL is not quoted: it may contain a password.
+        return Err(invalid("the URL must not contain a user or password"));
     }
     if parsed.query().is_some() || parsed.fragment().is_some() {
-        return Err(wrong("the URL must not hold a query or fragment"));
+        return Err(invalid("the URL must not contain a query or fragment"));
     }
     let path = parsed.path().trim_end_matches('/').to_owned();
     parsed.set_path(&if path.ends_with("/api") { path } else { format!("{path}/api") });
@@ -131,9 +135,11 @@ mod tests {
             ("", "", "", &none, Err("no API key")),
             ("", "nowhere", "given", &credentials, Err("no profile")),
         ] {
-            let said = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-            let wishes = Wishes { url: said(url), profile: said(name), key: said(key).map(Secret::new) };
-            let got = choose(&wishes, from);
+            let non_empty = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            let key_option = non_empty(key).map(Secret::new);
+            let options =
+                ConnectionOptions { url: non_empty(url), profile: non_empty(name), key: key_option };
+            let got = resolve(&options, from);
             let case = format!("{url:?} {name:?} {key:?}");
             match (got, expected) {
                 (Ok(got), Ok((base, key))) => {

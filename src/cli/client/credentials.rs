@@ -1,5 +1,6 @@
-//! Where are keys kept? In `~/.hotdesk/credentials.json`, readable by its owner only: `{current, profiles: {NAME:
-//! {apiKey, url}}}` (the shape that wire.md 1 gives for its like).
+//! Credentials file of the client: profiles with server address and API key.
+//!
+//! The file is `~/.hotdesk/credentials.json` with mode 0600: `{current, profiles: {NAME: {apiKey, url}}}`.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -11,33 +12,33 @@ use serde::{Deserialize, Serialize};
 
 use hotdesk_base::secret::Secret;
 
-/// Largest file that is read: thousands of profiles.
+/// Largest file in bytes that is read: enough for thousands of profiles.
 const MAX_FILE: u64 = 1024 * 1024;
-/// Permissions that let others read or write.
-const FOR_OTHERS: u32 = 0o077;
+/// Mode bits that give access to users other than the owner.
+const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// What the file holds.
+/// Content of the credentials file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Credentials {
-    /// The profile in use.
+    /// Name of the current profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// All profiles by name.
+    /// Profiles by name.
     #[serde(default)]
     pub profiles: BTreeMap<String, Profile>,
 }
 
-/// One server and the key to it.
+/// A server and its API key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Profile {
-    /// The key.
+    /// API key.
     #[serde(rename = "apiKey", serialize_with = "reveal", deserialize_with = "conceal")]
     pub key: Secret,
-    /// The server's address.
+    /// Server address.
     pub url: String,
 }
 
-/// The file is the key's one rightful reader.
+// `Secret` does not serialize itself, so that no key reaches a log; this file must hold it.
 fn reveal<S: serde::Serializer>(key: &Secret, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(key.reveal())
 }
@@ -46,21 +47,21 @@ fn conceal<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Secret, D::Error
     String::deserialize(from).map(Secret::new)
 }
 
-/// The file of this user.
+/// Path of the credentials file of this user.
 ///
 /// # Errors
-/// When there is no home folder.
+/// When the user has no home folder.
 pub fn path() -> Result<PathBuf, String> {
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
     home.map(|home| home.join(".hotdesk/credentials.json"))
-        .ok_or_else(|| "there is no home folder for credentials: set HOME".to_owned())
+        .ok_or_else(|| "cannot locate ~/.hotdesk/credentials.json: no home folder; set HOME".to_owned())
 }
 
 impl Credentials {
-    /// Reads the file; none is as good as an empty one.
+    /// Reads the file. A missing file counts as empty.
     ///
     /// # Errors
-    /// When it cannot be read, others may read it, or it is not what [`Credentials::save`] writes.
+    /// When the file cannot be read, other users have access to it, or it has another format.
     pub fn load(path: &Path) -> Result<Self, String> {
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
         let file = match File::open(path) {
@@ -68,34 +69,39 @@ impl Credentials {
             other => other.map_err(|error| failed(&error))?,
         };
         let mode = file.metadata().map_err(|error| failed(&error))?.permissions().mode();
-        if mode & FOR_OTHERS != 0 {
-            return Err(failed(&format!("others may read it (mode {:03o}): chmod 600", mode & 0o777)));
+        if mode & GROUP_AND_OTHERS != 0 {
+            return Err(failed(&format!(
+                "other users can access it (mode {:03o}): run chmod 600 on it",
+                mode & 0o777
+            )));
         }
         let mut text = String::new();
         (&file).take(MAX_FILE).read_to_string(&mut text).map_err(|error| failed(&error))?;
-        // serde's own text could quote the file, and with it a key: only the place is told.
+        // serde's message may quote the file, and with it a key; so only the position is reported.
         serde_json::from_str(&text).map_err(|error| {
-            failed(&format!("not a credentials file (line {}, column {})", error.line(), error.column()))
+            let (line, column) = (error.line(), error.column());
+            failed(&format!("invalid credentials file (line {line}, column {column}); fix or delete it"))
         })
     }
 
-    /// Writes the file anew beside the old one and swaps them, so that a crash leaves one of the two.
+    /// Writes a new file and renames it over the old one, so that a crash leaves one complete file.
     ///
     /// # Errors
-    /// Naming the path that could not be written.
+    /// When the folder or the file cannot be written. The old file is unchanged then.
     pub fn save(&self, path: &Path) -> Result<(), String> {
-        let folder = path.parent().ok_or_else(|| format!("{}: no folder", path.display()))?;
+        let folder =
+            path.parent().ok_or_else(|| format!("{}: the path has no parent folder", path.display()))?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
+            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         let new = folder.join(format!(".credentials.{}", std::process::id()));
         let written = self.write(&new).and_then(|()| std::fs::rename(&new, path));
         written.map_err(|error| {
-            // What cannot be written can often not be removed either; the first error is the one to tell.
+            // The removal often fails for the same reason; only the first error is reported.
             drop(std::fs::remove_file(&new));
-            format!("{}: {error}", path.display())
+            format!("cannot write {}: {error}", path.display())
         })
     }
 
@@ -107,7 +113,8 @@ impl Credentials {
     }
 }
 
-/// A key as it may be shown: its prefix and its last four characters, if those give away less than half of it.
+/// Returns the prefix and the last four characters of a key, for display. A secret part shorter than eight characters
+/// is hidden completely.
 pub fn hint(key: &Secret) -> String {
     let text = key.reveal();
     let prefix: &str = ["sk_live_", "sk_"].into_iter().find(|prefix| text.starts_with(prefix)).unwrap_or("");
@@ -122,7 +129,7 @@ pub fn hint(key: &Secret) -> String {
 mod tests {
     use super::*;
 
-    fn one(url: &str) -> Credentials {
+    fn single_profile(url: &str) -> Credentials {
         let profile = Profile { key: Secret::new("sk_live_0123456789"), url: url.to_owned() };
         Credentials { current: Some("a".to_owned()), profiles: [("a".to_owned(), profile)].into() }
     }
@@ -132,8 +139,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(".hotdesk/credentials.json");
         assert!(Credentials::load(&path).unwrap().profiles.is_empty());
-        one("http://x").save(&path).unwrap();
-        one("http://y").save(&path).unwrap();
+        single_profile("http://x").save(&path).unwrap();
+        single_profile("http://y").save(&path).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         assert_eq!(

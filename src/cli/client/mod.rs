@@ -1,33 +1,33 @@
-//! The client's side: which server and key, how requests go, how names become ids.
+//! API client of the command line: connection, credentials, requests and name resolution.
 
 pub mod api;
 pub mod connection;
 pub mod credentials;
 pub mod resolve;
-pub mod settle;
+pub mod wait;
 
-use super::failure::Outcome;
-use super::output;
-use api::{Answer, Api};
+use crate::failure::Outcome;
+use crate::output;
+use api::{Api, ApiResponse};
 
-/// What every command of the client has: the API and how to print its answers.
+/// Connection of a client command, and its output mode.
 pub struct Session {
-    /// The API.
+    /// API client.
     pub api: Api,
-    /// Print the API's own answers.
+    /// Whether to print the JSON responses of the server unchanged.
     pub json: bool,
 }
 
 impl Session {
-    /// Prints an answer as it came with `--json`, else what `people` read.
+    /// Prints the raw response with `--json`; otherwise calls `text`, which prints the output for people.
     ///
     /// # Errors
-    /// When standard output cannot be written.
-    pub fn show(&self, answer: &Answer, people: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+    /// Those of [`output::bytes`] and of `text`.
+    pub fn show(&self, response: &ApiResponse, text: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
         if !self.json {
-            return people();
+            return text();
         }
-        output::bytes(answer.body())?;
+        output::bytes(response.body())?;
         output::line("")
     }
 }

@@ -1,74 +1,75 @@
-//! Which computer, workspace or snapshot is meant? Its UUID, its instance id or its name.
+//! Resolution of computers, workspaces and snapshots by UUID, instance id or name.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-use super::api::{Api, QUICK};
+use super::api::{Api, REQUEST_TIMEOUT};
 use crate::failure::Outcome;
 use hotdesk_domain::name::fold;
+use hotdesk_wire::computer::snapshot::{Snapshot, SnapshotList};
 use hotdesk_wire::computer::{Computer, ComputerList};
-use hotdesk_wire::snapshot::{Snapshot, SnapshotList};
-use hotdesk_wire::workspace::{Workspace, WorkspaceList};
+use hotdesk_wire::identity::workspace::{Workspace, WorkspaceList};
 
-/// Something that can be meant.
+/// A resource that a name may match.
 struct Candidate<'a> {
     id: &'a str,
     instance: Option<&'a str>,
     name: &'a str,
-    /// What tells two of one name apart.
-    place: Option<&'a str>,
+    /// Workspace name; distinguishes computers with equal names.
+    workspace: Option<&'a str>,
 }
 
 impl fmt::Display for Candidate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Some(place) => write!(f, "{} in {place} ({})", self.name, self.id),
+        match self.workspace {
+            Some(workspace) => write!(f, "{} in {workspace} ({})", self.name, self.id),
             None => write!(f, "{} ({})", self.name, self.id),
         }
     }
 }
 
-/// The id of the computer that is meant. A UUID is taken as it is; the server says whether it exists.
+/// Returns the id of the computer that `wanted` names. A UUID is returned unchecked.
 ///
 /// # Errors
-/// When none or several are meant, or the list cannot be had.
+/// When no computer or more than one matches, or the request for the list fails.
 pub async fn computer(api: &Api, wanted: &str) -> Outcome<String> {
     if Uuid::try_parse(wanted).is_ok() {
         return Ok(wanted.to_owned());
     }
-    let list: ComputerList = api.get(&["computers"], &[], QUICK).await?.decode()?;
+    let list: ComputerList = api.get(&["computers"], &[], REQUEST_TIMEOUT).await?.decode()?;
     Ok(pick("computer", wanted, &list.computers, candidate_of_computer)?.id.clone())
 }
 
-/// The id of the workspace that is meant.
+/// Returns the id of the workspace that `wanted` names. A UUID is returned unchecked.
 ///
 /// # Errors
-/// As [`computer`].
+/// Those of [`computer`].
 pub async fn workspace(api: &Api, wanted: &str) -> Outcome<String> {
     if Uuid::try_parse(wanted).is_ok() {
         return Ok(wanted.to_owned());
     }
-    let list: WorkspaceList = api.get(&["workspaces"], &[], QUICK).await?.decode()?;
+    let list: WorkspaceList = api.get(&["workspaces"], &[], REQUEST_TIMEOUT).await?.decode()?;
     Ok(pick("workspace", wanted, &list.workspaces, candidate_of_workspace)?.id.clone())
 }
 
-/// The id of the computer's snapshot that is meant.
+/// Returns the id of the snapshot that `wanted` names among those of a computer. A UUID is returned unchecked.
 ///
 /// # Errors
-/// As [`computer`].
+/// Those of [`computer`].
 pub async fn snapshot(api: &Api, computer: &str, wanted: &str) -> Outcome<String> {
     if Uuid::try_parse(wanted).is_ok() {
         return Ok(wanted.to_owned());
     }
-    let list: SnapshotList = api.get(&["computers", computer, "snapshots"], &[], QUICK).await?.decode()?;
+    let list: SnapshotList =
+        api.get(&["computers", computer, "snapshots"], &[], REQUEST_TIMEOUT).await?.decode()?;
     Ok(pick("snapshot", wanted, &list.snapshots, candidate_of_snapshot)?.id.clone())
 }
 
 fn candidate_of_snapshot(snapshot: &Snapshot) -> Candidate<'_> {
-    // One without a name is told by its id alone.
+    // A snapshot without a name is listed by its id.
     let name = snapshot.name.as_deref().unwrap_or(&snapshot.id);
-    Candidate { id: &snapshot.id, instance: None, name, place: None }
+    Candidate { id: &snapshot.id, instance: None, name, workspace: None }
 }
 
 fn candidate_of_computer(computer: &Computer) -> Candidate<'_> {
@@ -76,15 +77,15 @@ fn candidate_of_computer(computer: &Computer) -> Candidate<'_> {
         id: &computer.id,
         instance: Some(&computer.instance_id),
         name: &computer.name,
-        place: Some(&computer.project_name),
+        workspace: Some(&computer.project_name),
     }
 }
 
 fn candidate_of_workspace(workspace: &Workspace) -> Candidate<'_> {
-    Candidate { id: &workspace.id, instance: None, name: &workspace.name, place: None }
+    Candidate { id: &workspace.id, instance: None, name: &workspace.name, workspace: None }
 }
 
-/// Finds the one that is meant: names are compared as the server compares them, whatever the case.
+/// Finds the single match. Names are compared without case, like on the server.
 fn pick<'a, T>(
     kind: &str,
     wanted: &str,
@@ -92,17 +93,17 @@ fn pick<'a, T>(
     candidate: impl Fn(&'a T) -> Candidate<'a>,
 ) -> Result<&'a T, String> {
     let folded = fold(wanted);
-    let meant = |item: &&'a T| {
+    let matches = |item: &&'a T| {
         let candidate = candidate(item);
         candidate.instance == Some(wanted) || fold(candidate.name) == folded
     };
-    let found: Vec<&T> = from.iter().filter(meant).collect();
+    let found: Vec<&T> = from.iter().filter(matches).collect();
     match found.as_slice() {
-        [] => Err(format!("there is no {kind} {wanted:?}")),
+        [] => Err(format!("there is no {kind} {wanted:?}: list them with `hotdesk {kind}s list`")),
         [one] => Ok(one),
         several => {
             let named: Vec<String> = several.iter().map(|item| candidate(item).to_string()).collect();
-            Err(format!("{wanted:?} may be any of {}: use the id", named.join(", ")))
+            Err(format!("{kind} {wanted:?} is ambiguous, it matches {}: use the id", named.join(", ")))
         }
     }
 }
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_one_or_to_a_question() {
+    fn a_name_resolves_to_one_computer_or_to_an_error() {
         type Row = (&'static str, &'static str, &'static str, &'static str);
         let rows: [Row; 5] = [
             ("1", "aaaaaaaa", "First Light", "demo"),
@@ -121,10 +122,10 @@ mod tests {
             ("4", "dddddddd", "aaaaaaaa", "demo"),
             ("5", "eeeeeeee", "Ünï 二", "demo"),
         ];
-        fn see(row: &Row) -> Candidate<'_> {
-            Candidate { id: row.0, instance: Some(row.1), name: row.2, place: Some(row.3) }
+        fn candidate(row: &Row) -> Candidate<'_> {
+            Candidate { id: row.0, instance: Some(row.1), name: row.2, workspace: Some(row.3) }
         }
-        let id = |wanted: &str| pick("computer", wanted, &rows, see).map(|row| row.0);
+        let id = |wanted: &str| pick("computer", wanted, &rows, candidate).map(|row| row.0);
         for (wanted, expected) in [
             ("first light", "1"),
             (" First Light ", "1"),

@@ -1,41 +1,41 @@
-//! When is a change done? When the computer's status is one at rest.
+//! Wait for a computer to finish a change of its status.
 
 use std::time::{Duration, Instant};
 
-use super::api::{Answer, Api, QUICK};
+use super::api::{Api, ApiResponse, REQUEST_TIMEOUT};
 use crate::failure::Outcome;
 use hotdesk_wire::computer::Computer;
 
-/// How long a computer may take to come to rest: as long as a create.
+/// Timeout of a status change: as long as that of a create.
 const TIMEOUT: Duration = Duration::from_secs(420);
-/// Pause between two looks. A change takes seconds, and a key's requests are limited: four looks a second leave
-/// almost all of them to others.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Time between two polls. Requests are rate-limited per key: four polls a second leave most of the limit to other
+/// clients.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Waits until a computer is at rest and has the wanted status.
+/// Waits until a computer has the wanted status; returns it with the raw response.
 ///
 /// # Errors
-/// When it comes to rest elsewhere, or not in time.
-pub async fn until(api: &Api, id: &str, wanted: &str) -> Outcome<(Computer, Answer)> {
+/// When the computer settles in another status, the timeout passes, or a request fails.
+pub async fn until_status(api: &Api, id: &str, wanted: &str) -> Outcome<(Computer, ApiResponse)> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        let answer = api.get(&["computers", id], &[], QUICK).await?;
-        let computer: Computer = answer.decode()?;
+        let response = api.get(&["computers", id], &[], REQUEST_TIMEOUT).await?;
+        let computer: Computer = response.decode()?;
         if computer.status == wanted {
-            return Ok((computer, answer));
+            return Ok((computer, response));
         }
-        if !under_way(&computer.status) {
+        if !is_transitional(&computer.status) {
             return Err(format!("{} is {}, not {wanted}", computer.name, computer.status).into());
         }
         if Instant::now() >= deadline {
             let seconds = TIMEOUT.as_secs();
             return Err(format!("{} is still {} after {seconds} s", computer.name, computer.status).into());
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Statuses that lead to another one (wire.md 5.1).
-pub fn under_way(status: &str) -> bool {
+/// Whether the status changes by itself into another one (docs/lifecycle.md).
+pub fn is_transitional(status: &str) -> bool {
     matches!(status, "creating" | "starting" | "stopping" | "restarting" | "deleting" | "suspending")
 }

@@ -1,4 +1,4 @@
-//! `hotdesk bash`: what does a command print on a computer, and how does it end?
+//! `hotdesk bash`: shell commands on a computer.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -6,48 +6,53 @@ use std::time::Duration;
 use clap::Args;
 use reqwest::Method;
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve};
-use super::failure::Outcome;
-use super::{output, read_text};
-use hotdesk_wire::exec::{Bash, BashResult};
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve};
+use crate::failure::Outcome;
+use crate::{output, read_text};
+use hotdesk_wire::programs::exec::{Bash, BashResult};
 
-/// Longest time-out that the service takes, in seconds (interface.md "Limits"); waited for when none is given.
-const LONGEST: f64 = hotdesk_domain::limits::MAX_COMMAND_SECONDS;
+/// Longest command timeout of the service, in seconds (docs/api/limits.md). The client waits this long when no timeout
+/// is given.
+const MAX_SECONDS: f64 = hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 
 /// `hotdesk bash`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Its id, instance id or name.
+    /// Computer: id, instance id or name.
     computer: String,
-    /// Seconds after which the command is killed; the server's default is 200, at most 300.
+    /// Seconds until the command is killed: at most 300 (server default: 200).
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// The command; several words are joined by spaces, as ssh does. `-` reads it from standard input.
+    /// Command; its arguments are joined by spaces, like with ssh. `-` reads it from standard input.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
 
-/// Runs a command; ends with its exit code.
+/// Runs the command and returns its exit code.
 ///
 /// # Errors
-/// When it could not be run.
+/// When standard input cannot be read, the server refuses the request or is unreachable.
 pub async fn run(options: Options, session: &Session) -> Outcome {
     let command = read_text(options.command.join(" "))?;
     let id = resolve::computer(&session.api, &options.computer).await?;
-    // A nonsensical time-out is the server's to refuse.
-    let seconds = options.timeout.filter(|seconds| (0.0..=LONGEST).contains(seconds)).unwrap_or(LONGEST);
-    let patience = QUICK + Duration::from_secs_f64(seconds);
+    // The server refuses a timeout out of range.
+    let seconds =
+        options.timeout.filter(|seconds| (0.0..=MAX_SECONDS).contains(seconds)).unwrap_or(MAX_SECONDS);
+    let timeout = REQUEST_TIMEOUT + Duration::from_secs_f64(seconds);
     let body = Bash { command, timeout: options.timeout, ..Bash::default() };
-    let answer = session.api.call(Method::POST, &["computers", &id, "bash"], Some(&body), patience).await?;
-    let result: BashResult = answer.decode()?;
-    session.show(&answer, || output::bytes(result.output.as_bytes()))?;
+    let response = session.api.call(Method::POST, &["computers", &id, "bash"], Some(&body), timeout).await?;
+    let result: BashResult = response.decode()?;
+    session.show(&response, || output::bytes(result.output.as_bytes()))?;
     if result.omitted_bytes > 0 {
-        eprintln!("hotdesk: {} bytes in the middle were left out", result.omitted_bytes);
+        eprintln!(
+            "hotdesk: the output is truncated: {} bytes are omitted in the middle",
+            result.omitted_bytes
+        );
     }
     if result.timeout {
-        eprintln!("hotdesk: the command was killed at its time-out");
+        eprintln!("hotdesk: the command was killed at its timeout");
     }
-    // What does not fit an exit code failed all the same.
+    // A code outside of 0..=255 still is a failure.
     Ok(u8::try_from(result.exit_code).map_or(ExitCode::FAILURE, ExitCode::from))
 }

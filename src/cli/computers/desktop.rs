@@ -1,41 +1,41 @@
-//! How does a person click, type and press keys on a computer from a shell?
+//! `hotdesk click`, `type` and `key`: input on the screen of a computer.
 
 use clap::{Args, ValueEnum};
 use reqwest::Method;
 use serde::Serialize;
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve};
-use super::failure::Outcome;
-use super::output;
-use super::read_text;
-use hotdesk_wire::action::{Click, Key, Type};
-use hotdesk_wire::effect::{ActionResult, Options};
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve};
+use crate::failure::Outcome;
+use crate::output;
+use crate::read_text;
+use hotdesk_wire::desktop::action::{Click, KeyPress, Type};
+use hotdesk_wire::desktop::effect::{ActionResult, Options};
 
-/// Slowest typing that is waited for, in characters a second; as the server waits.
+/// Slowest typing that the client waits for, in characters per second; the server's own limit.
 const SLOWEST_TYPING: f64 = hotdesk_domain::limits::SLOWEST_TYPING;
 
 /// `hotdesk click`.
 #[derive(Debug, Args)]
 pub struct ClickOptions {
-    /// Its id, instance id or name.
+    /// Computer: id, instance id or name.
     computer: String,
     /// Pixels from the left edge.
     x: u32,
     /// Pixels from the top edge.
     y: u32,
-    /// Which button.
+    /// Mouse button.
     #[arg(long, default_value = "left")]
     button: Button,
     /// Click twice.
     #[arg(long)]
     double: bool,
-    /// Which screen; the boot screen when absent.
+    /// Screen id; default: the boot screen.
     #[arg(long, value_name = "ID")]
     screen: Option<String>,
 }
 
-/// A button of the pointer.
+/// Mouse button.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Button {
     Left,
@@ -48,12 +48,12 @@ enum Button {
 /// `hotdesk type`.
 #[derive(Debug, Args)]
 pub struct TypeOptions {
-    /// Its id, instance id or name.
+    /// Computer: id, instance id or name.
     computer: String,
-    /// The text; a line end is Enter, a tab is Tab. `-` reads it from standard input.
+    /// Text; a newline presses Enter, a tab presses Tab. `-` reads it from standard input.
     #[arg(allow_hyphen_values = true)]
     text: String,
-    /// Which screen; the boot screen when absent.
+    /// Screen id; default: the boot screen.
     #[arg(long, value_name = "ID")]
     screen: Option<String>,
 }
@@ -61,19 +61,19 @@ pub struct TypeOptions {
 /// `hotdesk key`.
 #[derive(Debug, Args)]
 pub struct KeyOptions {
-    /// Its id, instance id or name.
+    /// Computer: id, instance id or name.
     computer: String,
-    /// A key, or several joined by `+`: Enter, ctrl+c, Page_Up.
+    /// Key or key combination, for example Enter, ctrl+c or Page_Up.
     key: String,
-    /// Which screen; the boot screen when absent.
+    /// Screen id; default: the boot screen.
     #[arg(long, value_name = "ID")]
     screen: Option<String>,
 }
 
-/// Clicks.
+/// `hotdesk click`.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn click(options: ClickOptions, session: &Session) -> Outcome<()> {
     let button = match options.button {
         Button::Left => "left",
@@ -91,31 +91,32 @@ pub async fn click(options: ClickOptions, session: &Session) -> Outcome<()> {
         modifiers: None,
         options: Options::default(),
     };
-    let said = format!("Clicked at {}, {}.", options.x, options.y);
-    act(session, &options.computer, "click", options.screen.as_deref(), &body, QUICK, &said).await
+    let message = format!("Clicked at {}, {}.", options.x, options.y);
+    act(session, &options.computer, "click", options.screen.as_deref(), &body, REQUEST_TIMEOUT, &message)
+        .await
 }
 
-/// Types.
+/// `hotdesk type`.
 ///
 /// # Errors
-/// When the text cannot be read, or the server refuses or is not reached.
+/// When the text cannot be read, the server refuses the request or is unreachable.
 pub async fn type_text(options: TypeOptions, session: &Session) -> Outcome<()> {
     let text = read_text(options.text)?;
     let count = text.chars().count();
-    let patience = QUICK + std::time::Duration::from_secs_f64(count as f64 / SLOWEST_TYPING);
-    let said = format!("Typed {count} characters.");
+    let timeout = REQUEST_TIMEOUT + std::time::Duration::from_secs_f64(count as f64 / SLOWEST_TYPING);
+    let message = format!("Typed {count} characters.");
     let body = Type { text, mode: None, stop_on_focus_change: None, options: Options::default() };
-    act(session, &options.computer, "type", options.screen.as_deref(), &body, patience, &said).await
+    act(session, &options.computer, "type", options.screen.as_deref(), &body, timeout, &message).await
 }
 
-/// Presses a key.
+/// `hotdesk key`.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn key(options: KeyOptions, session: &Session) -> Outcome<()> {
-    let said = format!("Pressed {}.", options.key);
-    let body = Key { key: Some(options.key), ..Key::default() };
-    act(session, &options.computer, "key", options.screen.as_deref(), &body, QUICK, &said).await
+    let message = format!("Pressed {}.", options.key);
+    let body = KeyPress { key: Some(options.key), ..KeyPress::default() };
+    act(session, &options.computer, "key", options.screen.as_deref(), &body, REQUEST_TIMEOUT, &message).await
 }
 
 async fn act<B: Serialize>(
@@ -124,19 +125,21 @@ async fn act<B: Serialize>(
     action: &str,
     screen: Option<&str>,
     body: &B,
-    patience: std::time::Duration,
-    said: &str,
+    timeout: std::time::Duration,
+    message: &str,
 ) -> Outcome<()> {
     let id = resolve::computer(&session.api, computer).await?;
     let mut url = session.api.url(&["computers", &id, action]);
     if let Some(screen) = screen {
         url.query_pairs_mut().append_pair("screen", screen);
     }
-    let request = session.api.request(Method::POST, url).json(body).timeout(patience);
-    let answer = session.api.send(request).await?;
-    let done: ActionResult = answer.decode()?;
+    let request = session.api.request(Method::POST, url).json(body).timeout(timeout);
+    let response = session.api.send(request).await?;
+    let done: ActionResult = response.decode()?;
     if !done.success {
-        return Err(format!("the computer did not do it ({})", done.action).into());
+        return Err(
+            format!("action {} failed on the computer; take a screenshot to see why", done.action).into()
+        );
     }
-    session.show(&answer, || output::line(said))
+    session.show(&response, || output::line(message))
 }

@@ -1,147 +1,155 @@
-//! How are computers copied, forked, resized and moved from the command line?
+//! `hotdesk computers clone`, `fork`, `resize` and `move`.
 
 use clap::Args;
 use reqwest::Method;
 
-use super::client::api::{CREATE, QUICK};
-use super::client::{Session, resolve};
-use super::failure::Outcome;
-use super::output;
-use super::progress::Progress;
-use hotdesk_wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
+use crate::client::api::{CREATE_TIMEOUT, REQUEST_TIMEOUT};
+use crate::client::{Session, resolve};
+use crate::failure::Outcome;
+use crate::output;
+use crate::progress::Progress;
 use hotdesk_wire::computer::Computer;
-use hotdesk_wire::resize::{ResizeComputer, Resized};
+use hotdesk_wire::computer::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
+use hotdesk_wire::computer::resize::{ResizeComputer, ResizeReport};
 
-/// Which computer is copied, and what the copy is called.
+/// `hotdesk computers clone`.
 #[derive(Debug, Args)]
-pub struct Copy {
-    /// Its id, instance id or name.
+pub struct CloneOptions {
+    /// Computer: id, instance id or name.
     computer: String,
-    /// The clone's name; made of the computer's when absent.
+    /// Name of the clone; default: derived from the computer's name.
     name: Option<String>,
-    /// The workspace that shall hold the clone (id or name); the computer's when absent.
+    /// Workspace of the clone (id or name); default: the computer's.
     #[arg(long, short)]
     workspace: Option<String>,
 }
 
-/// Which computer is forked, and what the fork is called.
+/// `hotdesk computers fork`.
 #[derive(Debug, Args)]
-pub struct Fork {
-    /// Its id, instance id or name.
+pub struct ForkOptions {
+    /// Computer: id, instance id or name.
     computer: String,
-    /// The fork's name; made of the computer's when absent.
+    /// Name of the fork; default: derived from the computer's name.
     name: Option<String>,
-    /// The snapshot with memory that the fork goes on from (id or name); the computer as it is when absent.
+    /// Snapshot with memory to fork from (id or name); default: the current state.
     #[arg(long, short)]
     snapshot: Option<String>,
 }
 
-/// Which computer, and its new size; what is not given stays.
+/// `hotdesk computers resize`. Omitted dimensions do not change.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("size").required(true).multiple(true))]
-pub struct Size {
-    /// Its id, instance id or name.
+pub struct ResizeOptions {
+    /// Computer: id, instance id or name.
     computer: String,
-    /// vCPUs: 0.5, 1, 2, 4, 8 or 16.
+    /// Number of vCPUs: 0.5, 1, 2, 4, 8 or 16.
     #[arg(long, group = "size")]
     cpu: Option<f64>,
     /// Memory in GB: 4, 8, 16 or 32.
     #[arg(long, group = "size")]
     ram: Option<f64>,
-    /// Disk in GB; it never shrinks.
+    /// Disk in GB; it can only grow.
     #[arg(long, group = "size")]
     disk: Option<f64>,
-    /// Most that it may send and receive, in Mbps.
+    /// Bandwidth limit in Mbps, for each direction.
     #[arg(long, group = "size")]
     bandwidth: Option<f64>,
-    /// Idle minutes before it suspends itself; 0 is never.
+    /// Idle minutes before the computer is suspended; 0 disables it.
     #[arg(long, group = "size", value_name = "MINUTES")]
     auto_stop: Option<i64>,
 }
 
-/// Which computer goes where.
+/// `hotdesk computers move`.
 #[derive(Debug, Args)]
-pub struct Place {
-    /// Its id, instance id or name.
+pub struct MoveOptions {
+    /// Computer: id, instance id or name.
     computer: String,
-    /// The workspace that shall hold it (id or name).
+    /// Target workspace (id or name).
     workspace: String,
 }
 
 /// `hotdesk computers clone`.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
-pub async fn clone(session: &Session, copy: Copy) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &copy.computer).await?;
-    let target_project_id = match &copy.workspace {
+/// When the server refuses the request or is unreachable.
+pub async fn clone(session: &Session, options: CloneOptions) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &options.computer).await?;
+    let target_project_id = match &options.workspace {
         Some(wanted) => Some(resolve::workspace(&session.api, wanted).await?),
         None => None,
     };
-    let waiting = Progress::waiting(format!("cloning {}", copy.computer));
-    let body = CloneComputer { name: copy.name, target_project_id };
-    let answer = session.api.call(Method::POST, &["computers", &id, "clone"], Some(&body), CREATE).await?;
-    drop(waiting);
-    let made: Computer = answer.decode()?;
-    session.show(&answer, || output::line(&format!("{} is {} ({}).", made.name, made.status, made.id)))
+    let progress = Progress::waiting(format!("cloning {}", options.computer));
+    let body = CloneComputer { name: options.name, target_project_id };
+    let response =
+        session.api.call(Method::POST, &["computers", &id, "clone"], Some(&body), CREATE_TIMEOUT).await?;
+    drop(progress);
+    let created: Computer = response.decode()?;
+    session.show(&response, || {
+        output::line(&format!("{} is {} ({}).", created.name, created.status, created.id))
+    })
 }
 
 /// `hotdesk computers fork`.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
-pub async fn fork(session: &Session, fork: Fork) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &fork.computer).await?;
-    let snapshot_id = match &fork.snapshot {
+/// When the server refuses the request or is unreachable.
+pub async fn fork(session: &Session, options: ForkOptions) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &options.computer).await?;
+    let snapshot_id = match &options.snapshot {
         Some(wanted) => Some(resolve::snapshot(&session.api, &id, wanted).await?),
         None => None,
     };
-    let waiting = Progress::waiting(format!("forking {}", fork.computer));
-    let body = ForkComputer { name: fork.name, snapshot_id };
-    let answer = session.api.call(Method::POST, &["computers", &id, "fork"], Some(&body), CREATE).await?;
-    drop(waiting);
-    let made: Computer = answer.decode()?;
-    session.show(&answer, || output::line(&format!("{} is {} ({}).", made.name, made.status, made.id)))
+    let progress = Progress::waiting(format!("forking {}", options.computer));
+    let body = ForkComputer { name: options.name, snapshot_id };
+    let response =
+        session.api.call(Method::POST, &["computers", &id, "fork"], Some(&body), CREATE_TIMEOUT).await?;
+    drop(progress);
+    let created: Computer = response.decode()?;
+    session.show(&response, || {
+        output::line(&format!("{} is {} ({}).", created.name, created.status, created.id))
+    })
 }
 
 /// `hotdesk computers resize`.
 ///
 /// # Errors
-/// When the server refuses or is not reached, or nothing could be changed.
-pub async fn resize(session: &Session, size: Size) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &size.computer).await?;
-    let waiting = Progress::waiting(format!("resizing {}", size.computer));
+/// When the server refuses the request or is unreachable, or no dimension changed.
+pub async fn resize(session: &Session, options: ResizeOptions) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &options.computer).await?;
+    let progress = Progress::waiting(format!("resizing {}", options.computer));
     let body = ResizeComputer {
-        vcpus: size.cpu,
-        mem_gb: size.ram,
-        disk_size_gb: size.disk,
-        bandwidth_limit_mbps: size.bandwidth,
-        auto_stop_minutes: size.auto_stop,
+        vcpus: options.cpu,
+        mem_gb: options.ram,
+        disk_size_gb: options.disk,
+        bandwidth_limit_mbps: options.bandwidth,
+        auto_stop_minutes: options.auto_stop,
     };
-    // It may end with a restart.
-    let answer = session.api.call(Method::POST, &["computers", &id, "resize"], Some(&body), CREATE).await?;
-    drop(waiting);
-    let now: Resized = answer.decode()?;
-    session.show(&answer, || {
-        for failed in now.results.iter().flatten().filter(|result| !result.ok) {
-            let why = failed.error.as_deref().unwrap_or("it did not change");
+    // A resize may include a restart, which takes as long as a boot.
+    let response =
+        session.api.call(Method::POST, &["computers", &id, "resize"], Some(&body), CREATE_TIMEOUT).await?;
+    drop(progress);
+    let report: ResizeReport = response.decode()?;
+    session.show(&response, || {
+        for failed in report.results.iter().flatten().filter(|result| !result.ok) {
+            let why = failed.error.as_deref().unwrap_or("unknown reason");
             output::line(&format!("{} stays {}: {why}.", failed.dimension, failed.applied))?;
         }
-        let restarted = if now.restarted { ", and was restarted" } else { "" };
-        let has = format!("{} vCPU, {} GB, {} GB disk", now.vcpus, now.mem_gb, now.disk_size_gb);
-        output::line(&format!("{} has {has}{restarted}.", size.computer))
+        let restarted = if report.restarted { " and was restarted" } else { "" };
+        let size = format!("{} vCPU, {} GB, {} GB disk", report.vcpus, report.mem_gb, report.disk_size_gb);
+        output::line(&format!("{} has {size}{restarted}.", options.computer))
     })
 }
 
 /// `hotdesk computers move`.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
-pub async fn relocate(session: &Session, place: Place) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &place.computer).await?;
-    let workspace_id = resolve::workspace(&session.api, &place.workspace).await?;
+/// When the server refuses the request or is unreachable.
+pub async fn relocate(session: &Session, options: MoveOptions) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &options.computer).await?;
+    let workspace_id = resolve::workspace(&session.api, &options.workspace).await?;
     let body = MoveComputer { workspace_id: Some(workspace_id), project_id: None };
-    let answer = session.api.call(Method::PATCH, &["computers", &id, "move"], Some(&body), QUICK).await?;
-    let _: ComputerMoved = answer.decode()?;
-    session.show(&answer, || output::line(&format!("{} is in {} now.", place.computer, place.workspace)))
+    let response =
+        session.api.call(Method::PATCH, &["computers", &id, "move"], Some(&body), REQUEST_TIMEOUT).await?;
+    let _: ComputerMoved = response.decode()?;
+    session.show(&response, || output::line(&format!("Moved {} to {}.", options.computer, options.workspace)))
 }

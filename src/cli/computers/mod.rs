@@ -1,88 +1,93 @@
-//! `hotdesk computers`: which are there, and how are they made, read, renamed and removed?
+//! `hotdesk computers`, and the commands that act on one computer.
+
+pub mod bash;
+pub mod desktop;
+pub mod hardware;
+pub mod power;
+pub mod screenshot;
+pub mod selftest;
+pub mod snapshots;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
-use super::client::api::{CREATE, QUICK};
-use super::client::{Session, resolve};
-use super::failure::Outcome;
-use super::hardware;
-use super::output;
-use super::power;
-use super::progress::Progress;
-use super::selftest;
+use crate::client::api::{CREATE_TIMEOUT, REQUEST_TIMEOUT};
+use crate::client::{Session, resolve};
+use crate::failure::Outcome;
+use crate::output;
+use crate::progress::Progress;
 use hotdesk_wire::computer::{Computer, ComputerList, CreateComputer, UpdateComputer, VncPassword};
 
-/// How long removing a computer may take: it may be stopping, with a grace, and writing back what it holds.
-const REMOVAL: std::time::Duration = std::time::Duration::from_secs(240);
+/// Timeout of a delete: a running computer first shuts down, with a grace period, and flushes its disk.
+const DELETE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(240);
 
 /// `hotdesk computers`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the computers.
+    /// List computers.
     List {
-        /// Only this workspace's (id or name).
+        /// Only computers of this workspace (id or name).
         #[arg(long, short, value_name = "WORKSPACE")]
         workspace: Option<String>,
-        /// Only those with this status, for example `running`.
+        /// Only computers with this status, for example `running`.
         #[arg(long)]
         status: Option<String>,
     },
-    /// Make a computer and wait until it is usable.
-    Create(Order),
+    /// Create a computer and wait until it runs.
+    Create(CreateOptions),
     /// Show a computer.
-    Get(Which),
+    Get(ComputerArg),
     /// Start a stopped or suspended computer.
-    Start(power::Change),
-    /// Stop a computer; its disk is kept.
-    Stop(power::Change),
-    /// Suspend a computer: windows and processes go on when it wakes.
-    Suspend(power::Change),
-    /// Wake a suspended computer.
-    Resume(power::Change),
+    Start(power::PowerOptions),
+    /// Stop a computer; its disk remains.
+    Stop(power::PowerOptions),
+    /// Suspend a computer: processes and windows continue after a resume.
+    Suspend(power::PowerOptions),
+    /// Resume a suspended computer.
+    Resume(power::PowerOptions),
     /// Restart a computer; its password changes.
-    Restart(power::Change),
-    /// Give a computer another name.
+    Restart(power::PowerOptions),
+    /// Rename a computer.
     Rename {
         #[command(flatten)]
-        which: Which,
-        /// The new name, unique in its workspace.
+        target: ComputerArg,
+        /// New name, unique in its workspace.
         name: String,
     },
-    /// Make a copy of a computer with all that is on its disk.
-    Clone(hardware::Copy),
-    /// Make a copy of a running computer with all that runs on it, or of what a snapshot holds, where the engine can.
-    Fork(hardware::Fork),
-    /// Change a running computer's hardware.
-    Resize(hardware::Size),
-    /// Give a computer to another workspace.
-    Move(hardware::Place),
-    /// Remove a computer and everything on it.
-    Delete(Which),
-    /// Print the password of a computer's screens and sockets.
-    Password(Which),
-    /// Try what a computer can do, with figures; ends with 1 when something does not work.
-    Selftest(Which),
+    /// Clone a computer with its disk.
+    Clone(hardware::CloneOptions),
+    /// Fork a running computer or a snapshot, with disk and memory (where the engine supports it).
+    Fork(hardware::ForkOptions),
+    /// Change the hardware of a running computer.
+    Resize(hardware::ResizeOptions),
+    /// Move a computer to another workspace.
+    Move(hardware::MoveOptions),
+    /// Delete a computer and its disk.
+    Delete(ComputerArg),
+    /// Print the password for the screens and sockets of a computer.
+    Password(ComputerArg),
+    /// Test a computer and print measurements; the exit code is 1 when a check fails.
+    Selftest(ComputerArg),
 }
 
-/// Which computer.
+/// The computer that a command acts on.
 #[derive(Debug, Args)]
-pub struct Which {
-    /// Its id, instance id or name.
+pub struct ComputerArg {
+    /// Computer: id, instance id or name.
     pub computer: String,
 }
 
-/// What a new computer shall be; the server knows the defaults.
+/// `hotdesk computers create`. The server supplies the defaults.
 #[derive(Debug, Args)]
-pub struct Order {
-    /// Its name, unique in its workspace.
+pub struct CreateOptions {
+    /// Name, unique in its workspace.
     name: String,
-    /// The workspace that holds it (id or name).
+    /// Workspace (id or name).
     #[arg(long, short)]
     workspace: String,
-    /// vCPUs: 0.5, 1, 2, 4, 8 or 16.
+    /// Number of vCPUs: 0.5, 1, 2, 4, 8 or 16.
     #[arg(long)]
     cpu: Option<f64>,
     /// Memory in GB: 4, 8, 16, 32 or 64.
@@ -91,55 +96,57 @@ pub struct Order {
     /// Disk in GB.
     #[arg(long)]
     disk: Option<f64>,
-    /// Size of the screen, for example 1280x720x24.
+    /// Screen size, for example 1280x720x24.
     #[arg(long, value_name = "WIDTHxHEIGHTxDEPTH")]
     resolution: Option<String>,
-    /// Template that it is made from: namespace/name@version.
+    /// Template: namespace/name@version.
     #[arg(long, value_name = "REF")]
     template: Option<String>,
-    /// Minutes without anybody at work after which it suspends itself; 0 is never.
+    /// Idle minutes before the computer is suspended; 0 disables it.
     #[arg(long, value_name = "MINUTES")]
     auto_stop: Option<i64>,
 }
 
-/// Does it.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome {
     match command {
-        Command::Selftest(which) => return selftest::run(session, &which).await,
+        Command::Selftest(target) => return selftest::run(session, &target).await,
         Command::List { workspace, status } => list(session, workspace, status).await,
-        Command::Create(order) => create(session, order).await,
-        Command::Get(which) => get(session, &which).await,
-        Command::Start(change) => power::run(session, power::Verb::Start, &change).await,
-        Command::Stop(change) => power::run(session, power::Verb::Stop, &change).await,
-        Command::Suspend(change) => power::run(session, power::Verb::Suspend, &change).await,
-        Command::Resume(change) => power::run(session, power::Verb::Resume, &change).await,
-        Command::Restart(change) => power::run(session, power::Verb::Restart, &change).await,
-        Command::Clone(copy) => hardware::clone(session, copy).await,
-        Command::Fork(fork) => hardware::fork(session, fork).await,
-        Command::Resize(size) => hardware::resize(session, size).await,
-        Command::Move(place) => hardware::relocate(session, place).await,
-        Command::Rename { which, name } => {
-            let id = resolve::computer(&session.api, &which.computer).await?;
+        Command::Create(options) => create(session, options).await,
+        Command::Get(target) => get(session, &target).await,
+        Command::Start(options) => power::run(session, power::PowerCommand::Start, &options).await,
+        Command::Stop(options) => power::run(session, power::PowerCommand::Stop, &options).await,
+        Command::Suspend(options) => power::run(session, power::PowerCommand::Suspend, &options).await,
+        Command::Resume(options) => power::run(session, power::PowerCommand::Resume, &options).await,
+        Command::Restart(options) => power::run(session, power::PowerCommand::Restart, &options).await,
+        Command::Clone(options) => hardware::clone(session, options).await,
+        Command::Fork(options) => hardware::fork(session, options).await,
+        Command::Resize(options) => hardware::resize(session, options).await,
+        Command::Move(options) => hardware::relocate(session, options).await,
+        Command::Rename { target, name } => {
+            let id = resolve::computer(&session.api, &target.computer).await?;
             let body = UpdateComputer { name };
-            let answer = session.api.call(Method::PATCH, &["computers", &id], Some(&body), QUICK).await?;
-            let renamed: Computer = answer.decode()?;
-            session.show(&answer, || output::line(&format!("{} is now {}.", which.computer, renamed.name)))
+            let response =
+                session.api.call(Method::PATCH, &["computers", &id], Some(&body), REQUEST_TIMEOUT).await?;
+            let renamed: Computer = response.decode()?;
+            session.show(&response, || output::line(&format!("{} is now {}.", target.computer, renamed.name)))
         }
-        Command::Delete(which) => {
-            let id = resolve::computer(&session.api, &which.computer).await?;
-            let waiting = Progress::waiting(format!("removing {}", which.computer));
-            let answer = session.api.call(Method::DELETE, &["computers", &id], None::<&()>, REMOVAL).await?;
-            drop(waiting);
-            session.show(&answer, || output::line(&format!("Removed {}.", which.computer)))
+        Command::Delete(target) => {
+            let id = resolve::computer(&session.api, &target.computer).await?;
+            let progress = Progress::waiting(format!("deleting {}", target.computer));
+            let response =
+                session.api.call(Method::DELETE, &["computers", &id], None::<&()>, DELETE_TIMEOUT).await?;
+            drop(progress);
+            session.show(&response, || output::line(&format!("Deleted {}.", target.computer)))
         }
-        Command::Password(which) => {
-            let id = resolve::computer(&session.api, &which.computer).await?;
-            let answer = session.api.get(&["computers", &id, "vnc-password"], &[], QUICK).await?;
-            let told: VncPassword = answer.decode()?;
-            session.show(&answer, || output::line(&told.password))
+        Command::Password(target) => {
+            let id = resolve::computer(&session.api, &target.computer).await?;
+            let response = session.api.get(&["computers", &id, "vnc-password"], &[], REQUEST_TIMEOUT).await?;
+            let vnc: VncPassword = response.decode()?;
+            session.show(&response, || output::line(&vnc.password))
         }
     }?;
     Ok(ExitCode::SUCCESS)
@@ -150,14 +157,14 @@ async fn list(session: &Session, workspace: Option<String>, status: Option<Strin
         Some(wanted) => Some(resolve::workspace(&session.api, &wanted).await?),
         None => None,
     };
-    let wishes = [("workspace_id", workspace), ("status", status)];
+    let filters = [("workspace_id", workspace), ("status", status)];
     let query: Vec<(&str, &str)> =
-        wishes.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-    let answer = session.api.get(&["computers"], &query, QUICK).await?;
-    let list: ComputerList = answer.decode()?;
-    session.show(&answer, || {
+        filters.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+    let response = session.api.get(&["computers"], &query, REQUEST_TIMEOUT).await?;
+    let list: ComputerList = response.decode()?;
+    session.show(&response, || {
         if list.computers.is_empty() {
-            return output::line("There are no such computers.");
+            return output::line("No computers match.");
         }
         let row = |it: Computer| {
             let size = format!("{} vCPU, {} GB, {} GB", it.cpu, it.ram, it.disk_size_gb);
@@ -168,33 +175,35 @@ async fn list(session: &Session, workspace: Option<String>, status: Option<Strin
     })
 }
 
-async fn create(session: &Session, order: Order) -> Outcome<()> {
-    let workspace = resolve::workspace(&session.api, &order.workspace).await?;
-    let waiting = Progress::waiting(format!("making {}", order.name));
+async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
+    let workspace = resolve::workspace(&session.api, &options.workspace).await?;
+    let progress = Progress::waiting(format!("creating {}", options.name));
     let body = CreateComputer {
         workspace_id: Some(workspace),
         project_id: None,
-        name: order.name,
+        name: options.name,
         os: None,
         gpu: None,
-        cpu: order.cpu,
-        ram: order.ram,
-        disk_size_gb: order.disk,
-        resolution: order.resolution,
-        auto_stop_minutes: order.auto_stop,
-        template_ref: order.template,
+        cpu: options.cpu,
+        ram: options.ram,
+        disk_size_gb: options.disk,
+        resolution: options.resolution,
+        auto_stop_minutes: options.auto_stop,
+        template_ref: options.template,
         image: None,
     };
-    let answer = session.api.call(Method::POST, &["computers"], Some(&body), CREATE).await?;
-    drop(waiting);
-    let made: Computer = answer.decode()?;
-    session.show(&answer, || output::line(&format!("{} is {} ({}).", made.name, made.status, made.id)))
+    let response = session.api.call(Method::POST, &["computers"], Some(&body), CREATE_TIMEOUT).await?;
+    drop(progress);
+    let created: Computer = response.decode()?;
+    session.show(&response, || {
+        output::line(&format!("{} is {} ({}).", created.name, created.status, created.id))
+    })
 }
 
-async fn get(session: &Session, which: &Which) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &which.computer).await?;
-    let answer = session.api.get(&["computers", &id], &[], QUICK).await?;
-    let it: Computer = answer.decode()?;
+async fn get(session: &Session, target: &ComputerArg) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &target.computer).await?;
+    let response = session.api.get(&["computers", &id], &[], REQUEST_TIMEOUT).await?;
+    let it: Computer = response.decode()?;
     let auto_stop = match it.auto_stop_minutes {
         0 => "never".to_owned(),
         minutes => format!("after {minutes} idle minutes"),
@@ -215,5 +224,5 @@ async fn get(session: &Session, which: &Which) -> Outcome<()> {
         ("created", it.created_at),
     ];
     let rows = fields.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    session.show(&answer, || output::table(&["FIELD", "VALUE"], rows))
+    session.show(&response, || output::table(&["FIELD", "VALUE"], rows))
 }

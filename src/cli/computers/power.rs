@@ -1,69 +1,70 @@
-//! How are computers started, stopped, restarted, suspended and woken? The verb is sent, then the computer is watched until it is there.
+//! `hotdesk computers start`, `stop`, `restart`, `suspend` and `resume`.
 
 use clap::Args;
 use reqwest::Method;
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve, settle};
-use super::failure::Outcome;
-use super::output;
-use super::progress::Progress;
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve, wait};
+use crate::failure::Outcome;
+use crate::output;
+use crate::progress::Progress;
 use hotdesk_wire::computer::Transition;
 
-/// Which computer, and whether to wait for it.
+/// Options of every power command.
 #[derive(Debug, Args)]
-pub struct Change {
-    /// Its id, instance id or name.
+pub struct PowerOptions {
+    /// Computer: id, instance id or name.
     computer: String,
-    /// Return as soon as the change is under way.
+    /// Return as soon as the change has started.
     #[arg(long)]
     no_wait: bool,
 }
 
-/// What shall happen.
+/// A power command.
 #[derive(Clone, Copy, Debug)]
-pub enum Verb {
-    /// It shall run.
+pub enum PowerCommand {
+    /// Boot a stopped computer, or resume a suspended one.
     Start,
-    /// It shall be stopped.
+    /// Shut down.
     Stop,
-    /// It shall stop and run again.
+    /// Shut down and boot again.
     Restart,
-    /// It shall sleep, with its memory kept.
+    /// Save the memory and stop.
     Suspend,
-    /// It shall go on from its memory.
+    /// Restore the saved memory.
     Resume,
 }
 
-impl Verb {
-    /// The path's last segment (wire.md 5.2), what is under way, and the status in which it ends.
-    fn words(self) -> (&'static str, &'static str, &'static str) {
+impl PowerCommand {
+    /// Last path segment of the request (docs/lifecycle.md), progress text, and final status.
+    fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Start => ("start", "starting", "running"),
             Self::Stop => ("stop", "stopping", "stopped"),
             Self::Restart => ("restart", "restarting", "running"),
             Self::Suspend => ("suspend", "suspending", "suspended"),
-            Self::Resume => ("resume", "waking", "running"),
+            Self::Resume => ("resume", "resuming", "running"),
         }
     }
 }
 
-/// Does it.
+/// Sends the command and, unless `--no-wait`, waits for the final status.
 ///
 /// # Errors
-/// When the server refuses or is not reached, or the computer does not come to be so.
-pub async fn run(session: &Session, verb: Verb, change: &Change) -> Outcome<()> {
-    let (segment, under_way, wanted) = verb.words();
-    let id = resolve::computer(&session.api, &change.computer).await?;
-    let waiting = Progress::waiting(format!("{under_way} {}", change.computer));
-    let answer = session.api.call(Method::POST, &["computers", &id, segment], None::<&()>, QUICK).await?;
-    if change.no_wait {
-        drop(waiting);
-        let transition: Transition = answer.decode()?;
+/// When the server refuses the request or is unreachable, or the computer does not reach the final status in time.
+pub async fn run(session: &Session, command: PowerCommand, options: &PowerOptions) -> Outcome<()> {
+    let (segment, message, wanted) = command.parts();
+    let id = resolve::computer(&session.api, &options.computer).await?;
+    let progress = Progress::waiting(format!("{message} {}", options.computer));
+    let response =
+        session.api.call(Method::POST, &["computers", &id, segment], None::<&()>, REQUEST_TIMEOUT).await?;
+    if options.no_wait {
+        drop(progress);
+        let transition: Transition = response.decode()?;
         return session
-            .show(&answer, || output::line(&format!("{} is {}.", change.computer, transition.status)));
+            .show(&response, || output::line(&format!("{} is {}.", options.computer, transition.status)));
     }
-    let (computer, answer) = settle::until(&session.api, &id, wanted).await?;
-    drop(waiting);
-    session.show(&answer, || output::line(&format!("{} is {}.", computer.name, computer.status)))
+    let (computer, response) = wait::until_status(&session.api, &id, wanted).await?;
+    drop(progress);
+    session.show(&response, || output::line(&format!("{} is {}.", computer.name, computer.status)))
 }

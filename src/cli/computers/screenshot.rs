@@ -1,35 +1,35 @@
-//! `hotdesk screenshot`: what does a computer show?
+//! `hotdesk screenshot`: image of the screen of a computer.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve};
-use super::failure::{Failure, Outcome};
-use super::output;
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve};
+use crate::failure::{Failure, Outcome};
+use crate::output;
 
 /// `hotdesk screenshot`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Its id, instance id or name.
+    /// Computer: id, instance id or name.
     computer: String,
-    /// Where to put the image; `-` is standard output. A file named after the time when absent.
+    /// Output file; `-` is standard output. Default: a file named by the local time.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Which screen; the boot screen when absent.
+    /// Screen id; default: the boot screen.
     #[arg(long, value_name = "ID")]
     screen: Option<String>,
-    /// Kind of image; by the file's ending when absent, else png.
+    /// Image format; default: by the file extension, else png.
     #[arg(long)]
     format: Option<Format>,
-    /// Factor on both sides, above 0 and at most 1.
+    /// Scale factor for width and height, above 0 and at most 1.
     #[arg(long)]
     scale: Option<f64>,
 }
 
-/// Kinds of images.
+/// Image format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Png,
@@ -37,7 +37,7 @@ enum Format {
 }
 
 impl Format {
-    fn of(file: &Path) -> Option<Self> {
+    fn from_extension(file: &Path) -> Option<Self> {
         match file.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "png" => Some(Self::Png),
             "jpg" | "jpeg" => Some(Self::Jpeg),
@@ -53,41 +53,45 @@ impl Format {
     }
 }
 
-/// Takes a screenshot.
+/// Takes a screenshot and writes it.
 ///
 /// # Errors
-/// When it cannot be taken or written.
+/// When the options conflict, the server refuses the request or is unreachable, or the file cannot be written.
 pub async fn run(options: Options, session: &Session) -> Outcome<()> {
     let file = options.output.as_deref().filter(|file| *file != Path::new("-"));
     let to_stdout = options.output.is_some() && file.is_none();
     if session.json && options.output.is_some() {
-        return Err(Failure::Usage("--json prints the image as base64: leave --output out".to_owned()));
+        let text = "--json prints the image as base64 and cannot be combined with --output: drop one of them";
+        return Err(Failure::Usage(text.to_owned()));
     }
     if to_stdout && std::io::stdout().is_terminal() {
-        return Err(Failure::Usage("an image is not written to a terminal: use --output FILE".to_owned()));
+        return Err(Failure::Usage(
+            "standard output is a terminal and cannot show an image: use --output FILE".to_owned(),
+        ));
     }
-    let format = options.format.or_else(|| file.and_then(Format::of)).unwrap_or(Format::Png);
+    let format = options.format.or_else(|| file.and_then(Format::from_extension)).unwrap_or(Format::Png);
     let id = resolve::computer(&session.api, &options.computer).await?;
     let scale = options.scale.map(|scale| scale.to_string());
     let mut query = vec![("format", format.name())];
     query.push(("response_format", if session.json { "base64" } else { "binary" }));
     query.extend(options.screen.as_deref().map(|screen| ("screen", screen)));
     query.extend(scale.as_deref().map(|scale| ("scale", scale)));
-    let answer = session.api.get(&["computers", &id, "screenshot"], &query, QUICK).await?;
-    session.show(&answer, || {
+    let response = session.api.get(&["computers", &id, "screenshot"], &query, REQUEST_TIMEOUT).await?;
+    session.show(&response, || {
         if to_stdout {
-            return output::bytes(answer.body());
+            return output::bytes(response.body());
         }
-        let file = options.output.clone().unwrap_or_else(|| unnamed(format));
-        std::fs::write(&file, answer.body()).map_err(|error| format!("{}: {error}", file.display()))?;
-        output::line(&format!("{} ({} bytes)", file.display(), answer.body().len()))
+        let file = options.output.clone().unwrap_or_else(|| default_file(format));
+        std::fs::write(&file, response.body())
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        output::line(&format!("{} ({} bytes)", file.display(), response.body().len()))
     })
 }
 
-fn unnamed(format: Format) -> PathBuf {
+fn default_file(format: Format) -> PathBuf {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
-    let ending = if format == Format::Jpeg { "jpg" } else { "png" };
-    PathBuf::from(format!("hotdesk-{now}.{ending}"))
+    let extension = if format == Format::Jpeg { "jpg" } else { "png" };
+    PathBuf::from(format!("hotdesk-{now}.{extension}"))
 }
 
 #[cfg(test)]
@@ -95,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_s_ending_says_its_kind() {
+    fn the_file_extension_selects_the_format() {
         for (file, expected) in [
             ("a.png", Some(Format::Png)),
             ("a.b/c.JPG", Some(Format::Jpeg)),
@@ -103,7 +107,7 @@ mod tests {
             ("a.gif", None),
             ("png", None),
         ] {
-            assert_eq!(Format::of(Path::new(file)), expected, "{file}");
+            assert_eq!(Format::from_extension(Path::new(file)), expected, "{file}");
         }
     }
 }

@@ -1,74 +1,74 @@
-//! `hotdesk snapshots`: how is a computer kept as it is, and brought back to that?
+//! `hotdesk snapshots`: snapshots of a computer.
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
 
-use super::client::api::QUICK;
-use super::client::{Session, resolve, settle};
-use super::computers::Which;
-use super::failure::Outcome;
-use super::output;
-use super::progress::Progress;
-use hotdesk_wire::snapshot::{CreateSnapshot, RollBack, RolledBack, Snapshot, SnapshotList};
+use crate::client::api::REQUEST_TIMEOUT;
+use crate::client::{Session, resolve, wait};
+use crate::computers::ComputerArg;
+use crate::failure::Outcome;
+use crate::output;
+use crate::progress::Progress;
+use hotdesk_wire::computer::snapshot::{CreateSnapshot, RollBack, RollbackResult, Snapshot, SnapshotList};
 
-/// How long keeping, removing or rolling back may take before it is answered: the server answers what takes longer while it
-/// is under way.
+/// Timeout of a snapshot request. The server responds earlier when an operation takes long, and finishes it in the
+/// background.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// `hotdesk snapshots`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the snapshots of a computer.
-    List(Which),
-    /// Keep a computer as it is now.
-    Create(Order),
-    /// Remove a snapshot; the computer goes on.
-    Delete(Chosen),
-    /// Bring a computer back to a snapshot; what was done since is lost.
-    Rollback(Chosen),
+    List(ComputerArg),
+    /// Create a snapshot of a computer.
+    Create(CreateOptions),
+    /// Delete a snapshot; the computer is not affected.
+    Delete(SnapshotArg),
+    /// Roll a computer back to a snapshot; later changes are lost.
+    Rollback(SnapshotArg),
 }
 
-/// What is kept.
+/// `hotdesk snapshots create`.
 #[derive(Debug, Args)]
-pub struct Order {
+pub struct CreateOptions {
     #[command(flatten)]
-    which: Which,
-    /// What the snapshot is called.
+    target: ComputerArg,
+    /// Name of the snapshot.
     name: Option<String>,
-    /// Keep what runs, too.
+    /// Include the memory: running programs and open windows.
     #[arg(long)]
     memory: bool,
 }
 
-/// Which snapshot of which computer.
+/// A snapshot of a computer.
 #[derive(Debug, Args)]
-pub struct Chosen {
+pub struct SnapshotArg {
     #[command(flatten)]
-    which: Which,
-    /// The snapshot's id or name.
+    target: ComputerArg,
+    /// Snapshot: id or name.
     snapshot: String,
 }
 
-/// Does it.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// When the server refuses or is not reached.
+/// When the server refuses the request or is unreachable.
 pub async fn run(command: Command, session: &Session) -> Outcome<()> {
     match command {
-        Command::List(which) => list(session, &which).await,
-        Command::Create(order) => create(session, order).await,
-        Command::Delete(chosen) => delete(session, &chosen).await,
-        Command::Rollback(chosen) => roll_back(session, &chosen).await,
+        Command::List(target) => list(session, &target).await,
+        Command::Create(options) => create(session, options).await,
+        Command::Delete(target) => delete(session, &target).await,
+        Command::Rollback(target) => roll_back(session, &target).await,
     }
 }
 
-async fn list(session: &Session, which: &Which) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &which.computer).await?;
-    let answer = session.api.get(&["computers", &id, "snapshots"], &[], QUICK).await?;
-    let list: SnapshotList = answer.decode()?;
-    session.show(&answer, || {
+async fn list(session: &Session, target: &ComputerArg) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &target.computer).await?;
+    let response = session.api.get(&["computers", &id, "snapshots"], &[], REQUEST_TIMEOUT).await?;
+    let list: SnapshotList = response.decode()?;
+    session.show(&response, || {
         if list.snapshots.is_empty() {
-            return output::line(&format!("{} has no snapshots.", which.computer));
+            return output::line(&format!("{} has no snapshots.", target.computer));
         }
         let row = |it: Snapshot| {
             let holds = if it.memory { "disk, memory" } else { "disk" };
@@ -81,41 +81,41 @@ async fn list(session: &Session, which: &Which) -> Outcome<()> {
     })
 }
 
-async fn create(session: &Session, order: Order) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &order.which.computer).await?;
-    let waiting = Progress::waiting(format!("keeping {}", order.which.computer));
-    let body = CreateSnapshot { name: order.name, memory: order.memory };
+async fn create(session: &Session, options: CreateOptions) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &options.target.computer).await?;
+    let progress = Progress::waiting(format!("creating a snapshot of {}", options.target.computer));
+    let body = CreateSnapshot { name: options.name, memory: options.memory };
     let path = ["computers", id.as_str(), "snapshots"];
-    let answer = session.api.call(Method::POST, &path, Some(&body), TIMEOUT).await?;
-    drop(waiting);
-    let made: Snapshot = answer.decode()?;
-    session.show(&answer, || output::line(&format!("Snapshot {} is {}.", made.id, made.state)))
+    let response = session.api.call(Method::POST, &path, Some(&body), TIMEOUT).await?;
+    drop(progress);
+    let created: Snapshot = response.decode()?;
+    session.show(&response, || output::line(&format!("Snapshot {} is {}.", created.id, created.state)))
 }
 
-async fn delete(session: &Session, chosen: &Chosen) -> Outcome<()> {
-    let id = resolve::computer(&session.api, &chosen.which.computer).await?;
-    let snapshot = resolve::snapshot(&session.api, &id, &chosen.snapshot).await?;
+async fn delete(session: &Session, target: &SnapshotArg) -> Outcome<()> {
+    let id = resolve::computer(&session.api, &target.target.computer).await?;
+    let snapshot = resolve::snapshot(&session.api, &id, &target.snapshot).await?;
     let path = ["computers", id.as_str(), "snapshots", snapshot.as_str()];
-    let answer = session.api.call(Method::DELETE, &path, None::<&()>, TIMEOUT).await?;
-    session.show(&answer, || output::line(&format!("Removed snapshot {}.", chosen.snapshot)))
+    let response = session.api.call(Method::DELETE, &path, None::<&()>, TIMEOUT).await?;
+    session.show(&response, || output::line(&format!("Deleted snapshot {}.", target.snapshot)))
 }
 
-async fn roll_back(session: &Session, chosen: &Chosen) -> Outcome<()> {
-    let computer = &chosen.which.computer;
+async fn roll_back(session: &Session, target: &SnapshotArg) -> Outcome<()> {
+    let computer = &target.target.computer;
     let id = resolve::computer(&session.api, computer).await?;
-    let snapshot_id = resolve::snapshot(&session.api, &id, &chosen.snapshot).await?;
-    let waiting = Progress::waiting(format!("rolling {computer} back"));
+    let snapshot_id = resolve::snapshot(&session.api, &id, &target.snapshot).await?;
+    let progress = Progress::waiting(format!("rolling back {computer}"));
     let body = RollBack { snapshot_id };
-    let answer =
+    let response =
         session.api.call(Method::POST, &["computers", &id, "rollback"], Some(&body), TIMEOUT).await?;
-    drop(waiting);
-    let done: RolledBack = answer.decode()?;
-    let (snapshot, status) = (&chosen.snapshot, &done.status);
-    session.show(&answer, || {
-        output::line(&if settle::under_way(status) {
-            format!("{computer} is {status}: it goes back to {snapshot}.")
+    drop(progress);
+    let done: RollbackResult = response.decode()?;
+    let (snapshot, status) = (&target.snapshot, &done.status);
+    session.show(&response, || {
+        output::line(&if wait::is_transitional(status) {
+            format!("{computer} is {status}: the rollback to {snapshot} continues.")
         } else {
-            format!("{computer} is as it was at {snapshot} and {status}.")
+            format!("{computer} is rolled back to {snapshot} and is {status}.")
         })
     })
 }

@@ -1,4 +1,7 @@
-//! How does a computer's file come here? Exported to the server, fetched, put in place when it is whole.
+//! Download of a file from a computer.
+//!
+//! The server exports the file to its storage, the client fetches that copy, renames it into place when it is complete,
+//! and deletes the stored copy.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,50 +9,50 @@ use std::time::Duration;
 use reqwest::{Method, Response};
 use tokio::io::AsyncWriteExt;
 
-use crate::client::api::QUICK;
+use crate::client::api::REQUEST_TIMEOUT;
 use crate::client::{Session, resolve};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::progress::Progress;
 use hotdesk_domain::filename::FileName;
-use hotdesk_wire::file::{Export, Exported};
+use hotdesk_wire::files::workspace_file::{Export, ExportResult};
 
-/// How long the server may take to copy the file from the computer: its own 300 s and a moment.
-const EXPORT: Duration = Duration::from_secs(315);
-/// How long the server may be silent in the middle of the file.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Timeout of the export from the computer: a little above the server's own 300 s.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(315);
+/// Timeout between two chunks of the file.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Fetches a file into a file, a folder or, with `-`, standard output.
 ///
 /// # Errors
-/// When it cannot be exported, fetched or written; then nothing is left here.
+/// When the file cannot be exported, fetched or written; no partial file remains then.
 pub async fn run(session: &Session, computer: &str, path: &str, to: &Path) -> Outcome<()> {
     if path.is_empty() {
-        return Err(Failure::Usage(format!("which file of {computer}? {computer}:PATH")));
+        return Err(Failure::Usage(format!("no path on computer {computer} is given: use {computer}:PATH")));
     }
     let id = resolve::computer(&session.api, computer).await?;
-    let waiting = Progress::waiting(format!("fetching {path}"));
+    let progress = Progress::waiting(format!("fetching {path}"));
     let body = Export { desktop_id: id, path: path.to_owned() };
-    let answer = session.api.call(Method::POST, &["files", "export"], Some(&body), EXPORT).await?;
-    drop(waiting);
-    let exported: Exported = answer.decode()?;
+    let response = session.api.call(Method::POST, &["files", "export"], Some(&body), EXPORT_TIMEOUT).await?;
+    drop(progress);
+    let exported: ExportResult = response.decode()?;
     let fetched = fetch(session, &exported, to).await;
-    // The stored copy was only the way here.
+    // The stored copy is temporary, also when the download failed.
     let mut url = session.api.url(&["files", "delete"]);
     url.query_pairs_mut().append_pair("id", &exported.file.id);
-    let removed = session.api.send(session.api.request(Method::DELETE, url).timeout(QUICK)).await;
+    let removed = session.api.send(session.api.request(Method::DELETE, url).timeout(REQUEST_TIMEOUT)).await;
     let written = fetched?;
     removed?;
     match written {
         None => Ok(()),
-        Some(file) => session.show(&answer, || {
+        Some(file) => session.show(&response, || {
             output::line(&format!("{} ({} bytes)", file.display(), exported.file.size_bytes))
         }),
     }
 }
 
-/// Fetches the stored copy; gives the file that it was written to.
-async fn fetch(session: &Session, exported: &Exported, to: &Path) -> Outcome<Option<PathBuf>> {
+/// Fetches the stored copy; returns the written file, `None` for standard output.
+async fn fetch(session: &Session, exported: &ExportResult, to: &Path) -> Outcome<Option<PathBuf>> {
     let total = exported.file.size_bytes;
     let target = target(to, &exported.file.filename)?;
     let response = session.api.open_link(&exported.url).await?;
@@ -58,8 +61,8 @@ async fn fetch(session: &Session, exported: &Exported, to: &Path) -> Outcome<Opt
         receive(session, response, total, &progress, async |chunk| output::bytes(chunk)).await?;
         return Ok(None);
     };
-    let partial = beside(&target);
-    let failed = |error: std::io::Error| format!("{}: {error}", target.display());
+    let partial = partial_path(&target);
+    let failed = |error: std::io::Error| format!("cannot write {}: {error}", target.display());
     let mut file = tokio::fs::File::create_new(&partial).await.map_err(failed)?;
     let written = async {
         receive(session, response, total, &progress, async |chunk| {
@@ -73,7 +76,7 @@ async fn fetch(session: &Session, exported: &Exported, to: &Path) -> Outcome<Opt
     match written.await {
         Ok(()) => Ok(Some(target)),
         Err(error) => {
-            // The first error is the one to tell.
+            // The removal often fails for the same reason; only the first error is reported.
             drop(tokio::fs::remove_file(&partial).await);
             Err(error)
         }
@@ -89,9 +92,10 @@ async fn receive(
 ) -> Outcome<()> {
     let mut received = 0_u64;
     loop {
-        let chunk = tokio::time::timeout(SILENCE, response.chunk()).await;
-        let chunk = chunk.map_err(|_| "the server stopped in the middle of the file")?;
-        let Some(chunk) = chunk.map_err(|error| session.api.unreached(error))? else { break };
+        let chunk = tokio::time::timeout(IDLE_TIMEOUT, response.chunk()).await;
+        let chunk =
+            chunk.map_err(|_| "the download stalled: the server sent no data for a minute; try again")?;
+        let Some(chunk) = chunk.map_err(|error| session.api.transport_failure(error))? else { break };
         received += chunk.len() as u64;
         if received > total {
             break;
@@ -102,10 +106,11 @@ async fn receive(
     if received == total {
         return Ok(());
     }
-    Err(format!("the server announced {total} bytes and sent {received}").into())
+    Err(format!("the download is incomplete: the server announced {total} bytes and sent {received}").into())
 }
 
-/// Where it goes; `None` is standard output. The name comes from the server: inside a folder it must be a plain one.
+/// Returns the target file; `None` is standard output. The name comes from the server, so it is checked: it must not
+/// leave the target folder.
 fn target(to: &Path, name: &str) -> Result<Option<PathBuf>, String> {
     if to == Path::new("-") {
         return Ok(None);
@@ -113,12 +118,13 @@ fn target(to: &Path, name: &str) -> Result<Option<PathBuf>, String> {
     if !to.is_dir() {
         return Ok(Some(to.to_owned()));
     }
-    let name = FileName::parse(name).map_err(|error| format!("the server's {}", error.message))?;
+    let name = FileName::parse(name)
+        .map_err(|error| format!("the server returned an invalid file name: {}", error.message))?;
     Ok(Some(to.join(name.as_str())))
 }
 
-/// A name beside the target for what is not whole yet.
-fn beside(target: &Path) -> PathBuf {
+/// Path of the incomplete file, in the folder of the target, so that a rename completes it.
+fn partial_path(target: &Path) -> PathBuf {
     target.with_file_name(format!(".hotdesk-partial-{}", std::process::id()))
 }
 
@@ -127,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_goes_where_it_was_told_to() {
+    fn a_download_stays_inside_its_target_folder() {
         let folder = tempfile::tempdir().unwrap();
         let inside = |name: &str| Ok(Some(folder.path().join(name)));
         assert_eq!(target(folder.path(), "a b.txt"), inside("a b.txt"));
@@ -136,6 +142,6 @@ mod tests {
         for name in ["../a", "/etc/passwd", "..", ""] {
             assert!(target(folder.path(), name).is_err(), "{name:?}");
         }
-        assert_eq!(beside(Path::new("x/y")).parent(), Some(Path::new("x")));
+        assert_eq!(partial_path(Path::new("x/y")).parent(), Some(Path::new("x")));
     }
 }

@@ -1,65 +1,71 @@
-//! `hotdesk doctor --repair`: what is left on this host that no computer owns, and what stands half done? It is told, and
-//! taken away only when asked for.
+//! `hotdesk doctor --repair`: host resources that no computer owns, and unfinished changes of computers.
+//!
+//! The command lists both. It removes resources only with `--yes`; the controller finishes the changes at its next start.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::failure::Outcome;
-use super::{output, serve};
+use crate::failure::Outcome;
+use crate::operator::serve;
+use crate::output;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_controller::config::Config;
-use hotdesk_controller::lock;
-use hotdesk_domain::lifecycle::Status;
+use hotdesk_controller::data_dir::lock;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_engine::container::ContainerEngine;
 use hotdesk_engine::qemu::QemuEngine;
 use hotdesk_engine::{Leftover, Observation};
 use hotdesk_store::Store;
-use hotdesk_store::computers::Computer;
+use hotdesk_store::fleet::computers::Computer;
 
-/// What was found, and what became of it.
-struct Found {
+/// A resource without an owner, and the outcome of its removal.
+struct LeftoverReport {
     leftover: Leftover,
-    /// `None` where nothing was tried.
+    /// `None` without `--yes`.
     outcome: Option<Result<(), String>>,
 }
 
-/// A computer that is not at rest, and what comes of it without anybody's help.
-struct Pending {
+/// A computer whose state the next start of the controller will change.
+struct UnsettledComputer {
     id: ComputerId,
     name: String,
+    /// Description of the state and of the change.
     what: String,
 }
 
-/// Lists what is left, and with `yes` takes it away. Ends with 1 while something is left.
+/// Lists the resources and, with `yes`, removes them. The exit code is 1 while any remain.
 ///
 /// # Errors
-/// When a controller uses the data folder, or there is no store to tell what is owned.
+/// When a controller uses the data folder, the folder has no store, or the host cannot be inspected.
 pub fn run(options: &serve::Options, yes: bool, json: bool) -> Outcome {
     let config = options.load()?;
     let store = config.data_dir.join("hotdesk.db");
     if !store.is_file() {
-        let told = "nothing tells which machines are a computer's (hotdesk purge removes them all)";
-        return Err(format!("there is no {}: {told}", store.display()).into());
+        let reason = "without a store no machine has a known owner; `hotdesk purge` removes all of them";
+        return Err(format!("there is no {}: {reason}", store.display()).into());
     }
     let _lock = lock::acquire(&config.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| format!("tokio: {error}"))?;
-    let (found, pending) = runtime.block_on(look(&config, yes))?;
-    let left = found.iter().filter(|it| it.outcome.as_ref().is_none_or(Result::is_err)).count();
+        .map_err(|error| format!("cannot start the async runtime: {error}"))?;
+    let (reports, unsettled) = runtime.block_on(inspect(&config, yes))?;
+    let remaining = reports.iter().filter(|it| it.outcome.as_ref().is_none_or(Result::is_err)).count();
     if json {
-        output::line(&as_json(&found, &pending).to_string())?;
+        output::line(&as_json(&reports, &unsettled).to_string())?;
     } else {
-        tell(&found, &pending)?;
-        output::line(&verdict(found.len(), left, yes))?;
+        print_reports(&reports, &unsettled)?;
+        output::line(&verdict(reports.len(), remaining, yes))?;
     }
-    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if remaining == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn look(config: &Config, yes: bool) -> Result<(Vec<Found>, Vec<Pending>), String> {
+async fn inspect(
+    config: &Config,
+    yes: bool,
+) -> Result<(Vec<LeftoverReport>, Vec<UnsettledComputer>), String> {
     let store = Store::open(&config.data_dir.join("hotdesk.db")).await.map_err(|error| error.to_string())?;
     let rows = store.all_computers().await.map_err(|error| error.to_string());
     store.close().await;
@@ -67,91 +73,101 @@ async fn look(config: &Config, yes: bool) -> Result<(Vec<Found>, Vec<Pending>), 
     let owned: BTreeSet<ComputerId> = rows.iter().map(|row| row.id).collect();
     let leftovers = serve::with_engine(
         config,
-        |it| ContainerEngine::open_to_look(it).map(ContainerEngine::leftovers),
-        |it| QemuEngine::open_to_look(it).map(QemuEngine::leftovers),
+        |it| ContainerEngine::open_read_only(it).map(ContainerEngine::leftovers),
+        |it| QemuEngine::open_read_only(it).map(QemuEngine::leftovers),
     )?;
-    let mut pending = Vec::new();
+    let mut unsettled = Vec::new();
     for row in &rows {
-        let seen = leftovers.engine().observe(row.id).await.map_err(|error| error.to_string())?;
-        let what = becomes(row, &seen);
-        pending.extend(what.map(|what| Pending { id: row.id, name: row.name.clone(), what }));
+        let observed = leftovers.engine().observe(row.id).await.map_err(|error| error.to_string())?;
+        let what = next_change(row, &observed);
+        unsettled.extend(what.map(|what| UnsettledComputer { id: row.id, name: row.name.clone(), what }));
     }
-    let mut found = Vec::new();
+    let mut reports = Vec::new();
     for leftover in leftovers.find(&owned).map_err(|error| error.to_string())? {
         let outcome = if yes {
-            Some(leftovers.take_away(&leftover).await.map_err(|error| error.to_string()))
+            Some(leftovers.remove(&leftover).await.map_err(|error| error.to_string()))
         } else {
             None
         };
-        found.push(Found { leftover, outcome });
+        reports.push(LeftoverReport { leftover, outcome });
     }
-    Ok((found, pending))
+    Ok((reports, unsettled))
 }
 
-/// What the next start of the controller makes of a computer that is not as its row says; `None` for one that is.
-fn becomes(row: &Computer, seen: &Observation) -> Option<String> {
+/// Describes what the controller does at its next start with a computer whose machine differs from its row; `None` when
+/// they agree.
+fn next_change(row: &Computer, observed: &Observation) -> Option<String> {
     let status = row.status.name();
-    let next = match (row.status, seen) {
+    let next = match (row.status, observed) {
         (Status::Creating | Status::Deleting, _) => "removes it",
         (Status::Starting | Status::Restarting, _) => "starts it",
         (Status::Stopping, _) => "stops it",
-        (Status::Suspending, _) => "finds out whether its memory is saved",
-        (Status::Running, Observation::Stopped) => "says that it is stopped",
+        (Status::Suspending, _) => "checks whether its memory is saved",
+        (Status::Running, Observation::Stopped) => "marks it as stopped",
         (Status::Running | Status::Suspended, Observation::Absent) => {
-            "says error: its machine is gone, delete it through the API"
+            "marks it as failed: its machine is gone; delete it through the API"
         }
-        (Status::Running, Observation::Suspended { .. }) => "says that it is suspended",
-        (Status::Suspended, Observation::Stopped) => "says that it is stopped: its memory is gone",
-        (Status::Suspended, Observation::Running { .. }) => "finds out which boot of it runs",
+        (Status::Running, Observation::Suspended { .. }) => "marks it as suspended",
+        (Status::Suspended, Observation::Stopped) => "marks it as stopped: its saved memory is gone",
+        (Status::Suspended, Observation::Running { .. }) => "checks which boot of it is running",
         _ if row.wanted.is_some() => "finishes its resize",
         _ => return None,
     };
-    Some(format!("it is {status}: the controller's next start {next}"))
+    Some(format!("it is {status}: at its next start the controller {next}"))
 }
 
-fn tell(found: &[Found], pending: &[Pending]) -> Outcome<()> {
-    if !found.is_empty() {
-        let row = |it: &Found| {
+fn print_reports(reports: &[LeftoverReport], unsettled: &[UnsettledComputer]) -> Outcome<()> {
+    if !reports.is_empty() {
+        let row = |it: &LeftoverReport| {
             let repair = match &it.outcome {
                 None => it.leftover.remedy.to_owned(),
                 Some(Ok(())) => format!("done: {}", it.leftover.remedy),
                 Some(Err(error)) => format!("FAILED: {error}"),
             };
-            vec![it.leftover.what.to_owned(), it.leftover.place.clone(), it.leftover.why.to_owned(), repair]
+            vec![
+                it.leftover.kind.to_owned(),
+                it.leftover.location.clone(),
+                it.leftover.reason.to_owned(),
+                repair,
+            ]
         };
-        output::table(&["WHAT", "WHERE", "WHY IT IS NOBODY'S", "REPAIR"], found.iter().map(row).collect())?;
+        output::table(&["WHAT", "WHERE", "WHY", "REPAIR"], reports.iter().map(row).collect())?;
     }
-    for it in pending {
-        output::line(&format!("left alone: computer {} ({}): {}", it.name, it.id, it.what))?;
+    for it in unsettled {
+        output::line(&format!("unchanged: computer {} ({}): {}", it.name, it.id, it.what))?;
     }
     Ok(())
 }
 
-fn verdict(all: usize, left: usize, yes: bool) -> String {
-    match (all, left) {
-        (0, _) => "Nothing is left on this host that no computer owns.".to_owned(),
-        (all, 0) => format!("{all} of {all} were taken away."),
-        (all, left) if yes => format!("{left} of {all} are still there."),
-        (all, _) => format!("{all} would be taken away; nothing was changed. To do it: --repair --yes"),
+fn verdict(all: usize, remaining: usize, yes: bool) -> String {
+    match (all, remaining) {
+        (0, _) => "Every hotdesk resource on this host belongs to a computer.".to_owned(),
+        (all, 0) => format!("{all} of {all} were removed."),
+        (all, remaining) if yes => format!("{remaining} of {all} could not be removed."),
+        (all, _) => format!(
+            "{all} would be removed; nothing was changed. To remove them: hotdesk doctor --repair --yes"
+        ),
     }
 }
 
-fn as_json(found: &[Found], pending: &[Pending]) -> serde_json::Value {
-    let leftovers: Vec<_> = found
+fn as_json(reports: &[LeftoverReport], unsettled: &[UnsettledComputer]) -> serde_json::Value {
+    let leftovers: Vec<_> = reports
         .iter()
-        .map(|Found { leftover: it, outcome }| {
-            let mut told =
-                json!({"what": it.what, "place": it.place, "why": it.why, "remedy": it.remedy, "done": false});
+        .map(|LeftoverReport { leftover: it, outcome }| {
+            let mut entry =
+                json!({"what": it.kind, "place": it.location, "why": it.reason, "remedy": it.remedy, "done": false});
             match outcome {
                 None => {}
-                Some(Ok(())) => told["done"] = json!(true),
-                Some(Err(error)) => told["error"] = json!(error),
+                Some(Ok(())) => entry["done"] = json!(true),
+                Some(Err(error)) => entry["error"] = json!(error),
             }
-            told
+            entry
         })
         .collect();
-    let computers: Vec<_> =
-        pending.iter().map(|it| json!({"id": it.id.to_string(), "name": it.name, "what": it.what})).collect();
+    let computers: Vec<_> = unsettled
+        .iter()
+        .map(|it| json!({"id": it.id.to_string(), "name": it.name, "what": it.what}))
+        .collect();
     json!({"leftovers": leftovers, "computers": computers})
 }
 
@@ -160,15 +176,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_says_whether_anything_was_changed() {
-        for (all, left, yes, told) in [
-            (0, 0, false, "Nothing is left"),
-            (0, 0, true, "Nothing is left"),
-            (3, 3, false, "3 would be taken away; nothing was changed"),
-            (3, 0, true, "3 of 3 were taken away"),
-            (3, 1, true, "1 of 3 are still there"),
+    fn the_verdict_says_whether_anything_was_changed() {
+        for (all, remaining, yes, expected) in [
+            (0, 0, false, "Every hotdesk resource"),
+            (0, 0, true, "Every hotdesk resource"),
+            (3, 3, false, "3 would be removed; nothing was changed"),
+            (3, 0, true, "3 of 3 were removed"),
+            (3, 1, true, "1 of 3 could not be removed"),
         ] {
-            assert!(verdict(all, left, yes).starts_with(told), "{all} {left} {yes}");
+            assert!(verdict(all, remaining, yes).starts_with(expected), "{all} {remaining} {yes}");
         }
     }
 }

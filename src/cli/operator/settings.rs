@@ -1,15 +1,17 @@
-//! What does the program say about itself without a server? Its configuration, API document and shell completions.
+//! `hotdesk config`, `openapi` and `completions`: output that needs no server.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::failure::Outcome;
-use super::{Cli, output, serve};
+use crate::Cli;
+use crate::failure::Outcome;
+use crate::operator::serve;
+use crate::output;
 
-/// `hotdesk config`: the configuration that `hotdesk serve` would have, as a TOML file.
+/// `hotdesk config`: effective configuration of `hotdesk serve`, as TOML, or as JSON with `--json`.
 ///
 /// # Errors
-/// When the configuration is wrong.
+/// When the configuration is invalid, or standard output cannot be written.
 pub fn config(options: &serve::Options, json: bool) -> Outcome<()> {
     let config = options.load()?;
     let text = if json {
@@ -17,13 +19,13 @@ pub fn config(options: &serve::Options, json: bool) -> Outcome<()> {
     } else {
         toml::to_string_pretty(&config).map_err(|error| error.to_string())
     };
-    output::line(text.map_err(|error| format!("configuration: {error}"))?.trim_end())
+    output::line(text.map_err(|error| format!("cannot print the configuration: {error}"))?.trim_end())
 }
 
 /// `hotdesk openapi`.
 ///
 /// # Errors
-/// When the description or standard output cannot be written.
+/// When the document cannot be serialized, or standard output cannot be written.
 pub fn openapi() -> Outcome<()> {
     let text = hotdesk_controller::api::openapi::text().map_err(|error| error.to_string())?;
     output::line(text.trim_end())

@@ -1,4 +1,6 @@
-//! The public API: one folder per audience. Handlers extract, call one service method, convert.
+//! Public API: handlers by subject, and the router.
+//!
+//! Handlers extract the request, call one service method and convert the result.
 
 use std::sync::Arc;
 
@@ -9,7 +11,9 @@ use axum::routing::{any, get};
 use tower::ServiceExt;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::{Shared, audit, auth, console, hosts, idempotent, mcp, metrics, oauth, readable, relay, viewer};
+use crate::identity::{auth, oauth, pages};
+use crate::web::{cors, hosts, metrics, viewer};
+use crate::{AppState, audit, idempotency, mcp, relay};
 use hotdesk_http::edge;
 
 pub mod access;
@@ -20,11 +24,11 @@ pub mod openapi;
 pub mod people;
 pub mod service;
 
-/// What an answer with a credential says: nobody keeps it (access.md A6; RFC 6749 section 5.1).
+/// Responses with a credential are never cached, A6 (docs/authentication-rules.md); RFC 6749 section 5.1.
 const NO_STORE: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-store")];
 
-/// Every documented route, with its document.
-fn documented() -> OpenApiRouter<Shared> {
+/// Returns every documented route with its OpenAPI document.
+fn documented() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(fleet::router())
         .merge(desktop::router())
@@ -34,24 +38,24 @@ fn documented() -> OpenApiRouter<Shared> {
         .merge(service::router())
 }
 
-/// The whole API as one router: documented routes, the proxy path, the links to stored bytes.
-pub fn router(app: Shared) -> Router {
+/// Builds the router of the whole API: documented routes, the proxy path, channels, pages and storage links.
+pub fn router(app: AppState) -> Router {
     let (routes, document) = documented().split_for_parts();
-    let noting = idempotent::Noting::new(Arc::clone(&app), &document);
+    let idempotency_layer = idempotency::IdempotencyLayer::new(Arc::clone(&app), &document);
     let document = Arc::new(openapi::complete(document));
     let routes = routes
-        .route("/openapi.json", readable::by_any_page(get(move || openapi::answer(Arc::clone(&document)))))
+        .route("/openapi.json", cors::allow_any_origin(get(move || openapi::answer(Arc::clone(&document)))))
         .route("/desktops/{id}/proxy/{*path}", any(relay::http::proxy))
         .route("/desktops/{id}/ws/{channel}", get(relay::socket::open))
         .merge(viewer::router())
-        .merge(console::router())
+        .merge(pages::router())
         .merge(oauth::router())
         .route("/storage/{kind}/{id}/{name}", get(fleet::storage::fetch))
-        .route_layer(axum::middleware::from_fn_with_state(noting, idempotent::once))
-        .route_layer(axum::middleware::from_fn(auth::live::while_valid))
+        .route_layer(axum::middleware::from_fn_with_state(idempotency_layer, idempotency::once))
+        .route_layer(axum::middleware::from_fn(auth::revocation::while_valid))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), audit::record))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), auth::identify))
-        // It has credentials of its own kind (access.md A57).
+        // MCP has its own kind of credential, A57 (docs/authentication-rules.md).
         .merge(mcp::router(Arc::clone(&app)))
         .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&app), hosts::check))
         .route_layer(axum::middleware::from_fn(metrics::count));
@@ -59,10 +63,11 @@ pub fn router(app: Shared) -> Router {
     Router::new().fallback_service(inner.map_request(canonical))
 }
 
-/// Other names of paths, which mean the same route (wire.md 3 and 14).
+/// Aliases of paths (docs/api/workspaces.md, docs/api/accounts.md).
 const ALIASES: [(&str, &str); 2] = [("/projects", "/workspaces"), ("/clients", "/v1/accounts")];
 
-/// Clients use `/api/...` (some `/api/api/...`), and the [`ALIASES`]; all mean the same route (wire.md 1).
+/// Rewrites a path to its route: removes `/api` prefixes (some clients send `/api/api/...`) and resolves
+/// [`ALIASES`] (docs/api/conventions.md).
 fn canonical(mut request: Request) -> Request {
     let Some(rewritten) = rewritten(request.uri()) else { return request };
     *request.uri_mut() = rewritten;
@@ -87,7 +92,7 @@ fn rewritten(uri: &Uri) -> Option<Uri> {
         Some(query) => format!("{path}?{query}"),
         None => path,
     };
-    // It was a path and query before and lost only known segments.
+    // The result is a valid path and query, because only known segments were removed.
     target.parse().ok()
 }
 

@@ -1,4 +1,4 @@
-//! What does the API say about itself? The document that grows with the routes, completed by what holds for all.
+//! OpenAPI document: generated from the routes, completed with what holds for all operations.
 
 use std::sync::Arc;
 
@@ -9,43 +9,43 @@ use utoipa::openapi::server::Server;
 use utoipa::openapi::{Content, InfoBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::idempotent;
+use crate::idempotency;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
-use hotdesk_http::idempotency::KeptHeader;
+use hotdesk_http::idempotency::StoredAnswerHeader;
 use hotdesk_wire::error::ErrorBody;
 
-/// The version that the specification gives the API description.
+/// Version of the API description.
 const VERSION: &str = "2.0.0";
-/// The name of the key's security scheme.
+/// Name of the API key's security scheme.
 const KEY_SCHEME: &str = "api_key";
 
-/// Failures that every operation with a key can answer.
-const WITH_KEY: [(&str, &str); 7] = [
+/// Failures of every operation that needs a key.
+const KEY_FAILURES: [(&str, &str); 7] = [
     ("400", "The request is malformed or a value is out of range"),
     ("401", "Missing or invalid API key"),
     ("403", "Not allowed: plan limit, scope or ownership"),
-    ("404", "No such thing"),
+    ("404", "Not found"),
     ("429", "Too many requests; see Retry-After"),
-    ("500", "Unexpected failure here or on the computer"),
-    ("503", "Not ready, or something it needs is away; may carry Retry-After"),
+    ("500", "Unexpected failure of the service or the computer"),
+    ("503", "Not ready, or a dependency is unavailable; may have Retry-After"),
 ];
-/// Failures of operations that change or reach something with a state.
-const WITH_STATE: [(&str, &str); 4] = [
-    ("402", "A trial has ended, or a payment has lapsed"),
-    ("409", "The thing's state blocks the operation"),
-    ("413", "More than may be sent at once"),
-    ("504", "The computer did not answer in time"),
+/// Failures of operations that change or use something with a state.
+const STATE_FAILURES: [(&str, &str); 4] = [
+    ("402", "The trial has ended, or the payment has lapsed"),
+    ("409", "The state of the resource forbids the operation"),
+    ("413", "The request body is too large"),
+    ("504", "The computer did not respond in time"),
 ];
 
-/// Adds what holds for all operations: title, servers, the key, the failures.
+/// Adds what holds for all operations: title, servers, the security scheme, and failures.
 pub fn complete(mut document: OpenApi) -> OpenApi {
     document.info = InfoBuilder::new()
         .title("hotdesk")
         .version(VERSION)
         .description(Some(
-            "Self-hosted cloud computers. `/projects` is an alias of `/workspaces` on every path, `/clients` of \
-             `/v1/accounts`.",
+            "Self-hosted cloud computers. In every path `/projects` is an alias of `/workspaces`, and \
+             `/clients` of `/v1/accounts`.",
         ))
         .build();
     document.servers = Some(vec![Server::new("/api")]);
@@ -71,13 +71,13 @@ fn is_public(operation: &Operation) -> bool {
     operation.tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == "service"))
 }
 
-/// What changes something may be sent again safely.
+/// Documents the `Idempotency-Key` of an operation that changes something.
 fn complete_change(operation: &mut Operation) {
     if is_public(operation) {
         return;
     }
-    if !idempotent::names_a_key(operation) {
-        let kept = KeptHeader::into_params(|| None).into_iter().map(RefOr::T);
+    if !idempotency::names_a_key(operation) {
+        let kept = StoredAnswerHeader::into_params(|| None).into_iter().map(RefOr::T);
         operation.parameters.get_or_insert_default().extend(kept);
     }
     let reused = "This Idempotency-Key was used for another request";
@@ -90,7 +90,8 @@ fn refusal(description: &str) -> RefOr<Response> {
 }
 
 fn complete_operation(operation: &mut Operation) {
-    // Handlers of several rooms have the same name; OpenAPI 3.1 section 4.8.10 wants each operation's to be its own.
+    // Handlers in several modules have the same name, but operation ids must be unique (OpenAPI 3.1 section
+    // 4.8.10).
     if let (Some(tag), Some(name)) = (operation.tags.iter().flatten().next(), &operation.operation_id) {
         operation.operation_id = Some(format!("{tag}_{name}"));
     }
@@ -98,7 +99,7 @@ fn complete_operation(operation: &mut Operation) {
         return;
     }
     operation.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(KEY_SCHEME, [])]);
-    for (status, description) in WITH_KEY.into_iter().chain(WITH_STATE) {
+    for (status, description) in KEY_FAILURES.into_iter().chain(STATE_FAILURES) {
         operation.responses.responses.entry(status.to_owned()).or_insert_with(|| refusal(description));
     }
 }
@@ -108,16 +109,17 @@ pub async fn answer(document: Arc<OpenApi>) -> Json<OpenApi> {
     Json((*document).clone())
 }
 
-/// The whole document.
+/// Returns the complete document.
 pub fn document() -> OpenApi {
     let (_, document) = super::documented().split_for_parts();
     complete(document)
 }
 
-/// The recorded document's text, for `hotdesk openapi` and the test that compares.
+/// Returns the document as JSON, for `hotdesk openapi` and for the test that compares it with
+/// `packaging/openapi.json`.
 ///
 /// # Errors
-/// When the document cannot be written as JSON.
+/// `Internal` when it cannot be serialized.
 pub fn text() -> Result<String> {
     document().to_pretty_json().map_err(Error::internal)
 }

@@ -1,4 +1,4 @@
-//! How is the service itself? Routes without a key.
+//! Health check and metrics. They need no key.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,32 +9,32 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use hotdesk_http::error_response::Result;
 
-/// The service's routes.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of the service itself.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(health)).routes(routes!(metrics))
 }
 
 /// `GET /health`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// `ok`; a service that is not answers 503.
+    /// Always `ok`; a service that is not healthy responds 503.
     pub status: String,
-    /// hotdesk's version.
+    /// Version of hotdesk.
     pub version: String,
-    /// Seconds since it started.
+    /// Seconds since the start of the service.
     pub uptime_seconds: u64,
-    /// The engine in use.
+    /// Name of the engine.
     pub engine: String,
 }
 
-/// Whether the service and its store answer.
+/// Checks that the service and its database respond.
 #[utoipa::path(get, path = "/health", tag = "service", responses(
-    (status = 200, description = "It does", body = Health),
-    (status = 503, description = "It does not", body = hotdesk_wire::error::ErrorBody)))]
-async fn health(State(app): State<Shared>) -> Result<Json<Health>> {
+    (status = 200, description = "The service is healthy", body = Health),
+    (status = 503, description = "The service is not healthy", body = hotdesk_wire::error::ErrorBody)))]
+async fn health(State(app): State<AppState>) -> Result<Json<Health>> {
     app.store.check().await?;
     Ok(Json(Health {
         status: "ok".to_owned(),
@@ -44,10 +44,10 @@ async fn health(State(app): State<Shared>) -> Result<Json<Health>> {
     }))
 }
 
-/// Counters, in the Prometheus exposition format.
+/// Returns the metrics in the Prometheus exposition format.
 #[utoipa::path(get, path = "/metrics", tag = "service", responses(
-    (status = 200, description = "The counters", body = String, content_type = "text/plain")))]
-async fn metrics(State(app): State<Shared>) -> Response {
+    (status = 200, description = "The metrics", body = String, content_type = "text/plain")))]
+async fn metrics(State(app): State<AppState>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
         .into_response()
 }

@@ -1,50 +1,51 @@
-//! How do lines get into the log? In batches, twice a second, from a bounded queue.
+//! Queue of audit entries, stored in batches twice a second.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::auth::failures::Failures;
-use crate::auth::source::Source;
-use crate::{App, Shared};
+use crate::identity::auth::failures::Failures;
+use crate::identity::auth::source::Source;
+use crate::{App, AppState};
 use hotdesk_base::clock::now_ms;
 use hotdesk_domain::audit::Entry;
 use hotdesk_domain::error::Result;
 
-/// Between two writes: what a killed controller may lose.
-pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);
-/// Lines that wait: 16,000 changes a second, and some seconds of a store that is away. 8192 x about 500 bytes are 4 MB.
+/// Time between two writes: what a killed controller may lose.
+pub const WRITE_INTERVAL: Duration = Duration::from_millis(500);
+/// Most waiting entries: 16,000 changes a second, or some seconds without a database. 8192 entries of about
+/// 500 bytes are 4 MB.
 const MAX_WAITING: usize = 8192;
-/// Lines that one transaction writes, so that others get their turn in between.
-const BATCH: usize = 500;
-/// Lines a minute that one source gets for requests of nobody known, which cost it nothing.
+/// Entries in one transaction, so that other writers get their turn.
+const BATCH_SIZE: usize = 500;
+/// Entries a minute that one client address gets for anonymous requests, which cost it nothing.
 const MAX_ANONYMOUS: u32 = 20;
-/// Lines a minute that all sources together get for those: addresses cost little, and 600 lines are 0.3 MB on their way to the
-/// 10,000 that are kept in the store.
+/// Entries a minute for anonymous requests of all addresses. Addresses are cheap, and 600 entries are 0.3 MB
+/// of the 10,000 that the database keeps of them.
 const MAX_ANONYMOUS_OF_ALL: u32 = 600;
-/// Lines of nobody's that wait beside the others, whose places they do not take while a store is away.
+/// Most anonymous entries that wait. They do not take the places of others while the database is unavailable.
 const MAX_ANONYMOUS_WAITING: usize = 1024;
-/// In what time [`MAX_ANONYMOUS`] and [`MAX_ANONYMOUS_OF_ALL`] are counted.
+/// Window of [`MAX_ANONYMOUS`] and [`MAX_ANONYMOUS_OF_ALL`].
 const MINUTE: Duration = Duration::from_secs(60);
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// Lines on their way into the store.
+/// Entries that wait to be stored.
 #[derive(Debug)]
 pub struct Log {
     queue: Mutex<Queue>,
     anonymous: Failures<Source>,
     anonymous_of_all: Failures<()>,
-    /// One writes at a time: who waits for it finds its own lines written.
+    /// One task writes at a time. After waiting for it, a caller's own entries are stored.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// The oldest first, until they are stored.
+    /// Oldest first; they stay until they are stored.
     waiting: VecDeque<Entry>,
-    /// How many of them are nobody's.
-    nobodys: usize,
+    /// How many of them are anonymous.
+    anonymous_waiting: usize,
     lost: u64,
 }
 
@@ -57,18 +58,19 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Takes a line in. It never waits: past the bound the line is lost, and that is told. Of nobody's requests each source gets
-    /// some lines a minute, and all together some; the others are counted, and that is all that a flood of them does.
+    /// Adds an entry without waiting. Beyond the bound entries are dropped, and the loss is logged. Anonymous
+    /// requests get a limited number of entries a minute; further ones are only counted, so a flood has no
+    /// other effect.
     pub(super) fn add(&self, entry: Entry, from: Source) {
-        let nobodys = entry.is_nobodys();
-        if nobodys && !self.has_room_for_nobody(&from) {
+        let anonymous = entry.is_unattributed();
+        if anonymous && !self.accepts_anonymous(&from) {
             metrics::counter!("hotdesk_audit_anonymous_skipped_total").increment(1);
             return;
         }
         let mut queue = self.queue();
-        if nobodys {
-            queue.nobodys += 1;
-        } else if queue.waiting.len() - queue.nobodys >= MAX_WAITING {
+        if anonymous {
+            queue.anonymous_waiting += 1;
+        } else if queue.waiting.len() - queue.anonymous_waiting >= MAX_WAITING {
             queue.lost += 1;
             metrics::counter!("hotdesk_audit_lost_total").increment(1);
             return;
@@ -76,14 +78,16 @@ impl Log {
         queue.waiting.push_back(entry);
     }
 
-    fn has_room_for_nobody(&self, from: &Source) -> bool {
+    fn accepts_anonymous(&self, from: &Source) -> bool {
         let now = Instant::now();
-        if self.queue().nobodys >= MAX_ANONYMOUS_WAITING || self.anonymous_of_all.attempt(&(), now).is_err() {
+        if self.queue().anonymous_waiting >= MAX_ANONYMOUS_WAITING
+            || self.anonymous_of_all.attempt(&(), now).is_err()
+        {
             return false;
         }
         let one_more = self.anonymous.attempt(from, now).is_ok();
         if !one_more {
-            // What is not written takes nobody else's line.
+            // A dropped entry does not use up the limit of all.
             self.anonymous_of_all.forgive(&());
         }
         one_more
@@ -93,44 +97,41 @@ impl Log {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many lines wait. Those that were lost since it was last asked are told.
+    /// Returns the number of waiting entries, and logs how many were lost since the last call.
     fn waiting(&self) -> usize {
         let mut queue = self.queue();
         let lost = std::mem::take(&mut queue.lost);
         if lost > 0 {
-            tracing::error!(
-                lost,
-                "more was done than could be written down: lines of the audit log are lost"
-            );
+            tracing::error!(lost, "the audit queue was full: entries of the audit log are lost");
         }
         queue.waiting.len()
     }
 
-    /// The oldest lines that wait, at most so many. They wait on.
+    /// Returns the oldest waiting entries. They stay in the queue.
     fn oldest(&self, most: usize) -> Vec<Entry> {
         self.queue().waiting.iter().take(most).cloned().collect()
     }
 
-    /// So many of the oldest lines are stored.
+    /// Removes the oldest entries after they were stored.
     fn stored(&self, count: usize) {
         let mut queue = self.queue();
         let count = count.min(queue.waiting.len());
-        let nobodys = queue.waiting.drain(..count).filter(Entry::is_nobodys).count();
-        queue.nobodys -= nobodys;
+        let anonymous = queue.waiting.drain(..count).filter(Entry::is_unattributed).count();
+        queue.anonymous_waiting -= anonymous;
     }
 }
 
 impl App {
-    /// Writes down all that waits. A caller that leaves meanwhile takes no line along: at worst one batch is written twice.
+    /// Stores all waiting entries. Cancel-safe: at worst one batch is stored twice.
     ///
     /// # Errors
-    /// When the store fails; what is not written waits on.
+    /// `Internal` when the database fails; the entries stay in the queue.
     pub async fn write_audit(&self) -> Result<()> {
         let _turn = self.audit.turn.lock().await;
-        // What comes meanwhile is for the next turn, so that a busy house does not keep this one.
+        // Entries that arrive meanwhile are for the next call, so that it ends under load.
         let mut left = self.audit.waiting();
         while left > 0 {
-            let batch = self.audit.oldest(left.min(BATCH));
+            let batch = self.audit.oldest(left.min(BATCH_SIZE));
             self.store.add_audit(&batch).await?;
             self.audit.stored(batch.len());
             left -= batch.len();
@@ -139,18 +140,18 @@ impl App {
     }
 }
 
-/// As [`App::write_audit`], in the background.
+/// Calls [`App::write_audit`] in the background.
 ///
 /// # Errors
-/// When the store fails.
-pub async fn write(app: Shared) -> Result<()> {
+/// `Internal` when the database fails.
+pub async fn write(app: AppState) -> Result<()> {
     app.write_audit().await
 }
 
-/// Forgets what is older, or more, than the configuration keeps.
+/// Removes entries beyond the configured age and number.
 ///
 /// # Errors
-/// When the store fails.
+/// `Internal` when the database fails.
 pub async fn trim(app: &App) -> Result<()> {
     let kept = &app.config.audit;
     let before = now_ms().saturating_sub(i64::from(kept.days).saturating_mul(DAY_MS));
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_waits_until_it_is_stored() {
+    fn an_entry_waits_until_it_is_stored() {
         let (log, from) = (Log::default(), Source::parse("192.0.2.1"));
         (0..3).for_each(|at| log.add(line(at), from));
         assert_eq!(log.waiting(), 3);
@@ -197,13 +198,13 @@ mod tests {
         }
         log.add(line(3), from);
         log.stored(2);
-        assert_eq!(times(&log.oldest(BATCH)), [2, 3]);
+        assert_eq!(times(&log.oldest(BATCH_SIZE)), [2, 3]);
         log.stored(2);
         assert_eq!(log.waiting(), 0);
     }
 
     #[test]
-    fn a_flood_from_everywhere_takes_nobody_s_place() {
+    fn an_anonymous_flood_takes_no_place_of_other_entries() {
         let log = Log::default();
         let from = |n: usize| Source::parse(&format!("2001:db8:{:x}:{:x}::1", n / 65_536, n % 65_536));
         for n in 0..100_000 {
@@ -212,14 +213,15 @@ mod tests {
         assert_eq!(log.waiting(), MAX_ANONYMOUS_OF_ALL as usize);
         (0..10_000).for_each(|at| log.add(line(at), from(0)));
         assert_eq!(log.waiting(), MAX_ANONYMOUS_OF_ALL as usize + MAX_WAITING);
-        // A try to sign in to an account is that account's matter, and stands with what is known.
+        // A sign-in attempt belongs to its account, so it is not anonymous.
         let tried = Entry { account: None, owner: Some(AccountId::random()), ..line(0) };
         log.stored(log.waiting());
-        assert_eq!((log.waiting(), log.queue().nobodys), (0, 0));
+        assert_eq!((log.waiting(), log.queue().anonymous_waiting), (0, 0));
         log.add(tried, from(0));
         assert_eq!(log.waiting(), 1);
         log.stored(1);
-        // While the store is away those of nobody known wait in a part of the room, however many minutes pass.
+        // While the database is unavailable, anonymous entries fill only their part of the queue, however
+        // many minutes pass.
         let minutes = (MAX_ANONYMOUS_WAITING / MAX_ANONYMOUS_OF_ALL as usize) + 2;
         for _ in 0..minutes {
             let fresh = Log { queue: Mutex::new(std::mem::take(&mut *log.queue())), ..Log::default() };
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_wait_are_bounded_and_nobody_s_by_their_source() {
+    fn waiting_entries_are_bounded_and_anonymous_ones_by_address() {
         let (log, from) = (Log::default(), Source::parse("192.0.2.1"));
         for at in 0..100 {
             log.add(Entry { account: None, ..line(at) }, from);

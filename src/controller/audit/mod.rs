@@ -1,9 +1,9 @@
-//! Who did what? A layer sees every request once its sender is known, and writes down those that change something, are refused or
-//! read a secret.
+//! Audit log: one entry for each request that changes something, is refused, or reads a secret.
 //!
-//! What a request turns out to be about is said by whoever finds it out ([`on`], [`about`], [`by`], [`did`]), not by its path.
-//! Most lines are written in the background, and those of the last half second are lost when the controller is killed; what
-//! must not be lost is written with what it tells of in one transaction ([`line`], [`written`]).
+//! The code that determines what a request concerns records it through task-local functions
+//! ([`set_computer`], [`set_workspace`], [`set_actor`], [`set_action`]). Most entries are stored in the
+//! background; those of the last half second are lost when the controller is killed. Entries that must not be
+//! lost are stored in the transaction of their change ([`entry_for_transaction`], [`mark_stored`]).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,173 +14,174 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::Shared;
-use super::auth::source::Source;
-use super::auth::{ClientName, Identified};
+use crate::AppState;
+use crate::identity::auth::source::Source;
+use crate::identity::auth::{ClientName, IdentifiedCaller};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
-use hotdesk_domain::access::{Caller, Credential, Intent, Role};
-use hotdesk_domain::audit::{Action, Entry, is_kept};
+use hotdesk_domain::audit::{AuditAction, Entry, is_recorded};
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::{Caller, Credential, Intent, Role};
 use hotdesk_http::edge::RequestId;
 use hotdesk_http::error_response::{self, CarriedError};
-use hotdesk_http::leftover::Abandoned;
 use hotdesk_http::serve::Peer;
+use hotdesk_http::unread_body::SkipDrain;
 
 mod log;
 
-pub use log::{Log, WRITTEN_EVERY, trim, write};
+pub use log::{Log, WRITE_INTERVAL, trim, write};
 
-/// Reads that tell a secret and nothing else. A computer's record has its password too, and clients poll that: it is not
-/// written down.
+/// Routes that only read a secret. A computer's record also has its password, but clients poll it, so it is
+/// not recorded.
 const SECRETS: [&str; 1] = ["/computers/{id}/vnc-password"];
 
 tokio::task_local! {
-    /// The request that this task answers.
-    static UNDERWAY: Underway;
+    /// Request that this task handles.
+    static CURRENT_REQUEST: CurrentRequest;
 }
 
-/// A request that is being answered, and its line.
+/// Request in progress, with its entry.
 #[derive(Clone)]
-struct Underway(Arc<Line>);
+struct CurrentRequest(Arc<PendingEntry>);
 
-struct Line {
-    app: Shared,
+struct PendingEntry {
+    app: AppState,
     from: Source,
     changes: bool,
-    tells_a_secret: bool,
+    reads_secret: bool,
     entry: Mutex<Entry>,
-    /// It is in the log, or need not be.
+    /// The entry is submitted or stored.
     done: AtomicBool,
-    /// It is told although it was one too many.
-    anyway: AtomicBool,
+    /// It is recorded although the request was rate-limited.
+    forced: AtomicBool,
 }
 
-/// The layer.
-pub async fn record(State(app): State<Shared>, request: Request, next: Next) -> Response {
+/// Layer that records requests.
+pub async fn record(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let changes = !request.method().is_safe();
-    watch(app, request, next, changes).await
+    record_as(app, request, next, changes).await
 }
 
-/// The layer of a route whose requests are written down one by one elsewhere ([`call`]), as the messages of MCP are: here only
-/// who is refused before that.
-pub async fn refusals(State(app): State<Shared>, request: Request, next: Next) -> Response {
-    watch(app, request, next, false).await
+/// Layer of a route whose requests are recorded individually by [`record_call`], such as MCP messages. It
+/// only records requests that are refused before that.
+pub async fn record_refusals(State(app): State<AppState>, request: Request, next: Next) -> Response {
+    record_as(app, request, next, false).await
 }
 
-async fn watch(app: Shared, request: Request, next: Next, changes: bool) -> Response {
+async fn record_as(app: AppState, request: Request, next: Next, changes: bool) -> Response {
     let (parts, body) = request.into_parts();
     let known = &parts.extensions;
-    let caller = known.get::<Identified>().and_then(|Identified(found)| found.as_ref().ok());
+    let caller = known.get::<IdentifiedCaller>().and_then(|IdentifiedCaller(found)| found.as_ref().ok());
     let route = known.get::<MatchedPath>().map_or("none", MatchedPath::as_str);
-    let underway = Underway::begin(app, &parts, caller, route, changes);
-    let response = UNDERWAY.scope(underway.clone(), next.run(Request::from_parts(parts, body))).await;
-    // One that was cut short may have been carried out.
-    let whole = response.extensions().get::<Abandoned>().is_none();
+    let current = CurrentRequest::begin(app, &parts, caller, route, changes);
+    let response = CURRENT_REQUEST.scope(current.clone(), next.run(Request::from_parts(parts, body))).await;
+    // A request that was cut off may have had its effect, so its status is unknown.
+    let whole = response.extensions().get::<SkipDrain>().is_none();
     let code = response.extensions().get::<CarriedError>().and_then(|CarriedError(error)| error.code);
-    underway.0.end(whole.then(|| response.status()), code);
+    current.0.end(whole.then(|| response.status()), code);
     response
 }
 
-/// The same for what is no request of its own, a tool's call in a message: it is told under the name that stands for its route.
+/// Records work that is not a request itself, such as a tool call in a message. `route` is the name in the
+/// entry.
 ///
 /// # Errors
-/// Those of the work.
-pub async fn call<T>(
-    app: Shared,
+/// The errors of the work.
+pub async fn record_call<T>(
+    app: AppState,
     caller: &Caller,
     parts: &Parts,
     route: &str,
     work: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let underway = Underway::begin(app, parts, Some(caller), route, caller.intent == Intent::Change);
-    let outcome = UNDERWAY.scope(underway.clone(), work).await;
+    let current = CurrentRequest::begin(app, parts, Some(caller), route, caller.intent == Intent::Change);
+    let outcome = CURRENT_REQUEST.scope(current.clone(), work).await;
     match &outcome {
-        Ok(_) => underway.0.end(Some(StatusCode::OK), None),
-        Err(error) => underway.0.end(Some(error_response::status(error.kind)), error.code),
+        Ok(_) => current.0.end(Some(StatusCode::OK), None),
+        Err(error) => current.0.end(Some(error_response::status(error.kind)), error.code),
     }
     outcome
 }
 
-/// Work for this task's request that another task does: what is said there is about the same request.
-pub fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    let underway = UNDERWAY.try_with(Underway::clone).ok();
+/// Lets another task work for this task's request: what it records goes into the same entry.
+pub fn propagate<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let current = CURRENT_REQUEST.try_with(CurrentRequest::clone).ok();
     async move {
-        match underway {
-            Some(underway) => UNDERWAY.scope(underway, work).await,
+        match current {
+            Some(current) => CURRENT_REQUEST.scope(current, work).await,
             None => work.await,
         }
     }
 }
 
-/// Says which computer the request of this task is about.
-pub fn on(computer: ComputerId) {
-    change(|entry| entry.computer = Some(computer));
+/// Records which computer this task's request concerns.
+pub fn set_computer(computer: ComputerId) {
+    edit(|entry| entry.computer = Some(computer));
 }
 
-/// Says which workspace the request of this task is about, whose it is, and what the sender is in it. The first one said
-/// counts: it is where the request was aimed.
-pub fn about(workspace: WorkspaceId, owner: AccountId, role: Option<Role>) {
-    change(|entry| {
+/// Records which workspace this task's request concerns, its owner, and the sender's role. The first call
+/// wins, because it is the request's target.
+pub fn set_workspace(workspace: WorkspaceId, owner: AccountId, role: Option<Role>) {
+    edit(|entry| {
         if entry.workspace.is_none() {
             (entry.workspace, entry.owner, entry.stranger) = (Some(workspace), Some(owner), role.is_none());
         }
     });
 }
 
-/// Says who sends the request of this task, where that is no API key.
-pub fn by(credential: Credential, account: AccountId) {
-    change(|entry| (entry.credential, entry.account) = (Some(credential), Some(account)));
+/// Records the sender of this task's request, when it has no API key.
+pub fn set_actor(credential: Credential, account: AccountId) {
+    edit(|entry| (entry.credential, entry.account) = (Some(credential), Some(account)));
 }
 
-/// Says what the request of this task is about, where its route does not say it. It is told with its result, so what is only
-/// tried is said as well.
-pub fn did(action: Action) {
-    change(|entry| entry.action = Some(action));
+/// Records the action of this task's request, when its route does not determine it. Failed attempts are
+/// recorded too, with their result.
+pub fn set_action(action: AuditAction) {
+    edit(|entry| entry.action = Some(action));
 }
 
-/// Says which other thing the request of this task is about, by its id.
-pub fn target(id: impl ToString) {
-    change(|entry| entry.target = Some(id.to_string()));
+/// Records the id of another object that this task's request concerns.
+pub fn set_target(id: impl ToString) {
+    edit(|entry| entry.target = Some(id.to_string()));
 }
 
-/// Says what the client that the request of this task is about calls itself.
-pub fn named(client: &str) {
-    change(|entry| entry.client = Some(client.to_owned()));
+/// Records the name of the client that this task's request concerns.
+pub fn set_client(client: &str) {
+    edit(|entry| entry.client = Some(client.to_owned()));
 }
 
-/// Says which account the request of this task is about: one that somebody failed to be let in to, or that a payment service
-/// tells of. Its owner reads of it; who sends it is nobody known.
-pub fn on_account(account: AccountId) {
-    change(|entry| (entry.owner, entry.target) = (Some(account), Some(account.to_string())));
+/// Records the account that this task's request concerns: the target of a failed sign-in or of a billing
+/// event. Its owner can read the entry; the sender is unknown.
+pub fn set_account(account: AccountId) {
+    edit(|entry| (entry.owner, entry.target) = (Some(account), Some(account.to_string())));
 }
 
-/// The line of this task's request, as it will be once it is answered with a status: to be stored in one transaction with
-/// what it tells of. Then [`written`] says that it was.
-pub fn line(answer: StatusCode) -> Option<Entry> {
-    let line = UNDERWAY.try_with(|underway| underway.0.entry().clone()).ok()?;
+/// Returns the entry of this task's request with the status that the response will have. The caller stores it
+/// in the transaction of the change, then calls [`mark_stored`].
+pub fn entry_for_transaction(answer: StatusCode) -> Option<Entry> {
+    let line = CURRENT_REQUEST.try_with(|current| current.0.entry().clone()).ok()?;
     Some(Entry { status: Some(answer.as_u16()), ..line })
 }
 
-/// Says that the line of this task's request is stored.
-pub fn written() {
-    // Outside of a request there is no line.
-    let _ = UNDERWAY.try_with(|underway| underway.0.done.store(true, Ordering::Relaxed));
+/// Marks the entry of this task's request as stored.
+pub fn mark_stored() {
+    // Outside of a request there is no entry.
+    let _ = CURRENT_REQUEST.try_with(|current| current.0.done.store(true, Ordering::Relaxed));
 }
 
-/// Says that the request of this task is told although it is one too many. Who says it bounds how often.
-pub fn anyway() {
-    // Outside of a request there is no line.
-    let _ = UNDERWAY.try_with(|underway| underway.0.anyway.store(true, Ordering::Relaxed));
+/// Records this task's request although it was rate-limited. The caller bounds how often.
+pub fn force_entry() {
+    // Outside of a request there is no entry.
+    let _ = CURRENT_REQUEST.try_with(|current| current.0.forced.store(true, Ordering::Relaxed));
 }
 
-fn change(change: impl FnOnce(&mut Entry)) {
+fn edit(change: impl FnOnce(&mut Entry)) {
     // Outside of a request nothing is recorded.
-    let _ = UNDERWAY.try_with(|underway| change(&mut underway.0.entry()));
+    let _ = CURRENT_REQUEST.try_with(|current| change(&mut current.0.entry()));
 }
 
-impl Underway {
-    fn begin(app: Shared, parts: &Parts, caller: Option<&Caller>, route: &str, changes: bool) -> Self {
+impl CurrentRequest {
+    fn begin(app: AppState, parts: &Parts, caller: Option<&Caller>, route: &str, changes: bool) -> Self {
         let known = &parts.extensions;
         let peer = known.get::<ConnectInfo<Peer>>().map_or(&Peer::Local, |ConnectInfo(peer)| peer);
         let entry = Entry {
@@ -201,19 +202,19 @@ impl Underway {
             code: None,
             request_id: known.get::<RequestId>().map(|RequestId(id)| id.clone()).unwrap_or_default(),
         };
-        Self(Arc::new(Line {
+        Self(Arc::new(PendingEntry {
             from: app.source(peer, &parts.headers),
             app,
             changes,
-            tells_a_secret: SECRETS.contains(&route),
+            reads_secret: SECRETS.contains(&route),
             entry: Mutex::new(entry),
             done: AtomicBool::new(false),
-            anyway: AtomicBool::new(false),
+            forced: AtomicBool::new(false),
         }))
     }
 }
 
-impl Line {
+impl PendingEntry {
     fn entry(&self) -> std::sync::MutexGuard<'_, Entry> {
         self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,24 +225,24 @@ impl Line {
             entry.status = answer.map(|status| status.as_u16());
             entry.code = code.map(str::to_owned);
         }
-        self.keep();
+        self.submit();
     }
 
-    /// Hands the line over to the log, once.
-    fn keep(&self) {
+    /// Submits the entry to the log, once.
+    fn submit(&self) {
         let entry = self.entry();
         if !self.done.swap(true, Ordering::Relaxed)
-            && (self.anyway.load(Ordering::Relaxed)
-                || is_kept(self.changes, self.tells_a_secret, entry.status))
+            && (self.forced.load(Ordering::Relaxed)
+                || is_recorded(self.changes, self.reads_secret, entry.status))
         {
             self.app.audit.add(entry.clone(), self.from);
         }
     }
 }
 
-/// A client that leaves takes its request along, but what it began may have been done.
-impl Drop for Line {
+/// The request is dropped when its client disconnects, but it may have had its effect.
+impl Drop for PendingEntry {
     fn drop(&mut self) {
-        self.keep();
+        self.submit();
     }
 }

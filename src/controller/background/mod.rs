@@ -1,71 +1,71 @@
-//! What goes on without a request? Sweeping expired screenshots, lost blobs, old idempotency keys and old usage, counting
-//! computers, giving rest to idle ones, ending those whose trial is over, looking after copies in storage, writing down what was
-//! done, credentials that went without a word, streams that are still to be ended.
+//! Periodic work: sweeps, metrics, auto-stop, ends of trials, saved states, audit log, credential checks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub mod idle;
+pub mod auto_stop;
 mod trials;
 
-use super::accounts::expiry;
-use super::auth::{live, usage};
-use super::people::streams;
-use super::{Shared, audit, idempotent};
+use crate::identity::accounts::expiry;
+use crate::identity::auth::{key_uses, revocation};
+use crate::identity::people::streams;
+use crate::{AppState, audit, idempotency};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::ComputerId;
+use hotdesk_domain::billing::usage::retained_since;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
-use hotdesk_domain::usage::kept_since;
-use hotdesk_guest::QUICK;
+use hotdesk_guest::QUICK_TIMEOUT;
 
-/// Between two sweeps: a screenshot outlives its hour by at most this.
-const SWEEP_EVERY: Duration = Duration::from_secs(300);
-/// Between two counts of computers for the metrics.
-const COUNT_EVERY: Duration = Duration::from_secs(15);
+/// Time between two sweeps. A screenshot outlives its hour by at most this.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(300);
+/// Time between two counts of computers for the metrics.
+const COUNT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Between two looks for agents' accounts whose time is over.
-const EXPIRE_EVERY: Duration = Duration::from_secs(60);
-/// Between two stamps of the computers that run: what dies together with the controller is charged at most so much less.
-const SEE_EVERY: Duration = Duration::from_secs(60);
+/// Time between two removals of expired agent accounts.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+/// Time between two timestamps of running computers. If the controller dies, at most this much of their use
+/// is not charged.
+const STAMP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Between two tries to end streams of those who lost a computer: an agent that hangs is given as long to answer.
-const END_EVERY: Duration = QUICK;
+/// Time between two attempts to end streams whose owner lost access. It equals the time in which an agent
+/// must answer.
+const END_STREAMS_INTERVAL: Duration = QUICK_TIMEOUT;
 
-/// Between two looks for usage that is past its time, which is told in months.
-const FORGET_EVERY: Duration = Duration::from_secs(3600);
+/// Time between two removals of old usage records. Usage is reported by month, so an hour is frequent enough.
+const FORGET_USAGE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Starts all of it.
-pub fn start(app: &Shared) {
-    repeat(app, "sweep", SWEEP_EVERY, sweep);
-    repeat(app, "count-computers", COUNT_EVERY, count);
-    repeat(app, "audit", audit::WRITTEN_EVERY, audit::write);
-    repeat(app, "last-used", usage::WRITTEN_EVERY, usage::write);
-    repeat(app, "ended-credentials", live::LOOKED_EVERY, live::look);
-    repeat(app, "auto-stop", app.config.auto_stop.every, idle::look);
-    repeat(app, "ended trials", app.config.auto_stop.every, trials::end);
-    repeat(app, "agents' accounts", EXPIRE_EVERY, expiry::remove_expired);
-    repeat(app, "stamp-running", SEE_EVERY, see);
-    repeat(app, "streams to end", END_EVERY, streams::end_the_rest);
-    repeat(app, "old usage", FORGET_EVERY, forget);
-    if let Some(keeper) = app.fleet.keeper() {
-        let (keeper, told) = (Arc::clone(keeper), Arc::clone(app));
-        let _task = app.tasks.spawn("copies in storage", async move { keeper.look_after(told).await });
+/// Starts all periodic work.
+pub fn start(app: &AppState) {
+    repeat(app, "sweep", SWEEP_INTERVAL, sweep);
+    repeat(app, "count-computers", COUNT_INTERVAL, count_computers);
+    repeat(app, "audit", audit::WRITE_INTERVAL, audit::write);
+    repeat(app, "last-used", key_uses::WRITE_INTERVAL, key_uses::write);
+    repeat(app, "ended-credentials", revocation::CHECK_INTERVAL, revocation::end_removed);
+    repeat(app, "auto-stop", app.config.auto_stop.every, auto_stop::check_computers);
+    repeat(app, "ended trials", app.config.auto_stop.every, trials::end_expired);
+    repeat(app, "agents' accounts", EXPIRY_INTERVAL, expiry::remove_expired);
+    repeat(app, "stamp-running", STAMP_INTERVAL, stamp_running);
+    repeat(app, "streams to end", END_STREAMS_INTERVAL, streams::retry_ending);
+    repeat(app, "old usage", FORGET_USAGE_INTERVAL, forget_old_usage);
+    if let Some(archive) = app.fleet.state_archive() {
+        let (archive, app_handle) = (Arc::clone(archive), Arc::clone(app));
+        let _task = app.tasks.spawn("copies in storage", async move { archive.run(app_handle).await });
     }
 }
 
 fn repeat<F: Future<Output = Result<()>> + Send>(
-    app: &Shared,
+    app: &AppState,
     name: &'static str,
     every: Duration,
-    work: impl Fn(Shared) -> F + Send + 'static,
+    work: impl Fn(AppState) -> F + Send + 'static,
 ) {
     let (app, stop) = (Arc::clone(app), app.tasks.stopping());
     let tasks = app.tasks.clone();
     let _task = tasks.spawn(name, async move {
         loop {
             if let Err(error) = work(Arc::clone(&app)).await {
-                tracing::warn!(%error, name, "background work failed; it is tried again");
+                tracing::warn!(%error, name, "background work failed; it is retried");
             }
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -75,35 +75,35 @@ fn repeat<F: Future<Output = Result<()>> + Send>(
     });
 }
 
-async fn sweep(app: Shared) -> Result<()> {
+async fn sweep(app: AppState) -> Result<()> {
     app.rates.forget_idle();
     app.oauth.sweep();
     audit::trim(&app).await?;
-    idempotent::sweep(&app).await?;
+    idempotency::sweep(&app).await?;
     let known = app.store.file_ids().await?;
-    let storage = app.storage.clone();
+    let blobs = app.blobs.clone();
     let removed =
-        tokio::task::spawn_blocking(move || storage.sweep(&known)).await.map_err(Error::internal)??;
+        tokio::task::spawn_blocking(move || blobs.sweep(&known)).await.map_err(Error::internal)??;
     if removed > 0 {
-        tracing::debug!(removed, "swept blobs");
+        tracing::debug!(removed, "removed old blobs");
     }
     Ok(())
 }
 
-/// Stamps the computers that are reachable: when they ran is charged for.
-async fn see(app: Shared) -> Result<()> {
+/// Stores for each reachable computer that it runs now. Billing uses these timestamps.
+async fn stamp_running(app: AppState) -> Result<()> {
     let mut running: Vec<ComputerId> =
         app.store.all_computers().await?.into_iter().map(|computer| computer.id).collect();
     running.retain(|id| app.fleet.running_guest(*id).is_some());
-    app.store.saw_running(&running).await
+    app.store.mark_running(&running).await
 }
 
-/// Forgets usage that is past its time.
-async fn forget(app: Shared) -> Result<()> {
-    app.store.forget_usage(kept_since(now_ms())).await
+/// Removes usage records that are past their retention.
+async fn forget_old_usage(app: AppState) -> Result<()> {
+    app.store.forget_usage(retained_since(now_ms())).await
 }
 
-async fn count(app: Shared) -> Result<()> {
+async fn count_computers(app: AppState) -> Result<()> {
     let computers = app.store.all_computers().await?;
     for status in Status::ALL {
         let count = computers.iter().filter(|computer| computer.status == status).count();

@@ -1,77 +1,79 @@
-//! How is a computer reached by whoever acts on it, or looks at it? One that is on its way up is waited for, and one that sleeps
-//! is woken where that is wanted.
+//! Automatic resume: waits for a computer that starts, and wakes a suspended one.
 
 use std::time::Duration;
 
 use super::fleet::{Fleet, stopping};
-use super::runner::{Work, gone};
+use super::runner::{Work, computer_not_found};
+use hotdesk_domain::computer::lifecycle::{self, Command, Status};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::{self, Command, Status};
 use hotdesk_guest::Guest;
-use hotdesk_store::computers::Computer;
+use hotdesk_store::fleet::computers::Computer;
 
-/// How long an action waits for a computer that is on its way up: clients act right after create or start without
-/// polling (wire.md 16 A), and a boot takes seconds.
+/// Time in which an action waits for a computer that starts. Clients act right after create or start without
+/// polling (docs/api/compatibility.md), and a boot takes seconds.
 pub(super) const ACT_TIMEOUT: Duration = Duration::from_secs(45);
-/// When a client may ask again for a computer that is waking, in seconds.
+/// Seconds after which a client may retry on a computer that wakes.
 const WAKE_RETRY_SECONDS: u32 = 5;
 
 impl Fleet {
-    /// The guest of a computer that is acted on: one that sleeps is woken first (wire.md 5.2, "Auto-resume").
+    /// Returns the guest for an action. A suspended computer is resumed first (docs/lifecycle.md).
     ///
     /// # Errors
-    /// As [`Fleet::guest_awake`]; why it could not be woken; `resuming` when that is not done in the time that is configured.
+    /// The errors of [`Fleet::guest_awake`]; why it could not be resumed; `Unavailable` (`resuming`) when
+    /// that takes longer than configured.
     pub async fn guest(&self, computer: &Computer) -> Result<Guest> {
-        let asleep = |status: Status| matches!(status, Status::Suspending | Status::Suspended);
+        let is_suspended = |status: Status| matches!(status, Status::Suspending | Status::Suspended);
         let now = self.presence(computer.id).and_then(|presence| presence.borrow().status);
-        let sleeps = asleep(now.unwrap_or(computer.status));
-        // A row with a saved token is of one that wakes for somebody else.
-        if !sleeps && !asleep(computer.status) && computer.saved_token.is_none() {
+        let suspended = is_suspended(now.unwrap_or(computer.status));
+        // A row with a saved token belongs to a computer that another request wakes.
+        if !suspended && !is_suspended(computer.status) && computer.saved_token.is_none() {
             return self.guest_awake(computer).await;
         }
-        // Also where nobody waits for the wake: it must not fall asleep again before it is asked anew.
+        // Recorded even if the wait is short, so that auto-stop does not suspend it before the client
+        // retries.
         self.note_action(computer.id);
         let deadline = tokio::time::Instant::now() + self.shared.wake_wait;
-        if sleeps {
+        if suspended {
             let (accepted, woken) = self.send(computer.id, Work::Command(Command::Act))?;
-            // Why it may not wake is told however little is waited for the wake; its runner may be at a suspend still.
+            // A refusal is reported however short the wait is. The runner may still be busy with a suspend.
             let accepted = tokio::time::timeout(ACT_TIMEOUT, accepted).await.map_err(|_| resuming())?;
             accepted.map_err(|_| stopping())??;
             let woken = tokio::time::timeout_at(deadline, woken).await.map_err(|_| resuming())?;
             woken.map_err(|_| stopping())??;
         }
-        // As it is by now: it was read before somebody woke it.
+        // Read again, because the row is older than the wake.
         let row = self.row(computer.id).await?;
-        let arrived = tokio::time::timeout_at(deadline, self.guest_awake(&row)).await;
-        arrived.unwrap_or_else(|_| Err(resuming()))
+        let guest = tokio::time::timeout_at(deadline, self.guest_awake(&row)).await;
+        guest.unwrap_or_else(|_| Err(resuming()))
     }
 
-    /// The guest of a computer that is read from: whether that wakes it is a matter of the configuration.
+    /// Returns the guest for a read. The configuration decides whether a read wakes the computer.
     ///
     /// # Errors
-    /// As [`Fleet::guest`] or [`Fleet::guest_awake`].
+    /// The errors of [`Fleet::guest`] or [`Fleet::guest_awake`].
     pub async fn guest_to_read(&self, computer: &Computer) -> Result<Guest> {
         if self.shared.reads_wake { self.guest(computer).await } else { self.guest_awake(computer).await }
     }
 
-    /// The guest of a computer that runs, or that is on its way up and gets there in time; one that sleeps is let sleep.
+    /// Returns the guest of a computer that runs or will run soon. A suspended computer is not woken.
     ///
     /// # Errors
-    /// `Conflict` with the status when it does not run, with `computer_asleep` when it sleeps.
+    /// `Conflict` with the status when it does not run (`computer_asleep` when it is suspended);
+    /// `Unavailable` when it is not ready in time.
     pub async fn guest_awake(&self, computer: &Computer) -> Result<Guest> {
         self.note_action(computer.id);
-        let on_its_way = [Status::Creating, Status::Starting, Status::Restarting, Status::Running];
-        if !on_its_way.contains(&computer.status) {
+        let starting = [Status::Creating, Status::Starting, Status::Restarting, Status::Running];
+        if !starting.contains(&computer.status) {
             lifecycle::decide(computer.status, Command::Look)?;
         }
         let Some(mut presence) = self.presence(computer.id) else {
             return Err(Error::unavailable("The computer is being adopted; retry in a moment").retry_after(1));
         };
-        let arrived = presence
-            .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !on_its_way.contains(&s)));
-        let now = match tokio::time::timeout(ACT_TIMEOUT, arrived).await {
+        let ready = presence
+            .wait_for(|now| now.guest.is_some() || now.status.is_some_and(|s| !starting.contains(&s)));
+        let now = match tokio::time::timeout(ACT_TIMEOUT, ready).await {
             Ok(Ok(now)) => now.clone(),
-            Ok(Err(_)) => return Err(gone()),
+            Ok(Err(_)) => return Err(computer_not_found()),
             Err(_) => {
                 lifecycle::decide(computer.status, Command::Look)?;
                 return Err(Error::unavailable("The computer is not ready; retry in a moment").retry_after(5));
@@ -87,7 +89,7 @@ impl Fleet {
     }
 }
 
-/// The computer wakes; whoever acts on it does not wait any longer (codes: wire.md 2).
+/// The computer is still waking when the wait of an action ends (docs/api/errors.md).
 fn resuming() -> Error {
     Error::unavailable("Computer is waking up; retry in a moment")
         .code("resuming")

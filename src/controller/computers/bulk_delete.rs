@@ -1,24 +1,27 @@
-//! How does a workspace lose all of its computers? Each is told to go, then all are waited for.
+//! Deletion of all computers of a workspace.
+//!
+//! Every deletion is started before the first one is awaited.
 
 use crate::App;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_domain::computer::lifecycle::Command;
 use hotdesk_domain::error::{Kind, Result};
-use hotdesk_domain::lifecycle::Command;
-use hotdesk_store::find::Filter;
+use hotdesk_store::fleet::find::ComputerFilter;
 
 impl App {
-    /// Removes the computers of a workspace. Those that somebody else removes meanwhile are gone as well.
+    /// Deletes the computers of a workspace. Computers that another request deletes meanwhile are not an
+    /// error.
     ///
     /// # Errors
-    /// Why one could not be removed; the others go on.
+    /// The first error of a deletion; the other deletions continue.
     pub async fn remove_computers(&self, owner: AccountId, workspace: WorkspaceId) -> Result<()> {
-        let filter = Filter { workspace: Some(workspace), ..Filter::default() };
+        let filter = ComputerFilter { workspace: Some(workspace), ..ComputerFilter::default() };
         let (computers, _) = self.store.computers(owner, &filter).await?;
         let mut deletions = Vec::new();
         for computer in &computers {
             match self.fleet.command(computer, Command::Delete).await {
                 Ok(deletion) => deletions.push(deletion),
-                // Somebody else was quicker.
+                // Another request deleted it.
                 Err(error) if error.kind == Kind::NotFound => {}
                 Err(error) => return Err(error),
             }

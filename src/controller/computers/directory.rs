@@ -1,61 +1,66 @@
-//! Which computer or workspace does a request mean, and may the caller touch it?
+//! Look-up of computers and workspaces with access checks.
 
 use axum::http::Method;
 
-use super::super::auth::grounds;
-use super::super::origin::Origin;
-use super::super::{App, audit};
 use super::view;
+use crate::identity::auth::request_lease;
+use crate::web::origin::Origin;
+use crate::{App, audit};
 use hotdesk_base::ids::{AccountId, ComputerRef, WorkspaceId};
-use hotdesk_base::living::Hold;
-use hotdesk_domain::access::{self, Caller, Role, Target};
+use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::{self, Caller, Role, Target};
 use hotdesk_guest::Guest;
-use hotdesk_store::computers::Computer;
-use hotdesk_store::members::Belonging;
-use hotdesk_store::workspaces::Workspace;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::identity::members::Membership;
+use hotdesk_store::identity::workspaces::Workspace;
 use hotdesk_wire::computer::Computer as Record;
 
 impl App {
-    /// Finds a computer by UUID or instance handle, for a caller who may touch it.
+    /// Finds a computer by UUID or instance handle, and checks that the caller may use it.
     ///
     /// # Errors
-    /// 404 "Desktop not found"; 403 by [`access::check`].
+    /// `NotFound` ("Desktop not found"); `Forbidden` by [`access::check`].
     pub async fn find_computer(&self, caller: &Caller, reference: &str) -> Result<Computer> {
         Ok(self.find_computer_as(caller, reference).await?.0)
     }
 
-    /// As [`App::find_computer`], with what the caller is in its workspace.
+    /// Does the same as [`App::find_computer`], and returns the caller's role in the computer's workspace.
     ///
     /// # Errors
-    /// As that.
+    /// The errors of [`App::find_computer`].
     pub async fn find_computer_as(&self, caller: &Caller, reference: &str) -> Result<(Computer, Role)> {
         let unknown = || Error::not_found("Desktop not found");
         let reference: ComputerRef = reference.parse().map_err(|()| unknown())?;
         let computer = self.store.computer(&reference).await?.ok_or_else(unknown)?;
-        audit::on(computer.id);
+        audit::set_computer(computer.id);
         let role =
             self.admit_to(caller, computer.workspace, &computer.workspace_name, computer.owner).await?;
         Ok((computer, role))
     }
 
-    /// What is told of a computer after something was done to it: with its password, unless the caller has lost it
-    /// meanwhile. The deed is done all the same, and to refuse would say that it is not.
-    pub async fn told(&self, caller: &Caller, computer: &Computer, origin: &Origin) -> Record {
-        // The row was read before this: what tells the password of after a loss knows of the loss.
+    /// Returns a computer's API record after a command on it. It has the password only if the caller still
+    /// has access. The command has succeeded in any case, so a refusal would be wrong.
+    pub async fn record_for(&self, caller: &Caller, computer: &Computer, origin: &Origin) -> Record {
+        // The check is later than the read of the row, so a password that was changed after a loss of access
+        // is never revealed.
         let role = self.admit_to(caller, computer.workspace, &computer.workspace_name, computer.owner).await;
         if let Err(error) = &role {
-            tracing::info!(computer = %computer.id, %error, "who asked for a computer is not told its password");
+            tracing::info!(
+                computer = %computer.id,
+                %error,
+                "the caller lost access: the record has no password"
+            );
         }
-        let record = if role.is_ok() { view::full } else { view::listed };
-        record(computer, self.fleet.live(computer.id), origin)
+        let record = if role.is_ok() { view::full_record } else { view::listed_record };
+        record(computer, self.fleet.live_details(computer.id), origin)
     }
 
-    /// The guest that serves a request with this method on a computer.
+    /// Returns the guest for a request with this method.
     ///
     /// # Errors
-    /// As [`Fleet::guest`](super::fleet::Fleet::guest), or as
-    /// [`Fleet::guest_to_read`](super::fleet::Fleet::guest_to_read) for a method that changes nothing.
+    /// The errors of [`Fleet::guest`](super::fleet::Fleet::guest), or of
+    /// [`Fleet::guest_to_read`](super::fleet::Fleet::guest_to_read) for a safe method.
     pub async fn guest_for(&self, method: &Method, computer: &Computer) -> Result<Guest> {
         if method.is_safe() {
             self.fleet.guest_to_read(computer).await
@@ -64,18 +69,19 @@ impl App {
         }
     }
 
-    /// Finds a workspace by id, for a caller who may touch it.
+    /// Finds a workspace by id, and checks that the caller may use it.
     ///
     /// # Errors
-    /// 404 "Workspace not found"; 403 by [`access::check`].
+    /// `NotFound` ("Workspace not found"); `Forbidden` by [`access::check`].
     pub async fn find_workspace(&self, caller: &Caller, id: &str) -> Result<Workspace> {
         Ok(self.find_workspace_as(caller, id, Role::Viewer).await?.0)
     }
 
-    /// As [`App::find_workspace`], for a caller who is at least this there; with what it is.
+    /// Does the same as [`App::find_workspace`] for a caller with at least the role `least`, and returns its
+    /// role.
     ///
     /// # Errors
-    /// As that; 403 by [`access::check_role`].
+    /// The errors of [`App::find_workspace`]; `Forbidden` by [`access::check_role`].
     pub async fn find_workspace_as(
         &self,
         caller: &Caller,
@@ -90,10 +96,11 @@ impl App {
         Ok((workspace, role))
     }
 
-    /// Lets a caller do what it is about to do in a workspace, for as long as it belongs there; says what it is there.
+    /// Checks a caller's access to a workspace and returns its role. The request ends if the caller loses the
+    /// membership meanwhile.
     ///
     /// # Errors
-    /// 403 by [`access::check`].
+    /// `Forbidden` by [`access::check`]; `Internal` when the database fails.
     pub async fn admit_to(
         &self,
         caller: &Caller,
@@ -107,25 +114,26 @@ impl App {
             let (role, hold) = self.hold_membership(workspace, caller.account).await?;
             (role, Some(hold))
         };
-        audit::about(workspace, owner, role);
+        audit::set_workspace(workspace, owner, role);
         let role = access::check(caller, &Target { id: workspace, name, role })?;
         if let Some(hold) = hold {
-            grounds::note(hold);
+            request_lease::note(hold);
         }
         Ok(role)
     }
 
-    /// What an account is in a workspace of another, and that it belongs there for as long as a request goes on. Held before the
-    /// look, so that an end is heard or seen; what ended in between is looked up again, because a viewer may go on looking.
+    /// Returns an account's role in a workspace, with a lease on the membership. The lease is taken before
+    /// the look-up. If the membership ended in between, the look-up is repeated, because the account may have
+    /// a lower role now.
     async fn hold_membership(
         &self,
         workspace: WorkspaceId,
         account: AccountId,
-    ) -> Result<(Option<Role>, Hold<Belonging>)> {
+    ) -> Result<(Option<Role>, Lease<Membership>)> {
         loop {
-            let hold = self.store.belonging.hold(Belonging { workspace, account });
+            let hold = self.store.memberships.lease(Membership { workspace, account });
             let role = self.store.membership(workspace, account).await?;
-            if !hold.has_ended() {
+            if !hold.is_revoked() {
                 return Ok((role, hold));
             }
         }

@@ -1,4 +1,6 @@
-//! Who runs the computers? One runner per computer; this room finds it, hands it commands and knows what is live.
+//! Registry of runners: one per computer.
+//!
+//! It starts runners, sends them commands and reports the live state of computers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,110 +8,111 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::reach::ACT_TIMEOUT;
-use super::runner::{Intent, Message, Runner, Work, gone, suspend_unsupported};
+use super::auto_resume::ACT_TIMEOUT;
+use super::runner::{CommandAck, Message, Runner, Work, computer_not_found, suspend_unsupported};
 use super::view;
 use crate::config::Suspension;
-use crate::saved::Keeper;
-use crate::storage::Storage;
+use crate::data_dir::blobs::BlobStore;
+use crate::saved_state::StateArchive;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{ComputerId, ComputerRef};
-use hotdesk_base::tally::Tally;
+use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::billing;
+use hotdesk_domain::computer::lifecycle::{Command, Decision, Status};
+use hotdesk_domain::computer::saved_state::CopyState;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::{Command, Decision, Status};
-use hotdesk_domain::stored::CopyState;
 use hotdesk_engine::Engine;
 use hotdesk_guest::Guest;
 use hotdesk_store::Store;
-use hotdesk_store::computers::{Computer, NewComputer};
+use hotdesk_store::fleet::computers::{Computer, NewComputer};
 
-/// Commands that wait for one computer; more are told to come back.
+/// Most commands that wait for one computer. Further ones are refused.
 const MAILBOX: usize = 16;
-/// Machines started at once: boots are CPU-bound, more at a time only make each slower.
+/// Machines that start concurrently. Boots are CPU-bound; more would only slow each other down.
 const STARTS_AT_ONCE: usize = 4;
-/// How long suspend and resume wait for the end before they answer that it is under way: clients give a request 60 s
-/// (wire.md 4.2).
+/// Time in which suspend and resume wait for their end before they respond `202`. Clients wait 60 s for a
+/// response (docs/lifecycle.md).
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(45);
-/// How long ensure-running waits for a boot that another request started: longer than one may take.
+/// Time in which ensure-running waits for a boot that another request started. A boot may take slightly less.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(200);
 
-/// What is live about one computer. The runner is its only writer.
+/// Live state of one computer. Only its runner writes it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Presence {
     pub(super) status: Option<Status>,
     pub(super) guest: Option<Guest>,
     pub(super) address: Option<std::net::IpAddr>,
-    /// Why it does not run, where the service ended it by itself.
+    /// Why it does not run, if the service stopped it.
     pub(super) because: Option<&'static str>,
 }
 
-struct Desk {
+struct RunnerHandle {
     mailbox: mpsc::Sender<Message>,
     presence: watch::Receiver<Presence>,
-    /// When it was last acted on, or its first runner here began.
-    acted: Instant,
+    /// Last action on it; initially the start of its runner.
+    last_action: Instant,
 }
 
-/// What runners share.
-pub(super) struct Shared {
+/// State that runners share.
+pub(super) struct FleetState {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Store,
-    pub(super) storage: Storage,
+    pub(super) blobs: BlobStore,
     pub(super) tasks: Tasks,
     pub(super) starts: Semaphore,
-    /// What copies saved states to storage, where there is one.
-    pub(super) keeper: Option<Arc<Keeper>>,
-    /// Whether reading wakes a sleeping computer too.
+    /// Copies saved states to object storage, where that is configured.
+    pub(super) archive: Option<Arc<StateArchive>>,
+    /// Whether reads also wake a suspended computer.
     pub(super) reads_wake: bool,
-    /// How long an action waits for a computer that wakes.
+    /// Time in which an action waits for a computer that wakes.
     pub(super) wake_wait: Duration,
-    /// Computers whose stream is being ended: a second order might meet the stream of somebody who may have one.
-    pub(super) ending_streams: Tally<ComputerId>,
-    desks: Mutex<HashMap<ComputerId, Desk>>,
+    /// Computers whose stream is being ended. A second stop could hit a new stream of an authorized user.
+    pub(super) ending_streams: KeyedSemaphore<ComputerId>,
+    runners: Mutex<HashMap<ComputerId, RunnerHandle>>,
 }
 
-impl Shared {
+impl FleetState {
     pub(super) fn forget(&self, id: ComputerId) {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.runners.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    /// When a computer was last acted on, as [`Fleet::acted`] tells it.
-    pub(super) fn acted(&self, id: ComputerId) -> Option<Instant> {
-        let desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
-        desks.get(&id).map(|desk| desk.acted)
+    /// Returns the last action on a computer; see [`Fleet::last_action`].
+    pub(super) fn last_action(&self, id: ComputerId) -> Option<Instant> {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.get(&id).map(|handle| handle.last_action)
     }
 
-    /// Counts asking for rest as an act, so that it is not asked for again at once; nothing when one came since `judged`.
-    fn note_rest(&self, id: ComputerId, judged: Instant) -> Option<Instant> {
-        let mut desks = self.desks.lock().unwrap_or_else(PoisonError::into_inner);
-        let desk = desks.get_mut(&id).filter(|desk| desk.acted == judged)?;
-        desk.acted = Instant::now();
-        Some(desk.acted)
+    /// Records an auto-stop as an action, so that it is not repeated immediately. `None` when another action
+    /// came since `judged`.
+    fn claim_auto_stop(&self, id: ComputerId, judged: Instant) -> Option<Instant> {
+        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = runners.get_mut(&id).filter(|handle| handle.last_action == judged)?;
+        handle.last_action = Instant::now();
+        Some(handle.last_action)
     }
 }
 
-/// All computers of this controller.
+/// All computers of this controller; cheap to clone.
 #[derive(Clone)]
 pub struct Fleet {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<FleetState>,
 }
 
-/// A command that was accepted: its intent is stored.
-pub struct Accepted {
-    /// What the computer is since then: on its way, or as it was asked to be already.
+/// Command that was accepted: its intent is stored.
+pub struct AcceptedCommand {
+    /// The computer's status after acceptance: in transition, or already as requested.
     pub status: Status,
-    /// Whether it is this command that is carried out, and not another one before it.
+    /// Whether this command runs, and not an earlier one.
     pub begun: bool,
     finished: oneshot::Receiver<Result<()>>,
 }
 
-impl Accepted {
-    /// Waits for the end of the work.
+impl AcceptedCommand {
+    /// Waits until the command ends.
     ///
     /// # Errors
-    /// What failed; or `Unavailable` when the controller stops first.
+    /// The command's error; `Unavailable` when the controller stops first.
     pub async fn finish(self) -> Result<()> {
         match self.finished.await {
             Ok(outcome) => outcome,
@@ -123,75 +126,82 @@ pub(super) fn stopping() -> Error {
 }
 
 impl Fleet {
-    /// An empty fleet; [`Fleet::recover`] fills it.
+    /// Creates an empty fleet; [`Fleet::recover`] fills it.
     pub fn new(
         engine: Arc<dyn Engine>,
         store: Store,
-        storage: Storage,
+        blobs: BlobStore,
         tasks: Tasks,
         suspension: &Suspension,
-        keeper: Option<Arc<Keeper>>,
+        archive: Option<Arc<StateArchive>>,
     ) -> Self {
         let wake_wait = Duration::from_secs(suspension.wake_wait_seconds.into()).min(ACT_TIMEOUT);
-        let shared = Shared {
+        let shared = FleetState {
             engine,
             store,
-            storage,
+            blobs,
             tasks,
             starts: Semaphore::new(STARTS_AT_ONCE),
-            keeper,
+            archive,
             reads_wake: suspension.reads_wake,
             wake_wait,
-            ending_streams: Tally::default(),
-            desks: Mutex::default(),
+            ending_streams: KeyedSemaphore::default(),
+            runners: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// The fleet of what runners share, for a runner that needs another one.
-    pub(super) fn over(shared: Arc<Shared>) -> Self {
+    /// Returns the fleet of a shared state, for a runner that needs another runner.
+    pub(super) fn from_state(shared: Arc<FleetState>) -> Self {
         Self { shared }
     }
 
-    /// The engine in use.
+    /// Returns the engine.
     pub fn engine(&self) -> &dyn Engine {
         &*self.shared.engine
     }
 
-    /// Computers whose stream is being ended.
-    pub fn ending_streams(&self) -> &Tally<ComputerId> {
+    /// Returns the computers whose stream is being ended.
+    pub fn ending_streams(&self) -> &KeyedSemaphore<ComputerId> {
         &self.shared.ending_streams
     }
 
-    /// What copies saved states to storage, where there is one.
-    pub fn keeper(&self) -> Option<&Arc<Keeper>> {
-        self.shared.keeper.as_ref()
+    /// Returns the archive of saved states, where object storage is configured.
+    pub fn state_archive(&self) -> Option<&Arc<StateArchive>> {
+        self.shared.archive.as_ref()
     }
 
-    /// Has a computer's runner see to the copy of its saved state; with `evict` make room on the host.
-    pub fn tend(&self, id: ComputerId, evict: bool) {
-        if let Err(error) = self.send(id, Work::Tend { evict }) {
-            tracing::debug!(computer = %id, %error, "it is busy; it is asked again later");
+    /// Asks a computer's runner to complete work on the copy of its saved state. With `evict` it also frees
+    /// the host's copy.
+    pub fn check_copy(&self, id: ComputerId, evict: bool) {
+        if let Err(error) = self.send(id, Work::CheckCopy { evict }) {
+            tracing::debug!(
+                computer = %id,
+                %error,
+                "the runner's mailbox is full; the copy is checked again later"
+            );
         }
     }
 
-    /// Whether the copy of a suspended computer's state is being saved in the background.
+    /// Whether a suspended computer's state is being copied in the background.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Internal` when the database fails.
     pub async fn is_saving(&self, id: ComputerId, status: Status) -> Result<bool> {
-        if self.shared.keeper.is_none() || status != Status::Suspended {
+        if self.shared.archive.is_none() || status != Status::Suspended {
             return Ok(false);
         }
         let copy = self.shared.store.saved_copy(id).await?;
         Ok(copy.is_some_and(|copy| copy.state == CopyState::Saving))
     }
 
-    /// Adopts what runs, finishes or undoes what a crash left half done, removes machines that no row knows
-    /// (threats.md T18). The work goes on in the runners; this returns once each has its own.
+    /// Recovers all computers after a start of the controller: adopts running machines, completes or undoes
+    /// interrupted commands, and removes machines without a row, T18 (docs/security.md).
+    ///
+    /// It returns once each computer has a runner; the runners continue.
     ///
     /// # Errors
-    /// When the store or the engine cannot be asked.
+    /// `Internal` when the database or the engine cannot be queried.
     pub async fn recover(&self) -> Result<()> {
         let rows = self.shared.store.all_computers().await?;
         for row in &rows {
@@ -199,26 +209,33 @@ impl Fleet {
         }
         let machines = self.shared.engine.list().await.map_err(Error::internal)?;
         for orphan in machines.into_iter().filter(|id| rows.iter().all(|row| row.id != *id)) {
-            tracing::warn!(computer = %orphan, "removing a machine that no computer owns");
+            tracing::warn!(computer = %orphan, "removing a machine that belongs to no computer");
             if let Err(error) = self.shared.engine.destroy(orphan).await {
-                tracing::error!(computer = %orphan, %error, "an orphan could not be removed");
+                tracing::error!(
+                    computer = %orphan,
+                    %error,
+                    "could not remove a machine that belongs to no computer; it is retried at the next start"
+                );
             }
         }
         Ok(())
     }
 
-    /// Makes a computer. Returns when it is usable; on failure nothing is left of it. A caller that goes away in
-    /// between changes nothing: a row without a runner would stay `creating` until the next start.
+    /// Creates a computer and waits until it is usable. A failed one is removed.
+    ///
+    /// The work continues if the caller disconnects: a row without a runner would stay `creating` until the
+    /// next start.
     ///
     /// # Errors
-    /// As [`Store::add_computer`], or why it could not be made.
+    /// The errors of [`Store::add_computer`]; `Internal` or `Unavailable` when the machine could not be
+    /// created.
     pub async fn create(&self, new: NewComputer) -> Result<Computer> {
         let store = self.shared.store.clone();
-        self.make(async move { store.add_computer(&new).await }, Work::Create).await
+        self.create_machine(async move { store.add_computer(&new).await }, Work::Create).await
     }
 
-    /// Stores a new row and has its runner make the machine; both go on when the caller goes away.
-    pub(super) async fn make(
+    /// Stores a new row and lets its runner create the machine. Both continue if the caller disconnects.
+    pub(super) async fn create_machine(
         &self,
         stored: impl Future<Output = Result<Computer>> + Send + 'static,
         work: Work,
@@ -229,49 +246,50 @@ impl Fleet {
             let (_, finished) = fleet.send(stored.id, work)?;
             finished.await.map_err(|_| stopping())??;
             let made = fleet.shared.store.computer(&ComputerRef::Id(stored.id)).await?;
-            made.ok_or_else(gone)
+            made.ok_or_else(computer_not_found)
         });
         made.await.map_err(Error::internal)?.unwrap_or_else(|| Err(Error::internal("a create panicked")))
     }
 
-    /// Hands a command over. Returns when its intent is stored; the work goes on even if the caller goes away.
+    /// Sends a command to the computer's runner. Returns when its intent is stored; the work continues if the
+    /// caller disconnects.
     ///
     /// # Errors
-    /// [`billing::decide`]'s: the computer's status or its billing blocks it.
-    pub async fn command(&self, computer: &Computer, command: Command) -> Result<Accepted> {
+    /// The errors of [`billing::decide`], when the computer's status or billing forbids the command.
+    pub async fn command(&self, computer: &Computer, command: Command) -> Result<AcceptedCommand> {
         self.note_action(computer.id);
-        // The stored status answers what needs no turn of the runner; the runner decides again in its turn.
+        // The stored status decides commands that change nothing. The runner decides again in its turn.
         let decision = billing::decide(computer.status, &computer.billing, command, now_ms())?;
         let (accepted, finished) = match decision {
             Decision::AlreadySo => {
                 let (sender, finished) = oneshot::channel();
                 let _ = sender.send(Ok(()));
-                return Ok(Accepted { status: computer.status, begun: false, finished });
+                return Ok(AcceptedCommand { status: computer.status, begun: false, finished });
             }
             Decision::Do(_) => self.send(computer.id, Work::Command(command))?,
         };
-        let Intent { status, begun } = accepted.await.map_err(|_| stopping())??;
-        Ok(Accepted { status, begun, finished })
+        let CommandAck { status, begun } = accepted.await.map_err(|_| stopping())??;
+        Ok(AcceptedCommand { status, begun, finished })
     }
 
-    /// Gives a computer rest, by a command, that was last acted on at `judged`. Whoever acts on it before its runner's turn comes
-    /// keeps it up. Returns when the intent is stored, or there is nothing to do.
+    /// Stops an idle computer by `command`. `judged` is the last action when it was found idle; a later
+    /// action cancels the stop. Returns when the intent is stored, or when there is nothing to do.
     ///
     /// # Errors
-    /// As [`Fleet::command`].
-    pub async fn give_rest(&self, id: ComputerId, command: Command, judged: Instant) -> Result<()> {
-        let Some(asked) = self.shared.note_rest(id, judged) else { return Ok(()) };
-        let (accepted, _finished) = self.send(id, Work::Rest(command, asked))?;
+    /// The errors of [`Fleet::command`].
+    pub async fn stop_idle(&self, id: ComputerId, command: Command, judged: Instant) -> Result<()> {
+        let Some(claimed) = self.shared.claim_auto_stop(id, judged) else { return Ok(()) };
+        let (accepted, _finished) = self.send(id, Work::AutoStop(command, claimed))?;
         accepted.await.map_err(|_| stopping())?.map(drop)
     }
 
-    /// Brings a computer up if it is not; it as it is then.
+    /// Starts or resumes a computer that does not run, and returns its row.
     ///
     /// # Errors
-    /// As [`Fleet::command`]; `Unavailable` when it does not run at the end.
+    /// The errors of [`Fleet::command`]; `Unavailable` when it does not run at the end.
     pub async fn ensure_running(&self, computer: &Computer) -> Result<Computer> {
         self.command(computer, Command::EnsureRunning).await?.finish().await?;
-        let now = self.settled(computer.id).await?;
+        let now = self.wait_settled(computer.id).await?;
         if now.status == Status::Running {
             return Ok(now);
         }
@@ -279,10 +297,10 @@ impl Fleet {
         Err(Error::unavailable(format!("Computer is not running (status: {status})")).retry_after(5))
     }
 
-    /// Saves a computer's memory. `Suspending` when that takes longer than a client waits.
+    /// Suspends a computer. Returns `Suspending` when that takes longer than [`ANSWER_TIMEOUT`].
     ///
     /// # Errors
-    /// `suspend_unsupported`; as [`Fleet::command`]; why it could not be suspended.
+    /// `Invalid` (`suspend_unsupported`); the errors of [`Fleet::command`]; the engine's failure.
     pub async fn suspend(&self, computer: &Computer) -> Result<Status> {
         if !self.engine().capabilities().suspend {
             return Err(suspend_unsupported());
@@ -291,16 +309,16 @@ impl Fleet {
         if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, suspension.finish()).await {
             outcome?;
         }
-        // One that was woken again meanwhile had been suspended.
+        // A computer that was woken again meanwhile had been suspended.
         let under_way = self.row(computer.id).await?.status == Status::Suspending;
         Ok(if under_way { Status::Suspending } else { Status::Suspended })
     }
 
-    /// Wakes a suspended computer. What it is then: `Running`, or still on its way when that takes longer than a client
-    /// waits; and whether it woke from storage.
+    /// Resumes a suspended computer. Returns `Running`, or its status in transition when that takes longer
+    /// than [`ANSWER_TIMEOUT`]; and whether its state came from object storage.
     ///
     /// # Errors
-    /// As [`Fleet::command`]; why it could not be woken.
+    /// The errors of [`Fleet::command`]; why it could not be resumed.
     pub async fn resume(&self, computer: &Computer) -> Result<(Status, bool)> {
         let wake = self.command(computer, Command::Resume).await?;
         if let Ok(outcome) = tokio::time::timeout(ANSWER_TIMEOUT, wake.finish()).await {
@@ -310,97 +328,99 @@ impl Fleet {
         Ok((now.status, now.instance != computer.instance))
     }
 
-    /// A computer as it is now stored.
+    /// Returns a computer's stored row.
     pub(super) async fn row(&self, id: ComputerId) -> Result<Computer> {
-        self.shared.store.computer(&ComputerRef::Id(id)).await?.ok_or_else(gone)
+        self.shared.store.computer(&ComputerRef::Id(id)).await?.ok_or_else(computer_not_found)
     }
 
-    /// A computer once it is at rest again (running, stopped, suspended or failed), or as it is after a while.
-    async fn settled(&self, id: ComputerId) -> Result<Computer> {
-        let at_rest =
+    /// Waits until a computer is not in transition (running, stopped, suspended or failed). After
+    /// [`SETTLE_TIMEOUT`] returns it as it is.
+    async fn wait_settled(&self, id: ComputerId) -> Result<Computer> {
+        let is_settled =
             |status| [Status::Running, Status::Stopped, Status::Suspended, Status::Error].contains(&status);
-        let mut presence = self.presence(id).ok_or_else(gone)?;
+        let mut presence = self.presence(id).ok_or_else(computer_not_found)?;
         let deadline = tokio::time::Instant::now() + SETTLE_TIMEOUT;
         loop {
-            // What is live follows what is stored: a row that is still on its way is followed by a change.
+            // The live state follows the stored one: a row in transition is followed by a change of presence.
             presence.borrow_and_update();
             let row = self.row(id).await?;
-            if at_rest(row.status) {
+            if is_settled(row.status) {
                 return Ok(row);
             }
             match tokio::time::timeout_at(deadline, presence.changed()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(gone()),
+                Ok(Err(_)) => return Err(computer_not_found()),
                 Err(_) => return Ok(row),
             }
         }
     }
 
-    /// What is live about a computer, for its record.
-    pub fn live(&self, id: ComputerId) -> view::Live {
+    /// Returns the live details for a computer's API record.
+    pub fn live_details(&self, id: ComputerId) -> view::LiveDetails {
         let address = self.presence(id).and_then(|presence| presence.borrow().address);
-        view::Live { address }
+        view::LiveDetails { address }
     }
 
-    /// The guest of a computer that runs now.
+    /// Returns the guest of a running computer.
     pub fn running_guest(&self, id: ComputerId) -> Option<Guest> {
         self.presence(id).and_then(|presence| presence.borrow().guest.clone())
     }
 
-    /// When a computer was last acted on over the API, commands included; when this controller met it where it was not.
-    pub fn acted(&self, id: ComputerId) -> Option<Instant> {
-        self.shared.acted(id)
+    /// Returns the last action on a computer over the API, commands included. Without one it is the start of
+    /// its runner.
+    pub fn last_action(&self, id: ComputerId) -> Option<Instant> {
+        self.shared.last_action(id)
     }
 
     pub(super) fn note_action(&self, id: ComputerId) {
-        let mut desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(desk) = desks.get_mut(&id) {
-            desk.acted = Instant::now();
+        let mut runners = self.shared.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = runners.get_mut(&id) {
+            handle.last_action = Instant::now();
         }
     }
 
-    /// Ends once a computer does not run any more; says why, where the service ended it by itself.
-    pub async fn ended(&self, id: ComputerId) -> Option<&'static str> {
+    /// Waits until a computer stops running. Returns why, if the service stopped it.
+    pub async fn wait_ended(&self, id: ComputerId) -> Option<&'static str> {
         let mut presence = self.presence(id)?;
-        // A runner that is gone is an end too.
+        // A runner that ended is an end too.
         let end = presence.wait_for(|now| now.guest.is_none()).await;
         end.ok().and_then(|now| now.because)
     }
 
     pub(super) fn presence(&self, id: ComputerId) -> Option<watch::Receiver<Presence>> {
-        let desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
-        desks.get(&id).map(|desk| desk.presence.clone())
+        let runners = self.shared.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.get(&id).map(|handle| handle.presence.clone())
     }
 
-    /// Puts work into a computer's mailbox, with a runner behind it.
-    #[allow(clippy::type_complexity)] // two reply channels, named by their uses right below
+    /// Sends work to a computer's runner, and starts the runner if there is none.
+    #[allow(clippy::type_complexity)] // two reply channels, named where they are created
     pub(super) fn send(
         &self,
         id: ComputerId,
         work: Work,
-    ) -> Result<(oneshot::Receiver<Result<Intent>>, oneshot::Receiver<Result<()>>)> {
+    ) -> Result<(oneshot::Receiver<Result<CommandAck>>, oneshot::Receiver<Result<()>>)> {
         let (accepted, was_accepted) = oneshot::channel();
         let (finished, has_finished) = oneshot::channel();
         let message = Message { work, accepted, finished };
-        let mut desks = self.shared.desks.lock().unwrap_or_else(PoisonError::into_inner);
-        let message = match desks.get(&id) {
+        let mut runners = self.shared.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = match runners.get(&id) {
             None => message,
-            Some(desk) => match desk.mailbox.try_send(message) {
+            Some(handle) => match handle.mailbox.try_send(message) {
                 Ok(()) => return Ok((was_accepted, has_finished)),
                 Err(mpsc::error::TrySendError::Full(_)) => {
                     return Err(
                         Error::unavailable("The computer has too many commands waiting").retry_after(5)
                     );
                 }
-                // Its runner has ended; a new one takes over.
+                // Its runner has ended; a new one is started.
                 Err(mpsc::error::TrySendError::Closed(message)) => message,
             },
         };
         let (mailbox, inbox) = mpsc::channel(MAILBOX);
         let (presence, watched) = watch::channel(Presence::default());
-        // The channel is new and not full: the message fits.
+        // The channel is new and empty, so the message fits.
         let _ = mailbox.try_send(message);
-        desks.insert(id, Desk { mailbox, presence: watched, acted: Instant::now() });
+        runners.insert(id, RunnerHandle { mailbox, presence: watched, last_action: Instant::now() });
         let runner = Runner::new(id, Arc::clone(&self.shared), inbox, presence);
         let _task = self.shared.tasks.spawn("runner", runner.run());
         Ok((was_accepted, has_finished))

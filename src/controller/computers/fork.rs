@@ -1,29 +1,32 @@
-//! How is a computer forked? As a clone whose disk comes with the memory of the same moment: the source's runner has both
-//! copied in its turn, and the fork goes on from them under an identity of its own. A fork of a snapshot begins with what
-//! that holds; the source may do anything then, and many can be launched at once.
+//! Fork of a computer: a clone with the memory of the same moment.
+//!
+//! The source's runner copies disk and memory in its turn. The fork resumes from them under its own identity.
+//! A fork of a snapshot begins with the snapshot's contents. The source is not involved then, and many forks
+//! can be launched concurrently.
 
 use std::sync::Arc;
 
 use super::fleet::Fleet;
-use super::runner::{Runner, Work, boot, gone, machine, refused};
+use super::runner::{Runner, Work, boot_spec, computer_not_found, machine_spec, refused};
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
-use hotdesk_domain::clone::{check_fork, check_launch, not_forkable};
+use hotdesk_domain::computer::clone::{check_fork, check_launch, not_forkable};
+use hotdesk_domain::computer::snapshot::check_ready;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::snapshot::check_ready;
 use hotdesk_engine::EngineError;
 use hotdesk_guest::Guest;
-use hotdesk_store::computers::Computer;
-use hotdesk_store::copies::NewCopy;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::copies::NewCopy;
 
-/// What a client reads when a fork fails.
+/// Message of a failed fork.
 const FAILED: &str = "Computer could not be forked";
 
 impl Fleet {
-    /// Makes a fork of a computer as it is, or as it was in one of its snapshots. Returns when it is usable; on failure
-    /// nothing is left of it, and a caller that goes away in between changes nothing.
+    /// Creates a fork of a computer as it is, or of one of its snapshots, and waits until it is usable. A
+    /// failed fork is removed. The work continues if the caller disconnects.
     ///
     /// # Errors
-    /// `Invalid` (`NOT_FORKABLE`); as [`hotdesk_store::Store::add_copy`]; or why it could not be made.
+    /// `Invalid` (`NOT_FORKABLE`); the errors of [`hotdesk_store::Store::add_copy`]; why it could not be
+    /// created.
     pub async fn fork(&self, source: &Computer, copy: NewCopy) -> Result<Computer> {
         let (store, at) = (self.shared.store.clone(), copy.extent.snapshot());
         let copies_memory = self.engine().capabilities().memory_snapshot;
@@ -33,38 +36,38 @@ impl Fleet {
             check_fork(source.status, copies_memory)?;
             self.note_action(source.id);
         }
-        self.make(async move { store.add_copy(&copy).await }, Work::Fork(source.id, at)).await
+        self.create_machine(async move { store.add_copy(&copy).await }, Work::Fork(source.id, at)).await
     }
 }
 
 impl Runner {
-    /// In the source's runner: copies disk and memory to a fork whose row is stored.
+    /// Copies disk and memory to a fork whose row is stored. Runs in the source's runner.
     pub(super) async fn copy_memory(&self, row: &Computer, fork: ComputerId) -> Result<()> {
         let (engine, store) = (&self.shared.engine, &self.shared.store);
         check_fork(row.status, engine.capabilities().memory_snapshot)?;
-        let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(gone)?;
+        let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(computer_not_found)?;
         if stored.hardware != row.hardware {
-            // Memory goes on in a machine of the size that it knows; the row is what was paid for.
+            // Memory can only resume in a machine of its own size. The row is what was charged.
             return Err(Error::conflict("The computer was resized meanwhile; fork it again").retry_after(1));
         }
         store.intend_fork(fork, row).await?;
-        let forked = self.unreached(engine.fork(row.id, &machine(&stored))).await;
-        forked.map_err(not_forked)
+        let forked = self.with_guest_hidden(engine.fork(row.id, &machine_spec(&stored))).await;
+        forked.map_err(fork_error)
     }
 
-    /// In the source's runner, so that the snapshot stays meanwhile: makes a fork whose row is stored begin with what it
-    /// holds. Nothing is asked of the source itself.
+    /// Creates a fork, whose row is stored, from a snapshot. Runs in the source's runner so that the snapshot
+    /// is not removed meanwhile. The source itself is not used.
     pub(super) async fn launch(&self, snapshot: SnapshotId, fork: ComputerId) -> Result<()> {
         let store = &self.shared.store;
         check_ready(store.snapshot(self.id, snapshot).await?.state)?;
-        let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(gone)?;
-        let launched = self.shared.engine.launch(self.id, snapshot.0, &machine(&stored)).await;
-        launched.map_err(not_forked)
+        let stored = store.computer(&ComputerRef::Id(fork)).await?.ok_or_else(computer_not_found)?;
+        let launched = self.shared.engine.launch(self.id, snapshot.0, &machine_spec(&stored)).await;
+        launched.map_err(fork_error)
     }
 
-    /// Has nobody reach the guest while its memory is copied: a connection that is open then would be broken off. What
-    /// comes meanwhile waits for the guest to be there again.
-    pub(super) async fn unreached<T>(&self, copy: impl Future<Output = T>) -> T {
+    /// Hides the guest while its memory is copied, because open connections would break. Requests wait until
+    /// it is visible again.
+    pub(super) async fn with_guest_hidden<T>(&self, copy: impl Future<Output = T>) -> T {
         let guest = self.presence.borrow().guest.clone();
         self.presence.send_modify(|now| now.guest = None);
         let copied = copy.await;
@@ -72,25 +75,26 @@ impl Runner {
         copied
     }
 
-    /// In the fork's runner: goes on from the copied memory, as a guest that knows who it is. Nobody reaches it yet.
-    pub(super) async fn go_on_as_another(&mut self) -> Result<Guest> {
+    /// Resumes from the copied memory with a new identity. Runs in the fork's runner. The guest is not
+    /// reachable yet.
+    pub(super) async fn resume_as_fork(&mut self) -> Result<Guest> {
         let row = self.row().await?;
         let shared = Arc::clone(&self.shared);
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
-        let resumed = shared.engine.resume(&machine(&row), &boot(&row)).await;
-        let endpoint = resumed.map_err(not_forked)?;
-        self.renewed(&row, endpoint).await
+        let resumed = shared.engine.resume(&machine_spec(&row), &boot_spec(&row)).await;
+        let endpoint = resumed.map_err(fork_error)?;
+        self.renew_or_end(&row, endpoint).await
     }
 }
 
-/// What a client learns when a fork fails.
-fn not_forked(error: EngineError) -> Error {
+/// Converts an engine's failure to a client's error.
+fn fork_error(error: EngineError) -> Error {
     match error {
         EngineError::Unsupported(_) => {
             not_forkable("This computer cannot be forked: its engine copies no memory").context(error)
         }
         EngineError::Damaged(_) => {
-            let text = "What the fork was to begin with is damaged or missing";
+            let text = "The snapshot or copied memory of this fork is damaged or missing";
             Error::unavailable(text).code("snapshot_unavailable").context(error)
         }
         EngineError::NoCapacity(_) | EngineError::Absent | EngineError::Failed { .. } => {

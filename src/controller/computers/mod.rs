@@ -1,11 +1,11 @@
-//! The computers: which one is meant, what it shows, who runs it.
+//! Computers: look-up with access checks, fleet, runners, and views.
 
-mod copies;
+mod auto_resume;
+mod bulk_delete;
+mod clone;
 pub mod directory;
-mod emptying;
 pub mod fleet;
 mod fork;
-mod reach;
 pub mod resize;
 pub mod rollback;
 mod runner;

@@ -1,77 +1,79 @@
-//! How does a computer's hardware change? In its runner's turn: the intent is stored, the engine changes each dimension,
-//! the outcome is stored; what holds only at the next start is followed by one restart. A crash in between leaves the
-//! intent, which recovery carries out again.
+//! Resize of a computer's hardware.
+//!
+//! The runner stores the intent, lets the engine change each dimension, and stores the outcome. Changes that
+//! apply at the next start are followed by one restart. After a crash, recovery executes the stored intent
+//! again.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use super::fleet::{Fleet, stopping};
-use super::runner::{GB, Runner, Work, gone};
+use super::runner::{GB, Runner, Work, computer_not_found};
 use hotdesk_base::ids::ComputerRef;
-use hotdesk_domain::allowance::{Allowance, Used};
+use hotdesk_domain::computer::allowance::{Allowance, ResourceUse};
+use hotdesk_domain::computer::lifecycle::{Status, not_running};
+use hotdesk_domain::computer::resize::{self, Dimension, ResizeRequest};
 use hotdesk_domain::computer::{Hardware, check_auto_stop};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::{Status, not_running};
-use hotdesk_domain::resize::{self, Dimension, Wish};
 use hotdesk_engine::{Change, Effect, EngineError, Observation};
-use hotdesk_store::computers::Computer;
+use hotdesk_store::fleet::computers::Computer;
 
-/// What a resize asks for.
+/// Parameters of a resize.
 #[derive(Clone, Copy, Debug)]
-pub struct Order {
-    /// The hardware.
-    pub wish: Wish,
+pub struct ResizeParams {
+    /// The requested hardware.
+    pub wish: ResizeRequest,
     /// Idle minutes before the computer suspends itself.
     pub auto_stop_minutes: Option<i64>,
-    /// What the owner may have.
+    /// Allowance of the owner.
     pub allowance: Allowance,
 }
 
-/// What became of one dimension.
+/// Result of one dimension.
 #[derive(Clone, Copy, Debug)]
-pub struct Attempt {
-    /// Which one.
+pub struct DimensionResult {
+    /// The dimension.
     pub dimension: Dimension,
-    /// The wanted value, in the unit of the dimension's name.
+    /// The requested value, in the unit of the dimension's name.
     pub requested: f64,
-    /// The value since then.
+    /// The value now.
     pub applied: f64,
     /// Why it did not change; `None` when it did.
     pub error: Option<&'static str>,
 }
 
-/// What became of a resize.
+/// Result of a resize.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// The computer since then.
+pub struct ResizeOutcome {
+    /// The computer after the resize.
     pub computer: Computer,
-    /// Every dimension that differed from what was wanted.
-    pub attempts: Vec<Attempt>,
+    /// Every dimension that differed from the request.
+    pub attempts: Vec<DimensionResult>,
     /// Whether it was restarted.
     pub restarted: bool,
-    /// The connection values that changed (interface.md "Resize").
+    /// Names of the connection values that changed (docs/lifecycle.md#resize).
     pub changed: Vec<&'static str>,
 }
 
-/// A resize on its way through the mailbox, with the place for its report.
+/// A resize in a runner's mailbox, with a place for its report.
 #[derive(Debug)]
-pub(super) struct Job {
-    order: Order,
-    report: OnceLock<Report>,
+pub(super) struct ResizeJob {
+    order: ResizeParams,
+    report: OnceLock<ResizeOutcome>,
 }
 
 impl Fleet {
-    /// Resizes a running computer. The work goes on if the caller goes away.
+    /// Resizes a running computer. The work continues if the caller disconnects.
     ///
     /// # Errors
-    /// `Conflict` when it does not run; [`resize::plan`]'s; `Internal` for a bad auto-stop, after the hardware has
-    /// changed, or when the restart failed.
-    pub async fn resize(&self, computer: &Computer, order: Order) -> Result<Report> {
+    /// `Conflict` when it does not run; the errors of [`resize::plan`]; `Internal` for an invalid auto-stop
+    /// (after the hardware changed) or a failed restart.
+    pub async fn resize(&self, computer: &Computer, order: ResizeParams) -> Result<ResizeOutcome> {
         check_running(computer.status)?;
-        let job = Arc::new(Job { order, report: OnceLock::new() });
+        let job = Arc::new(ResizeJob { order, report: OnceLock::new() });
         let (_, finished) = self.send(computer.id, Work::Resize(Arc::clone(&job)))?;
         finished.await.map_err(|_| stopping())??;
-        job.report.get().cloned().ok_or_else(|| Error::internal("a resize left no report"))
+        job.report.get().cloned().ok_or_else(|| Error::internal("a resize ended without a report"))
     }
 }
 
@@ -79,18 +81,18 @@ fn check_running(status: Status) -> Result<()> {
     if status == Status::Running { Ok(()) } else { Err(not_running(status)) }
 }
 
-/// What the engine did of a change.
-struct Outcome {
-    attempts: Vec<Attempt>,
+/// What the engine changed.
+struct HardwareOutcome {
+    attempts: Vec<DimensionResult>,
     restart: bool,
 }
 
 impl Runner {
-    pub(super) async fn resize(&mut self, row: &Computer, job: &Job) -> Result<()> {
+    pub(super) async fn resize(&mut self, row: &Computer, job: &ResizeJob) -> Result<()> {
         check_running(row.status)?;
-        let Order { wish, auto_stop_minutes, allowance } = &job.order;
+        let ResizeParams { wish, auto_stop_minutes, allowance } = &job.order;
         let address = self.presence.borrow().address;
-        let plan = |current: &Hardware, others: &Used| resize::plan(current, wish, allowance, others);
+        let plan = |current: &Hardware, others: &ResourceUse| resize::plan(current, wish, allowance, others);
         let wanted = self.shared.store.intend_hardware(self.id, plan).await?;
         let outcome = self.change_hardware(row, &wanted, true).await?;
         if outcome.restart {
@@ -98,28 +100,32 @@ impl Runner {
             self.restart_boot("Computer could not be restarted").await?;
         }
         if let Some(minutes) = *auto_stop_minutes {
-            // interface.md: not validated beforehand, and 500 after any hardware change has applied.
+            // Clients expect 500 for an invalid auto-stop, after the hardware changed
+            // (docs/lifecycle.md#resize).
             let checked = check_auto_stop(minutes).map_err(|bad| Error::failed(bad.message))?;
             self.shared.store.set_auto_stop(self.id, checked).await?;
         }
-        let computer = self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(gone)?;
+        let computer =
+            self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(computer_not_found)?;
         let changed = self.changed(row, address, &computer);
-        let report = Report { computer, attempts: outcome.attempts, restarted: outcome.restart, changed };
-        // Set once: a job is done once.
+        let report =
+            ResizeOutcome { computer, attempts: outcome.attempts, restarted: outcome.restart, changed };
+        // A job runs once, so the cell is empty.
         let _ = job.report.set(report);
         Ok(())
     }
 
-    /// After a start of the controller: carries out the resize that a crash cut short. The row as it is then; on a
-    /// failure as it was, with the intent kept for the next start.
+    /// Completes a resize that a crash interrupted. Returns the row. On a failure the row is unchanged and
+    /// the intent stays for the next start.
     pub(super) async fn finish_resize(&self, row: &Computer) -> Computer {
         let Some(wanted) = &row.wanted else { return row.clone() };
         let finished = async {
-            // What sleeps is not restarted for it: a wake from storage whose host lost its power sleeps on.
+            // A suspended computer is not restarted for it. It may be one that woke from object storage
+            // before its host lost power.
             let sleeps =
                 matches!(self.shared.engine.observe(self.id).await, Ok(Observation::Suspended { .. }));
             self.change_hardware(row, wanted, !sleeps).await?;
-            self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(gone)
+            self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(computer_not_found)
         };
         finished.await.unwrap_or_else(|error| {
             tracing::error!(computer = %self.id, %error, "a resize could not be finished");
@@ -127,13 +133,18 @@ impl Runner {
         })
     }
 
-    /// Has the engine change every dimension that differs, and stores the outcome; where a running computer has to
-    /// restart for it, together with that intent.
-    async fn change_hardware(&self, row: &Computer, wanted: &Hardware, awake: bool) -> Result<Outcome> {
+    /// Lets the engine change every dimension that differs, and stores the outcome. If a running computer
+    /// must restart for it, that intent is stored in the same transaction.
+    async fn change_hardware(
+        &self,
+        row: &Computer,
+        wanted: &Hardware,
+        awake: bool,
+    ) -> Result<HardwareOutcome> {
         let (mut size, mut restart, mut attempts) = (row.hardware, false, Vec::new());
         for dimension in Dimension::ALL {
             let requested = dimension.of(wanted);
-            // An earlier resize whose outcome could not be stored may have changed the machine.
+            // The machine may have been changed by an earlier resize whose outcome could not be stored.
             let unsure = row.wanted.is_some_and(|was| dimension.of(&was) != dimension.of(&row.hardware));
             if requested == dimension.of(&row.hardware) && !unsure {
                 continue;
@@ -145,21 +156,26 @@ impl Runner {
                     None
                 }
                 Err(error) => {
-                    tracing::warn!(computer = %self.id, dimension = dimension.name(), %error, "not resized");
+                    tracing::warn!(
+                        computer = %self.id,
+                        dimension = dimension.name(),
+                        %error,
+                        "could not resize a dimension"
+                    );
                     Some(reason(&error))
                 }
             };
-            attempts.push(Attempt { dimension, requested, applied: dimension.of(&size), error });
+            attempts.push(DimensionResult { dimension, requested, applied: dimension.of(&size), error });
         }
         let restart = restart && awake && row.status == Status::Running;
         if !attempts.is_empty() || row.wanted.is_some() {
             let boot = restart.then_some(Status::Restarting);
             self.shared.store.settle_hardware(self.id, &size, boot).await?;
         }
-        Ok(Outcome { attempts, restart })
+        Ok(HardwareOutcome { attempts, restart })
     }
 
-    /// The connection values of this service that differ from those before; ports it has none of its own.
+    /// Returns the names of the connection values that changed. Computers have no ports of their own here.
     fn changed(&self, before: &Computer, address: Option<IpAddr>, now: &Computer) -> Vec<&'static str> {
         let differ = [
             ("vnc_password", before.vnc_password.reveal() != now.vnc_password.reveal()),
@@ -178,7 +194,7 @@ fn change(dimension: Dimension, to: &Hardware) -> Change {
     }
 }
 
-/// What a client learns of an engine's failure.
+/// Returns the reason that a client gets for an engine's failure.
 fn reason(error: &EngineError) -> &'static str {
     match error {
         EngineError::NoCapacity(_) => "The host has no room for it",

@@ -1,32 +1,35 @@
-//! How does a computer go back to a snapshot? Its runner stops it, has the engine put the disk and the memory of that time
-//! in place, and lets go on what ran. The intent is stored first and carried out again after a crash, which engines allow.
-//! Nothing of it needs what is in storage, which may be lost.
+//! Rollback of a computer to a snapshot.
+//!
+//! The runner stops the computer, lets the engine restore disk and memory, and resumes what ran. The intent
+//! is stored first and repeated after a crash; engines allow that. A rollback needs nothing from object
+//! storage, which may be lost.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
-use super::runner::{Intent, Runner, STOP_GRACE, WithoutMemory, Work, refused};
+use super::runner::{CommandAck, Runner, STOP_GRACE, WithoutMemory, Work, refused};
 use hotdesk_base::ids::SnapshotId;
-use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::computer::allowance::Allowance;
+use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::snapshot;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
-use hotdesk_domain::snapshot;
 use hotdesk_engine::{EngineError, Observation};
-use hotdesk_store::computers::Computer;
-use hotdesk_store::snapshots::Snapshot;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::snapshots::Snapshot;
 
-/// What a client reads when a rollback fails.
+/// Message of a failed rollback.
 const FAILED: &str = "Computer could not be rolled back";
 
 impl Fleet {
-    /// Brings a computer back to one of its snapshots. What it is then, or still on its way when that takes longer than a
-    /// client waits.
+    /// Rolls a computer back to one of its snapshots. Returns its status, which is in transition when the
+    /// rollback takes longer than [`ANSWER_TIMEOUT`].
     ///
     /// # Errors
-    /// `NotFound`; `Conflict` when a status blocks it, or [`hotdesk_domain::snapshot::Size::admit`]'s; why it could not be
-    /// done: the computer is as before then, a running one since a new boot.
+    /// `NotFound`; `Conflict` when the status forbids it; the errors of
+    /// [`hotdesk_domain::computer::snapshot::MachineSize::admit`]; the engine's failure. After a failure the
+    /// computer is as before, or has rebooted if it was running.
     pub async fn roll_back(
         &self,
         computer: &Computer,
@@ -50,7 +53,7 @@ impl Runner {
         row: &Computer,
         snapshot: SnapshotId,
         allowance: &Allowance,
-        accepted: oneshot::Sender<Result<Intent>>,
+        accepted: oneshot::Sender<Result<CommandAck>>,
     ) -> Result<()> {
         let (id, store) = (self.id, self.shared.store.clone());
         let intended = async {
@@ -67,41 +70,41 @@ impl Runner {
             }
             Ok((status, target)) => {
                 self.show(status, None, None);
-                let _ = accepted.send(Ok(Intent { status, begun: true }));
-                self.carry_back(status, &target).await
+                let _ = accepted.send(Ok(CommandAck { status, begun: true }));
+                self.execute_rollback(status, &target).await
             }
         }
     }
 
-    /// After a start of the controller: carries out the rollback that a crash cut short.
+    /// Completes a rollback that a crash interrupted.
     pub(super) async fn finish_rollback(&mut self, row: &Computer) -> Result<()> {
         let Some(snapshot) = row.rollback_to else { return Ok(()) };
         match self.shared.store.snapshot(self.id, snapshot).await {
-            Ok(target) => self.carry_back(row.status, &target).await,
+            Ok(target) => self.execute_rollback(row.status, &target).await,
             Err(error) => {
-                self.stay(row.status).await?;
+                self.undo_rollback(row.status).await?;
                 Err(error)
             }
         }
     }
 
-    /// Carries out a rollback whose intent is stored under `status`.
-    async fn carry_back(&mut self, status: Status, target: &Snapshot) -> Result<()> {
+    /// Executes a rollback whose intent is stored under `status`.
+    async fn execute_rollback(&mut self, status: Status, target: &Snapshot) -> Result<()> {
         let engine = Arc::clone(&self.shared.engine);
-        self.call_off().await;
-        // Saved memory stays for the engine to drop: should it fail, the computer sleeps on.
+        self.cancel_copy_job().await;
+        // The engine discards the saved memory later: if it fails, the computer stays suspended.
         if let Err(error) = engine.stop(self.id, STOP_GRACE).await {
             if status == Status::Restarting {
                 return self.fail(FAILED, &error).await;
             }
-            self.stay(status).await?;
+            self.undo_rollback(status).await?;
             return Err(refused(FAILED, &error));
         }
         if let Err(error) = engine.rollback(self.id, target.id.0).await {
-            self.stay(status).await?;
-            return Err(not_there(&error));
+            self.undo_rollback(status).await?;
+            return Err(rollback_error(&error));
         }
-        self.part_with_copies().await?;
+        self.discard_copies().await?;
         let runs = status == Status::Restarting;
         match (target.memory, runs) {
             (true, true) => {
@@ -115,16 +118,16 @@ impl Runner {
                 Ok(())
             }
             (false, true) => self.boot_again().await,
-            (false, false) => self.rest(Status::Stopped).await,
+            (false, false) => self.settle_as(Status::Stopped).await,
         }
     }
 
-    /// The copies in storage are given up: they are of another past than the one that has begun, which no generation tells
-    /// apart.
-    async fn part_with_copies(&self) -> Result<()> {
-        self.shared.store.converged(self.id).await?;
-        if let Some(keeper) = &self.shared.keeper {
-            keeper.look_again();
+    /// Discards the copies in object storage. They belong to the state before the rollback, and generations
+    /// do not distinguish the two.
+    async fn discard_copies(&self) -> Result<()> {
+        self.shared.store.mark_converged(self.id).await?;
+        if let Some(archive) = &self.shared.archive {
+            archive.wake();
         }
         Ok(())
     }
@@ -134,21 +137,21 @@ impl Runner {
         self.restart_boot("Computer could not be started").await
     }
 
-    /// A rollback did not come about: the computer is what it was.
-    async fn stay(&mut self, status: Status) -> Result<()> {
+    /// Restores the computer's state after a failed rollback.
+    async fn undo_rollback(&mut self, status: Status) -> Result<()> {
         if status == Status::Restarting {
             return self.boot_again().await;
         }
         match self.shared.engine.observe(self.id).await {
-            Ok(Observation::Suspended { .. }) => self.sleep_on().await,
+            Ok(Observation::Suspended { .. }) => self.stay_suspended().await,
             Ok(Observation::Running { .. } | Observation::Stopped | Observation::Absent) => self.halt().await,
             Err(error) => self.fail(FAILED, &error).await,
         }
     }
 }
 
-/// Why a computer stays as it is.
-fn not_there(error: &EngineError) -> Error {
+/// Error of a rollback that changed nothing.
+fn rollback_error(error: &EngineError) -> Error {
     if matches!(error, EngineError::Damaged(_)) {
         let text = "The snapshot is damaged or missing; the computer is as it was";
         return Error::unavailable(text).code("snapshot_unavailable").context(error);

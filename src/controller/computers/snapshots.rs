@@ -1,5 +1,6 @@
-//! How is a computer kept as it is at one moment? In its runner's turn, so that nothing else happens to it meanwhile: the
-//! row first, then the machine's disk and memory, then what they take. Half a snapshot is undone.
+//! Creation and removal of snapshots.
+//!
+//! The runner stores the row, saves disk and memory, and stores their size. A partial snapshot is removed.
 
 use std::sync::Arc;
 
@@ -7,19 +8,21 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::fleet::{ANSWER_TIMEOUT, Fleet, stopping};
-use super::runner::{Intent, Runner, Work, refused};
+use super::runner::{CommandAck, Runner, Work, refused};
 use hotdesk_base::ids::SnapshotId;
+use hotdesk_domain::computer::snapshot::{SnapshotCapabilities, SnapshotState, check_snapshot, unsupported};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::snapshot::{Ability, State, check_snapshot, unsupported};
 use hotdesk_engine::{Capabilities, EngineError};
-use hotdesk_store::computers::Computer;
-use hotdesk_store::snapshots::{NewSnapshot, Snapshot};
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::snapshots::{NewSnapshot, Snapshot};
 
 impl Fleet {
-    /// Keeps a computer as it is. The snapshot as it is then: `creating` when that takes longer than a client waits.
+    /// Creates a snapshot and returns it. Its state is `creating` when that takes longer than
+    /// [`ANSWER_TIMEOUT`].
     ///
     /// # Errors
-    /// [`check_snapshot`]'s; as [`hotdesk_store::Store::add_snapshot`]; why it could not be made, and nothing is left of it.
+    /// The errors of [`check_snapshot`] and [`hotdesk_store::Store::add_snapshot`]; the engine's failure,
+    /// after which nothing remains.
     pub async fn snapshot(&self, computer: &Computer, new: NewSnapshot) -> Result<Snapshot> {
         self.note_action(computer.id);
         let snapshot = new.id;
@@ -34,7 +37,7 @@ impl Fleet {
     /// Removes a snapshot of a computer.
     ///
     /// # Errors
-    /// `NotFound`; why it could not be removed: it is `deleting` then, and can be removed again.
+    /// `NotFound`; the engine's failure, after which the snapshot stays `deleting` and can be removed again.
     pub async fn remove_snapshot(&self, computer: &Computer, snapshot: SnapshotId) -> Result<()> {
         self.shared.store.snapshot(computer.id, snapshot).await?;
         let (_, finished) = self.send(computer.id, Work::RemoveSnapshot(snapshot))?;
@@ -42,8 +45,8 @@ impl Fleet {
     }
 }
 
-fn ability(of: Capabilities) -> Ability {
-    Ability { copy_while_running: of.copy_while_running, memory: of.memory_snapshot }
+fn snapshot_capabilities(of: Capabilities) -> SnapshotCapabilities {
+    SnapshotCapabilities { copy_while_running: of.copy_while_running, memory: of.memory_snapshot }
 }
 
 impl Runner {
@@ -51,37 +54,41 @@ impl Runner {
         &self,
         row: &Computer,
         new: &NewSnapshot,
-        accepted: oneshot::Sender<Result<Intent>>,
+        accepted: oneshot::Sender<Result<CommandAck>>,
     ) -> Result<()> {
         let (engine, store) = (&self.shared.engine, &self.shared.store);
         let intended = async {
-            check_snapshot(row.status, new.memory, ability(engine.capabilities()))?;
+            check_snapshot(row.status, new.memory, snapshot_capabilities(engine.capabilities()))?;
             store.add_snapshot(self.id, new, &row.agent_token).await
         };
         if let Err(error) = intended.await {
             let _ = accepted.send(Err(error.clone()));
             return Err(error);
         }
-        let _ = accepted.send(Ok(Intent { status: row.status, begun: true }));
+        let _ = accepted.send(Ok(CommandAck { status: row.status, begun: true }));
         let act = engine.snapshot(self.id, new.id.0, new.memory);
-        let kept = if new.memory { self.unreached(act).await } else { act.await };
+        let kept = if new.memory { self.with_guest_hidden(act).await } else { act.await };
         let made = match kept {
-            Ok(made) => store.snapshot_is_ready(new.id, made.bytes).await,
+            Ok(made) => store.mark_snapshot_ready(new.id, made.bytes).await,
             Err(error @ EngineError::Unsupported(_)) => {
-                Err(unsupported("This computer's engine keeps no such snapshots").context(error))
+                Err(unsupported("This computer's engine does not support such snapshots").context(error))
             }
             Err(error) => Err(refused("The snapshot could not be made", &error)),
         };
         if made.is_err()
             && let Err(again) = self.drop_snapshot(new.id).await
         {
-            tracing::error!(computer = %self.id, error = %again, "the undo of a snapshot failed");
+            tracing::error!(
+                computer = %self.id,
+                error = %again,
+                "could not remove a failed snapshot; the next start retries"
+            );
         }
         made
     }
 
     pub(super) async fn remove_snapshot(&self, snapshot: SnapshotId) -> Result<()> {
-        // Another may have removed it since it was asked for.
+        // Another request may have removed it.
         self.shared.store.snapshot(self.id, snapshot).await?;
         self.shared.store.begin_snapshot_removal(snapshot).await?;
         self.drop_snapshot(snapshot).await
@@ -94,23 +101,31 @@ impl Runner {
         self.shared.store.forget_snapshot(snapshot).await
     }
 
-    /// After a start of the controller: undoes snapshots that a crash cut short, finishes removals, and removes what the
-    /// engine keeps and no row knows.
+    /// Recovers snapshots after a start of the controller: removes partial ones, completes removals, and
+    /// removes those without a row.
     pub(super) async fn recover_snapshots(&self) {
         let recovered = async {
             let rows = self.shared.store.snapshots(self.id).await?;
-            for row in rows.iter().filter(|row| row.state != State::Ready) {
+            for row in rows.iter().filter(|row| row.state != SnapshotState::Ready) {
                 self.drop_snapshot(row.id).await?;
             }
             let kept: Vec<Uuid> = self.shared.engine.snapshots(self.id).await.map_err(Error::internal)?;
             for orphan in kept.into_iter().filter(|kept| rows.iter().all(|row| row.id.0 != *kept)) {
-                tracing::warn!(computer = %self.id, snapshot = %orphan, "removing a snapshot that no row knows");
+                tracing::warn!(
+                    computer = %self.id,
+                    snapshot = %orphan,
+                    "removing a snapshot without a database row"
+                );
                 self.shared.engine.remove_snapshot(self.id, orphan).await.map_err(Error::internal)?;
             }
             Ok::<_, Error>(())
         };
         if let Err(error) = recovered.await {
-            tracing::error!(computer = %self.id, %error, "snapshots are left for the next start");
+            tracing::error!(
+                computer = %self.id,
+                %error,
+                "could not recover the snapshots; the next start retries"
+            );
         }
     }
 }

@@ -1,27 +1,27 @@
-//! What does a stored computer look like on the wire?
+//! API records of computers.
 
-use crate::origin::Origin;
+use crate::web::origin::Origin;
 use hotdesk_base::clock::iso8601;
-use hotdesk_domain::lifecycle::Status;
-use hotdesk_store::computers::Computer;
+use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::computer::{Computer as Record, ComputerBilling, InstanceDetails};
 
-/// What only the fleet knows about a computer at this moment.
+/// Live details of a computer that are not stored.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Live {
+pub struct LiveDetails {
     /// Its address in the host's private network.
     pub address: Option<std::net::IpAddr>,
 }
 
-/// The full record, as create and get return it.
-pub fn full(computer: &Computer, live: Live, origin: &Origin) -> Record {
-    let mut record = listed(computer, live, origin);
+/// Returns the full record, for create and get.
+pub fn full_record(computer: &Computer, live: LiveDetails, origin: &Origin) -> Record {
+    let mut record = listed_record(computer, live, origin);
     record.vnc_password = Some(computer.vnc_password.reveal().to_owned());
     record
 }
 
-/// The record without its password, as listings return it.
-pub fn listed(computer: &Computer, live: Live, origin: &Origin) -> Record {
+/// Returns the record without its password, for listings.
+pub fn listed_record(computer: &Computer, live: LiveDetails, origin: &Origin) -> Record {
     let running = computer.status == Status::Running;
     let resolution = computer.hardware.resolution.to_string();
     let url = format!("{}/desktops/{}", origin.0, computer.instance);
@@ -66,8 +66,8 @@ pub fn listed(computer: &Computer, live: Live, origin: &Origin) -> Record {
     }
 }
 
-/// How a computer is paid for, as get tells it.
-pub fn billing(computer: &Computer) -> ComputerBilling {
+/// Returns the billing part of the record, for get.
+pub fn billing_record(computer: &Computer) -> ComputerBilling {
     ComputerBilling {
         variant: computer.billing.variant.name().to_owned(),
         payment: computer.billing.payment.name().to_owned(),

@@ -1,11 +1,11 @@
-//! What may an account have that has no plan of its own, and how fast may it ask?
+//! Limits of accounts without a plan, and rate limits.
 
 use serde::{Deserialize, Serialize};
 
-use hotdesk_domain::allowance::Allowance;
-use hotdesk_domain::quota::Quota;
+use hotdesk_domain::billing::quota::Quota;
+use hotdesk_domain::computer::allowance::Allowance;
 
-/// Limits: the plan of every account that has no other.
+/// Limits: the plan of every account without another one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -15,7 +15,7 @@ pub struct Limits {
     pub max_cpu: u32,
     /// GB of RAM that one computer may have.
     pub max_ram_gb: u32,
-    /// GB of RAM that a resize may reach; more is for create alone.
+    /// GB of RAM that a resize may reach; only create allows more.
     pub max_resize_ram_gb: u32,
     /// GB of RAM that an account's computers may have together, running or not.
     pub max_account_ram_gb: u32,
@@ -23,42 +23,43 @@ pub struct Limits {
     pub max_disk_gb: u32,
     /// GB of disk that an account's computers may have together.
     pub max_account_disk_gb: u32,
-    /// Mbps each way that a computer gets and may at most be set to; 0 is without a bound.
+    /// Mbps in each direction that a computer gets, and the most it may be set to; 0 is unlimited.
     pub max_bandwidth_mbps: u32,
-    /// Megabytes a second that each computer may read from its disk, and as many that it may write; 0 is without a bound.
+    /// Megabytes per second that each computer may read from its disk, and that it may write; 0 is unlimited.
     pub disk_mb_per_second: u32,
-    /// Operations a second on its disk, of each kind; 0 is without a bound.
+    /// Operations per second on its disk, of each kind; 0 is unlimited.
     pub disk_ops_per_second: u32,
-    /// Snapshots that one computer may have; what they take counts as disk of the account.
+    /// Snapshots that one computer may have; their size counts as disk of the account.
     pub max_snapshots: u32,
-    /// Workspaces that an account may own; those of its clients count as clients.
+    /// Workspaces that an account may own; those of its clients count for the clients.
     pub max_workspaces: u32,
     /// Clients that an account may have.
     pub max_clients: u32,
     /// Members and invitations that one workspace may have.
     pub max_people: u32,
-    /// Accounts that may come into being by an account's invitations, and by those of whoever came so.
+    /// Accounts that may be created through an account's invitations, and through those of accounts created
+    /// so.
     pub max_brought_accounts: u32,
     /// Stored files that an account's workspaces may hold.
     pub max_files: u32,
-    /// GB that those may take.
+    /// GB that those files may take.
     pub max_files_gb: u32,
     /// API requests per second and key, on average.
     pub requests_per_second: u32,
-    /// API requests per key at once.
+    /// API requests per key in a burst.
     pub request_burst: u32,
-    /// Wrong API keys, access tokens, OAuth codes and refresh tokens, together, that one address may send in a minute; more are
-    /// answered 429. A right one is never shut out.
+    /// Wrong API keys, access tokens, OAuth codes and refresh tokens, together, that one address may send in
+    /// a minute. Further ones get 429; a correct one is never refused.
     pub wrong_keys_per_minute: u32,
 }
 
 impl Default for Limits {
-    /// Generous for a self-hoster: 50 computers; each may be as large as can be ordered, all of them together too;
-    /// 300 GB of disk and 32 GB by resize are the specification's ceilings ("Resize ceilings", "Limits"); 100 requests
-    /// a second serve dozens of agents on one key. The bound on disks is most of what a SATA disk gives in bytes, and a
-    /// small part in operations: one computer is quick by itself and cannot starve a host with NVMe. Workspaces, clients and
-    /// people are as many as lists that are always told whole bear; files are as many as are looked through in a blink, and
-    /// a hundred of the largest exports.
+    /// Generous for a self-hoster: 50 computers, each of the largest size, and all of them together. 300 GB
+    /// of disk and 32 GB by resize are the ceilings of docs/api/limits.md. 100 requests per second serve
+    /// dozens of agents with one key. The disk limits are most of a SATA disk's bandwidth, but a small part
+    /// of the operations of an NVMe disk, so that one computer is fast and cannot starve the host. Lists of
+    /// workspaces, clients and people are returned in one response, which bounds their number. Files are as
+    /// many as can be searched quickly, and as large as a hundred of the largest exports.
     fn default() -> Self {
         Self {
             max_computers: 50,
@@ -86,7 +87,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What an account without a plan of its own may have; [`Config::plans`] is for everybody.
+    /// Returns the allowance of an account without a plan; use [`Config::plans`](super::Config::plans) for
+    /// all accounts.
     pub fn allowance(&self) -> Allowance {
         Allowance {
             computers: self.max_computers,
@@ -101,7 +103,7 @@ impl Limits {
         }
     }
 
-    /// What such an account may keep beside its computers.
+    /// Returns the quota of such an account besides computers.
     pub fn quota(&self) -> Quota {
         Quota {
             workspaces: self.max_workspaces,

@@ -1,4 +1,4 @@
-//! Where does the configuration come from? Defaults, a file, variables and flags, in this order.
+//! Loading of the configuration: defaults, file, variables and flags, in this order.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use config::{Environment, File, FileFormat};
 
 use super::Config;
 
-/// What the command line sets; `None` leaves what file and environment say.
+/// Settings of the command line; `None` leaves the value of the file and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// `--data-dir`.
@@ -18,17 +18,17 @@ pub struct Flags {
     pub engine: Option<String>,
     /// `--image`.
     pub image: Option<PathBuf>,
-    /// `--stream-allow-private`: allows, and cannot forbid.
+    /// `--stream-allow-private`: can allow, but not forbid.
     pub stream_allow_private: bool,
 }
 
 impl Config {
-    /// Reads the configuration: defaults, then the file, then `HOTDESK_*` variables (`__` between a section and its
-    /// field, as in `HOTDESK_LIMITS__MAX_COMPUTERS`), then flags. Those of the clients and of the
-    /// build are left out.
+    /// Reads the configuration: defaults, then the file, then `HOTDESK_*` variables (with `__` between a
+    /// section and its field, such as `HOTDESK_LIMITS__MAX_COMPUTERS`), then flags. Variables of the client
+    /// and of the build are ignored.
     ///
     /// # Errors
-    /// A sentence naming the file, the unknown field or the bad value.
+    /// A sentence that names the file, the unknown field or the invalid value.
     pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Self, String> {
         let own = std::env::vars().filter(|(name, _)| !CLIENT_VARIABLES.contains(&name.as_str())).collect();
         let mut builder = config::Config::builder();
@@ -58,8 +58,8 @@ impl Config {
     }
 }
 
-/// Variables of the command-line client, the makefile and the image build, which share the prefix.
-const CLIENT_VARIABLES: [&str; 8] = [
+/// Variables of the command-line client, the makefile and the image build, which have the same prefix.
+const CLIENT_VARIABLES: [&str; 10] = [
     "HOTDESK_API_KEY",
     "HOTDESK_CACHE",
     "HOTDESK_CONFIG",
@@ -67,6 +67,8 @@ const CLIENT_VARIABLES: [&str; 8] = [
     "HOTDESK_IMAGE_DIR",
     "HOTDESK_PROFILE",
     "HOTDESK_PYTHON",
+    "HOTDESK_REQUIRE",
+    "HOTDESK_SKIPS",
     "HOTDESK_URL",
 ];
 

@@ -1,10 +1,10 @@
-//! What makes the computers? The engines, and how their screens go out.
+//! Settings of the engines and of streaming.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The container engine's settings.
+/// Container engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Container {
@@ -12,15 +12,15 @@ pub struct Container {
     pub runtime: String,
     /// Folder of a guest image (with `rootfs` in it).
     pub image: PathBuf,
-    /// Whether computers reach the outside.
+    /// Whether computers can reach other networks.
     pub network: bool,
-    /// Private range from which computers get their addresses.
+    /// Private range of the computers' addresses.
     pub subnet: String,
-    /// Whether computers may reach private ranges outside the host.
+    /// Whether computers may reach private networks outside the host.
     pub allow_private_egress: bool,
 }
 
-/// What virtual machines need beside an image and a network.
+/// Virtual machines, besides their image and network.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Qemu {
@@ -28,16 +28,16 @@ pub struct Qemu {
     pub program: String,
     /// Folder of the guests' kernel and initial RAM disk.
     pub kernel: PathBuf,
-    /// Whether guests are emulated without trying this host's processors.
+    /// Whether guests are emulated even if the host's processors could run them.
     pub emulate: bool,
 }
 
-/// What streaming may do.
+/// Streaming.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Streaming {
-    /// Whether RTMP servers may have addresses that are not public: private, loopback, link-local and the like. Whether a
-    /// computer reaches them is the engine's matter (`container.allow_private_egress`).
+    /// Whether RTMP servers may have addresses that are not public: private, loopback, link-local and
+    /// similar. The engine decides whether a computer can reach them (`container.allow_private_egress`).
     pub allow_private: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How is a controller set up? Plain data with defaults; a TOML file, `HOTDESK_*` variables and flags change it.
+//! Configuration of a controller: defaults, a TOML file, `HOTDESK_*` variables and flags.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,78 +10,79 @@ mod limits;
 mod load;
 mod machines;
 mod plans;
-mod sleep;
+mod suspension;
 
 pub use limits::Limits;
 pub use load::Flags;
 pub use machines::{Container, Qemu, Streaming};
 pub use plans::{AgentAccounts, BillingSettings, PlanSettings};
-pub use sleep::{Pace, StorageSettings, Suspension, When};
+pub use suspension::{AutoStopTiming, StorageSettings, SuspendCompletion, Suspension};
 
-/// Everything that can be set; `hotdesk config` prints it.
+/// All settings; `hotdesk config` prints them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Folder of the store, the blobs and the machines.
+    /// Folder of the database, the blobs and the machines.
     pub data_dir: PathBuf,
-    /// Address of the API; port 0 takes a free one.
+    /// Address of the API; port 0 selects a free one.
     pub listen: SocketAddr,
-    /// Origin under which clients reach it, for example `https://desk.example.org`; empty: what the request's `Host`
-    /// says.
+    /// Origin under which clients reach the service, such as `https://desk.example.org`; empty: the request's
+    /// `Host`.
     pub public_url: String,
-    /// Addresses and networks of the proxies in front, separated by commas, whose `X-Forwarded-For` tells the clients apart.
+    /// Trusted proxies: addresses and networks, separated by commas. `X-Forwarded-For` is honoured from these
+    /// addresses.
     pub trusted_proxies: String,
-    /// What makes the computers: `container`, or `qemu` for virtual machines.
+    /// Engine: `container`, or `qemu` for virtual machines.
     pub engine: String,
-    /// Log filter, for example `info,hotdesk=debug`.
+    /// Log filter, such as `info,hotdesk=debug`.
     pub log: String,
-    /// Log lines as JSON.
+    /// Whether log lines are JSON.
     pub log_json: bool,
-    /// Limits of every account without a plan of its own.
+    /// Limits of accounts without a plan.
     pub limits: Limits,
-    /// The container engine; its image and its network are those of virtual machines too.
+    /// Container engine. Virtual machines use its image and network too.
     pub container: Container,
-    /// The engine of virtual machines.
+    /// Virtual machine engine.
     pub qemu: Qemu,
     /// Streaming to RTMP servers.
     pub streaming: Streaming,
-    /// Computers that sleep.
+    /// Suspended computers.
     pub suspension: Suspension,
-    /// Where the states of suspended computers are copied to.
+    /// Object storage for the states of suspended computers.
     pub storage: StorageSettings,
-    /// Plans beside the default one, which is `limits`.
+    /// Plans besides the default one, which is `limits`.
     pub plans: BTreeMap<String, PlanSettings>,
     /// Billing by another service.
     pub billing: BillingSettings,
-    /// Accounts that AI agents make for themselves.
+    /// Accounts that AI agents create for themselves.
     pub agent_accounts: AgentAccounts,
-    /// How time passes for auto-stop and the ends of trials; not to be set, but by tests, which have none.
+    /// Timing of auto-stop and ends of trials; only tests set it.
     #[serde(skip)]
-    pub auto_stop: Pace,
-    /// The audit log.
+    pub auto_stop: AutoStopTiming,
+    /// Audit log.
     pub audit: AuditSettings,
-    /// Names and pages.
+    /// Host names and origins.
     pub web: Web,
 }
 
-/// Under which names and from which pages it is reached.
+/// Host names and origins under which the service is reached.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Web {
-    /// Host names, separated by commas, under which clients reach it beside that of `public_url`, `localhost` and addresses.
+    /// Host names, separated by commas, besides that of `public_url`, `localhost` and IP addresses.
     pub allowed_hosts: String,
-    /// Origins of pages, separated by commas, that may reach `/mcp` from a browser beside our own, for example
-    /// `https://inspector.example.org`.
+    /// Origins, separated by commas, whose pages may reach `/mcp` from a browser besides the service's own,
+    /// such as `https://inspector.example.org`.
     pub allowed_origins: String,
 }
 
-/// What of the audit log is kept.
+/// Retention of the audit log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditSettings {
-    /// Days that an entry is kept.
+    /// Days until an entry is removed.
     pub days: u32,
-    /// Entries that are kept; the oldest go first.
+    /// Most entries; the oldest are removed first.
     pub entries: u32,
 }
 
@@ -104,7 +105,7 @@ impl Default for Config {
             plans: BTreeMap::new(),
             billing: BillingSettings::default(),
             agent_accounts: AgentAccounts::default(),
-            auto_stop: Pace::default(),
+            auto_stop: AutoStopTiming::default(),
             audit: AuditSettings::default(),
             web: Web::default(),
         }

@@ -1,5 +1,4 @@
-//! How are plans and those who have them set up? A table of plans beside the default one, which is `[limits]`; who says what
-//! is paid; and what AI agents may make for themselves.
+//! Plans besides the default one (`[limits]`), billing, and accounts of AI agents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,11 +6,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Limits};
-use hotdesk_domain::allowance::Allowance;
-use hotdesk_domain::plan::{AGENT, Plan, Plans};
-use hotdesk_domain::quota::Quota;
+use hotdesk_domain::billing::plan::{AGENT, Plan, Plans};
+use hotdesk_domain::billing::quota::Quota;
+use hotdesk_domain::computer::allowance::Allowance;
 
-/// A plan: `[plans.NAME]`. What is not set is as in `[limits]`.
+/// Plan `[plans.NAME]`. Unset values are those of `[limits]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanSettings {
@@ -29,7 +28,7 @@ pub struct PlanSettings {
     pub max_disk_gb: Option<u32>,
     /// GB of disk that an account's computers may have together.
     pub max_account_disk_gb: Option<u32>,
-    /// Mbps each way that a computer gets and may at most be set to; 0 is without a bound.
+    /// Mbps in each direction that a computer gets, and the most it may be set to; 0 is unlimited.
     pub max_bandwidth_mbps: Option<u32>,
     /// Snapshots that one computer may have.
     pub max_snapshots: Option<u32>,
@@ -39,11 +38,12 @@ pub struct PlanSettings {
     pub max_clients: Option<u32>,
     /// Members and invitations that one workspace may have.
     pub max_people: Option<u32>,
-    /// Accounts that may come into being by an account's invitations, and by those of whoever came so.
+    /// Accounts that may be created through an account's invitations, and through those of accounts created
+    /// so.
     pub max_brought_accounts: Option<u32>,
     /// Stored files that an account's workspaces may hold.
     pub max_files: Option<u32>,
-    /// GB that those may take.
+    /// GB that those files may take.
     pub max_files_gb: Option<u32>,
     /// Computers that an account may add to its plan by `POST /account/capacity`. Not set: none.
     pub max_added_computers: Option<u32>,
@@ -51,10 +51,10 @@ pub struct PlanSettings {
     pub added_ram_gb: Option<u32>,
     /// GB of disk that each of those adds to the account's. Not set: 8, as much as a computer has by default.
     pub added_disk_gb: Option<u32>,
-    /// Whether templates may be authored, once they can be: there are no routes for it yet, and accounts are told so. Not set:
-    /// they may.
+    /// Whether templates may be authored. There are no routes for it yet, but accounts see the value. Not
+    /// set: allowed.
     pub template_authoring: Option<bool>,
-    /// Days after which an account has to choose another plan. Not set: it is no trial.
+    /// Days after which an account must choose another plan. Not set: no trial.
     pub trial_days: Option<u32>,
 }
 
@@ -62,31 +62,31 @@ pub struct PlanSettings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BillingSettings {
-    /// File (mode 0600) with the secret by which `POST /billing/webhook` is signed; empty: it takes no events.
+    /// File (mode 0600) with the secret that signs `POST /billing/webhook`; empty: no events are accepted.
     pub webhook_secret_file: PathBuf,
 }
 
-/// Accounts that AI agents make for themselves, without anybody who lets them in.
+/// Accounts that AI agents create for themselves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentAccounts {
-    /// Whether they may.
+    /// Whether agents may create accounts.
     pub enabled: bool,
-    /// Accounts that one source may make an hour.
+    /// Accounts that one client address may create in an hour.
     pub per_source_per_hour: u32,
-    /// Accounts that all may make an hour.
+    /// Accounts that may be created in an hour in total.
     pub per_hour: u32,
-    /// Accounts that may wait for somebody to claim them.
+    /// Accounts that may wait to be claimed.
     pub max_unclaimed: u32,
-    /// Days after which an account that nobody claimed goes, with all that it holds.
+    /// Days after which an unclaimed account is removed, with all its contents.
     pub unclaimed_days: u32,
-    /// Zero bits of the hash that whoever asks has to find, at most 32; 0: no work is asked for. 20 are about a second.
+    /// Leading zero bits that the proof of work requires, at most 32; 0: none. 20 take about a second.
     pub proof_of_work_bits: u32,
 }
 
 impl Default for AgentAccounts {
-    /// Off: a service that its owner reaches alone must not give computers to whoever reaches its port. Three an hour are
-    /// enough for who tries again, and a hundred unclaimed ones are a host's worth of computers of the plan `agent`.
+    /// Off by default: a private service must not give computers to anyone who reaches its port. Three an
+    /// hour allow retries, and a hundred unclaimed accounts are a host full of computers of the plan `agent`.
     fn default() -> Self {
         Self {
             enabled: false,
@@ -99,7 +99,7 @@ impl Default for AgentAccounts {
     }
 }
 
-/// One small computer: enough to work, too little to be worth stealing. `[plans.agent]` says otherwise.
+/// One small computer: enough to work with, but not worth abusing. `[plans.agent]` overrides it.
 const AGENT_PLAN: Plan = Plan {
     allowance: Allowance {
         computers: 1,
@@ -120,21 +120,23 @@ const AGENT_PLAN: Plan = Plan {
     trial_days: None,
 };
 
-/// What an added computer brings where nothing is set: the defaults of `POST /computers`.
+/// Default of what an added computer adds: the defaults of `POST /computers`.
 const ADDED_RAM_GB: u32 = 4;
 const ADDED_DISK_GB: u32 = 8;
 
 impl Config {
-    /// Every plan.
+    /// Returns all plans.
     pub fn plans(&self) -> Plans {
         let mut named: BTreeMap<String, Plan> = [(AGENT.to_owned(), AGENT_PLAN)].into();
-        named.extend(self.plans.iter().map(|(name, settings)| (name.clone(), settings.over(&self.limits))));
-        Plans::new(PlanSettings::default().over(&self.limits), named)
+        named.extend(
+            self.plans.iter().map(|(name, settings)| (name.clone(), settings.merged_with(&self.limits))),
+        );
+        Plans::new(PlanSettings::default().merged_with(&self.limits), named)
     }
 }
 
 impl PlanSettings {
-    fn over(&self, limits: &Limits) -> Plan {
+    fn merged_with(&self, limits: &Limits) -> Plan {
         let (base, quota) = (limits.allowance(), limits.quota());
         Plan {
             allowance: Allowance {
@@ -172,7 +174,7 @@ mod tests {
     use super::super::Flags;
     use super::*;
     use hotdesk_domain::billing::Payment;
-    use hotdesk_domain::plan::Standing;
+    use hotdesk_domain::billing::plan::AccountStanding;
 
     #[test]
     fn the_example_file_has_the_named_plans() {
@@ -181,7 +183,12 @@ mod tests {
         let terms = |name: &str| {
             let plan = Some(name.to_owned());
             plans
-                .terms(&Standing { plan, plan_since: 0, added_computers: 0, payment: Payment::Current })
+                .terms(&AccountStanding {
+                    plan,
+                    plan_since: 0,
+                    added_computers: 0,
+                    payment: Payment::Current,
+                })
                 .unwrap()
         };
         let sizes: Vec<u32> =

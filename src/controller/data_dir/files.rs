@@ -1,58 +1,60 @@
-//! How do files reach computers? Stored per workspace, pushed to those that run, delivered to those started later;
-//! never replacing anything (interface.md "Files").
+//! Workspace files and their delivery to computers.
+//!
+//! A file is pushed to computers that run, and delivered to others at their next start. It never replaces a
+//! file in the computer (docs/api/files.md).
 
 use std::time::Duration;
 
 use axum::body::Body;
 use tokio_util::io::ReaderStream;
 
-use super::storage::{self, Kind, Storage};
+use crate::data_dir::blobs::{self, BlobKind, BlobStore};
 use hotdesk_base::clock::iso8601;
 use hotdesk_base::ids::AccountId;
-use hotdesk_domain::access::Credential;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
+use hotdesk_domain::identity::access::Credential;
 use hotdesk_domain::limits::MAX_UPLOAD;
 use hotdesk_guest::Guest;
 use hotdesk_store::Store;
-use hotdesk_store::computers::Computer;
 use hotdesk_store::files::File;
+use hotdesk_store::fleet::computers::Computer;
 use hotdesk_wire::agent::PutOutcome;
-use hotdesk_wire::file::{Delivery, File as Record};
+use hotdesk_wire::files::workspace_file::{Delivery, File as Record};
 
-/// Longest form of an upload: the file, and what boundaries, part headers and fields add to it.
+/// Largest form of an upload, in bytes: the file, and its boundaries, part headers and fields.
 pub const MAX_FORM: u64 = MAX_UPLOAD + 64 * 1024;
-/// What stores a file.
+/// Kind of a transfer that stores a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum What {
-    /// A client sends it.
+pub enum TransferKind {
+    /// A client uploads it.
     Upload,
-    /// A computer does.
+    /// A computer exports it.
     Export,
 }
 
-/// Whose files that are being stored are counted together: those of one credential of an account, or of all of them.
+/// Key for counting concurrent transfers: those of one credential of an account, or all of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Storing {
-    /// Apart from the others.
-    pub what: What,
-    /// Whose.
+pub struct StorageSlot {
+    /// Uploads and exports are counted separately.
+    pub what: TransferKind,
+    /// The account that stores.
     pub account: AccountId,
-    /// `None`: all of them.
+    /// `None` counts all of the account's credentials.
     pub credential: Option<Credential>,
 }
 
-/// How long an upload may take to arrive: 10 MiB over a line of half a megabit. A slower sender holds a connection and a
-/// blob for nothing (threats.md T13).
+/// Longest upload: 10 MiB over half a megabit per second. A slower sender would hold a connection and a blob,
+/// T13 (docs/security.md).
 pub const UPLOAD_TIMEOUT: Duration = Duration::from_secs(180);
-/// Largest file that is exported; it passes through the service's disk.
+/// Largest export in bytes. It passes through the service's disk.
 pub const MAX_EXPORT: u64 = 1024 * 1024 * 1024;
-/// How long one push may take: 10 MiB over a local socket is milliseconds; a stuck guest is given up.
+/// Longest push of one file. 10 MiB over a local socket takes milliseconds, so a slower guest hangs.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long all deliveries to a computer that starts may take: it is not shown as running before.
+/// Longest delivery of all pending files to a computer that starts. It is not reported as running before.
 const PENDING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A stored file as clients see it.
+/// Converts a file to its API form.
 pub fn record(file: &File) -> Record {
     Record {
         id: file.id.to_string(),
@@ -64,17 +66,17 @@ pub fn record(file: &File) -> Record {
     }
 }
 
-/// Pushes one stored file to a computer and remembers what became of it. A failure is told, not returned: the other
-/// computers' deliveries go on.
+/// Pushes one file to a computer and stores the result. A failure is in the returned [`Delivery`], so that
+/// deliveries to other computers continue.
 pub async fn deliver(
     store: &Store,
-    storage: &Storage,
+    blobs: &BlobStore,
     file: &File,
     computer: &Computer,
     guest: &Guest,
 ) -> Delivery {
-    let pushed = push(storage, file, guest).await;
-    let told =
+    let pushed = push(blobs, file, guest).await;
+    let delivery =
         Delivery { computer_id: computer.id.to_string(), outcome: String::new(), path: None, error: None };
     match pushed {
         Ok((outcome, path)) => {
@@ -82,49 +84,60 @@ pub async fn deliver(
                 PutOutcome::Created => "created",
                 PutOutcome::Exists => "exists",
             };
-            // Unremembered it would only be offered again, and then found to exist.
-            if let Err(error) = store.delivered(file.id, computer.id, outcome).await {
-                tracing::warn!(computer = %computer.id, file = %file.id, %error, "a delivery was not remembered");
+            // Without the record the file is offered again at the next start, and the guest reports that it
+            // exists.
+            if let Err(error) = store.record_delivery(file.id, computer.id, outcome).await {
+                tracing::warn!(
+                    computer = %computer.id,
+                    file = %file.id,
+                    %error,
+                    "could not store that a file was delivered; it is offered again"
+                );
             }
-            Delivery { outcome: outcome.to_owned(), path: Some(path), ..told }
+            Delivery { outcome: outcome.to_owned(), path: Some(path), ..delivery }
         }
         Err(error) => {
-            tracing::warn!(computer = %computer.id, file = %file.id, %error, "a file was not delivered");
-            Delivery { outcome: "failed".to_owned(), error: Some(error.message), ..told }
+            tracing::warn!(
+                computer = %computer.id,
+                file = %file.id,
+                %error,
+                "could not deliver a file; it is offered again when the computer starts"
+            );
+            Delivery { outcome: "failed".to_owned(), error: Some(error.message), ..delivery }
         }
     }
 }
 
-async fn push(storage: &Storage, file: &File, guest: &Guest) -> Result<(PutOutcome, String)> {
+async fn push(blobs: &BlobStore, file: &File, guest: &Guest) -> Result<(PutOutcome, String)> {
     let name = FileName::parse(&file.filename)?;
-    let path = storage.path(Kind::File, file.id.0);
-    let blob = tokio::fs::File::open(&path).await.map_err(|error| storage::failed("open", &path, &error))?;
+    let path = blobs.path(BlobKind::File, file.id.0);
+    let blob = tokio::fs::File::open(&path).await.map_err(|error| blobs::failed("open", &path, &error))?;
     let result =
         guest.put_file(&name, file.id, Body::from_stream(ReaderStream::new(blob)), PUSH_TIMEOUT).await?;
     Ok((result.outcome, format!("/root/Desktop/{}", file.filename)))
 }
 
-/// Delivers what a computer has not been given yet. What does not go in time, to a guest that is slow on purpose, say,
-/// is offered again at the next start.
+/// Delivers all files that a computer does not have yet. What fails is offered again at the next start.
 ///
 /// # Errors
-/// When the store fails, a file could not be delivered (the rest was tried), or time ran out.
+/// `Internal` when the database fails; `Unavailable` when some files were not delivered (the others were
+/// tried); `TimedOut` when the guest is too slow.
 pub async fn deliver_pending(
     store: &Store,
-    storage: &Storage,
+    blobs: &BlobStore,
     computer: &Computer,
     guest: &Guest,
 ) -> Result<()> {
     let mut failures = 0;
-    let pending = store.undelivered(computer.id, computer.workspace).await?;
+    let pending = store.undelivered_files(computer.id, computer.workspace).await?;
     let delivering = async {
         for file in &pending {
-            let told = deliver(store, storage, file, computer, guest).await;
-            failures += usize::from(told.outcome == "failed");
+            let delivery = deliver(store, blobs, file, computer, guest).await;
+            failures += usize::from(delivery.outcome == "failed");
         }
     };
     if tokio::time::timeout(PENDING_TIMEOUT, delivering).await.is_err() {
-        return Err(Error::timed_out("the computer did not take its files in time"));
+        return Err(Error::timed_out("the computer did not accept its files in time"));
     }
     if failures == 0 {
         Ok(())

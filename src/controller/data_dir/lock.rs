@@ -1,4 +1,4 @@
-//! Who owns a data folder? One controller at a time (threats.md T19).
+//! Exclusive lock of a data folder: one controller at a time, T19 (docs/security.md).
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -10,28 +10,31 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use procfs::process::{ProcState, Process};
 
-/// How long the lock is tried for while who holds it lives; a second controller has to give up within a second (threats.md T19).
+/// Time to retry while the holder lives. A second controller must give up within a second, T19
+/// (docs/security.md).
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// The same after whoever held it has died: a child that it had begun to start holds it until it runs its program, which on a busy
-/// host takes as long as it takes.
+/// Time to retry after the holder has died. A child that it forked holds the lock until its exec, which may
+/// be slow on a busy host.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Holds the folder until it is dropped; the kernel lets go when the process ends, however it ends.
+/// Lock that holds until it is dropped. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct DataDirLock {
     _file: Flock<File>,
 }
 
-/// Makes the folder (mode 0700) where it is missing and takes its lock.
+/// Creates the folder (mode 0700) if it is missing, and takes its lock.
+///
+/// Waits up to half a second for a live holder and up to 10 seconds for a child of a dead one.
 ///
 /// # Errors
-/// A sentence; when another controller holds it, one that names its process.
+/// A sentence for people. It names the process id of a controller that holds the lock.
 pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
     let shown = data_dir.display();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
-    made.map_err(|error| format!("cannot make {shown}: {error}"))?;
+    made.map_err(|error| format!("cannot create the data folder {shown}: {error}"))?;
     let path = data_dir.join("lock");
     let opened = std::fs::OpenOptions::new()
         .read(true)
@@ -57,8 +60,9 @@ pub fn acquire(data_dir: &Path) -> Result<DataDirLock, String> {
     Ok(DataDirLock { _file: file })
 }
 
-/// Takes the lock, or tells why not, and who wrote down last that he holds it. A controller that was killed may have left a child
-/// between its fork and its exec, which holds the lock's description for that moment.
+/// Takes the lock, or returns the error and the process id that was last written into the file. A controller
+/// that was killed may leave a child between fork and exec, which holds the open file description until its
+/// exec.
 fn lock(mut file: File, path: &Path) -> Result<Flock<File>, (Errno, String)> {
     let began = Instant::now();
     loop {
@@ -69,17 +73,17 @@ fn lock(mut file: File, path: &Path) -> Result<Flock<File>, (Errno, String)> {
                 why
             }
         };
-        // Read anew: somebody else may have taken it meanwhile. One that cannot be read names nobody.
+        // Read again: another process may have taken the lock meanwhile. An unreadable file names no process.
         let holder = std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let patience = if lives(&holder) { TIMEOUT } else { ORPHAN_TIMEOUT };
-        if why != Errno::EWOULDBLOCK || began.elapsed() >= patience {
+        let timeout = if lives(&holder) { TIMEOUT } else { ORPHAN_TIMEOUT };
+        if why != Errno::EWOULDBLOCK || began.elapsed() >= timeout {
             return Err((why, holder));
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Whether a process with this id lives, so that it can hold something itself.
+/// Whether the process with this id lives. A zombie cannot hold a lock itself.
 fn lives(id: &str) -> bool {
     let process = id.parse().ok().and_then(|id| Process::new(id).ok());
     let state = process.and_then(|process| process.stat().ok()?.state().ok());
@@ -89,7 +93,7 @@ fn lives(id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_second_is_told_who_holds_it() {
+    fn the_error_names_the_holder() {
         let folder = tempfile::tempdir().unwrap();
         let held = super::acquire(folder.path()).unwrap();
         let refused = super::acquire(folder.path()).unwrap_err();
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_holder_s_child_holds_for_a_moment_is_waited_for() {
+    fn a_child_of_a_dead_holder_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let held = super::acquire(folder.path()).unwrap();
         let mut dead = std::process::Command::new("true").spawn().unwrap();

@@ -1,7 +1,7 @@
-//! How do events reach the clients of a computer? By a hub per computer, which is there only while it has clients.
+//! Event hubs: one for each computer, while it has clients.
 //!
-//! However many clients there are, the computer's agent is asked once, for the union of what they want. Agents and
-//! screens that start again cost no client its connection: the hub asks anew (issue 4).
+//! However many clients a computer has, its agent gets one subscription for the union of what they want.
+//! Restarts of agents and screens do not disconnect clients, because the hub subscribes again.
 
 mod upstream;
 
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::computers::fleet::Fleet;
+use crate::computers::fleet::Fleet;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::channel::{self, Channel, Failure, GOING_AWAY};
-use hotdesk_domain::event::Kind;
+use hotdesk_domain::desktop::channel::{self, Channel, Failure, GOING_AWAY};
+use hotdesk_domain::desktop::event::EventKind;
 use hotdesk_http::feed::{self, Feed};
-use hotdesk_http::socket::{Closing, Receiver, Sender};
-use hotdesk_store::computers::Computer;
+use hotdesk_http::socket::{CloseReason, Receiver, Sender};
+use hotdesk_store::fleet::computers::Computer;
 
-/// The hubs of all computers; cheap to clone.
+/// Hubs of all computers; cheap to clone.
 #[derive(Clone)]
 pub struct Events {
     fleet: Fleet,
@@ -30,7 +30,7 @@ pub struct Events {
 
 type Hubs = HashMap<ComputerId, Weak<Hub>>;
 
-/// What the clients of one computer share; it ends with the last of them.
+/// Hub that the clients of one computer share; it ends with the last of them.
 struct Hub {
     computer: ComputerId,
     feed: Feed,
@@ -45,44 +45,44 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// No hub yet.
+    /// Creates an empty set of hubs.
     pub fn new(fleet: Fleet, tasks: Tasks) -> Self {
         Self { fleet, tasks, hubs: Arc::default() }
     }
 
-    /// One client's conversation with a computer that it may listen to, until it leaves, the computer stops or the
-    /// controller shuts down.
-    pub async fn join(&self, computer: &Computer, sender: Sender, receiver: Receiver) -> Closing {
+    /// Serves one client until it leaves, the computer stops or the controller shuts down. The caller has
+    /// checked access.
+    pub async fn join(&self, computer: &Computer, sender: Sender, receiver: Receiver) -> CloseReason {
         if self.fleet.guest_awake(computer).await.is_err() {
-            return Closing::new(Channel::Events.close_code(Failure::NotRunning), "computer not running");
+            return CloseReason::new(Channel::Events.close_code(Failure::NotRunning), "computer not running");
         }
-        let (stopping, ended) = (self.tasks.stopping(), self.fleet.ended(computer.id));
+        let (stopping, ended) = (self.tasks.stopping(), self.fleet.wait_ended(computer.id));
         let stop = async {
             tokio::select! {
-                // First: a controller that shuts down lets go of its computers as well.
+                // First, because a controller that shuts down also releases its computers.
                 biased;
-                () = stopping.cancelled() => Closing::new(GOING_AWAY, "server shutting down"),
-                because = ended => Closing::new(GOING_AWAY, channel::stopping(because)),
+                () = stopping.cancelled() => CloseReason::new(GOING_AWAY, "server shutting down"),
+                because = ended => CloseReason::new(GOING_AWAY, channel::stopping(because)),
             }
         };
         let hub = self.hub(computer.id);
-        feed::converse(&hub.feed, sender, receiver, stop).await
+        feed::serve_client(&hub.feed, sender, receiver, stop).await
     }
 
-    /// How many computers are listened to.
+    /// Returns how many computers have event clients.
     pub fn hubs(&self) -> usize {
         lock(&self.hubs).len()
     }
 
-    /// A computer's hub, made where there is none.
+    /// Returns a computer's hub, and creates it if there is none.
     fn hub(&self, computer: ComputerId) -> Arc<Hub> {
         let mut hubs = lock(&self.hubs);
         if let Some(hub) = hubs.get(&computer).and_then(Weak::upgrade) {
             return hub;
         }
         let (feed, stop) = (Feed::new(), CancellationToken::new());
-        // Until the agent says that it tells them, which each client's subscription waits for.
-        feed.set_watched(Kind::ALL.into_iter().collect(), false);
+        // Until the agent confirms its subscription, which each client's subscription awaits.
+        feed.set_watched(EventKind::ALL.into_iter().collect(), false);
         let upstream = upstream::run(feed.clone(), self.fleet.clone(), computer);
         let (left, stopping) = (stop.clone(), self.tasks.stopping());
         let _task = self.tasks.spawn("events", async move {
@@ -102,7 +102,7 @@ impl Events {
 impl Drop for Hub {
     fn drop(&mut self) {
         let mut hubs = lock(&self.hubs);
-        // A client that came in this moment may have made the next hub already.
+        // A new client may have created the next hub in this moment.
         if hubs.get(&self.computer).is_some_and(|hub| hub.strong_count() == 0) {
             hubs.remove(&self.computer);
         }

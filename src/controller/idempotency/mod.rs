@@ -1,16 +1,18 @@
-//! How is a request carried out at most once? With an `Idempotency-Key` it is noted in the store before and after, and carried
-//! out to its end whether or not its client still waits (threats.md, consequence 6).
+//! Idempotency layer: requests with an `Idempotency-Key` run at most once.
+//!
+//! The request is recorded in the database before and after its handler. The handler runs to its end, whether
+//! or not the client still waits, D6 (docs/security.md).
 //!
 //! ```text
-//! the body arrives ([`spool`]) | a task of its own: noted -> handler -> answered
-//! a hang-up leaves nothing     | a hang-up changes nothing
+//! request task: receive the body ([`body_buffer`]) | own task: record -> handler -> store the response
+//! a disconnect has no effect                      | a disconnect cancels nothing
 //! ```
 //!
-//! A service that is killed between the note and the handler leaves the same row as one that is killed in the handler: nobody can
-//! tell them apart afterwards, and both are `outcome_unknown`.
+//! A controller that is killed between the record and the handler leaves the same row as one that is killed
+//! in the handler. They cannot be distinguished, so both are `outcome_unknown`.
 //!
-//! What the routes of actions and commands do is remembered by the computer's agent, in its own words; what passes through the
-//! proxy path too. Both go by here untouched.
+//! Actions, commands and the proxy path pass unchanged, because the computer's agent deduplicates them
+//! itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,70 +24,73 @@ use axum::response::Response;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 
-use super::auth::Identified;
-use super::{Shared, audit};
+use crate::identity::auth::IdentifiedCaller;
+use crate::{AppState, audit};
 use hotdesk_base::clock::now_ms;
-use hotdesk_base::tally::{Seat, Tally};
-use hotdesk_domain::access::Caller;
+use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::edge::RequestId;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::idempotency::{self, digest};
-use hotdesk_store::idempotency::{Keyed, Known, REMEMBERED, holder};
+use hotdesk_store::idempotency::{IdempotentRequest, RETENTION_LIMITS, RequestState, credential_label};
 
 mod answer;
-mod asked;
-mod spool;
-mod takes;
+mod body_buffer;
+mod fingerprint;
+mod limits;
 
-pub use spool::Spools;
+pub use body_buffer::BodyBuffers;
 
 use answer::Outcome;
-use takes::Takes;
+use limits::BodyLimits;
 
-/// How long a key is remembered (the issue's "stored result for 24 h").
+/// How long the result of a key is stored, in milliseconds (docs/api/conventions.md).
 const LIFE_MS: i64 = 24 * 3_600_000;
-/// When a client may ask again for what is still being carried out, or what an ending service does not begin, in seconds.
+/// Seconds after which a client may retry while the first request is in progress, or while the service shuts
+/// down.
 const RETRY_SECONDS: u32 = 1;
 
-/// What is being carried out under a key, by its digest.
-pub type Running = Tally<String>;
+/// Requests in progress by the digest of their key.
+pub type RunningRequests = KeyedSemaphore<String>;
 
-/// Where the layer notes things, and what it is about.
+/// State of the layer.
 #[derive(Clone)]
-pub struct Noting {
-    app: Shared,
-    /// The operations whose answers are kept here, and what they take.
-    kept: Arc<HashMap<(Method, String), Takes>>,
+pub struct IdempotencyLayer {
+    app: AppState,
+    /// Operations whose responses are stored here, with their limits.
+    operations: Arc<HashMap<(Method, String), BodyLimits>>,
 }
 
-impl Noting {
-    /// For the operations of a document that change something and name no such header of their own.
-    pub fn new(app: Shared, document: &OpenApi) -> Self {
-        let mut kept = HashMap::new();
+impl IdempotencyLayer {
+    /// Creates the layer for the operations of a document that change something and document no such header
+    /// themselves.
+    pub fn new(app: AppState, document: &OpenApi) -> Self {
+        let mut operations = HashMap::new();
         for (path, item) in &document.paths.paths {
             for (method, operation) in changing(item) {
                 if !names_a_key(operation) {
-                    kept.insert((method, path.clone()), Takes::of(path, operation));
+                    operations.insert((method, path.clone()), BodyLimits::of(path, operation));
                 }
             }
         }
-        Self { app, kept: Arc::new(kept) }
+        Self { app, operations: Arc::new(operations) }
     }
 
-    /// Who asks, and what the operation takes, where its answers are kept. Who is nobody has no keys.
-    fn caller(&self, request: &Request) -> Option<(Caller, Takes)> {
+    /// Returns the caller and the limits of a request that the layer handles. Requests without a caller have
+    /// no keys.
+    fn caller(&self, request: &Request) -> Option<(Caller, BodyLimits)> {
         if !request.headers().contains_key(idempotency::NAME) {
             return None;
         }
         let route = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
-        let Identified(Ok(caller)) = request.extensions().get()? else { return None };
-        let takes = self.kept.get(&(request.method().clone(), route))?;
-        Some((caller.clone(), takes.clone()))
+        let IdentifiedCaller(Ok(caller)) = request.extensions().get()? else { return None };
+        let limits = self.operations.get(&(request.method().clone(), route))?;
+        Some((caller.clone(), limits.clone()))
     }
 }
 
-/// The operations of a path that change something.
+/// Returns the operations of a path that change something.
 pub(super) fn changing(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
     let all = [
         (Method::POST, &item.post),
@@ -96,7 +101,7 @@ pub(super) fn changing(item: &PathItem) -> impl Iterator<Item = (Method, &Operat
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
 }
 
-/// Whether an operation documents an `Idempotency-Key` of its own.
+/// Whether an operation documents an `Idempotency-Key` itself.
 pub(super) fn names_a_key(operation: &Operation) -> bool {
     operation.parameters.iter().flatten().any(|parameter| match parameter {
         RefOr::T(parameter) => {
@@ -107,92 +112,107 @@ pub(super) fn names_a_key(operation: &Operation) -> bool {
     })
 }
 
-/// Lets a request without a key pass; one with a key is carried out at most once.
-pub async fn once(State(noting): State<Noting>, request: Request, next: Next) -> Result<Response, HttpError> {
-    let Some((caller, takes)) = noting.caller(&request) else { return Ok(next.run(request).await) };
-    let Some(key) = idempotency::shown(request.headers())? else { return Ok(next.run(request).await) };
-    let app = noting.app;
+/// Passes requests without a key, and runs requests with a key at most once.
+pub async fn once(
+    State(layer): State<IdempotencyLayer>,
+    request: Request,
+    next: Next,
+) -> Result<Response, HttpError> {
+    let Some((caller, limits)) = layer.caller(&request) else { return Ok(next.run(request).await) };
+    let Some(key) = idempotency::read_key(request.headers())? else { return Ok(next.run(request).await) };
+    let app = layer.app;
     let (parts, body) = request.into_parts();
-    let spooled = app.spools.take(body, caller.account, &takes).await?;
-    let holder = holder(caller.credential);
-    let keyed = Keyed {
+    let buffered = app.body_buffers.receive(body, caller.account, &limits).await?;
+    let holder = credential_label(caller.credential);
+    let keyed = IdempotentRequest {
         account: caller.account,
         digest: digest(&[holder.as_bytes(), key.as_bytes()]),
         holder,
-        request: asked::name(&parts, &takes, &spooled).await,
+        request: fingerprint::fingerprint_of(&parts, &limits, &buffered).await,
     };
-    let request = Request::from_parts(parts, spooled.body());
-    // Its room is free as soon as the handler has read it.
-    drop(spooled);
-    let work = audit::carried(at_most_once(Arc::clone(&app), keyed, request, next));
-    // From here on nobody's leaving cancels anything: else a row could be noted that nobody carries out.
-    let carried_out = app.tasks.spawn("idempotent request", work);
-    let done = carried_out.await.map_err(|error| Error::internal(format!("a keyed request: {error}")))?;
-    Ok(done.unwrap_or_else(|| Err(Error::internal("a keyed request panicked")))?)
+    let request = Request::from_parts(parts, buffered.body());
+    // Its memory is freed as soon as the handler has read it.
+    drop(buffered);
+    let work = audit::propagate(at_most_once(Arc::clone(&app), keyed, request, next));
+    // From here on a disconnect cancels nothing, because a recorded row must be completed.
+    let task = app.tasks.spawn("idempotent request", work);
+    let done =
+        task.await.map_err(|error| Error::internal(format!("request with an Idempotency-Key: {error}")))?;
+    Ok(done.unwrap_or_else(|| Err(Error::internal("a request with an Idempotency-Key panicked")))?)
 }
 
-/// Carries a request out, or tells what became of it.
-async fn at_most_once(app: Shared, keyed: Keyed, request: Request, next: Next) -> Result<Response> {
+/// Runs a request, or returns the result of the first one.
+async fn at_most_once(
+    app: AppState,
+    keyed: IdempotentRequest,
+    request: Request,
+    next: Next,
+) -> Result<Response> {
     if app.tasks.stopping().is_cancelled() {
-        // It might be broken off before its end, and nobody could say how far it came.
-        return Err(Error::unavailable("The service is about to end").retry_after(RETRY_SECONDS));
+        // It could be cut off before its end with an unknown outcome.
+        return Err(Error::unavailable("The service is shutting down").retry_after(RETRY_SECONDS));
     }
-    // Before the row: who finds a row without an answer and a free place knows that nobody is at it any more.
-    let place = app.running.admit(keyed.digest.clone(), 1);
-    let known = app.store.begin_request(&keyed, place.is_some(), now_ms() - LIFE_MS, REMEMBERED).await?;
-    match (known, place) {
-        (Known::Another, _) => Err(idempotency::reused()),
-        (Known::Answered(answer), _) => answer::tell_again(answer),
-        (Known::Nothing, Some(place)) => Ok(carry_out(&app, &keyed, place, request, next).await),
-        (Known::Begun, Some(_)) => Err(outcome_unknown()),
-        (Known::Begun | Known::Nothing, None) => Err(in_progress()),
+    // The permit is taken before the row: a pending row with a free permit means that its task died.
+    let permit = app.running_requests.try_acquire(keyed.digest.clone(), 1);
+    let known =
+        app.store.begin_request(&keyed, permit.is_some(), now_ms() - LIFE_MS, RETENTION_LIMITS).await?;
+    match (known, permit) {
+        (RequestState::Mismatch, _) => Err(idempotency::reused()),
+        (RequestState::Completed(answer), _) => answer::replay(answer),
+        (RequestState::New, Some(permit)) => Ok(run_handler(&app, &keyed, permit, request, next).await),
+        (RequestState::Pending, Some(_)) => Err(outcome_unknown()),
+        (RequestState::Pending | RequestState::New, None) => Err(in_progress()),
     }
 }
 
-/// Runs the handler to its end, and keeps what it answered before anybody hears it.
-async fn carry_out(
-    app: &Shared,
-    keyed: &Keyed,
-    place: Seat<String>,
+/// Runs the handler to its end, and stores the response before it is sent.
+async fn run_handler(
+    app: &AppState,
+    keyed: &IdempotentRequest,
+    permit: Permit<String>,
     request: Request,
     next: Next,
 ) -> Response {
     let id = request.extensions().get::<RequestId>().map(|RequestId(id)| id.clone()).unwrap_or_default();
     let (response, outcome) = answer::read(next.run(request).await, &id).await;
-    if let Err(error) = note(app, keyed, outcome).await {
-        // The client hears what was done; only a retry will not know it.
-        tracing::error!(request_id = id, %error, "an answer could not be kept");
+    if let Err(error) = store_outcome(app, keyed, outcome).await {
+        // The client still gets its response; only a retry cannot be answered.
+        tracing::error!(
+            request_id = id,
+            %error,
+            "could not store the response of a request with an Idempotency-Key"
+        );
     }
-    drop(place);
+    drop(permit);
     response
 }
 
-async fn note(app: &Shared, keyed: &Keyed, outcome: Outcome) -> Result<()> {
+async fn store_outcome(app: &AppState, keyed: &IdempotentRequest, outcome: Outcome) -> Result<()> {
     match outcome {
-        Outcome::Final(answer) => app.store.answer_request(keyed, &answer).await,
-        // What is broken off by the service's own end may be finished by its next start: nobody knows yet.
+        Outcome::Final(answer) => app.store.store_response(keyed, &answer).await,
+        // A request that the shutdown cut off may be completed by the next start, so its outcome is unknown.
         Outcome::Later if app.tasks.stopping().is_cancelled() => Ok(()),
         Outcome::Refused | Outcome::Later => app.store.forget_request(keyed).await,
     }
 }
 
-/// Forgets the keys whose time is over.
+/// Removes expired keys.
 ///
 /// # Errors
-/// When the store fails.
-pub async fn sweep(app: &Shared) -> Result<()> {
+/// `Internal` when the database fails.
+pub async fn sweep(app: &AppState) -> Result<()> {
     app.store.sweep_requests(now_ms() - LIFE_MS).await
 }
 
 fn in_progress() -> Error {
-    Error::conflict("The first request with this Idempotency-Key is still being carried out")
+    Error::conflict("The first request with this Idempotency-Key is still in progress")
         .code("idempotency_in_progress")
         .retry_after(RETRY_SECONDS)
 }
 
 fn outcome_unknown() -> Error {
     Error::conflict(
-        "The service ended while it carried this request out: look before you repeat it under another key",
+        "The service stopped during this request: check its effect before you repeat it with another key",
     )
     .code("outcome_unknown")
 }

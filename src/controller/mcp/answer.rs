@@ -1,4 +1,4 @@
-//! What does a tool answer? A record, as structure and as text, perhaps with an image; or a failure in the words of the REST API.
+//! Results of tools: a record as structure and text, optionally an image, or an error as in the REST API.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde::Serialize;
@@ -8,32 +8,32 @@ use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_http::error_response;
 
-/// What a tool came to.
+/// Result of a tool.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ToolResult {
     value: Value,
     image: Option<ContentBlock>,
 }
 
-impl Answer {
-    /// A record.
+impl ToolResult {
+    /// Creates a result with a record.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// `Internal` when it cannot be serialized.
     pub(super) fn of(value: &impl Serialize) -> Result<Self> {
         Ok(Self { value: serde_json::to_value(value).map_err(Error::internal)?, image: None })
     }
 
-    /// The same with an image, as base64.
+    /// Adds an image, as base64.
     pub(super) fn with_image(self, base64: String, mime_type: String) -> Self {
         Self { image: Some(ContentBlock::image(base64, mime_type)), ..self }
     }
 }
 
-/// What the client hears. A failure is told as its REST twin tells it, and logged as that logs it.
-pub(super) fn told(outcome: Result<Answer>, request_id: &str) -> CallToolResult {
+/// Converts a result for the client. A failure has the REST API's error body, and is logged like there.
+pub(super) fn call_result(outcome: Result<ToolResult>, request_id: &str) -> CallToolResult {
     match outcome {
-        Ok(Answer { value, image }) => {
+        Ok(ToolResult { value, image }) => {
             let mut result = CallToolResult::structured(value);
             result.content.extend(image);
             result
@@ -46,7 +46,8 @@ pub(super) fn told(outcome: Result<Answer>, request_id: &str) -> CallToolResult 
     }
 }
 
-/// Leaves out the middle of a text of more than `most` bytes; the text, and how many bytes are left out.
+/// Removes the middle of a text that is longer than `most` bytes. Returns the text and the number of removed
+/// bytes.
 pub(super) fn cut(text: String, most: usize) -> (String, u64) {
     if text.len() <= most {
         return (text, 0);
@@ -64,21 +65,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_as_the_rest_api_tells_it() {
-        let told = told(Err(Error::conflict("It is stopped").code("x").context("inside")), "id");
+    fn a_failure_has_the_rest_api_s_error_body() {
+        let result = call_result(Err(Error::conflict("It is stopped").code("x").context("inside")), "id");
         let body = json!({"error": "It is stopped", "code": "x", "request_id": "id"});
-        assert_eq!((told.is_error, told.structured_content.as_ref()), (Some(true), Some(&body)));
-        assert_eq!(told.content[0].as_text().map(|text| &*text.text), Some(&*body.to_string()));
+        assert_eq!((result.is_error, result.structured_content.as_ref()), (Some(true), Some(&body)));
+        assert_eq!(result.content[0].as_text().map(|text| &*text.text), Some(&*body.to_string()));
     }
 
     #[test]
     fn an_image_follows_its_text() {
-        let told = told(
-            Ok(Answer::of(&json!({"width": 1})).unwrap().with_image("AA==".into(), "image/png".into())),
+        let result = call_result(
+            Ok(ToolResult::of(&json!({"width": 1})).unwrap().with_image("AA==".into(), "image/png".into())),
             "id",
         );
-        assert_eq!((told.is_error, told.content.len()), (Some(false), 2));
-        assert_eq!(told.content[1].as_image().map(|image| &*image.mime_type), Some("image/png"));
+        assert_eq!((result.is_error, result.content.len()), (Some(false), 2));
+        assert_eq!(result.content[1].as_image().map(|image| &*image.mime_type), Some("image/png"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is said to a client that asks what there is and wants something done?
+//! Handler of MCP requests: lists and calls tools.
 
 use axum::http::request::Parts;
 use rmcp::model::{
@@ -10,58 +10,59 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use super::answer::{Answer, told};
+use super::answer::{ToolResult, call_result};
 use super::tools::{self, Call, Tool};
-use crate::auth::grounds;
-use crate::origin::Origin;
-use crate::{Shared, audit};
-use hotdesk_domain::access::Caller;
+use crate::identity::auth::request_lease;
+use crate::web::origin::Origin;
+use crate::{AppState, audit};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::edge::RequestId;
 
-/// Tools that one account uses at once: a client that goes away leaves those that it began at work.
+/// Concurrent tool calls of one account. Calls of a disconnected client continue.
 const MAX_CALLS: usize = 32;
-/// Characters of a method's name that its refusal repeats: several times the longest that the protocol has.
-const MAX_NAMED: usize = 100;
-/// What a model is told beforehand.
-const INSTRUCTIONS: &str = "Virtual Linux desktops. Look first (list_computers, screenshot), then act (click, type, key, bash). \
-    Coordinates are screen pixels; if a screenshot is smaller than the screen, quote its frame. A computer that sleeps wakes \
-    when it is used.";
+/// Characters of a method's name that its refusal repeats: several times the longest name of the protocol.
+const MAX_METHOD_NAME: usize = 100;
+/// Instructions for models.
+const INSTRUCTIONS: &str = "Virtual Linux desktops. \
+    Look first (list_computers, screenshot), then act (click, type, key, bash). \
+    Coordinates are screen pixels; if a screenshot is smaller than the screen, quote its frame. \
+    A suspended computer resumes when it is used.";
 
-/// The server, for one request or one session.
+/// Server for one request or one session.
 #[derive(Clone)]
-pub(super) struct Desk(pub(super) Shared);
+pub(super) struct McpHandler(pub(super) AppState);
 
-/// The refusal of what is no method here. What the client wrote is cut: it may be as long as a request.
+/// Error of an unknown method. The name is truncated, because it may be as long as a request.
 fn unknown(method: &str) -> ErrorData {
-    let named: String = method.chars().take(MAX_NAMED).collect();
+    let named: String = method.chars().take(MAX_METHOD_NAME).collect();
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method: {named}"), None)
 }
 
-impl Desk {
-    async fn call(&self, tool: &Tool, arguments: Value, parts: &Parts) -> Result<Answer> {
+impl McpHandler {
+    async fn call(&self, tool: &Tool, arguments: Value, parts: &Parts) -> Result<ToolResult> {
         let (Some(caller), Some(origin)) =
             (parts.extensions.get::<Caller>(), parts.extensions.get::<Origin>())
         else {
-            return Err(Error::internal("a tool is called by nobody"));
+            return Err(Error::internal("a tool call without a caller"));
         };
         let app = &self.0;
         let caller = Caller { intent: tool.intent, ..caller.clone() };
         let call = Call { app: app.clone(), caller: caller.clone(), origin: origin.clone() };
         let work = async {
             let busy = || Error::rate_limited(1).code("too_many_calls");
-            let _seat = app.mcp.calls.admit(call.caller.account, MAX_CALLS).ok_or_else(busy)?;
+            let _permit = app.mcp.calls.try_acquire(call.caller.account, MAX_CALLS).ok_or_else(busy)?;
             tool.call(call, arguments).await
         };
-        // A name of ours: nothing that the client wrote.
-        let route = format!("/mcp tools/call {}", tool.told.name);
-        // In a session its task is not the request's.
-        audit::call(app.clone(), &caller, parts, &route, grounds::belonging(work)).await
+        // The name is a constant, not client input.
+        let route = format!("/mcp tools/call {}", tool.definition.name);
+        // In a session the task of a call is not the task of its request.
+        audit::record_call(app.clone(), &caller, parts, &route, request_lease::belonging(work)).await
     }
 }
 
-impl ServerHandler for Desk {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let mut config = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         config.server_info = Implementation::new("hotdesk", env!("CARGO_PKG_VERSION"));
@@ -73,10 +74,10 @@ impl ServerHandler for Desk {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::ALL.iter().map(|tool| tool.told.clone()).collect()))
+        Ok(ListToolsResult::with_all_items(tools::ALL.iter().map(|tool| tool.definition.clone()).collect()))
     }
 
-    // The crate answers empty lists to whoever asks for what was not declared; the protocol knows a word for that.
+    // rmcp responds to undeclared features with empty lists; the protocol has an error for that.
     async fn list_prompts(
         &self,
         _page: Option<PaginatedRequestParams>,
@@ -118,7 +119,7 @@ impl ServerHandler for Desk {
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
-        tools::find(name).map(|tool| tool.told.clone())
+        tools::find(name).map(|tool| tool.definition.clone())
     }
 
     async fn call_tool(
@@ -128,11 +129,12 @@ impl ServerHandler for Desk {
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let tool = tools::find(&request.name)
             .ok_or_else(|| ErrorData::invalid_params("There is no such tool", None))?;
-        // Of each request, in a session too: its token was looked at, and says what it may.
+        // The parts are those of each request, also in a session: its token was checked and determines its
+        // access.
         let parts = context.extensions.get::<Parts>();
-        let parts = parts.ok_or_else(|| ErrorData::internal_error("a tool is called by no request", None))?;
+        let parts = parts.ok_or_else(|| ErrorData::internal_error("a tool call without a request", None))?;
         let id = parts.extensions.get::<RequestId>().map_or("", |RequestId(id)| id);
         let arguments = Value::Object(request.arguments.unwrap_or_default());
-        Ok(told(self.call(tool, arguments, parts).await, id).into())
+        Ok(call_result(self.call(tool, arguments, parts).await, id).into())
     }
 }

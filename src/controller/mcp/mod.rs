@@ -1,8 +1,8 @@
-//! How does a client that speaks MCP reach the computers? At `/mcp`, by streamable HTTP, with an access token on every request.
+//! MCP server at `/mcp`: streamable HTTP with an access token on every request (docs/api/mcp.md).
 //!
 //! ```text
-//! hosts::check -> audit::refusals -> Origin -> token -> rate -> rmcp (sessions before 2026-07-28, none since) -> tools
-//!     -> the REST handlers
+//! hosts::check -> audit::record_refusals -> Origin -> token -> rate limit
+//!     -> rmcp (with sessions for protocol versions before 2026-07-28) -> tools -> REST handlers
 //! ```
 
 use std::sync::Arc;
@@ -16,55 +16,55 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
-use super::auth::source::Source;
-use super::auth::{ClientName, live};
-use super::oauth::challenge::{Why, challenge};
-use super::origin::Origin;
-use super::{Shared, audit};
+use crate::identity::auth::source::Source;
+use crate::identity::auth::{ClientName, revocation};
+use crate::identity::oauth::challenge::{TokenProblem, challenge};
+use crate::web::origin::Origin;
+use crate::{AppState, audit};
 use hotdesk_base::ids::{AccountId, GrantId};
-use hotdesk_base::tally::Tally;
-use hotdesk_domain::api_key;
+use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
-use hotdesk_http::bearer::{self, Shown};
+use hotdesk_domain::identity::api_key;
+use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
 
 mod answer;
-mod desk;
+mod handler;
 mod sessions;
 mod tools;
 
-use desk::Desk;
-use sessions::{Own, Owner, Sessions};
+use handler::McpHandler;
+use sessions::{OwnedSessions, SessionOwner, Sessions};
 
-/// Which session a request belongs to.
+/// Header field with the session of a request.
 const SESSION: &str = "mcp-session-id";
-/// Longest refusal of the protocol's crate that is passed on, in bytes; they are sentences.
+/// Bytes of an rmcp error text that are passed on; they are sentences.
 const MAX_REFUSAL: usize = 4096;
 
-/// The clients that are connected.
+/// Sessions and calls of all MCP clients; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     sessions: Arc<Sessions>,
-    calls: Tally<AccountId>,
+    calls: KeyedSemaphore<AccountId>,
 }
 
 impl Clients {
-    /// Ends what a connection has open, once it is revoked.
+    /// Ends the sessions of a revoked connection.
     pub async fn end(&self, grant: GrantId) {
         self.sessions.end(grant).await;
     }
 }
 
-/// The server's route.
-pub fn router(app: Shared) -> Router<Shared> {
-    Router::new().route("/mcp", any(enter)).route_layer(from_fn_with_state(app, audit::refusals))
+/// Returns the route of the server.
+pub fn router(app: AppState) -> Router<AppState> {
+    Router::new().route("/mcp", any(enter)).route_layer(from_fn_with_state(app, audit::record_refusals))
 }
 
-/// Every request: first whether its page may (access.md A76), then whose token it shows.
-async fn enter(State(app): State<Shared>, own: Origin, source: Source, request: Request) -> Response {
+/// Handles a request: checks its origin, A76 (docs/authentication-rules.md), then its token.
+async fn enter(State(app): State<AppState>, own: Origin, source: Source, request: Request) -> Response {
     let page = match app.page_of(&own, request.headers()) {
         Ok(page) => page,
         Err(refused) => return HttpError(refused).into_response(),
@@ -76,106 +76,110 @@ async fn enter(State(app): State<Shared>, own: Origin, source: Source, request: 
         }
     };
     if let Some(page) = page {
-        share(response.headers_mut(), &page);
+        add_cors(response.headers_mut(), &page);
     }
     response
 }
 
-async fn serve(app: &Shared, own: &Origin, source: Source, request: Request) -> Result<Response> {
+async fn serve(app: &AppState, own: &Origin, source: Source, request: Request) -> Result<Response> {
     let (mut parts, body) = request.into_parts();
-    let found = match bearer::shown(&parts.headers) {
-        Shown::Nothing => Err(Why::NoToken),
-        Shown::Unusable => Err(Why::BadToken),
-        Shown::Bearer(token) => {
-            let wrong = if token.starts_with(api_key::PREFIX) { Why::ApiKey } else { Why::BadToken };
+    let found = match bearer::credentials(&parts.headers) {
+        Credentials::Missing => Err(TokenProblem::NoToken),
+        Credentials::Invalid => Err(TokenProblem::BadToken),
+        Credentials::Bearer(token) => {
+            let wrong = if token.starts_with(api_key::PREFIX) {
+                TokenProblem::ApiKey
+            } else {
+                TokenProblem::BadToken
+            };
             app.hold_grant(token).await?.ok_or(wrong)
         }
     };
     let (caller, client, hold) = match found {
         Ok(found) => found,
-        Err(Why::NoToken) => return Ok(challenge(own, Why::NoToken)),
+        Err(TokenProblem::NoToken) => return Ok(challenge(own, TokenProblem::NoToken)),
         Err(why) => {
-            let one_too_many = app.guessed(source, "Invalid access token");
+            let one_too_many = app.note_wrong_credential(source, "Invalid access token");
             return Ok(one_too_many.unwrap_or_else(|| challenge(own, why)));
         }
     };
-    app.guesses.forget(&source);
-    audit::by(caller.credential, caller.account);
-    let standing = match app.rates.take(&caller.credential) {
-        Ok(standing) => standing,
-        Err(standing) => {
-            let mut refused = HttpError(Error::rate_limited(standing.seconds)).into_response();
-            standing.write(refused.headers_mut());
+    app.wrong_credentials.forget(&source);
+    audit::set_actor(caller.credential, caller.account);
+    let rate_status = match app.rates.take(&caller.credential) {
+        Ok(rate_status) => rate_status,
+        Err(rate_status) => {
+            let mut refused = HttpError(Error::rate_limited(rate_status.seconds)).into_response();
+            rate_status.write(refused.headers_mut());
             return Ok(refused);
         }
     };
-    let owner = Owner::of(&caller);
+    let owner = SessionOwner::of(&caller);
     let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok());
-    // The crate ends whatever session it is told; the other methods ask `Own`.
+    // rmcp deletes any session id; the other methods check [`OwnedSessions`].
     if parts.method == Method::DELETE && session.is_some_and(|id| !app.mcp.sessions.is_of(id, owner)) {
         return Err(Error::not_found("Session not found"));
     }
-    // It has been looked at, and goes no further (access.md A57).
+    // The token was checked and is not passed on, A57 (docs/authentication-rules.md).
     parts.headers.remove(header::AUTHORIZATION);
     parts.extensions.insert(caller);
     parts.extensions.insert(ClientName(client));
     parts.extensions.insert(own.clone());
-    // Whoever ends the connection ends what goes on under it, its request on its way in too.
+    // If the connection is revoked, the request ends, even while its body is received.
     let answering = async {
         let answered = async {
             let body = read_body(body, MAX_JSON_BYTES).await?;
             let served = protocol(app, owner).handle(Request::from_parts(parts, Body::from(body))).await;
-            worded(app, served.map(Body::new)).await
+            as_error_body(app, served.map(Body::new)).await
         };
         answered.await.unwrap_or_else(|error: Error| HttpError(error).into_response())
     };
-    let mut response = live::under(Some(hold), answering).await;
-    standing.write(response.headers_mut());
+    let mut response = revocation::under(Some(hold), answering).await;
+    rate_status.write(response.headers_mut());
     Ok(response)
 }
 
-/// The protocol for one request. Hosts and origins were looked at, and the body was read within its bounds.
-fn protocol(app: &Shared, owner: Owner) -> StreamableHttpService<Desk, Own> {
+/// Creates the protocol service for one request. Host, origin and body size were checked before.
+fn protocol(app: &AppState, owner: SessionOwner) -> StreamableHttpService<McpHandler, OwnedSessions> {
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_max_request_body_bytes(MAX_JSON_BYTES)
         .with_json_response(true)
         .with_cancellation_token(app.tasks.stopping());
-    let desk = Desk(Arc::clone(app));
-    let own = Own { all: Arc::clone(&app.mcp.sessions), owner };
-    StreamableHttpService::new(move || Ok(desk.clone()), Arc::new(own), config)
+    let handler = McpHandler(Arc::clone(app));
+    let own = OwnedSessions { all: Arc::clone(&app.mcp.sessions), owner };
+    StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(own), config)
 }
 
-/// Gives the crate's refusals in plain text the form that all of ours have.
-async fn worded(app: &Shared, response: Response) -> Result<Response> {
+/// Converts rmcp's plain-text errors to the service's error body.
+async fn as_error_body(app: &AppState, response: Response) -> Result<Response> {
     let status = response.status();
     let json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     if json || !(status.is_client_error() || status.is_server_error()) {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let said = axum::body::to_bytes(body, MAX_REFUSAL).await.unwrap_or_else(|_| Bytes::new());
-    let said = String::from_utf8_lossy(&said);
+    let text = axum::body::to_bytes(body, MAX_REFUSAL).await.unwrap_or_else(|_| Bytes::new());
+    let text = String::from_utf8_lossy(&text);
     if status.is_server_error() {
         let ending = app.tasks.stopping().is_cancelled();
         let away = || Error::unavailable("The service is shutting down").retry_after(5);
-        return Err(if ending { away() } else { Error::internal(said) });
+        return Err(if ending { away() } else { Error::internal(text) });
     }
-    // The crate says 415 of whatever is no message of JSON-RPC.
-    let unreadable = said.starts_with("fail to deserialize");
+    // rmcp responds 415 to anything that is not a JSON-RPC message.
+    let unreadable = text.starts_with("fail to deserialize");
     let status = if unreadable { StatusCode::BAD_REQUEST } else { status };
-    let mut refused = error_response::with_status(status, Error::invalid(said));
+    let mut refused = error_response::with_status(status, Error::invalid(text));
     if let Some(allow) = parts.headers.get(header::ALLOW) {
         refused.headers_mut().insert(header::ALLOW, allow.clone());
     }
     Ok(refused)
 }
 
-/// Lets a page that may reach us read what it is answered (the Fetch standard, "CORS protocol").
-fn share(headers: &mut HeaderMap, page: &str) {
+/// Adds the CORS fields for an allowed origin (Fetch standard, "CORS protocol").
+fn add_cors(headers: &mut HeaderMap, page: &str) {
     let fixed = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, DELETE"),
-        // The star is for all but the first.
+        // The wildcard does not include `authorization`.
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, *"),
         (
             header::ACCESS_CONTROL_EXPOSE_HEADERS,

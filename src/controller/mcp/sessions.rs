@@ -1,5 +1,7 @@
-//! Which sessions are open, and whose are they? Clients of the revisions before 2026-07-28 have one each, which is bound to the
-//! connection that opened it (access.md A78), and ends when it rests or when its account opens too many.
+//! MCP sessions of clients with protocol versions before 2026-07-28.
+//!
+//! A session is bound to the connection that opened it, A78 (docs/authentication-rules.md). It ends when it
+//! is idle, or when its account opens too many.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,47 +16,47 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 
 use hotdesk_base::ids::{AccountId, GrantId};
-use hotdesk_domain::access::{Caller, Credential};
+use hotdesk_domain::identity::access::{Caller, Credential};
 
-/// Sessions of one account; the one that was used longest ago makes room. An account's clients are a handful.
+/// Most sessions of one account; the least recently used is closed. An account has a handful of clients.
 const MAX_PER_ACCOUNT: usize = 32;
-/// Sessions of all; each has two tasks and some 20 KB.
+/// Most sessions in total; each has two tasks and about 20 KB.
 const MAX_SESSIONS: usize = 1024;
-/// How long a session may rest: a person thinks, a model computes.
-const MAX_REST: Duration = Duration::from_secs(30 * 60);
-/// Messages that wait in a session, each way: one at a time is what clients do.
+/// Idle timeout of a session: people think and models compute.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Messages that wait in a session, each way. Clients send one at a time.
 const WAITING: usize = 16;
 
-/// Whose a session is.
+/// Owner of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct SessionOwner {
     account: AccountId,
     credential: Credential,
 }
 
-impl Owner {
+impl SessionOwner {
     pub(super) fn of(caller: &Caller) -> Self {
         Self { account: caller.account, credential: caller.credential }
     }
 }
 
 #[derive(Debug)]
-struct Open {
-    owner: Owner,
+struct OpenSession {
+    owner: SessionOwner,
     used: Instant,
 }
 
-/// All of them.
+/// All open sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
     workers: LocalSessionManager,
-    open: Mutex<HashMap<SessionId, Open>>,
+    open: Mutex<HashMap<SessionId, OpenSession>>,
 }
 
 impl Default for Sessions {
     fn default() -> Self {
         let mut config = SessionConfig::default();
-        config.keep_alive = Some(MAX_REST);
+        config.keep_alive = Some(IDLE_TIMEOUT);
         config.channel_capacity = WAITING;
         let mut workers = LocalSessionManager::default();
         workers.session_config = config;
@@ -63,17 +65,17 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Whether a session is open and this owner's; it counts as used then.
-    pub(super) fn is_of(&self, id: &str, owner: Owner) -> bool {
+    /// Whether a session is open and has this owner. If so it counts as used now.
+    pub(super) fn is_of(&self, id: &str, owner: SessionOwner) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let session = open.get_mut(id).filter(|session| session.owner == owner);
         session.map(|session| session.used = Instant::now()).is_some()
     }
 
-    /// Notes a new session; the ones that must make room.
-    fn note(&self, id: SessionId, owner: Owner, now: Instant) -> Vec<SessionId> {
+    /// Registers a new session, and returns the sessions to close for it.
+    fn note(&self, id: SessionId, owner: SessionOwner, now: Instant) -> Vec<SessionId> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(id, Open { owner, used: now });
+        open.insert(id, OpenSession { owner, used: now });
         let of_account = open.values().filter(|session| session.owner.account == owner.account).count();
         let all = open.len();
         let mut gone = Vec::new();
@@ -90,9 +92,9 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Ends the sessions of a connection, and the streams in them.
+    /// Ends the sessions of a connection, and their streams.
     pub(super) async fn end(&self, grant: GrantId) {
-        let of_grant = |session: &Open| session.owner.credential == Credential::Grant(grant);
+        let of_grant = |session: &OpenSession| session.owner.credential == Credential::Grant(grant);
         let ended: Vec<SessionId> = {
             let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.iter().filter(|(_, session)| of_grant(session)).map(|(id, _)| SessionId::clone(id)).collect()
@@ -105,24 +107,24 @@ impl Sessions {
     async fn close(&self, id: &SessionId) {
         self.forget(id);
         if let Err(error) = self.workers.close_session(id).await {
-            tracing::debug!(%error, "a session ended before");
+            tracing::debug!(%error, "could not close a session that has ended already");
         }
     }
 }
 
-fn oldest(open: &HashMap<SessionId, Open>, among: impl Fn(&Open) -> bool) -> Option<SessionId> {
+fn oldest(open: &HashMap<SessionId, OpenSession>, among: impl Fn(&OpenSession) -> bool) -> Option<SessionId> {
     let among = open.iter().filter(|(_, session)| among(session));
     among.min_by_key(|(_, session)| session.used).map(|(id, _)| SessionId::clone(id))
 }
 
-/// The sessions as one owner sees them: the others' are not there.
+/// Sessions as one owner sees them; those of others do not exist for it.
 #[derive(Clone, Debug)]
-pub(super) struct Own {
+pub(super) struct OwnedSessions {
     pub(super) all: Arc<Sessions>,
-    pub(super) owner: Owner,
+    pub(super) owner: SessionOwner,
 }
 
-impl SessionManager for Own {
+impl SessionManager for OwnedSessions {
     type Error = LocalSessionManagerError;
     type Transport = WorkerTransport<LocalSessionWorker>;
 
@@ -183,8 +185,8 @@ impl SessionManager for Own {
 mod tests {
     use super::*;
 
-    fn owner() -> Owner {
-        Owner { account: AccountId::random(), credential: Credential::Grant(GrantId::random()) }
+    fn owner() -> SessionOwner {
+        SessionOwner { account: AccountId::random(), credential: Credential::Grant(GrantId::random()) }
     }
 
     fn id(number: usize) -> SessionId {
@@ -192,25 +194,25 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_its_connection_s_alone() {
+    fn a_session_belongs_to_one_connection() {
         let (sessions, one) = (Sessions::default(), owner());
         sessions.note(id(1), one, Instant::now());
         assert!(sessions.is_of("1", one) && !sessions.is_of("2", one) && !sessions.is_of("1", owner()));
-        let same_account = Owner { credential: Credential::Grant(GrantId::random()), ..one };
+        let same_account = SessionOwner { credential: Credential::Grant(GrantId::random()), ..one };
         assert!(!sessions.is_of("1", same_account));
         sessions.forget("1");
         assert!(!sessions.is_of("1", one));
     }
 
     #[test]
-    fn an_account_s_oldest_session_makes_room_and_nobody_else_s() {
+    fn the_oldest_session_of_the_same_account_is_closed() {
         let (sessions, one, began) = (Sessions::default(), owner(), Instant::now());
         assert!(sessions.note(id(0), owner(), began).is_empty());
         for number in 1..=MAX_PER_ACCOUNT {
             let at = began + Duration::from_secs(number as u64);
             assert!(sessions.note(id(number), one, at).is_empty());
         }
-        assert_eq!(sessions.note(id(99), one, began + MAX_REST), [id(1)]);
+        assert_eq!(sessions.note(id(99), one, began + IDLE_TIMEOUT), [id(1)]);
         assert_eq!(sessions.open.lock().unwrap().len(), MAX_PER_ACCOUNT + 1);
     }
 

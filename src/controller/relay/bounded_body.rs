@@ -1,4 +1,4 @@
-//! How is a body passed on that may be of any size? Piece by piece, none kept, with an end to its size and to waiting.
+//! Streamed body with bounds on its size and on pauses.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,12 +9,12 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-/// When something moved last; shared by a body and whoever waits for what comes of it.
+/// Time of the last progress, shared by a body and the task that waits for its effect.
 #[derive(Clone, Debug)]
 pub struct Progress(Arc<Mutex<Instant>>);
 
 impl Progress {
-    /// From now on.
+    /// Starts now.
     pub fn starting() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
@@ -23,10 +23,10 @@ impl Progress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Returns when nothing has moved for so long.
-    pub async fn stalled(&self, patience: Duration) {
+    /// Returns when there was no progress for this long.
+    pub async fn stalled(&self, timeout: Duration) {
         loop {
-            let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + patience;
+            let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner) + timeout;
             if until <= Instant::now() {
                 return;
             }
@@ -35,23 +35,23 @@ impl Progress {
     }
 }
 
-/// A body with bounds.
-pub struct Paced {
+/// Body with bounds.
+pub struct BoundedBody {
     body: Body,
     left: u64,
-    patience: Duration,
+    timeout: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
     progress: Progress,
 }
 
-impl Paced {
-    /// At most `most` bytes, and at most `patience` between two pieces.
-    pub fn new(body: Body, most: u64, patience: Duration, progress: Progress) -> Self {
-        Self { body, left: most, patience, waiting: None, progress }
+impl BoundedBody {
+    /// Creates a body of at most `most` bytes, with at most `timeout` between two frames.
+    pub fn new(body: Body, most: u64, timeout: Duration, progress: Progress) -> Self {
+        Self { body, left: most, timeout, waiting: None, progress }
     }
 }
 
-impl HttpBody for Paced {
+impl HttpBody for BoundedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -67,18 +67,20 @@ impl HttpBody for Paced {
                 if let Some(Ok(frame)) = &polled {
                     let length = frame.data_ref().map_or(0, Bytes::len) as u64;
                     let Some(left) = this.left.checked_sub(length) else {
-                        return Poll::Ready(Some(Err(axum::Error::new("more than may be passed on"))));
+                        return Poll::Ready(Some(Err(axum::Error::new("the body is larger than allowed"))));
                     };
                     this.left = left;
                 }
                 Poll::Ready(polled)
             }
             Poll::Pending => {
-                // The clock runs only while we wait for the sender: a slow reader is not its fault.
-                let patience = this.patience;
-                let waiting = this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+                // The clock runs only while waiting for the sender, because a slow reader is not its fault.
+                let timeout = this.timeout;
+                let waiting = this.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
                 match waiting.as_mut().poll(cx) {
-                    Poll::Ready(()) => Poll::Ready(Some(Err(axum::Error::new("nothing came in time")))),
+                    Poll::Ready(()) => {
+                        Poll::Ready(Some(Err(axum::Error::new("the sender was silent for too long"))))
+                    }
                     Poll::Pending => Poll::Pending,
                 }
             }
@@ -100,9 +102,9 @@ mod tests {
     use http_body_util::BodyExt;
 
     #[tokio::test]
-    async fn a_body_ends_where_it_grows_too_long_or_stalls() {
+    async fn a_body_fails_when_it_is_too_long_or_stalls() {
         let short = Duration::from_millis(20);
-        let paced = |body, most| Paced::new(body, most, short, Progress::starting());
+        let paced = |body, most| BoundedBody::new(body, most, short, Progress::starting());
         let whole = paced(Body::from("12345"), 5).collect().await.unwrap().to_bytes();
         assert_eq!(whole, "12345");
         assert!(paced(Body::from("123456"), 5).collect().await.is_err());

@@ -1,9 +1,10 @@
-//! The proxy path to a computer's own API: any method, bodies streamed both ways (wire.md 10.1).
+//! Proxy path to a computer's own API: any method, bodies streamed both ways (docs/channels.md).
 //!
-//! The upstream request is built from the computer, an allow-listed endpoint and the raw query; nothing of the
-//! client's URI is copied unread (threats.md T5), and no credential passes in either direction (access.md A80).
+//! The upstream request is built from the computer, an allow-listed endpoint and the raw query. Nothing of
+//! the client's URI is copied unchecked, T5 (docs/security.md). No credential passes in either direction, A80
+//! (docs/authentication-rules.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,7 +13,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, Limited};
 
-use crate::Shared;
+use crate::AppState;
 use hotdesk_base::hex::unhex;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
@@ -53,14 +54,14 @@ const ENDPOINTS: [&str; 30] = [
     "wait_stable",
     "windows",
 ];
-/// Until the first byte of an answer: the longest command and a margin.
+/// Time until the first byte of a response: the longest command and a margin.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(MAX_COMMAND_SECONDS as u64 + 15);
-/// Largest request body; the agent's own limits are below it.
+/// Largest request body in bytes; the agent's own limits are below it.
 const MAX_REQUEST: usize = 16 * 1024 * 1024;
-/// Largest answer: an exported file of 1 GiB.
+/// Largest response in bytes: an exported file of 1 GiB.
 const MAX_ANSWER: usize = 1024 * 1024 * 1024;
 
-/// Fields that concern one connection only (RFC 9110 section 7.6.1), or that must not cross.
+/// Header fields that concern one connection only (RFC 9110 section 7.6.1), or that must not pass.
 const DROPPED: [HeaderName; 12] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -76,9 +77,10 @@ const DROPPED: [HeaderName; 12] = [
     header::HOST,
 ];
 
-/// Fields of an agent's answer that may reach a client, beside those of [`ANSWERED_KINDS`]. A browser acts for the whole
-/// origin on others (cookies, `Clear-Site-Data`, `Alt-Svc`, CORS and more to come), so these are named and not those.
-const ANSWERED: [HeaderName; 15] = [
+/// Header fields of an agent's response that may pass, besides those of [`RESPONSE_PREFIXES`]. This is an
+/// allow-list, because browsers apply many fields to the whole origin (cookies, `Clear-Site-Data`, `Alt-Svc`,
+/// CORS and future ones).
+const RESPONSE_FIELDS: [HeaderName; 15] = [
     header::ACCEPT_RANGES,
     header::ALLOW,
     header::CACHE_CONTROL,
@@ -95,13 +97,13 @@ const ANSWERED: [HeaderName; 15] = [
     header::VARY,
     REPLAYED,
 ];
-/// How the other fields begin that may reach a client: hotdesk's own, and those of resumable uploads (tus.io).
-const ANSWERED_KINDS: [&str; 3] = ["x-", "tus-", "upload-"];
+/// Prefixes of further fields that may pass: hotdesk's own, and those of resumable uploads (tus.io).
+const RESPONSE_PREFIXES: [&str; 3] = ["x-", "tus-", "upload-"];
 
 /// `ANY /desktops/{id}/proxy/{path}`.
 pub async fn proxy(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, _path)): Path<(String, String)>,
     OriginalUri(uri): OriginalUri,
     request: Request,
@@ -113,23 +115,23 @@ pub async fn proxy(
     let mut forwarded = Request::new(Body::new(Limited::new(body, MAX_REQUEST)));
     *forwarded.method_mut() = parts.method;
     *forwarded.uri_mut() = target;
-    *forwarded.headers_mut() = crossing(&parts.headers);
-    // Which browser page asked is our question, not the agent's.
+    *forwarded.headers_mut() = end_to_end_fields(&parts.headers);
+    // The origin was checked here and does not concern the agent.
     forwarded.headers_mut().remove(header::ORIGIN);
     let answer = guest.forward(forwarded, FIRST_BYTE_TIMEOUT).await?;
     let (answered, content) = answer.into_parts();
     let mut response = Response::new(Body::new(Limited::new(content.map_err(axum::Error::new), MAX_ANSWER)));
     *response.status_mut() = answered.status;
-    *response.headers_mut() = answers(&answered.headers);
+    *response.headers_mut() = response_fields(&answered.headers);
     let headers = response.headers_mut();
-    // Whatever a guest sends, it never runs as a page of this origin.
+    // Content of a guest must never run as a page of this origin.
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }
 
-/// The fields of a message that may cross to the other side.
-fn crossing(headers: &HeaderMap) -> HeaderMap {
+/// Returns the fields of a message that may pass to the other side.
+fn end_to_end_fields(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -149,12 +151,12 @@ fn crossing(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// The fields of an agent's answer that may reach a client.
-fn answers(headers: &HeaderMap) -> HeaderMap {
+/// Returns the fields of an agent's response that may pass to the client.
+fn response_fields(headers: &HeaderMap) -> HeaderMap {
     let passes = |name: &HeaderName| {
-        ANSWERED.contains(name) || ANSWERED_KINDS.iter().any(|kind| name.as_str().starts_with(kind))
+        RESPONSE_FIELDS.contains(name) || RESPONSE_PREFIXES.iter().any(|kind| name.as_str().starts_with(kind))
     };
-    let crossed = crossing(headers);
+    let crossed = end_to_end_fields(headers);
     crossed
         .iter()
         .filter(|(name, _)| passes(name))
@@ -162,7 +164,7 @@ fn answers(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// The agent's URI for a proxied one.
+/// Returns the agent's URI for a proxied one.
 fn upstream(uri: &Uri) -> Result<Uri> {
     let unknown = || Error::not_found("No such endpoint on the computer");
     let (_, path) = uri.path().split_once("/proxy/").ok_or_else(unknown)?;
@@ -176,7 +178,7 @@ fn upstream(uri: &Uri) -> Result<Uri> {
     Ok(format!("http://agent/{path}{query}").parse().map_err(|_| unknown())?)
 }
 
-/// Whether a raw segment is one name, even after it is decoded.
+/// Whether a raw segment is one plain name, even after decoding.
 fn plain(segment: &str) -> bool {
     let mut decoded = Vec::new();
     let mut bytes = segment.bytes();
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_about_its_content_and_nothing_about_the_origin() {
+    fn response_fields_that_affect_the_origin_are_dropped() {
         let names = [
             "content-type",
             "idempotency-replayed",
@@ -254,9 +256,9 @@ mod tests {
             "x-forwarded-host",
         ];
         let value = HeaderValue::from_static("v");
-        let said: HeaderMap =
+        let sent: HeaderMap =
             names.map(|name| (HeaderName::from_static(name), value.clone())).into_iter().collect();
-        let mut passed: Vec<String> = answers(&said).keys().map(ToString::to_string).collect();
+        let mut passed: Vec<String> = response_fields(&sent).keys().map(ToString::to_string).collect();
         passed.sort_unstable();
         assert_eq!(
             passed,
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_and_connection_fields_do_not_cross() {
+    fn credentials_and_connection_fields_do_not_pass() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("authorization", "Bearer x"),
@@ -281,7 +283,7 @@ mod tests {
         ] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        let crossed = crossing(&headers);
+        let crossed = end_to_end_fields(&headers);
         let mut names: Vec<&str> = crossed.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept", "content-type"]);

@@ -1,6 +1,6 @@
-//! What passes through the controller as it is?
+//! Relays between clients and the agents in computers: HTTP, transfers and sockets.
 
+pub mod bounded_body;
 pub mod http;
-pub mod paced;
 pub mod socket;
 pub mod transfer;

@@ -1,7 +1,8 @@
-//! How do bytes of any number pass between a client and a computer? Streamed both ways, with chosen header fields only.
+//! Transfer of arbitrary sizes between a client and a computer: streamed both ways, with selected header
+//! fields.
 //!
-//! The agent is hostile (threats.md T4): its fields are picked by name and bounded, its redirects are no answers, its
-//! bodies end, and whatever it sends never runs as a page of this origin.
+//! The agent is not trusted, T4 (docs/security.md): its fields are selected by name and bounded, its
+//! redirects are errors, its bodies are bounded, and its content never runs as a page of this origin.
 
 use std::time::Duration;
 
@@ -10,51 +11,52 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::paced::{Paced, Progress};
-use crate::Shared;
-use hotdesk_domain::access::Caller;
+use super::bounded_body::{BoundedBody, Progress};
+use crate::AppState;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::error_response::{self, Result};
 
-/// Largest body in either direction: larger than a computer's disk.
+/// Largest body in either direction, in bytes: larger than a computer's disk.
 const MAX_BYTES: u64 = 1 << 40;
-/// Longest time in which nothing moves: the agent gives up a silent sender after 30 s, and brings what came to its disk
-/// before it answers.
+/// Longest time without progress. The agent gives up a silent sender after 30 s, and stores what it received
+/// before it responds.
 const TIMEOUT: Duration = Duration::from_secs(330);
-/// Longest time between two pieces of an answer.
+/// Longest time between two pieces of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest transfer: 1 TiB at 12 MB/s.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// Longest header field of an agent that is passed on; an upload's metadata are the longest honest ones.
+const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
+/// Longest header field of an agent that passes, in bytes. The longest legitimate one is an upload's
+/// metadata.
 const MAX_FIELD: usize = 16 * 1024;
 
-/// Statuses that mean something to clients beside the kinds of errors: gone, a protocol's version, a range.
+/// Statuses with a meaning for clients besides those of the error kinds: gone, protocol version, range.
 const OWN_STATUSES: [StatusCode; 3] =
     [StatusCode::GONE, StatusCode::PRECONDITION_FAILED, StatusCode::RANGE_NOT_SATISFIABLE];
 
-/// What of a request and of its answer crosses.
+/// Rules of a transfer: which header fields pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Crossing {
-    /// Fields of the client that the agent sees, in lower case.
-    pub asked: &'static [&'static str],
-    /// Fields of the agent that the client sees.
-    pub answered: &'static [&'static str],
-    /// The answer must say its length beforehand.
-    pub sized: bool,
+pub struct TransferRules {
+    /// Request fields that pass to the agent, in lower case.
+    pub request_fields: &'static [&'static str],
+    /// Response fields that pass to the client.
+    pub response_fields: &'static [&'static str],
+    /// Whether the response must have a length.
+    pub requires_length: bool,
 }
 
-/// Passes a request on to `path` of a computer's agent (of our own making: nothing of the client's URI but its raw query
-/// is in it, threats.md T5).
+/// Forwards a request to `path` of a computer's agent. The path is constructed here; only the raw query comes
+/// from the client, T5 (docs/security.md).
 ///
 /// # Errors
-/// The agent's refusals as errors of ours; `TimedOut` when nothing moves any more.
+/// The agent's refusals as errors of the service; `TimedOut` when there is no progress.
 pub async fn transfer(
-    app: &Shared,
+    app: &AppState,
     caller: &Caller,
     id: &str,
     path: &str,
-    crossing: Crossing,
+    rules: TransferRules,
     request: Request,
 ) -> Result<Response> {
     let computer = app.find_computer(caller, id).await?;
@@ -62,20 +64,20 @@ pub async fn transfer(
     let (parts, body) = request.into_parts();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let progress = Progress::starting();
-    let mut forwarded = Request::new(Body::new(Paced::new(body, MAX_BYTES, TIMEOUT, progress.clone())));
+    let mut forwarded = Request::new(Body::new(BoundedBody::new(body, MAX_BYTES, TIMEOUT, progress.clone())));
     *forwarded.method_mut() = parts.method;
     *forwarded.uri_mut() = format!("http://agent{path}{query}")
         .parse()
         .map_err(|error| Error::invalid("the query cannot be read").context(error))?;
-    *forwarded.headers_mut() = chosen(&parts.headers, crossing.asked);
+    *forwarded.headers_mut() = selected_fields(&parts.headers, rules.request_fields);
     let answer = tokio::select! {
-        answer = guest.forward(forwarded, LONGEST) => answer?,
-        () = progress.stalled(TIMEOUT) => return Err(Error::timed_out("The computer did not answer in time").into()),
+        answer = guest.forward(forwarded, MAX_DURATION) => answer?,
+        () = progress.stalled(TIMEOUT) => return Err(Error::timed_out("The computer did not respond in time").into()),
     };
     let status = answer.status();
-    let mut headers = chosen(answer.headers(), crossing.answered);
+    let mut headers = selected_fields(answer.headers(), rules.response_fields);
     if !status.is_success() && status != StatusCode::NOT_MODIFIED {
-        // What describes the refusal's own body is not ours.
+        // These fields describe the agent's own error body, which is replaced.
         for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_DISPOSITION, header::ETAG]
         {
             headers.remove(name);
@@ -88,23 +90,23 @@ pub async fn transfer(
         refused.headers_mut().extend(headers);
         return Ok(refused);
     }
-    if crossing.sized && status.is_success() && !headers.contains_key(header::CONTENT_LENGTH) {
-        let mut error = Error::internal("an answer without its length");
+    if rules.requires_length && status.is_success() && !headers.contains_key(header::CONTENT_LENGTH) {
+        let mut error = Error::internal("the agent sent a response without a length");
         error.message = "The computer's agent sent an invalid answer".to_owned();
         return Err(error.into());
     }
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let content = Body::new(answer.into_body());
-    let content = Paced::new(content, MAX_BYTES, ANSWER_TIMEOUT, Progress::starting());
+    let content = BoundedBody::new(content, MAX_BYTES, ANSWER_TIMEOUT, Progress::starting());
     let mut response = Response::new(Body::new(content));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     Ok(response)
 }
 
-/// Of each named field the first value that is of a sensible length.
-fn chosen(headers: &HeaderMap, names: &[&'static str]) -> HeaderMap {
+/// Returns the first value of each named field, if it is not too long.
+fn selected_fields(headers: &HeaderMap, names: &[&'static str]) -> HeaderMap {
     let named = names.iter().filter_map(|name| {
         let value = headers.get(*name).filter(|value| value.len() <= MAX_FIELD)?;
         Some((HeaderName::from_static(name), value.clone()))
@@ -117,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_named_fields_of_a_sensible_length_cross() {
+    fn only_named_short_fields_pass() {
         let mut headers = HeaderMap::new();
         headers.insert(header::ETAG, HeaderValue::from_static("\"1\""));
         headers.append(header::ETAG, HeaderValue::from_static("\"2\""));
         headers.insert(header::SET_COOKIE, HeaderValue::from_static("a=b"));
         headers.insert(header::CONTENT_RANGE, HeaderValue::from_str(&"x".repeat(MAX_FIELD + 1)).unwrap());
-        let crossed = chosen(&headers, &["etag", "content-range", "location"]);
+        let crossed = selected_fields(&headers, &["etag", "content-range", "location"]);
         assert_eq!(crossed.len(), 1);
         assert_eq!(crossed[header::ETAG], "\"1\"");
     }

@@ -1,32 +1,36 @@
-//! How is a saved state copied to storage? File by file in parts, the manifest last. A store that fails is asked again until
-//! it takes the part or the copy is called off: the state is safe on the host meanwhile.
+//! Upload of a saved state: file by file in parts, the manifest last.
+//!
+//! Failed parts are retried until the store accepts them or the copy is cancelled. The state is safe on the
+//! host meanwhile.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Keeper, label, no_longer_saved};
+use super::{StateArchive, label, not_saved};
 use hotdesk_base::backoff::Backoff;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_objects::{Label, Listed, Manifest, PART_BYTES, Part, pack, sum};
-use hotdesk_store::saved::SavedCopy;
+use hotdesk_objects::{Label, Manifest, ManifestFile, PART_BYTES, Part, checksum, pack};
+use hotdesk_store::fleet::saved_copies::SavedCopy;
 
-/// Pauses between tries at a part.
-const LEAST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Shortest and longest pause between two attempts to store a part.
+const MIN_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-impl Keeper {
-    /// Copies the state of a suspended computer that nobody wakes meanwhile. The manifest's sum. Cancel-safe: what was
-    /// written bears the copy's label.
+impl StateArchive {
+    /// Copies a suspended computer's state and returns the checksum of the manifest. The caller ensures that
+    /// the computer is not woken meanwhile.
+    ///
+    /// Cancel-safe: everything that was written carries the copy's label.
     ///
     /// # Errors
-    /// When the state cannot be read; the store is asked for ever.
+    /// `Internal` when the state cannot be read. Failures of the object store are retried without end.
     pub async fn copy(&self, copy: &SavedCopy) -> Result<String> {
         let _turn = self.copies.acquire().await.map_err(Error::internal)?;
         let (id, label) = (copy.computer, label(copy));
-        let state = self.engine.saved(id).await.map_err(Error::internal)?;
+        let state = self.engine.saved_state(id).await.map_err(Error::internal)?;
         let state = state.filter(|state| state.generation == copy.generation);
-        let state = state.ok_or_else(|| Error::internal(no_longer_saved(id)))?;
+        let state = state.ok_or_else(|| Error::internal(not_saved(id)))?;
         let (mut files, mut number) = (Vec::new(), 0);
         for file in state.files {
             let (mut parts, mut from) = (Vec::new(), 0);
@@ -35,7 +39,7 @@ impl Keeper {
                 let data = data.map_err(Error::internal)?;
                 let Some(end) = data.end() else { break };
                 let (packed, part) = blocking(move || {
-                    let part = Part { number, places: data.places, sha256: sum(&data.bytes) };
+                    let part = Part { number, places: data.places, sha256: checksum(&data.bytes) };
                     pack(&data.bytes).map(|packed| (packed, part))
                 })
                 .await?;
@@ -43,7 +47,7 @@ impl Keeper {
                 parts.push(part);
                 (from, number) = (end, number + 1);
             }
-            files.push(Listed { name: file.name, bytes: file.bytes, disk: file.disk, parts });
+            files.push(ManifestFile { name: file.name, bytes: file.bytes, disk: file.disk, parts });
         }
         let (text, known) = Manifest::new(self.engine.name(), files).write().map_err(Error::internal)?;
         self.put(&label, Manifest::NAME, text).await;
@@ -52,21 +56,27 @@ impl Keeper {
 
     async fn put(&self, label: &Label, name: &str, bytes: Vec<u8>) {
         let bytes = Bytes::from(bytes);
-        let mut backoff = Backoff::new(LEAST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
+        let mut backoff = Backoff::new(MIN_PAUSE, MAX_PAUSE, MAX_PAUSE);
         loop {
-            self.pace.take(bytes.len()).await;
+            self.bandwidth.take(bytes.len()).await;
             let error = match self.objects.put(label, name, bytes.clone()).await {
                 Ok(()) => return,
                 Err(error) => error,
             };
             let pause = backoff.after(Duration::ZERO);
-            tracing::warn!(computer = %label.computer, name, %error, ?pause, "storage does not take a part");
+            tracing::warn!(
+                computer = %label.computer,
+                name,
+                %error,
+                ?pause,
+                "could not store a part of a saved state; it is retried"
+            );
             tokio::time::sleep(pause).await;
         }
     }
 }
 
-/// Sums and packs on a thread of its own.
+/// Checksums and compresses on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T> {

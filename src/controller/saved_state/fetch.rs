@@ -1,31 +1,33 @@
-//! How does a saved state come back from storage, and is its copy what was written? Every part is summed before any byte of
-//! it is used; what differs is `Damaged` and nothing is booted.
+//! Download and verification of a saved state.
+//!
+//! The checksum of each part is verified before any of its bytes are used. A difference is `Damaged`, and the
+//! computer does not boot.
 
 use std::time::Duration;
 
 use futures_util::{TryStreamExt, stream};
 
-use super::{Keeper, label};
+use super::{StateArchive, label};
 use hotdesk_engine::{EngineError, EngineResult, Extents, SavedFile};
 use hotdesk_objects::{
-    Label, Listed, MANIFEST_BYTES, Manifest, ObjectError, Part, STORED_PART_BYTES, unpack,
+    Label, MANIFEST_BYTES, Manifest, ManifestFile, ObjectError, Part, STORED_PART_BYTES, unpack,
 };
-use hotdesk_store::saved::SavedCopy;
+use hotdesk_store::fleet::saved_copies::SavedCopy;
 
-/// Parts on their way at once: the store's answer to one is waited for while another is written.
+/// Parts that are fetched concurrently, so that one is written while another is awaited.
 const PARTS_AT_ONCE: usize = 4;
-/// Tries at each object, and the pause between them: somebody waits.
-const TRIES: u32 = 3;
+/// Attempts for each object, and the pause between them. They are few because a client waits.
+const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(300);
 
 const STEP: &str = "fetch the saved state";
 
-impl Keeper {
-    /// Puts the state of a computer back on its host; the disk alone when its memory is given up.
+impl StateArchive {
+    /// Restores a computer's state on this host, or only its disk when `with_memory` is false.
     ///
     /// # Errors
-    /// `Damaged` when a part is missing or not what was written; `Failed` when the store is not there; what the engine
-    /// says. The state is in storage still.
+    /// `Damaged` when a part is missing or differs from what was written; `Failed` when the object store is
+    /// unreachable; or the engine's error. The state stays in object storage.
     pub async fn fetch(&self, copy: &SavedCopy, with_memory: bool) -> EngineResult<()> {
         let turn = self.fetches.acquire().await;
         let _turn = turn.map_err(|error| EngineError::failed(STEP, error))?;
@@ -35,9 +37,10 @@ impl Keeper {
             let detail = format!("it was saved by the engine {}", manifest.engine);
             return Err(EngineError::failed(STEP, detail));
         }
-        // What an earlier try has left.
+        // Remove the remains of an earlier attempt.
         self.engine.evict(id).await?;
-        let files: Vec<&Listed> = manifest.files.iter().filter(|file| file.disk || with_memory).collect();
+        let files: Vec<&ManifestFile> =
+            manifest.files.iter().filter(|file| file.disk || with_memory).collect();
         for file in &files {
             self.engine.write_saved(id, &saved_file(file), Extents::default()).await?;
         }
@@ -55,13 +58,13 @@ impl Keeper {
                 }
             })
             .await?;
-        self.engine.arrived(id, with_memory).await
+        self.engine.finish_fetch(id, with_memory).await
     }
 
-    /// Reads all of a copy back: whether it could be fetched.
+    /// Reads a complete copy back to check that it can be fetched.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// The errors of [`Self::fetch`].
     pub async fn verify(&self, copy: &SavedCopy) -> EngineResult<()> {
         let turn = self.copies.acquire().await;
         let _turn = turn.map_err(|error| EngineError::failed(STEP, error))?;
@@ -69,7 +72,7 @@ impl Keeper {
         let manifest = self.manifest(copy).await?;
         for part in manifest.files.iter().flat_map(|file| file.parts.iter()).cloned().collect::<Vec<Part>>() {
             let stored = self.get(&label, &part.name(), STORED_PART_BYTES).await?;
-            self.pace.take(stored.len()).await;
+            self.bandwidth.take(stored.len()).await;
             unpacked(stored, &part).await?;
         }
         Ok(())
@@ -82,15 +85,15 @@ impl Keeper {
     }
 
     async fn get(&self, label: &Label, name: &str, most: usize) -> EngineResult<Vec<u8>> {
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
-            tries += 1;
+            attempts += 1;
             match self.objects.get(label, name, most).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(ObjectError::Missing) => {
                     return Err(EngineError::Damaged(format!("{label}/{name} is not in storage")));
                 }
-                Err(ObjectError::Failed(error)) if tries >= TRIES => {
+                Err(ObjectError::Failed(error)) if attempts >= ATTEMPTS => {
                     return Err(EngineError::failed(STEP, format!("{name}: {error}")));
                 }
                 Err(ObjectError::Failed(_)) => tokio::time::sleep(PAUSE).await,
@@ -99,13 +102,13 @@ impl Keeper {
     }
 }
 
-/// The data of a part, summed on a thread of its own.
+/// Decompresses and verifies a part on a blocking thread.
 async fn unpacked(stored: Vec<u8>, part: &Part) -> EngineResult<Vec<u8>> {
     let part = part.clone();
     let unpacked = tokio::task::spawn_blocking(move || unpack(&stored, &part)).await;
     unpacked.map_err(|error| EngineError::failed(STEP, error))?.map_err(EngineError::Damaged)
 }
 
-fn saved_file(listed: &Listed) -> SavedFile {
-    SavedFile { name: listed.name.clone(), bytes: listed.bytes, spent: 0, disk: listed.disk }
+fn saved_file(listed: &ManifestFile) -> SavedFile {
+    SavedFile { name: listed.name.clone(), bytes: listed.bytes, allocated: 0, disk: listed.disk }
 }

@@ -1,50 +1,53 @@
-//! Who keeps copies of suspended computers' states? The keeper: it carries them between the engine and the object store,
-//! part by part, and knows neither what is in the files nor whose turn it is; the computers' runners say when.
+//! Copies of suspended computers' saved states in object storage.
+//!
+//! The archive copies data between the engine and the object store in parts. It does not interpret the files.
+//! The computers' runners decide when.
 
+mod bandwidth;
 mod copy;
 mod fetch;
-mod pace;
 mod sweep;
 
 use std::sync::Arc;
 
 use tokio::sync::{Notify, Semaphore};
 
-use self::pace::Pace;
-use super::config::{StorageSettings, When};
+use self::bandwidth::Bandwidth;
+use crate::config::{StorageSettings, SuspendCompletion};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_engine::Engine;
-use hotdesk_objects::{Label, Objects, Settings};
+use hotdesk_objects::{Label, ObjectStoreSettings, Objects};
 use hotdesk_store::Store;
-use hotdesk_store::saved::SavedCopy;
+use hotdesk_store::fleet::saved_copies::SavedCopy;
 
-/// States that are copied or read back at once: each takes a core for its sums.
+/// States that are copied or verified concurrently. Each needs a core for its checksums.
 const COPIES_AT_ONCE: usize = 2;
-/// States that are fetched at once: somebody waits for each.
+/// States that are fetched concurrently. A client waits for each.
 const FETCHES_AT_ONCE: usize = 4;
 const MIB: u64 = 1 << 20;
 
-/// What carries copies to the object store and back.
-pub struct Keeper {
+/// Copies saved states to the object store and back.
+pub struct StateArchive {
     objects: Objects,
     engine: Arc<dyn Engine>,
     store: Store,
-    when: When,
-    /// Bytes of saved states that may stay on the host; `None` is all of them.
+    when: SuspendCompletion,
+    /// Bytes of saved states that may stay on the host; `None` is no bound.
     quota: Option<u64>,
     region: Option<String>,
-    pace: Pace,
+    bandwidth: Bandwidth,
     copies: Semaphore,
     fetches: Semaphore,
     changed: Notify,
 }
 
-impl Keeper {
-    /// The keeper of a configuration; `None` where that names no store, or the engine's states cannot leave it.
+impl StateArchive {
+    /// Opens the configured object store. `None` when none is configured, or when the engine's states cannot
+    /// leave the host.
     ///
     /// # Errors
-    /// When the store cannot be opened as it is configured.
+    /// `Internal` when the configuration is invalid or the database fails.
     pub async fn open(
         settings: &StorageSettings,
         engine: &Arc<dyn Engine>,
@@ -54,26 +57,28 @@ impl Keeper {
             (Some(given), _) => given.clone(),
             (None, true) => return Ok(None),
             (None, false) => {
-                let place = Settings {
+                let target = ObjectStoreSettings {
                     url: settings.url.clone(),
                     endpoint: settings.endpoint.clone(),
                     region: settings.region.clone(),
                 };
                 let file =
                     Some(settings.credentials_file.as_path()).filter(|file| !file.as_os_str().is_empty());
-                Objects::open(&place, file)
+                Objects::open(&target, file)
                     .map_err(|why| Error::internal(format!("configuration: storage: {why}")))?
             }
         };
         if !engine.capabilities().evict {
             tracing::info!(
                 engine = engine.name(),
-                "nothing is copied to storage: this engine saves no memory"
+                "saved states are not copied to object storage: this engine saves no memory"
             );
             return Ok(None);
         }
-        // Controllers that share a store tell their objects apart by this.
-        let name = store.keep("storage_namespace", || uuid::Uuid::new_v4().simple().to_string()).await?;
+        // Prefix of this controller's objects, because several controllers may share a bucket.
+        let name = store
+            .get_or_create_value("storage_namespace", || uuid::Uuid::new_v4().simple().to_string())
+            .await?;
         Ok(Some(Self {
             objects: objects.within(&name),
             engine: Arc::clone(engine),
@@ -81,25 +86,25 @@ impl Keeper {
             when: settings.when,
             quota: settings.local_quota_mb.map(|mib| mib.saturating_mul(MIB)),
             region: Some(settings.region.clone()).filter(|region| !region.is_empty()),
-            pace: Pace::new(settings.bandwidth_mbps),
+            bandwidth: Bandwidth::new(settings.bandwidth_mbps),
             copies: Semaphore::new(COPIES_AT_ONCE),
             fetches: Semaphore::new(FETCHES_AT_ONCE),
             changed: Notify::new(),
         }))
     }
 
-    /// Whether a suspend is done only when its copy is whole.
+    /// Whether a suspend completes only when its copy is complete.
     pub fn copies_first(&self) -> bool {
-        self.when == When::BeforeRelease
+        self.when == SuspendCompletion::BeforeRelease
     }
 
-    /// Where copies go, as clients are told.
+    /// Region of the object store, for API records.
     pub fn region(&self) -> Option<&str> {
         self.region.as_deref()
     }
 
-    /// Has the sweep and the quota look again: something was copied, or is not needed any more.
-    pub fn look_again(&self) {
+    /// Wakes [`Self::run`] because a copy was completed or is not needed any more.
+    pub fn wake(&self) {
         self.changed.notify_one();
     }
 }
@@ -108,7 +113,7 @@ fn label(copy: &SavedCopy) -> Label {
     Label { computer: copy.computer, generation: copy.generation, operation: copy.operation }
 }
 
-/// The controller cannot copy or fetch a computer's state.
-fn no_longer_saved(computer: ComputerId) -> String {
-    format!("computer {computer} has no saved state here")
+/// Error text for a computer without a saved state on this host.
+fn not_saved(computer: ComputerId) -> String {
+    format!("computer {computer} has no saved state on this host")
 }

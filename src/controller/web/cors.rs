@@ -1,5 +1,8 @@
-//! Which answers may a page of any site read? What is the same for everybody, and what is asked for with no more than the client
-//! shows itself: MCP clients that run in a browser find out by these how to get in (RFC 8414 section 3, RFC 9728 section 3).
+//! CORS headers of public routes.
+//!
+//! They are on responses that are equal for everybody, or that need no more than what the client itself
+//! sends. MCP clients in a browser discover the authorization server with them (RFC 8414 section 3, RFC 9728
+//! section 3).
 
 use std::time::Duration;
 
@@ -9,18 +12,21 @@ use tower_http::cors::{Any, CorsLayer};
 
 use hotdesk_http::edge;
 
-/// How long a browser may keep the answer to its preflight: nothing here ever says another thing.
-const KEPT: Duration = Duration::from_secs(600);
+/// How long a browser caches a preflight response. The response never changes.
+const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(600);
 
-/// Lets every page read the answers of a route, refusals of its methods too, and answers preflights (the Fetch standard, "CORS protocol"). The star goes
-/// with no cookie, so it is for no page of a signed-in person, and never for `/oauth/authorize` (access.md A65).
-pub fn by_any_page<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
+/// Allows pages of every origin to read a route's responses, including its 405, and answers preflights (Fetch
+/// standard, "CORS protocol").
+///
+/// The wildcard origin excludes cookies. It is never on pages of signed-in people, nor on `/oauth/authorize`,
+/// A65 (docs/authentication-rules.md).
+pub fn allow_any_origin<S: Clone + Send + Sync + 'static>(route: MethodRouter<S>) -> MethodRouter<S> {
     let pages = CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::GET, Method::HEAD, Method::POST])
         .allow_headers(Any)
         .expose_headers(Any)
-        .max_age(KEPT);
-    // Else the router would put its own in place of what the layer has seen.
+        .max_age(PREFLIGHT_MAX_AGE);
+    // Without this the router's own fallback would bypass the layer.
     route.fallback(edge::method_not_allowed).layer(pages)
 }

@@ -1,4 +1,4 @@
-//! What is counted? Requests by route and status, their durations, computers by status.
+//! Prometheus metrics: HTTP requests by route and status, and their durations.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -16,17 +16,17 @@ const BUCKETS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Renders what was counted.
+/// Handle of the process's metrics recorder.
 #[derive(Clone, Debug)]
 pub struct Metrics(PrometheusHandle);
 
 impl Metrics {
-    /// Installs the process's recorder, once.
+    /// Installs the recorder. Later calls in the same process return the first one.
     ///
     /// # Errors
-    /// When another recorder is installed.
+    /// `Internal` when another recorder is installed.
     pub fn install() -> Result<Self> {
-        // Two controllers of one process (tests) may start at the same moment.
+        // Two controllers of one process (tests) may start at the same time.
         let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = HANDLE.get() {
             return Ok(Self(handle.clone()));
@@ -36,14 +36,14 @@ impl Metrics {
         Ok(Self(HANDLE.get_or_init(|| handle).clone()))
     }
 
-    /// The text of `/metrics`, in the Prometheus exposition format.
+    /// Returns the text of `/metrics` in the Prometheus exposition format.
     pub fn render(&self) -> String {
         self.0.run_upkeep();
         self.0.render()
     }
 }
 
-/// Counts a request under its route's pattern, never under its path: paths are without bound.
+/// Counts a request by its route pattern, not its path, because paths are unbounded.
 pub async fn count(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().as_str().to_owned();

@@ -1,22 +1,25 @@
-//! What does a computer's billing allow? How it is paid for, whether it is paid, and what follows for its lifecycle
-//! (interface.md "Suspend", errors).
+//! Billing of computers and its effect on their lifecycle (docs/lifecycle.md).
 
-use super::error::{Error, Result};
-use super::lifecycle::{self, Command, Decision, Operation, Status};
+pub mod plan;
+pub mod quota;
+pub mod usage;
+
+use crate::computer::lifecycle::{self, Command, Decision, Operation, Status};
+use crate::error::{Error, Result};
 
 /// How a computer is paid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
-    /// By its owner's plan.
+    /// Included in the plan of its owner.
     #[default]
     Included,
-    /// Not yet: until the trial ends.
+    /// Free until the end of the trial.
     Trial,
-    /// By the hour that it runs.
+    /// Per hour of running time.
     Hourly,
-    /// As a part of a reservation.
+    /// Part of a reservation.
     Reservation,
-    /// By a purchase of its own.
+    /// Paid by a purchase of its own.
     Dedicated,
 }
 
@@ -25,7 +28,7 @@ impl Variant {
     pub const ALL: [Self; 5] =
         [Self::Included, Self::Trial, Self::Hourly, Self::Reservation, Self::Dedicated];
 
-    /// Its word on the wire and in the store.
+    /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Included => "included",
@@ -36,19 +39,19 @@ impl Variant {
         }
     }
 
-    /// The variant of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the variant with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 }
 
-/// Whether what is owed is paid.
+/// State of a payment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payment {
-    /// It is.
+    /// Paid.
     #[default]
     Current,
-    /// It is not any more.
+    /// Overdue.
     Lapsed,
 }
 
@@ -56,7 +59,7 @@ impl Payment {
     /// Both states.
     pub const ALL: [Self; 2] = [Self::Current, Self::Lapsed];
 
-    /// Its word on the wire and in the store.
+    /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -64,68 +67,70 @@ impl Payment {
         }
     }
 
-    /// The state of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the state with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|payment| payment.name() == name)
     }
 }
 
-/// How one computer stands.
+/// Billing of one computer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Billing {
     /// How it is paid for.
     pub variant: Variant,
-    /// Whether it is paid, by itself and by its owner.
+    /// State of the payment: lapsed when that of the computer or of its owner is.
     pub payment: Payment,
-    /// When the trial of a trial computer ends, in milliseconds since 1970; `None` is never.
+    /// End of the trial of a trial computer, in Unix milliseconds; `None` means that it does not end.
     pub trial_ends_at: Option<i64>,
-    /// Whether the service itself manages it, as a device.
+    /// Whether the service manages the computer, as a device.
     pub device: bool,
 }
 
-/// What an operator or a payment service says has changed; `None` leaves it.
+/// Change of billing, from `hotdesk admin` or an event of a payment service. `None` leaves a field unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Of an account.
+pub enum BillingChange {
+    /// Change of an account.
     Account {
-        /// Its plan; `Some(None)` is the default one.
+        /// Plan; `Some(None)` means the default plan.
         plan: Option<Option<String>>,
-        /// Whether it is paid.
+        /// State of the payment.
         payment: Option<Payment>,
     },
-    /// Of a computer.
+    /// Change of a computer.
     Computer {
         /// How it is paid for.
         variant: Option<Variant>,
-        /// Whether it is paid.
+        /// State of the payment.
         payment: Option<Payment>,
-        /// When its trial ends; `Some(None)` is never.
+        /// End of its trial, in Unix milliseconds; `Some(None)` means that it does not end.
         trial_ends_at: Option<Option<i64>>,
-        /// Whether the service itself manages it.
+        /// Whether the service manages the computer, as a device.
         device: Option<bool>,
     },
 }
 
-/// Why a computer was ended, in the record that tells its status: its trial was over.
+/// `status_reason` of a computer that was suspended or stopped at the end of its trial.
 pub const TRIAL_ENDED: &str = "trial_ended";
 
 impl Billing {
-    /// Whether it is on a trial whose end is past.
+    /// Whether the trial has ended at `now`, in Unix milliseconds.
     pub fn is_trial_over(&self, now: i64) -> bool {
         self.variant == Variant::Trial && self.trial_ends_at.is_some_and(|end| end <= now)
     }
 
-    /// How a computer that runs on after the end of its trial is ended, where its engine keeps memory or not; `None`: not at
-    /// all. It keeps what it has in memory for whoever chooses a plan: that a client's own suspend is refused by now
-    /// (interface.md "Suspend", errors) is no reason to lose it. A device that the service manages is not ours to end.
-    pub fn end(&self, memory: bool, now: i64) -> Option<Command> {
+    /// Returns the command that ends a computer whose trial is over at `now` (Unix milliseconds); `None` when
+    /// there is nothing to do.
+    ///
+    /// It suspends where the engine can save memory (`memory`), so that nothing is lost if the owner chooses
+    /// a plan. Clients cannot suspend such a computer themselves. Devices are never ended.
+    pub fn trial_end_command(&self, memory: bool, now: i64) -> Option<Command> {
         if self.device || !self.is_trial_over(now) {
             return None;
         }
         Some(if memory { Command::EndBySuspend } else { Command::EndByStop })
     }
 
-    /// Is the computer paid for?
+    /// Checks at `now` (Unix milliseconds) that the computer is paid for.
     ///
     /// # Errors
     /// `PaymentRequired` after the end of its trial, or when a payment has lapsed.
@@ -141,11 +146,13 @@ impl Billing {
         }
     }
 
-    /// May a change be carried out, as far as the billing goes? What costs less is never refused.
+    /// Checks whether billing permits an operation at `now` (Unix milliseconds). Operations that reduce cost
+    /// are always permitted.
     ///
     /// # Errors
-    /// [`Billing::check_paid`]'s for what brings a computer up; for a suspend also `DEVICE_LIFECYCLE_UNSUPPORTED`
-    /// (`Invalid`), `HOURLY_USE_STOP` and `ALLOCATION_MANAGED` (`Conflict`), in the order of interface.md's table.
+    /// Those of [`Billing::check_paid`] for start, restart and resume. For a suspend also
+    /// `DEVICE_LIFECYCLE_UNSUPPORTED` (`Invalid`), `HOURLY_USE_STOP` and `ALLOCATION_MANAGED` (`Conflict`),
+    /// in the order of docs/lifecycle.md.
     pub fn permit(&self, operation: Operation, now: i64) -> Result<()> {
         match operation {
             Operation::Stop | Operation::Delete => Ok(()),
@@ -171,9 +178,10 @@ impl Billing {
         }
     }
 
-    /// How a computer that nobody uses rests, where its engine keeps memory or not; `None`: not at all, because it is
-    /// paid for as a whole or is not ours to put to rest.
-    pub fn rest(&self, memory: bool, now: i64) -> Option<Command> {
+    /// Returns the command for a computer whose idle timeout has expired: suspend where the engine can save
+    /// memory and billing permits it, else stop. `None` for reserved and dedicated computers, which are paid
+    /// as a whole, and for devices.
+    pub fn idle_command(&self, memory: bool, now: i64) -> Option<Command> {
         if self.device || matches!(self.variant, Variant::Reservation | Variant::Dedicated) {
             return None;
         }
@@ -182,20 +190,24 @@ impl Billing {
     }
 }
 
-/// The refusal of what an account or a computer whose trial is over asks for.
+/// Returns the error for an account or a computer whose trial has ended.
 pub fn trial_ended() -> Error {
     Error::payment_required("The trial has ended. Choose a plan to continue.")
 }
 
-/// Decides on a command: the status first, then the billing of what would be carried out. What the service ends by itself
-/// is for no client's rules, but for the trial, which may have been prolonged meanwhile.
+/// Decides on a command at `now` (Unix milliseconds): by the status first, then by the billing. For the
+/// service's own commands at the end of a trial it only checks that the trial has not been extended.
 ///
 /// # Errors
-/// [`lifecycle::decide`]'s and [`Billing::permit`]'s.
+/// Those of [`lifecycle::decide`] and [`Billing::permit`].
 pub fn decide(status: Status, billing: &Billing, command: Command, now: i64) -> Result<Decision> {
     let decision = lifecycle::decide(status, command)?;
-    if is_end(command) {
-        return Ok(if billing.end(true, now).is_some() { decision } else { Decision::AlreadySo });
+    if is_trial_end(command) {
+        return Ok(if billing.trial_end_command(true, now).is_some() {
+            decision
+        } else {
+            Decision::AlreadySo
+        });
     }
     if let Decision::Do(operation) = decision {
         billing.permit(operation, now)?;
@@ -203,15 +215,15 @@ pub fn decide(status: Status, billing: &Billing, command: Command, now: i64) -> 
     Ok(decision)
 }
 
-/// Whether a command is the service's own, after the end of a trial.
-pub fn is_end(command: Command) -> bool {
+/// Whether the service sends this command at the end of a trial.
+pub fn is_trial_end(command: Command) -> bool {
     matches!(command, Command::EndBySuspend | Command::EndByStop)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
     use super::*;
+    use crate::error::Kind;
 
     const NOW: i64 = 1_000;
 
@@ -226,14 +238,14 @@ mod tests {
         let device = Billing { device: true, ..lapsed(Variant::Hourly) };
         let unpaid = Some((Kind::PaymentRequired, None));
         let refused = |kind, code| Some((kind, Some(code)));
-        // columns: suspend; what brings it up; what ends it is never refused
+        // columns: suspend; start, restart and resume. Stop and delete are never refused.
         for (billing, suspend, up) in [
             (paid(Variant::Included), None, None),
             (trial(NOW + 1), None, None),
             (Billing { trial_ends_at: None, ..paid(Variant::Trial) }, None, None),
             (trial(NOW), unpaid, unpaid),
             (trial(NOW - 1), unpaid, unpaid),
-            // The end of a trial is nothing to what is no trial any more.
+            // The end of a trial has no effect on another variant.
             (Billing { variant: Variant::Included, ..trial(NOW - 1) }, None, None),
             (paid(Variant::Hourly), refused(Kind::Conflict, "HOURLY_USE_STOP"), None),
             (paid(Variant::Reservation), refused(Kind::Conflict, "ALLOCATION_MANAGED"), None),
@@ -258,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_is_asked_before_the_billing() {
+    fn the_status_is_checked_before_the_billing() {
         let hourly = paid(Variant::Hourly);
         let code = |status| decide(status, &hourly, Command::Suspend, NOW).err().and_then(|error| error.code);
         assert_eq!(code(Status::Running), Some("HOURLY_USE_STOP"));
@@ -270,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_rests_as_its_billing_allows() {
+    fn an_idle_computer_is_suspended_or_stopped_as_its_billing_permits() {
         let lapsed = Billing { payment: Payment::Lapsed, ..Billing::default() };
         for (billing, memory, command) in [
             (paid(Variant::Included), true, Some(Command::Suspend)),
@@ -282,12 +294,12 @@ mod tests {
             (paid(Variant::Dedicated), true, None),
             (Billing { device: true, ..Billing::default() }, true, None),
         ] {
-            assert_eq!(billing.rest(memory, NOW), command, "{billing:?}");
+            assert_eq!(billing.idle_command(memory, NOW), command, "{billing:?}");
         }
     }
 
     #[test]
-    fn what_runs_on_after_its_trial_is_ended() {
+    fn a_computer_that_runs_after_its_trial_is_ended() {
         let trial = |end| Billing { trial_ends_at: Some(end), ..paid(Variant::Trial) };
         for (billing, command) in [
             (trial(NOW), Some(Command::EndBySuspend)),
@@ -298,13 +310,17 @@ mod tests {
             (Billing { variant: Variant::Hourly, ..trial(NOW) }, None),
             (Billing { payment: Payment::Lapsed, ..trial(NOW) }, Some(Command::EndBySuspend)),
         ] {
-            assert_eq!(billing.end(true, NOW), command, "{billing:?}");
-            assert_eq!(billing.end(false, NOW), command.map(|_| Command::EndByStop), "{billing:?}");
-            // In the runner's turn it is asked again.
+            assert_eq!(billing.trial_end_command(true, NOW), command, "{billing:?}");
+            assert_eq!(
+                billing.trial_end_command(false, NOW),
+                command.map(|_| Command::EndByStop),
+                "{billing:?}"
+            );
+            // The runner decides again when it carries out the command.
             for (command, operation) in
                 [(Command::EndBySuspend, Operation::Suspend), (Command::EndByStop, Operation::Stop)]
             {
-                let over = billing.end(true, NOW).is_some();
+                let over = billing.trial_end_command(true, NOW).is_some();
                 let expected = if over { Decision::Do(operation) } else { Decision::AlreadySo };
                 assert_eq!(decide(Status::Running, &billing, command, NOW).unwrap(), expected, "{billing:?}");
             }
@@ -314,11 +330,11 @@ mod tests {
     #[test]
     fn names_go_there_and_back() {
         for variant in Variant::ALL {
-            assert_eq!(Variant::named(variant.name()), Some(variant));
+            assert_eq!(Variant::from_name(variant.name()), Some(variant));
         }
         for payment in Payment::ALL {
-            assert_eq!(Payment::named(payment.name()), Some(payment));
+            assert_eq!(Payment::from_name(payment.name()), Some(payment));
         }
-        assert!(Variant::named("free").is_none() && Payment::named("").is_none());
+        assert!(Variant::from_name("free").is_none() && Payment::from_name("").is_none());
     }
 }

@@ -1,112 +1,111 @@
-//! Which plan does an account have, and what do plan and added capacity give it together? (interface.md "Limits")
+//! Plans, and the limits that plan and added capacity give an account (docs/api/limits.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::allowance::{Allowance, Used};
-use super::billing::{Payment, Variant, trial_ended};
-use super::computer::Hardware;
-use super::counted::counted;
-use super::error::{Error, Result};
-use super::quota::Quota;
-use super::template;
+use crate::billing::quota::Quota;
+use crate::billing::{Payment, Variant, trial_ended};
+use crate::computer::Hardware;
+use crate::computer::allowance::{Allowance, ResourceUse};
+use crate::computer::template;
+use crate::error::{Error, Result};
+use crate::plural::plural;
 
-/// What the default plan is called where its name is told: it has none in the configuration.
+/// Name of the default plan in answers; it has no name in the configuration.
 pub const DEFAULT: &str = "default";
-/// The plan of accounts that AI agents make for themselves.
+/// Name of the plan of accounts that AI agents create for themselves.
 pub const AGENT: &str = "agent";
-/// Milliseconds of a day.
+/// Milliseconds in a day.
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// One plan.
+/// A plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What it gives.
+    /// Limits for computers.
     pub allowance: Allowance,
-    /// What an account may keep beside its computers.
+    /// Limits for stored objects.
     pub quota: Quota,
-    /// Computers that an account may add to it.
+    /// Number of computers that an account can add.
     pub addable: u32,
-    /// GB of RAM that each of them adds to the account's.
+    /// GB of RAM that each added computer adds to the account's limit.
     pub added_ram_gb: u32,
-    /// GB of disk that each of them adds to the account's.
+    /// GB of disk that each added computer adds to the account's limit.
     pub added_disk_gb: u32,
-    /// Whether the plan lets its accounts author templates; [`Terms::may_author_templates`] says whether they can.
+    /// Whether the plan permits its accounts to author templates; see [`AccountTerms::may_author_templates`].
     pub template_authoring: bool,
-    /// Days of trial from when an account got the plan; `None`: it is no trial.
+    /// Length of the trial in days, from the time when an account gets the plan; `None` means no trial.
     pub trial_days: Option<u32>,
 }
 
-/// Every plan of this installation.
+/// All plans of this installation.
 #[derive(Clone, Debug)]
 pub struct Plans {
     default: Plan,
     named: Arc<BTreeMap<String, Plan>>,
 }
 
-/// How an account stands, as it is stored.
+/// Plan, capacity and payment of an account as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// The name of its plan; `None` is the default one.
+pub struct AccountStanding {
+    /// Name of its plan; `None` means the default plan.
     pub plan: Option<String>,
-    /// Since when it has that, in milliseconds since 1970.
+    /// Time since which it has this plan, in Unix milliseconds.
     pub plan_since: i64,
-    /// Computers that it added.
+    /// Number of added computers.
     pub added_computers: u32,
-    /// Whether it is paid.
+    /// State of the payment.
     pub payment: Payment,
 }
 
-/// What an account may do: its plan, and what it added.
+/// Plan and effective limits of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// The plan's name.
+pub struct AccountTerms {
+    /// Name of the plan.
     pub tier: String,
-    /// The plan itself.
+    /// The plan.
     pub plan: Plan,
-    /// What plan and added computers give together.
+    /// Limits for computers from the plan and the added computers together.
     pub allowance: Allowance,
-    /// Computers that it added.
+    /// Number of added computers.
     pub added: u32,
-    /// When its trial ends, in milliseconds since 1970; `None`: it has none.
+    /// End of its trial, in Unix milliseconds; `None` means no trial.
     pub trial_ends_at: Option<i64>,
-    /// Whether it is paid.
+    /// State of the payment.
     pub payment: Payment,
 }
 
-/// A change of what an account added.
+/// Change of an account's added capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capacity {
-    /// So many computers more.
+pub enum CapacityChange {
+    /// Add this number of computers.
     Add(u32),
-    /// So many fewer.
+    /// Give back this number of computers.
     GiveBack(u32),
 }
 
 impl Plans {
-    /// A default plan and those with a name.
+    /// Creates the set of plans from the default plan and the named ones.
     pub fn new(default: Plan, named: BTreeMap<String, Plan>) -> Self {
         Self { default, named: Arc::new(named) }
     }
 
-    /// Whether there is a plan of this name.
+    /// Checks that a plan with this name exists.
     ///
     /// # Errors
-    /// `Invalid`, with the names there are.
+    /// `Invalid` when it does not; the message lists the names.
     pub fn check(&self, name: &str) -> Result<()> {
         if self.named.contains_key(name) {
             return Ok(());
         }
-        let known: Vec<&str> = self.named.keys().map(String::as_str).collect();
-        Err(Error::invalid(format!("there is no plan {name:?}, but {}", known.join(", "))))
+        let names: Vec<&str> = self.named.keys().map(String::as_str).collect();
+        Err(Error::invalid(format!("there is no plan {name:?}; the plans are: {}", names.join(", "))))
     }
 
-    /// What an account may do: the one place where plan and capacity become an allowance.
+    /// Returns the plan and the effective limits of an account.
     ///
     /// # Errors
-    /// `Forbidden` (`CHANGE_PLAN`) for an account whose plan is not in the configuration any more: nobody knows what it
-    /// may have.
-    pub fn terms(&self, standing: &Standing) -> Result<Terms> {
+    /// `Forbidden` (`CHANGE_PLAN`) when the plan is no longer in the configuration.
+    pub fn terms(&self, standing: &AccountStanding) -> Result<AccountTerms> {
         let (tier, plan) = match &standing.plan {
             None => (DEFAULT, &self.default),
             Some(name) => match self.named.get(name) {
@@ -120,9 +119,9 @@ impl Plans {
             },
         };
         let trial = plan.trial_days.map(|days| standing.plan_since.saturating_add(i64::from(days) * DAY_MS));
-        // What another plan let it add goes with that plan.
+        // Capacity that was added under another plan counts only up to this plan's limit.
         let added = standing.added_computers.min(plan.addable);
-        Ok(Terms {
+        Ok(AccountTerms {
             tier: tier.to_owned(),
             plan: plan.clone(),
             allowance: plan.with(added),
@@ -134,7 +133,7 @@ impl Plans {
 }
 
 impl Plan {
-    /// The allowance with so many computers added.
+    /// Returns the limits with this number of added computers.
     fn with(&self, added: u32) -> Allowance {
         let more = |base: u32, each: u32| base.saturating_add(each.saturating_mul(added));
         let plan = self.allowance;
@@ -147,18 +146,19 @@ impl Plan {
     }
 }
 
-impl Terms {
-    /// Whether the account can author templates: its plan lets it, and it is possible here (interface.md "Templates").
+impl AccountTerms {
+    /// Whether the account can author templates: its plan permits it, and the service supports it
+    /// (docs/api/templates.md).
     pub fn may_author_templates(&self) -> bool {
         template::AUTHORABLE && self.plan.template_authoring
     }
 
-    /// How a new computer of the account is paid for.
+    /// Returns how a new computer of the account is paid for.
     pub fn variant(&self) -> Variant {
         if self.trial_ends_at.is_some() { Variant::Trial } else { Variant::Included }
     }
 
-    /// Is the account paid for?
+    /// Checks at `now` (Unix milliseconds) that the account is paid for.
     ///
     /// # Errors
     /// `PaymentRequired` after the end of its trial, or when its payment has lapsed.
@@ -169,17 +169,18 @@ impl Terms {
         match self.payment {
             Payment::Current => Ok(()),
             Payment::Lapsed => Err(Error::payment_required(
-                "This account's payment has lapsed: the operator of this service says when it is paid",
+                "This account's payment has lapsed: ask the operator of this service",
             )),
         }
     }
 
-    /// May the account, which holds `used`, have one more computer of this size?
+    /// Checks at `now` (Unix milliseconds) whether the account, which uses `used`, can create one more
+    /// computer.
     ///
     /// # Errors
-    /// [`Terms::check_paid`]'s; [`Allowance::admit`]'s, where `DESKTOP_LIMIT` is `UPGRADE_REQUIRED` for a plan without
-    /// computers and `VM_SLOT_ADDON` where the account could add one (wire.md 2).
-    pub fn admit(&self, wanted: &Hardware, used: &Used, now: i64) -> Result<()> {
+    /// Those of [`AccountTerms::check_paid`] and [`Allowance::admit`]. `DESKTOP_LIMIT` becomes
+    /// `UPGRADE_REQUIRED` for a plan without computers and `VM_SLOT_ADDON` where the account can add one.
+    pub fn admit(&self, wanted: &Hardware, used: &ResourceUse, now: i64) -> Result<()> {
         self.check_paid(now)?;
         self.allowance.admit(wanted, used).map_err(|refused| match refused.code {
             Some("DESKTOP_LIMIT") if self.allowance.computers == 0 => refused.code("UPGRADE_REQUIRED"),
@@ -188,33 +189,33 @@ impl Terms {
         })
     }
 
-    /// How many computers the account has added after a change, when it holds `used`.
+    /// Returns the number of added computers after a change, when the account uses `used`.
     ///
     /// # Errors
-    /// `Forbidden` (`capacity_cap`) above what the plan lets it add; `Invalid` when it gives back more than it added;
-    /// `Conflict` (`CAPACITY_IN_USE`) when it gives back what its computers need.
-    pub fn changed(&self, change: Capacity, used: &Used) -> Result<u32> {
+    /// `Forbidden` (`capacity_cap`) above the plan's limit; `Invalid` when it gives back more than it added;
+    /// `Conflict` (`CAPACITY_IN_USE`) when its computers need the capacity.
+    pub fn apply_change(&self, change: CapacityChange, used: &ResourceUse) -> Result<u32> {
         match change {
-            Capacity::Add(more) => {
+            CapacityChange::Add(more) => {
                 let (added, most) = (self.added.saturating_add(more), self.plan.addable);
                 if added <= most {
                     return Ok(added);
                 }
-                let takes = counted(most, "added computer");
+                let takes = plural(most, "added computer");
                 Err(Error::forbidden(format!("This plan takes {takes}, not {added}"))
                     .code("capacity_cap")
                     .number("max_added_computers", i64::from(most)))
             }
-            Capacity::GiveBack(fewer) => {
+            CapacityChange::GiveBack(fewer) => {
                 let added = self.added.checked_sub(fewer).ok_or_else(|| {
-                    let added = counted(self.added, "computer");
-                    Error::invalid(format!("This account added {added} and no more"))
+                    let added = plural(self.added, "computer");
+                    Error::invalid(format!("This account added only {added}"))
                 })?;
                 let left = self.plan.with(added);
                 match left.exceeded(used) {
                     None => Ok(added),
                     Some(what) => {
-                        Err(Error::conflict(format!("The account's computers need what would go: {what}"))
+                        Err(Error::conflict(format!("The account's computers need this capacity: {what}"))
                             .code("CAPACITY_IN_USE"))
                     }
                 }
@@ -225,9 +226,9 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
-    use super::super::resolution::Resolution;
     use super::*;
+    use crate::desktop::resolution::Resolution;
+    use crate::error::Kind;
 
     fn plan() -> Plan {
         let allowance = Allowance {
@@ -259,9 +260,9 @@ mod tests {
         Plans::new(plan(), named.map(|(name, plan)| (name.to_owned(), plan)).into())
     }
 
-    fn standing(plan: Option<&str>, added_computers: u32) -> Standing {
+    fn standing(plan: Option<&str>, added_computers: u32) -> AccountStanding {
         let plan = plan.map(str::to_owned);
-        Standing { plan, plan_since: 1_000, added_computers, payment: Payment::Current }
+        AccountStanding { plan, plan_since: 1_000, added_computers, payment: Payment::Current }
     }
 
     #[test]
@@ -297,8 +298,8 @@ mod tests {
             resolution: Resolution::default(),
             bandwidth_mbps: 0,
         };
-        let full = |computers| Used { computers, ram_gb: 0, disk_gb: 0 };
-        let code = |standing: &Standing, used: &Used, now| {
+        let full = |computers| ResourceUse { computers, ram_gb: 0, disk_gb: 0 };
+        let code = |standing: &AccountStanding, used: &ResourceUse, now| {
             plans()
                 .terms(standing)
                 .unwrap()
@@ -314,10 +315,10 @@ mod tests {
             (standing(None, 0), full(2), 0, refused("VM_SLOT_ADDON")),
             (standing(None, 3), full(5), 0, refused("DESKTOP_LIMIT")),
             (standing(Some("none"), 0), full(0), 0, refused("UPGRADE_REQUIRED")),
-            (standing(None, 0), Used { computers: 0, ram_gb: 5, disk_gb: 0 }, 0, refused("RAM_ADDON")),
+            (standing(None, 0), ResourceUse { computers: 0, ram_gb: 5, disk_gb: 0 }, 0, refused("RAM_ADDON")),
             (standing(Some("trial"), 0), full(0), week - 1, None),
             (standing(Some("trial"), 0), full(0), week, unpaid),
-            (Standing { payment: Payment::Lapsed, ..standing(None, 0) }, full(0), 0, unpaid),
+            (AccountStanding { payment: Payment::Lapsed, ..standing(None, 0) }, full(0), 0, unpaid),
         ] {
             assert_eq!(code(&standing, &used, now), expected, "{standing:?} {used:?} at {now}");
         }
@@ -325,8 +326,8 @@ mod tests {
 
     #[test]
     fn capacity_goes_up_to_the_cap_and_down_to_what_is_used() {
-        let used = |computers, ram_gb, disk_gb| Used { computers, ram_gb, disk_gb };
-        let (add, back) = (Capacity::Add, Capacity::GiveBack);
+        let used = |computers, ram_gb, disk_gb| ResourceUse { computers, ram_gb, disk_gb };
+        let (add, back) = (CapacityChange::Add, CapacityChange::GiveBack);
         for (added, change, used, expected) in [
             (0, add(3), used(0, 0, 0), Ok(3)),
             (1, add(3), used(0, 0, 0), Err(Some("capacity_cap"))),
@@ -338,7 +339,7 @@ mod tests {
             (1, back(1), used(2, 8, 51), Err(Some("CAPACITY_IN_USE"))),
         ] {
             let terms = plans().terms(&standing(None, added)).unwrap();
-            let got = terms.changed(change, &used).map_err(|error| error.code);
+            let got = terms.apply_change(change, &used).map_err(|error| error.code);
             assert_eq!(got, expected, "{added} {change:?} {used:?}");
         }
     }

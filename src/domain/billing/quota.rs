@@ -1,76 +1,76 @@
-//! How much may an account keep here beside its computers? Rows and bytes that no computer's size bounds: a loop that makes
-//! them must end at its own account's bound, not at the host's disk (threats.md T20, T23).
+//! Quotas for stored objects that are not computers: workspaces, clients, members and files (T20, T23,
+//! docs/security.md).
 
-use super::counted::counted;
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
+use crate::plural::plural;
 
-/// Bytes of a GB, as everywhere here.
+/// Bytes in a GB.
 const GB: u64 = 1 << 30;
 
-/// What a plan lets an account keep.
+/// Quotas that a plan gives an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Workspaces that it owns; those of its clients count as clients.
+    /// Number of workspaces that it owns, without those of its clients.
     pub workspaces: u32,
-    /// Clients for whom it runs desktops.
+    /// Number of clients.
     pub clients: u32,
-    /// Members and invitations of each of its workspaces together.
+    /// Number of members and invitations together, per workspace.
     pub people: u32,
-    /// Accounts that come into being by invitations into its workspaces, and into those of whoever came so.
+    /// Number of accounts that are created by its invitations, and by invitations of these accounts.
     pub brought_accounts: u32,
-    /// Stored files of its workspaces.
+    /// Number of stored files in its workspaces.
     pub files: u32,
-    /// GB that those take.
+    /// Size of these files, in GB.
     pub files_gb: u32,
 }
 
-/// What is counted one by one.
+/// A kind of object that a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum CountedResource {
     /// Workspaces of the account.
     Workspaces,
     /// Its clients.
     Clients,
     /// Members and invitations of one workspace.
     People,
-    /// Accounts that came by its invitations.
+    /// Accounts that its invitations created.
     BroughtAccounts,
 }
 
-/// The files that an account's workspaces hold.
+/// Stored files of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    /// How many.
+pub struct StoredFiles {
+    /// Number of files.
     pub count: u64,
-    /// Their bytes.
+    /// Their size, in bytes.
     pub bytes: u64,
 }
 
 impl Quota {
-    /// May an account that has `held` of a thing have one more?
+    /// Checks whether an account with `held` objects of a kind can have one more.
     ///
     /// # Errors
-    /// `Forbidden`: `PLAN_LIMIT` (wire.md 2), or `UPGRADE_REQUIRED` where the plan gives none at all.
-    pub fn admit(&self, what: Kept, held: u64) -> Result<()> {
+    /// `Forbidden` with the code `PLAN_LIMIT`, or `UPGRADE_REQUIRED` when the plan gives none.
+    pub fn admit(&self, what: CountedResource, held: u64) -> Result<()> {
         let (most, [one, many], field) = self.of(what);
         if held < u64::from(most) {
             return Ok(());
         }
         let code = if most == 0 { "UPGRADE_REQUIRED" } else { "PLAN_LIMIT" };
-        let (words, are) = (if most == 1 { one } else { many }, if held == 1 { "is" } else { "are" });
-        let message = format!("This plan gives at most {most} {words}, and there {are} {held}");
+        let (noun, are) = (if most == 1 { one } else { many }, if held == 1 { "is" } else { "are" });
+        let message = format!("This plan gives at most {most} {noun}, and there {are} {held}");
         Err(Error::forbidden(message).code(code).number(field, i64::from(most)))
     }
 
-    /// May an account that holds these files store one more of so many bytes?
+    /// Checks whether an account with these files can store one more of `bytes` bytes.
     ///
     /// # Errors
-    /// As [`Self::admit`].
-    pub fn admit_file(&self, held: &Files, bytes: u64) -> Result<()> {
+    /// Those of [`Self::admit`].
+    pub fn admit_file(&self, held: &StoredFiles, bytes: u64) -> Result<()> {
         if held.count >= u64::from(self.files) {
             let (most, count) = (self.files, held.count);
-            let (room, are) = (counted(most, "stored file"), if count == 1 { "is" } else { "are" });
-            let message = format!("This plan gives room for {room}, and there {are} {count}");
+            let (room, are) = (plural(most, "stored file"), if count == 1 { "is" } else { "are" });
+            let message = format!("This plan gives at most {room}, and there {are} {count}");
             let code = if most == 0 { "UPGRADE_REQUIRED" } else { "PLAN_LIMIT" };
             return Err(Error::forbidden(message).code(code).number("max_files", i64::from(most)));
         }
@@ -80,30 +80,30 @@ impl Quota {
         Err(self.full(held))
     }
 
-    /// Bytes of files that an account which holds these may still store.
-    pub fn bytes_left(&self, held: &Files) -> u64 {
+    /// Returns the number of bytes that an account with these files can still store.
+    pub fn bytes_left(&self, held: &StoredFiles) -> u64 {
         (u64::from(self.files_gb) * GB).saturating_sub(held.bytes)
     }
 
-    /// The refusal of more bytes than are left.
-    pub fn full(&self, held: &Files) -> Error {
+    /// Returns the error for a file that is larger than the bytes left.
+    pub fn full(&self, held: &StoredFiles) -> Error {
         let (most, left) = (self.files_gb, self.bytes_left(held));
         let message = format!("This plan gives {most} GB for stored files, of which {left} bytes are left");
         Error::forbidden(message).code("PLAN_LIMIT").number("max_files_gb", i64::from(most))
     }
 
-    /// The bound on a thing, its words for one and for several, and the field that tells it.
-    fn of(&self, what: Kept) -> (u32, [&'static str; 2], &'static str) {
+    /// Returns the quota of a kind, its singular and plural, and the field of the error.
+    fn of(&self, what: CountedResource) -> (u32, [&'static str; 2], &'static str) {
         match what {
-            Kept::Workspaces => (self.workspaces, ["workspace", "workspaces"], "max_workspaces"),
-            Kept::Clients => (self.clients, ["client", "clients"], "max_clients"),
-            Kept::People => {
-                let words = ["member or invitation of a workspace", "members and invitations of a workspace"];
-                (self.people, words, "max_people")
+            CountedResource::Workspaces => (self.workspaces, ["workspace", "workspaces"], "max_workspaces"),
+            CountedResource::Clients => (self.clients, ["client", "clients"], "max_clients"),
+            CountedResource::People => {
+                let nouns = ["member or invitation of a workspace", "members and invitations of a workspace"];
+                (self.people, nouns, "max_people")
             }
-            Kept::BroughtAccounts => {
-                let words = ["account that came by invitation", "accounts that came by invitation"];
-                (self.brought_accounts, words, "max_brought_accounts")
+            CountedResource::BroughtAccounts => {
+                let nouns = ["account created by invitation", "accounts created by invitation"];
+                (self.brought_accounts, nouns, "max_brought_accounts")
             }
         }
     }
@@ -111,25 +111,25 @@ impl Quota {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
     use super::*;
+    use crate::error::Kind;
 
     const QUOTA: Quota =
         Quota { workspaces: 2, clients: 0, people: 3, brought_accounts: 1, files: 2, files_gb: 1 };
 
     #[test]
-    fn each_bound_is_held_up_to_its_last_one() {
+    fn each_quota_is_enforced_exactly() {
         for (what, held, code) in [
-            (Kept::Workspaces, 0, None),
-            (Kept::Workspaces, 1, None),
-            (Kept::Workspaces, 2, Some("PLAN_LIMIT")),
+            (CountedResource::Workspaces, 0, None),
+            (CountedResource::Workspaces, 1, None),
+            (CountedResource::Workspaces, 2, Some("PLAN_LIMIT")),
             // A plan that became smaller than what is there.
-            (Kept::Workspaces, 9, Some("PLAN_LIMIT")),
-            (Kept::Clients, 0, Some("UPGRADE_REQUIRED")),
-            (Kept::People, 2, None),
-            (Kept::People, 3, Some("PLAN_LIMIT")),
-            (Kept::BroughtAccounts, 0, None),
-            (Kept::BroughtAccounts, 1, Some("PLAN_LIMIT")),
+            (CountedResource::Workspaces, 9, Some("PLAN_LIMIT")),
+            (CountedResource::Clients, 0, Some("UPGRADE_REQUIRED")),
+            (CountedResource::People, 2, None),
+            (CountedResource::People, 3, Some("PLAN_LIMIT")),
+            (CountedResource::BroughtAccounts, 0, None),
+            (CountedResource::BroughtAccounts, 1, Some("PLAN_LIMIT")),
         ] {
             let got = QUOTA.admit(what, held).err().map(|error| (error.kind, error.code));
             assert_eq!(got, code.map(|code| (Kind::Forbidden, Some(code))), "{what:?} {held}");
@@ -151,7 +151,7 @@ mod tests {
             (QUOTA, 1, u64::MAX, u64::MAX, Some("PLAN_LIMIT")),
             (none, 0, 0, 0, Some("UPGRADE_REQUIRED")),
         ] {
-            let held = Files { count, bytes: held };
+            let held = StoredFiles { count, bytes: held };
             let got = quota.admit_file(&held, bytes).err().and_then(|error| error.code);
             assert_eq!(got, code, "{bytes} bytes beside {held:?}");
         }

@@ -1,4 +1,4 @@
-//! How long did computers run, and how large were they meanwhile? Sums over the stored times of running.
+//! Usage: running time of computers and RAM-hours, summed over stored runs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,42 +6,44 @@ use std::ops::Range;
 use hotdesk_base::clock::months_before;
 use hotdesk_base::ids::ComputerId;
 
-/// Whole months before the present one for which runs are kept: a year's statement can be drawn up a month after its end.
-pub const MONTHS_KEPT: i32 = 13;
+/// Months before the current one for which runs are stored: a yearly statement can be made a month after the
+/// year's end.
+pub const RETAINED_MONTHS: i32 = 13;
 
-/// Milliseconds of an hour.
+/// Milliseconds in an hour.
 const HOUR_MS: f64 = 3_600_000.0;
 
-/// A computer of one size that ran from one moment to another.
+/// A period in which a computer ran at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The computer, which may be gone.
+    /// The computer, which may have been deleted.
     pub computer: ComputerId,
-    /// Its RAM in GB.
+    /// Its RAM, in GB.
     pub ram_gb: u32,
-    /// Since when, in milliseconds since 1970.
+    /// Start, in Unix milliseconds.
     pub started_at: i64,
-    /// Until when; `None`: it runs still.
+    /// End, in Unix milliseconds; `None` while it runs.
     pub ended_at: Option<i64>,
 }
 
-/// What was used.
+/// Sum of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Used {
-    /// Hours that computers ran, added up.
+pub struct RunTotals {
+    /// Running time of all computers, in hours.
     pub computer_hours: f64,
-    /// Those hours times the GB of RAM.
+    /// Running time in hours times RAM in GB.
     pub ram_gb_hours: f64,
 }
 
-/// Since when runs are kept, at `now`: the beginning of a month, so that each is kept as a whole or not at all.
-pub fn kept_since(now: i64) -> i64 {
-    months_before(now, MONTHS_KEPT)
+/// Returns the time from which runs are stored: the start of a month, so that each month is complete. Both
+/// times are in Unix milliseconds.
+pub fn retained_since(now: i64) -> i64 {
+    months_before(now, RETAINED_MONTHS)
 }
 
-/// What each computer used within a time, as far as that is past at `now`.
-pub fn by_computer(runs: &[Run], within: &Range<i64>, now: i64) -> BTreeMap<ComputerId, Used> {
-    let mut all: BTreeMap<ComputerId, Used> = BTreeMap::new();
+/// Returns the usage of each computer within a time range, up to `now`. All times are in Unix milliseconds.
+pub fn by_computer(runs: &[Run], within: &Range<i64>, now: i64) -> BTreeMap<ComputerId, RunTotals> {
+    let mut all: BTreeMap<ComputerId, RunTotals> = BTreeMap::new();
     for run in runs {
         let end = run.ended_at.unwrap_or(now).min(within.end);
         let hours = (end - run.started_at.max(within.start)).max(0) as f64 / HOUR_MS;
@@ -52,9 +54,9 @@ pub fn by_computer(runs: &[Run], within: &Range<i64>, now: i64) -> BTreeMap<Comp
     all
 }
 
-/// All of it together.
-pub fn total<'a>(parts: impl IntoIterator<Item = &'a Used>) -> Used {
-    parts.into_iter().fold(Used::default(), |sum, part| Used {
+/// Sums up usage.
+pub fn total<'a>(parts: impl IntoIterator<Item = &'a RunTotals>) -> RunTotals {
+    parts.into_iter().fold(RunTotals::default(), |sum, part| RunTotals {
         computer_hours: sum.computer_hours + part.computer_hours,
         ram_gb_hours: sum.ram_gb_hours + part.ram_gb_hours,
     })
@@ -77,7 +79,7 @@ mod tests {
             (200, Some(210), 0.0),
             (180, None, 10.0),
             (90, None, 90.0),
-            // A clock that was set back.
+            // The clock was set back.
             (120, Some(110), 0.0),
         ] {
             let run =
@@ -87,6 +89,6 @@ mod tests {
         }
         let run = |ram_gb| Run { computer, ram_gb, started_at: 100 * H, ended_at: Some(101 * H) };
         let all = by_computer(&[run(4), run(8)], &month, now);
-        assert_eq!(total(all.values()), Used { computer_hours: 2.0, ram_gb_hours: 12.0 });
+        assert_eq!(total(all.values()), RunTotals { computer_hours: 2.0, ram_gb_hours: 12.0 });
     }
 }

@@ -1,53 +1,54 @@
-//! How much may an account have, and one computer of it? (interface.md "Limits")
+//! Resource limits of an account and of one computer (docs/api/limits.md).
 
-use super::computer::Hardware;
-use super::counted::counted;
-use super::error::{Error, Result};
+use crate::computer::Hardware;
+use crate::error::{Error, Result};
+use crate::plural::plural;
 
-/// What an account's plan allows.
+/// Resource limits that an account's plan gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Computers of the account.
+    /// Number of computers of the account.
     pub computers: u32,
     /// vCPUs of one computer.
     pub cpu: u32,
     /// GB of RAM of one computer.
     pub ram_gb: u32,
-    /// GB of RAM that a resize reaches (interface.md: the host's boot-memory ceiling).
+    /// GB of RAM that a resize can reach: the boot-memory ceiling of the host.
     pub resize_ram_gb: u32,
-    /// GB of RAM of all the account's computers.
+    /// GB of RAM of all computers of the account.
     pub account_ram_gb: u32,
     /// GB of disk of one computer.
     pub disk_gb: u32,
-    /// GB of disk of all the account's computers.
+    /// GB of disk of all computers of the account, with their snapshots.
     pub account_disk_gb: u32,
-    /// Megabits a second of one computer, each way; 0 is without a bound.
+    /// Bandwidth of one computer in each direction, in Mbit/s; 0 means no limit.
     pub bandwidth_mbps: u32,
-    /// Snapshots of one computer.
+    /// Number of snapshots of one computer.
     pub snapshots: u32,
 }
 
-/// What an account's computers hold, running or not; a resize under way counts as the larger of both sizes.
+/// Resources that the computers of an account use, running or not. A computer that is being resized counts
+/// with the larger of its two sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Used {
-    /// How many there are.
+pub struct ResourceUse {
+    /// Number of computers.
     pub computers: u32,
-    /// Their RAM in GB.
+    /// Their RAM, in GB.
     pub ram_gb: u32,
-    /// Their disks and their snapshots in GB.
+    /// Their disks and snapshots, in GB.
     pub disk_gb: u32,
 }
 
 impl Allowance {
-    /// May an account that holds `used` have one more computer of this size?
+    /// Checks whether an account that uses `used` may create one more computer of size `wanted`.
     ///
     /// # Errors
-    /// `Forbidden`: `DESKTOP_LIMIT`, `PER_COMPUTER_CPU_CAP`, `PER_COMPUTER_RAM_CAP`, `RAM_ADDON` or
-    /// `DISK_QUOTA_EXCEEDED` (wire.md 2).
-    pub fn admit(&self, wanted: &Hardware, used: &Used) -> Result<()> {
+    /// `Forbidden` with the code `DESKTOP_LIMIT`, `PER_COMPUTER_CPU_CAP`, `PER_COMPUTER_RAM_CAP`, `RAM_ADDON`
+    /// or `DISK_QUOTA_EXCEEDED`.
+    pub fn admit(&self, wanted: &Hardware, used: &ResourceUse) -> Result<()> {
         if used.computers >= self.computers {
             let (limit, held) = (self.computers, used.computers);
-            let allowed = counted(limit, "computer");
+            let allowed = plural(limit, "computer");
             return Err(Error::forbidden(format!("This account may have {allowed} and has {held}"))
                 .code("DESKTOP_LIMIT")
                 .number("max_computers", i64::from(limit)));
@@ -63,10 +64,10 @@ impl Allowance {
         Ok(())
     }
 
-    /// May one computer have so many vCPUs?
+    /// Checks the number of vCPUs of one computer.
     ///
     /// # Errors
-    /// `Forbidden` (`PER_COMPUTER_CPU_CAP`).
+    /// `Forbidden` with the code `PER_COMPUTER_CPU_CAP`.
     pub fn check_cpu(&self, cpu: f64) -> Result<()> {
         if cpu <= f64::from(self.cpu) {
             return Ok(());
@@ -77,11 +78,11 @@ impl Allowance {
             .number("max_cpu", i64::from(max)))
     }
 
-    /// May one computer have so much RAM when the others hold `others`?
+    /// Checks the RAM of one computer, in GB, when the other computers of the account use `others`.
     ///
     /// # Errors
-    /// `Forbidden` (`PER_COMPUTER_RAM_CAP`, `RAM_ADDON`).
-    pub fn check_ram(&self, ram_gb: u32, others: &Used) -> Result<()> {
+    /// `Forbidden` with the code `PER_COMPUTER_RAM_CAP` or `RAM_ADDON`.
+    pub fn check_ram(&self, ram_gb: u32, others: &ResourceUse) -> Result<()> {
         self.check_ram_of_one(ram_gb)?;
         let left = self.ram_left(others);
         if ram_gb > left {
@@ -101,10 +102,12 @@ impl Allowance {
             .number("max_ram_gb", i64::from(max)))
     }
 
-    /// May a computer that was made under another plan be of this size? What the account holds in all is not asked here.
+    /// Checks the size of a computer that was created under another plan. Limits of the whole account are not
+    /// checked.
     ///
     /// # Errors
-    /// `Forbidden`: `PER_COMPUTER_CPU_CAP`, `PER_COMPUTER_RAM_CAP`, `DISK_QUOTA_EXCEEDED`, or `PLAN_LIMIT` for bandwidth.
+    /// `Forbidden` with the code `PER_COMPUTER_CPU_CAP`, `PER_COMPUTER_RAM_CAP`, `DISK_QUOTA_EXCEEDED`, or
+    /// `PLAN_LIMIT` for bandwidth.
     pub fn check_one(&self, size: &Hardware) -> Result<()> {
         self.check_cpu(size.cpu)?;
         self.check_ram_of_one(size.ram_gb)?;
@@ -114,7 +117,7 @@ impl Allowance {
                 .code("DISK_QUOTA_EXCEEDED")
                 .number("max_disk_gb", i64::from(max)));
         }
-        // 0 is without a bound, on both sides.
+        // 0 means no limit, in the plan and in the size.
         let (mbps, max) = (size.bandwidth_mbps, self.bandwidth_mbps);
         if max == 0 || (1..=max).contains(&mbps) {
             return Ok(());
@@ -125,26 +128,26 @@ impl Allowance {
             .number("max_bandwidth_mbps", i64::from(max)))
     }
 
-    /// What of `used` is more than is allowed, in words; `None`: nothing.
-    pub fn exceeded(&self, used: &Used) -> Option<String> {
+    /// Describes the first resource of `used` that exceeds its limit, for people; `None` when nothing does.
+    pub fn exceeded(&self, used: &ResourceUse) -> Option<String> {
         let over = |held: u32, most: u32, what: &str| {
             let are = if most == 1 { "is" } else { "are" };
             (held > most).then(|| format!("{held} {what} where {most} {are} left"))
         };
-        // More than what is allowed is one only where nothing is.
+        // One computer can exceed the limit only if the limit is 0.
         let computers = if used.computers == 1 { "computer" } else { "computers" };
         over(used.computers, self.computers, computers)
             .or_else(|| over(used.ram_gb, self.account_ram_gb, "GB of RAM"))
             .or_else(|| over(used.disk_gb, self.account_disk_gb, "GB of disk"))
     }
 
-    /// GB of RAM that `others` leave.
-    pub fn ram_left(&self, others: &Used) -> u32 {
+    /// Returns the GB of RAM that the account has left when its other computers use `others`.
+    pub fn ram_left(&self, others: &ResourceUse) -> u32 {
         self.account_ram_gb.saturating_sub(others.ram_gb)
     }
 
-    /// GB of disk that one computer may have when the others hold `others`.
-    pub fn max_disk_gb(&self, others: &Used) -> u32 {
+    /// Returns the largest disk of one computer, in GB, when the other computers of the account use `others`.
+    pub fn max_disk_gb(&self, others: &ResourceUse) -> u32 {
         self.disk_gb.min(self.account_disk_gb.saturating_sub(others.disk_gb))
     }
 }
@@ -152,10 +155,10 @@ impl Allowance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolution::Resolution;
+    use crate::desktop::resolution::Resolution;
 
     #[test]
-    fn each_limit_is_held_up_to_its_last_unit() {
+    fn each_limit_is_enforced_exactly() {
         let allowed = Allowance {
             computers: 3,
             cpu: 4,
@@ -167,7 +170,7 @@ mod tests {
             bandwidth_mbps: 0,
             snapshots: 10,
         };
-        let used = |computers, ram_gb, disk_gb| Used { computers, ram_gb, disk_gb };
+        let used = |computers, ram_gb, disk_gb| ResourceUse { computers, ram_gb, disk_gb };
         let size = |cpu, ram_gb, disk_gb| Hardware {
             cpu,
             ram_gb,

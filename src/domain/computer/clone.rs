@@ -1,14 +1,16 @@
-//! Which computers can be cloned or forked, and what is the copy called? (interface.md "Clone", wire.md 5.2)
+//! Rules for clones and forks: which sources are allowed, and the name of the copy (docs/lifecycle.md).
 
-use super::error::{Error, Result};
-use super::lifecycle::Status;
-use super::name::{MAX_CHARACTERS, Name};
+use crate::computer::lifecycle::Status;
+use crate::error::{Error, Result};
+use crate::name::{MAX_CHARACTERS, Name};
 
-/// A copy's name when none was given: `<name> (clone)`, else the first `<name> (clone N)` that is free, where `kind` is
-/// `clone`. The source's name is cut where both would be too long. `taken` is asked with folded names.
+/// Returns a free name for a copy: `<name> (clone)`, or the first free `<name> (clone N)`, where `kind` is
+/// `clone`.
+///
+/// The source's name is shortened when the result would be too long. `taken` receives folded names.
 ///
 /// # Errors
-/// When the source's name cannot be a name.
+/// `Invalid` when the source's name is not a valid name; `Internal` when every candidate is taken.
 pub fn free_name(source: &str, kind: &str, taken: impl Fn(&str) -> bool) -> Result<Name> {
     for number in 1..=u32::MAX {
         let suffix = if number == 1 { format!(" ({kind})") } else { format!(" ({kind} {number})") };
@@ -21,30 +23,31 @@ pub fn free_name(source: &str, kind: &str, taken: impl Fn(&str) -> bool) -> Resu
     Err(Error::internal("every copy's name is taken"))
 }
 
-/// May a computer with this status be cloned? One on its way somewhere is copied in its turn, at rest.
+/// Checks whether a computer with this status can be cloned. During a transition the clone waits for its end.
 ///
 /// # Errors
-/// `Invalid` (`NOT_CLONABLE`) when it runs and the engine copies only what rests, or when there is no sound disk.
+/// `Invalid` (`NOT_CLONABLE`) when the computer runs and the engine copies only stopped disks, or when the
+/// disk is not complete.
 pub fn check_source(status: Status, copy_while_running: bool) -> Result<()> {
     if status == Status::Running && !copy_while_running {
         return Err(not_clonable("This computer cannot be cloned while it runs: stop it first"));
     }
-    // A sleeping one's disk is not all of it: what was written and not yet flushed is in its memory.
+    // The disk of a suspended computer is not complete: writes that were not flushed are in its saved memory.
     if matches!(status, Status::Suspending | Status::Suspended | Status::Error | Status::Deleting) {
         return Err(not_clonable(format!("Computer cannot be cloned (status: {})", status.name())));
     }
     Ok(())
 }
 
-/// The refusal of a source that cannot be copied.
+/// Returns the error for a source that cannot be cloned.
 pub fn not_clonable(message: impl Into<String>) -> Error {
     Error::invalid(message).code("NOT_CLONABLE")
 }
 
-/// May a computer with this status be forked?
+/// Checks whether a computer with this status can be forked.
 ///
 /// # Errors
-/// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or when it does not run.
+/// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or when the computer does not run.
 pub fn check_fork(status: Status, copies_memory: bool) -> Result<()> {
     if !copies_memory {
         return Err(not_forkable("This computer cannot be forked: its engine copies no memory"));
@@ -55,10 +58,10 @@ pub fn check_fork(status: Status, copies_memory: bool) -> Result<()> {
     Ok(())
 }
 
-/// May a computer be launched from a snapshot, which holds memory or not?
+/// Checks whether a computer can be forked from a snapshot.
 ///
 /// # Errors
-/// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or the snapshot has none.
+/// `Invalid` (`NOT_FORKABLE`) when the engine cannot copy memory, or the snapshot has no memory.
 pub fn check_launch(holds_memory: bool, copies_memory: bool) -> Result<()> {
     if !copies_memory {
         return Err(not_forkable("This computer cannot be forked: its engine copies no memory"));
@@ -69,7 +72,7 @@ pub fn check_launch(holds_memory: bool, copies_memory: bool) -> Result<()> {
     Ok(())
 }
 
-/// The refusal of a source whose memory cannot be copied.
+/// Returns the error for a source whose memory cannot be copied.
 pub fn not_forkable(message: impl Into<String>) -> Error {
     Error::invalid(message).code("NOT_FORKABLE")
 }
@@ -97,13 +100,13 @@ mod tests {
         let full = "a".repeat(255);
         let first = format!("{} (clone)", "a".repeat(247));
         assert_eq!(free(&full, &[&first]), format!("{} (clone 2)", "a".repeat(245)));
-        // Where the cut leaves a blank at the end there is one blank still.
+        // A space at the end of the shortened name is not doubled.
         let blank = format!("{} {}", "a".repeat(246), "b".repeat(8));
         assert_eq!(free(&blank, &[]), format!("{} (clone)", "a".repeat(246)));
     }
 
     #[test]
-    fn what_runs_is_forked_where_memory_can_be_copied() {
+    fn a_running_computer_is_forked_if_memory_can_be_copied() {
         let fork = |name: &str| free_name(name, "fork", |folded| folded == "desk (fork)").unwrap();
         assert_eq!((fork("Desk").as_str(), fork("other").as_str()), ("Desk (fork 2)", "other (fork)"));
         for status in Status::ALL {
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_launched_where_it_holds_memory_and_the_engine_copies_that() {
+    fn a_snapshot_with_memory_is_forked_if_the_engine_copies_memory() {
         for (holds, copies, said) in [
             (true, true, None),
             (false, true, Some("it holds no memory")),
@@ -127,9 +130,9 @@ mod tests {
         }
     }
 
-    /// `.` may be cloned, `!` may not; columns in the order of `Status::ALL`.
+    /// `.` can be cloned, `!` cannot; columns in the order of `Status::ALL`.
     #[test]
-    fn what_has_no_sound_disk_is_not_cloned() {
+    fn the_table_of_clone_sources() {
         // columns: creating starting running stopping stopped restarting deleting error suspending suspended
         for (copy_while_running, row) in [(true, "......!!!!"), (false, "..!...!!!!")] {
             for (status, expected) in Status::ALL.into_iter().zip(row.chars()) {

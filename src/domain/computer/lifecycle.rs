@@ -1,4 +1,4 @@
-//! What may happen to a computer, and when? One pure decision over its status and a command.
+//! State machine of a computer: one pure decision over its status and a command.
 //!
 //! ```text
 //!            create                  stop
@@ -12,36 +12,37 @@
 //!  running ──────────▶ suspending ──▶ suspended ──▶ starting ──▶ running
 //!                                         └──▶ stopping ──▶ stopped   (stop: what was in memory is gone)
 //! ```
-//! A step that fails for good leaves `error`; start, stop, restart and delete lead out of it. A suspend that fails leaves a
-//! computer that runs on, a resume that fails one that is suspended still, as long as its memory is there.
+//! A step that fails permanently leaves `error`; start, stop, restart and delete lead out of it. After a
+//! failed suspend the computer continues to run. After a failed resume it stays suspended while its saved
+//! memory exists.
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// When a client may look again at a computer that is being suspended: memory is saved in seconds.
+/// `Retry-After` for a computer that is being suspended, in seconds: saving the memory takes a few seconds.
 const SUSPEND_RETRY_SECONDS: u32 = 5;
 
-/// The status of a computer (wire.md 5.1).
+/// Status of a computer (docs/lifecycle.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Being made; never seen after the create was answered.
+    /// It is being created. Clients do not see this status after the answer to the create request.
     Creating,
-    /// On its way to running, from its disk or from its memory.
+    /// It boots from its disk or resumes from its saved memory.
     Starting,
-    /// Usable.
+    /// It runs and can be used.
     Running,
-    /// On its way to stopped.
+    /// It shuts down.
     Stopping,
-    /// Its disk is kept, nothing runs.
+    /// Nothing runs; its disk remains.
     Stopped,
-    /// Stopping and starting as one operation.
+    /// It stops and starts in one operation.
     Restarting,
-    /// On its way out.
+    /// It is being removed.
     Deleting,
-    /// A step failed; nothing of it runs.
+    /// A step failed; nothing runs.
     Error,
     /// Its memory is being saved.
     Suspending,
-    /// Its disk and its memory are kept, nothing runs.
+    /// Nothing runs; its disk and its saved memory remain.
     Suspended,
 }
 
@@ -60,7 +61,7 @@ impl Status {
         Self::Suspended,
     ];
 
-    /// The wire and store name.
+    /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -76,13 +77,13 @@ impl Status {
         }
     }
 
-    /// Parses a stored or queried name.
+    /// Parses a name of the API or of the store.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 }
 
-/// What may be asked of a computer that exists, by a client but for the last two.
+/// A command for an existing computer. Clients send all but the last two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// `POST start`.
@@ -99,35 +100,36 @@ pub enum Command {
     Resume,
     /// `DELETE`.
     Delete,
-    /// What the desktop is needed for and wakes a sleeping computer (wire.md 5.2, "Auto-resume").
+    /// A request that uses the desktop and resumes a suspended computer (docs/lifecycle.md).
     Act,
-    /// What the desktop is needed for and lets a sleeping computer sleep.
+    /// A request that uses the desktop and does not resume a suspended computer.
     Look,
-    /// The service itself ends what runs on although its trial is over, and keeps its memory.
+    /// The service suspends a computer that runs after the end of its trial.
     EndBySuspend,
-    /// The same where memory cannot be kept.
+    /// The service stops a computer that runs after the end of its trial, where the engine cannot save
+    /// memory.
     EndByStop,
 }
 
-/// A change that the runner carries out.
+/// A change that the computer's runner carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Bring it up from its disk.
+    /// Boot from the disk.
     Start,
-    /// End what runs, keep the disk.
+    /// End the machine; the disk remains.
     Stop,
-    /// End what runs and bring it up again.
+    /// End the machine and boot it again.
     Restart,
-    /// Save memory and disk, end what runs.
+    /// Save the memory and end the machine.
     Suspend,
-    /// Go on from the saved memory.
+    /// Continue from the saved memory.
     Resume,
-    /// End what runs and remove everything.
+    /// End the machine and remove its disk and memory.
     Delete,
 }
 
 impl Operation {
-    /// The status while it is carried out.
+    /// Returns the status of the computer during the operation.
     pub fn status(self) -> Status {
         match self {
             Self::Start | Self::Resume => Status::Starting,
@@ -139,20 +141,20 @@ impl Operation {
     }
 }
 
-/// The answer to a command.
+/// Decision on a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Carry this out.
+    /// Carry out this operation.
     Do(Operation),
-    /// What was asked for is so, or is already under way.
+    /// The computer is in the requested state, or the operation is already in progress.
     AlreadySo,
 }
 
-/// Decides on a command.
+/// Decides on a command for a computer with this status.
 ///
 /// # Errors
-/// `Conflict` when the status blocks it: interface.md's "Computer is not running (status: ...)", or the sentence that
-/// fits the command; `computer_asleep` and `suspend_in_progress` (wire.md 2) for what lets a computer sleep.
+/// `Conflict` when the status does not permit the command. [`Command::Look`] gets the code `computer_asleep`
+/// for a suspended computer and `suspend_in_progress` for one that is being suspended.
 pub fn decide(status: Status, command: Command) -> Result<Decision> {
     use Decision::{AlreadySo, Do};
     use Status::{
@@ -160,7 +162,8 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
         Suspending,
     };
     match (command, status) {
-        // One that is stopping starts in its turn: when the stop has ended. So wakes one that is suspending.
+        // The runner starts a stopping computer after the stop, and resumes a suspending one after the
+        // suspend.
         (Command::Start | Command::EnsureRunning, Stopping | Stopped | Failed) => Ok(Do(Operation::Start)),
         (
             Command::Start | Command::EnsureRunning | Command::Resume | Command::Act,
@@ -190,7 +193,8 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
         (Command::Delete, Creating) => {
             Err(Error::conflict("Computer is still being created; retry in a moment").retry_after(2))
         }
-        // Also one that is being deleted: the second waits for the end of the same work, or tries a failed one again.
+        // Also while it is being deleted: the second request waits for the same work, or retries it after a
+        // failure.
         (
             Command::Delete,
             Starting | Running | Stopping | Stopped | Restarting | Deleting | Failed | Suspending | Suspended,
@@ -211,7 +215,7 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
             Command::EndBySuspend | Command::EndByStop,
             Stopping | Stopped | Deleting | Failed | Suspending | Suspended,
         ) => Ok(AlreadySo),
-        // It will run: then it is ended.
+        // It is about to run and is ended then.
         (Command::EndBySuspend | Command::EndByStop, Creating | Starting | Restarting) => {
             Err(not_running(status))
         }
@@ -229,10 +233,10 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
     }
 }
 
-/// The status of a computer's suspension, as `GET suspension` tells it (interface.md "Suspension state").
+/// Returns the status of a computer's suspension: `Suspending` or `Suspended`.
 ///
 /// # Errors
-/// `Conflict` for a computer that has none.
+/// `Conflict` for every other status.
 pub fn suspension(status: Status) -> Result<Status> {
     if matches!(status, Status::Suspending | Status::Suspended) {
         Ok(status)
@@ -241,7 +245,7 @@ pub fn suspension(status: Status) -> Result<Status> {
     }
 }
 
-/// The refusal of what only a running computer takes (interface.md "Suspend", errors).
+/// Returns the error for a request that only a running computer accepts.
 pub fn not_running(status: Status) -> Error {
     Error::conflict(format!("Computer is not running (status: {})", status.name()))
 }
@@ -254,7 +258,8 @@ fn not_suspended(status: Status) -> Error {
 mod tests {
     use super::*;
 
-    /// `.` already so, a letter an operation, `!` a conflict; columns in the order of `Status::ALL`.
+    /// `.` is `AlreadySo`, a letter is an operation, `!` is a conflict; columns in the order of
+    /// `Status::ALL`.
     #[test]
     fn the_decision_table() {
         // columns: creating starting running stopping stopped restarting deleting error suspending suspended
@@ -282,7 +287,7 @@ mod tests {
                     Ok(Decision::Do(Operation::Resume)) => 'U',
                     Ok(Decision::Do(Operation::Delete)) => 'D',
                     Err(error) => {
-                        assert_eq!(error.kind, super::super::error::Kind::Conflict);
+                        assert_eq!(error.kind, crate::error::Kind::Conflict);
                         '!'
                     }
                 };
@@ -300,20 +305,20 @@ mod tests {
     }
 
     #[test]
-    fn an_action_on_a_stopped_computer_says_its_status() {
+    fn the_error_for_a_stopped_computer_has_its_status() {
         let error = decide(Status::Stopped, Command::Act).unwrap_err();
         assert_eq!(error.message, "Computer is not running (status: stopped)");
     }
 
     #[test]
-    fn what_lets_a_computer_sleep_says_that_it_sleeps() {
+    fn a_look_at_a_suspended_computer_has_its_own_codes() {
         for (status, code) in
             [(Status::Suspended, "computer_asleep"), (Status::Suspending, "suspend_in_progress")]
         {
             assert_eq!(decide(status, Command::Look).unwrap_err().code, Some(code));
             assert_eq!(suspension(status).unwrap(), status);
         }
-        // interface.md, errors of suspend: this sentence for every status but three.
+        // docs/lifecycle.md: a suspend has this message for every status but three.
         let error = decide(Status::Deleting, Command::Suspend).unwrap_err();
         assert_eq!(error.message, "Computer is not running (status: deleting)");
         let others =

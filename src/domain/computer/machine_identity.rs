@@ -1,29 +1,31 @@
-//! What may a saved machine be told that it is now, and what follows from it? (threats.md T21, T28)
+//! Identity of a machine after a resume, clone or fork: host name, clock, random seed and machine id (T21,
+//! T28, docs/security.md).
 
 use sha2::{Digest, Sha256};
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 use hotdesk_base::hex::{hex, unhex};
 
-/// Bytes of a seed: as many as the kernel's generator has state.
+/// Size of a seed, in bytes: the state of the kernel's random generator.
 pub const SEED_BYTES: usize = 32;
-/// Longest host name: `HOST_NAME_MAX` is 64, and a label of DNS holds 63 (RFC 1035 section 2.3.4).
+/// Longest host name, in bytes: `HOST_NAME_MAX` is 64, and a DNS label has at most 63 (RFC 1035 section
+/// 2.3.4).
 const LONGEST_NAME: usize = 63;
-/// The times that a host can mean, in milliseconds: from 2020 to 2100.
+/// Valid times of a host, in Unix milliseconds: 2020 to 2100.
 const TIMES: std::ops::Range<i64> = 1_577_836_800_000..4_102_444_800_000;
-/// A clock that is late by no more is left alone: setting it is no better than the way that the time took to come here. Half of
-/// the 0.5 s within which a clock is to be right.
+/// A clock that is late by at most this, in milliseconds, is not set: the transfer of the time is no more
+/// exact. Half of the required accuracy of 0.5 s.
 const TOLERANCE_MS: i64 = 250;
-/// A clock that is ahead by no more is left alone: what was told is as old as its way here, which takes seconds on a busy host,
-/// and a clock that stood is not ahead. A step back disturbs programs too.
-const LONGEST_WAY_MS: i64 = 5000;
-/// The address of a Debian host's own name in `/etc/hosts`.
+/// A clock that is ahead by at most this, in milliseconds, is not set: the received time is old by its
+/// transfer, which takes seconds on a busy host. A step backwards also disturbs programs.
+const MAX_TRANSFER_MS: i64 = 5000;
+/// Address of the host's own name in `/etc/hosts` on Debian.
 const OWN_ADDRESS: &str = "127.0.1.1";
 
-/// Checks a host name: letters, digits and hyphens, no hyphen at an end.
+/// Checks a host name: 1 to 63 ASCII letters, digits and hyphens, with no hyphen at either end.
 ///
 /// # Errors
-/// `Invalid`.
+/// `Invalid` for any other name.
 pub fn check_hostname(name: &str) -> Result<()> {
     let fits = (1..=LONGEST_NAME).contains(&name.len());
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -36,10 +38,10 @@ pub fn check_hostname(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks a host's time.
+/// Checks a host's time, in Unix milliseconds.
 ///
 /// # Errors
-/// `Invalid` for one that no host can mean.
+/// `Invalid` for a time that is not between 2020 and 2100.
 pub fn check_time(unix_ms: i64) -> Result<()> {
     if TIMES.contains(&unix_ms) {
         return Ok(());
@@ -47,22 +49,24 @@ pub fn check_time(unix_ms: i64) -> Result<()> {
     Err(Error::invalid("unix_ms must be milliseconds since 1970, of a time from 2020 to 2100"))
 }
 
-/// Reads a seed: its bytes as hex.
+/// Parses a seed of [`SEED_BYTES`] bytes in hexadecimal.
 ///
 /// # Errors
-/// `Invalid` for anything else; the text is not repeated.
+/// `Invalid` for any other text; the message does not quote it.
 pub fn parse_seed(text: &str) -> Result<[u8; SEED_BYTES]> {
     let bytes = if text.len() == 2 * SEED_BYTES { unhex(text.as_bytes()) } else { None };
     let wrong = || Error::invalid(format!("seed must be {SEED_BYTES} bytes as hex"));
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)
 }
 
-/// Whether a clock that is ahead by so much of the time that it was told (behind it where negative) is right.
+/// Whether a clock that is `off_ms` milliseconds ahead of the received time (negative: behind) is accurate
+/// enough.
 pub fn clock_is_right(off_ms: i64) -> bool {
-    (-TOLERANCE_MS..=LONGEST_WAY_MS).contains(&off_ms)
+    (-TOLERANCE_MS..=MAX_TRANSFER_MS).contains(&off_ms)
 }
 
-/// The machine-id that follows from a seed (machine-id(5)): the same for the same renewal, and telling nothing of it.
+/// Derives a machine id (machine-id(5)) from a seed. The same seed gives the same id; the id does not reveal
+/// the seed.
 pub fn machine_id(seed: &[u8; SEED_BYTES]) -> String {
     let mut hasher = Sha256::new();
     hasher.update(b"hotdesk machine-id ");
@@ -70,19 +74,19 @@ pub fn machine_id(seed: &[u8; SEED_BYTES]) -> String {
     hex(&hasher.finalize()[..16])
 }
 
-/// `/etc/hosts` with another own name; all else stays.
+/// Returns the content of `/etc/hosts` with the host's own name replaced; other lines are unchanged.
 pub fn hosts(old: &str, hostname: &str) -> String {
     let own = format!("{OWN_ADDRESS} {hostname}");
-    let mut told = false;
+    let mut written = false;
     let mut lines: Vec<&str> = Vec::new();
     for line in old.lines() {
         if line.split_ascii_whitespace().next() != Some(OWN_ADDRESS) {
             lines.push(line);
-        } else if !std::mem::replace(&mut told, true) {
+        } else if !std::mem::replace(&mut written, true) {
             lines.push(&own);
         }
     }
-    if !told {
+    if !written {
         lines.push(&own);
     }
     lines.join("\n") + "\n"
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_tells_the_new_name_once() {
+    fn hosts_has_the_new_name_once() {
         let old = "127.0.0.1 localhost\n127.0.1.1 old old.example\n# mine\n10.0.0.1 db\n127.0.1.1 older\n";
         let new = "127.0.0.1 localhost\n127.0.1.1 new\n# mine\n10.0.0.1 db\n";
         assert_eq!(hosts(old, "new"), new);

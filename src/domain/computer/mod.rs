@@ -1,22 +1,33 @@
-//! Which computers can be ordered? The fields of a create and their ranges (interface.md "Computer", wire.md 4.2).
+//! Computers: hardware choices of a create request, and the rules of their lifecycle (docs/api/computers.md).
 
-use super::error::{Error, Result};
-use super::resolution::Resolution;
+pub mod allowance;
+pub mod clone;
+pub mod endpoint;
+pub mod idle;
+pub mod lifecycle;
+pub mod machine_identity;
+pub mod resize;
+pub mod saved_state;
+pub mod snapshot;
+pub mod template;
 
-/// vCPU counts that a create accepts (wire.md 4.2 adds 0.5 to interface.md's list, since resize allows it and old
-/// clients send it).
+use crate::desktop::resolution::Resolution;
+use crate::error::{Error, Result};
+
+/// vCPU counts that a create request accepts. 0.5 is accepted because a resize allows it and old clients send
+/// it.
 pub const CPU_CHOICES: [f64; 6] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
-/// RAM sizes in GB that a create accepts.
+/// RAM sizes, in GB, that a create request accepts.
 pub const RAM_CHOICES: [f64; 5] = [4.0, 8.0, 16.0, 32.0, 64.0];
-/// Default disk in GB.
+/// Default disk size, in GB.
 pub const DEFAULT_DISK_GB: f64 = 8.0;
-/// Longest auto-stop in minutes: 30 days (interface.md "Limits").
+/// Longest auto-stop time: 30 days, in minutes (docs/api/limits.md).
 pub const MAX_AUTO_STOP_MINUTES: i64 = 43_200;
 
-/// The hardware of a computer, checked.
+/// Validated hardware of a computer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hardware {
-    /// vCPUs; a fraction is a share of one core.
+    /// Number of vCPUs; a fraction is a share of one core.
     pub cpu: f64,
     /// Memory in GB (1024^3 bytes).
     pub ram_gb: u32,
@@ -24,34 +35,35 @@ pub struct Hardware {
     pub disk_gb: u32,
     /// Boot resolution of the default screen.
     pub resolution: Resolution,
-    /// Megabits a second that it may send and receive; 0 is without a bound.
+    /// Bandwidth in each direction, in Mbit/s; 0 means no limit.
     pub bandwidth_mbps: u32,
 }
 
-/// What a client asked for; `None` takes the default.
+/// Fields of a create request; `None` means the default.
 #[derive(Clone, Debug, Default)]
-pub struct Order<'a> {
-    /// `cpu`.
+pub struct ComputerRequest<'a> {
+    /// `cpu`: number of vCPUs.
     pub cpu: Option<f64>,
-    /// `ram`.
+    /// `ram`, in GB.
     pub ram: Option<f64>,
-    /// `disk_size_gb`.
+    /// `disk_size_gb`, in GB.
     pub disk_gb: Option<f64>,
-    /// `resolution`.
+    /// `resolution`: `WIDTHxHEIGHTxDEPTH`.
     pub resolution: Option<&'a str>,
     /// `os`.
     pub os: Option<&'a str>,
     /// `gpu`.
     pub gpu: Option<&'a str>,
-    /// `auto_stop_minutes`.
+    /// `auto_stop_minutes`, in minutes.
     pub auto_stop_minutes: Option<i64>,
 }
 
-/// Checks an order; whether the account may have as much is [`super::allowance`]'s matter. The bandwidth has no bound yet.
+/// Validates a create request. Limits of the account are checked in [`allowance`]; the bandwidth is 0 (no
+/// limit) here.
 ///
 /// # Errors
 /// `Invalid` naming the field and its choices.
-pub fn parse_order(order: &Order<'_>) -> Result<Hardware> {
+pub fn parse_computer_request(order: &ComputerRequest<'_>) -> Result<Hardware> {
     match order.os {
         None | Some("linux") => {}
         Some(_) => return Err(Error::invalid("os must be linux")),
@@ -69,7 +81,7 @@ pub fn parse_order(order: &Order<'_>) -> Result<Hardware> {
     Ok(Hardware { cpu, ram_gb: ram as u32, disk_gb, resolution, bandwidth_mbps: 0 })
 }
 
-/// Checks an auto-stop value; 0 means always-on.
+/// Checks an auto-stop time in minutes and returns it; 0 means always on.
 ///
 /// # Errors
 /// `Invalid` below 0 or above [`MAX_AUTO_STOP_MINUTES`].
@@ -80,10 +92,10 @@ pub fn check_auto_stop(minutes: i64) -> Result<i64> {
     Err(Error::invalid(format!("auto_stop_minutes must be 0 to {MAX_AUTO_STOP_MINUTES}")))
 }
 
-/// The choice that a value is.
+/// Returns the element of `choices` that equals `value`.
 ///
 /// # Errors
-/// `Invalid` naming the field and its choices.
+/// `Invalid` when there is none; the message names the field and its choices.
 pub fn choose(field: &str, value: f64, choices: &[f64]) -> Result<f64> {
     choices.iter().copied().find(|choice| *choice == value).ok_or_else(|| {
         let listed: Vec<String> = choices.iter().map(f64::to_string).collect();
@@ -100,43 +112,64 @@ fn parse_disk(value: f64) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
     use super::*;
+    use crate::error::Kind;
 
     #[test]
-    fn defaults_are_the_specification_s() {
-        let hardware = parse_order(&Order::default()).unwrap();
+    fn defaults_match_the_documentation() {
+        let hardware = parse_computer_request(&ComputerRequest::default()).unwrap();
         assert_eq!((hardware.cpu, hardware.ram_gb, hardware.disk_gb), (1.0, 4, 8));
         assert_eq!(hardware.resolution.to_string(), "1280x720x24");
     }
 
     #[test]
-    fn every_range_is_held() {
-        let kind = |order: Order<'_>| parse_order(&order).map(|_| ()).map_err(|error| error.kind);
+    fn every_range_is_enforced() {
+        let kind = |order: ComputerRequest<'_>| {
+            parse_computer_request(&order).map(|_| ()).map_err(|error| error.kind)
+        };
         for cpu in CPU_CHOICES {
-            assert_eq!(kind(Order { cpu: Some(cpu), ..Order::default() }), Ok(()));
+            assert_eq!(kind(ComputerRequest { cpu: Some(cpu), ..ComputerRequest::default() }), Ok(()));
         }
         for ram in RAM_CHOICES {
-            assert_eq!(kind(Order { ram: Some(ram), ..Order::default() }), Ok(()));
+            assert_eq!(kind(ComputerRequest { ram: Some(ram), ..ComputerRequest::default() }), Ok(()));
         }
         for cpu in [0.0, -1.0, 3.0, 1.5, 32.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(kind(Order { cpu: Some(cpu), ..Order::default() }), Err(Kind::Invalid), "{cpu}");
+            assert_eq!(
+                kind(ComputerRequest { cpu: Some(cpu), ..ComputerRequest::default() }),
+                Err(Kind::Invalid),
+                "{cpu}"
+            );
         }
         for ram in [0.0, 1.0, 2.0, 5.0, 128.0, f64::NAN] {
-            assert_eq!(kind(Order { ram: Some(ram), ..Order::default() }), Err(Kind::Invalid), "{ram}");
+            assert_eq!(
+                kind(ComputerRequest { ram: Some(ram), ..ComputerRequest::default() }),
+                Err(Kind::Invalid),
+                "{ram}"
+            );
         }
         for disk in [0.0, -8.0, 8.5, f64::NAN, 1e12] {
-            assert_eq!(kind(Order { disk_gb: Some(disk), ..Order::default() }), Err(Kind::Invalid), "{disk}");
+            assert_eq!(
+                kind(ComputerRequest { disk_gb: Some(disk), ..ComputerRequest::default() }),
+                Err(Kind::Invalid),
+                "{disk}"
+            );
         }
-        assert_eq!(kind(Order { disk_gb: Some(300.0), ..Order::default() }), Ok(()));
+        assert_eq!(kind(ComputerRequest { disk_gb: Some(300.0), ..ComputerRequest::default() }), Ok(()));
         for os in ["windows", "", "Linux"] {
-            assert_eq!(kind(Order { os: Some(os), ..Order::default() }), Err(Kind::Invalid), "{os}");
+            assert_eq!(
+                kind(ComputerRequest { os: Some(os), ..ComputerRequest::default() }),
+                Err(Kind::Invalid),
+                "{os}"
+            );
         }
-        assert_eq!(kind(Order { gpu: Some("none"), ..Order::default() }), Ok(()));
-        assert_eq!(kind(Order { gpu: Some("a10"), ..Order::default() }), Err(Kind::Invalid));
+        assert_eq!(kind(ComputerRequest { gpu: Some("none"), ..ComputerRequest::default() }), Ok(()));
+        assert_eq!(
+            kind(ComputerRequest { gpu: Some("a10"), ..ComputerRequest::default() }),
+            Err(Kind::Invalid)
+        );
         for minutes in [-1, 43_201, i64::MIN, i64::MAX] {
             assert_eq!(
-                kind(Order { auto_stop_minutes: Some(minutes), ..Order::default() }),
+                kind(ComputerRequest { auto_stop_minutes: Some(minutes), ..ComputerRequest::default() }),
                 Err(Kind::Invalid)
             );
         }

@@ -1,15 +1,15 @@
-//! What may a computer's hardware become? (interface.md "Resize" and "Resize ceilings", wire.md 5.3)
+//! Rules for a resize: ceilings and the target size (docs/lifecycle.md#resize).
 
-use super::allowance::{Allowance, Used};
-use super::computer::{CPU_CHOICES, Hardware, RAM_CHOICES, choose};
-use super::error::{Error, Result};
+use crate::computer::allowance::{Allowance, ResourceUse};
+use crate::computer::{CPU_CHOICES, Hardware, RAM_CHOICES, choose};
+use crate::error::{Error, Result};
 
-/// Highest bandwidth cap where the plan has none, in Mbps: the fastest network adapters in common use.
+/// Highest bandwidth cap where the plan has no limit, in Mbit/s: the fastest network adapters in common use.
 pub const FASTEST_MBPS: u32 = 100_000;
-/// MB in a GB, as `mem_mb` is told.
+/// MB in a GB, for `mem_mb`.
 const MB_PER_GB: f64 = 1024.0;
 
-/// One of the four things that a resize changes.
+/// A dimension that a resize can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// vCPUs.
@@ -26,7 +26,7 @@ impl Dimension {
     /// Every dimension.
     pub const ALL: [Self; 4] = [Self::Vcpus, Self::MemMb, Self::DiskGb, Self::BandwidthMbps];
 
-    /// The name in `results`.
+    /// Returns the name in the `results` of the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vcpus => "vcpus",
@@ -36,7 +36,7 @@ impl Dimension {
         }
     }
 
-    /// Its value in the unit of its name.
+    /// Returns the value of this dimension, in the unit of its name.
     pub fn of(self, hardware: &Hardware) -> f64 {
         match self {
             Self::Vcpus => hardware.cpu,
@@ -46,7 +46,7 @@ impl Dimension {
         }
     }
 
-    /// Takes this dimension over from another size.
+    /// Copies this dimension from `from` to `into`.
     pub fn take(self, into: &mut Hardware, from: &Hardware) {
         match self {
             Self::Vcpus => into.cpu = from.cpu,
@@ -57,41 +57,42 @@ impl Dimension {
     }
 }
 
-/// What a client asks for; `None` leaves it.
+/// Fields of a resize request; `None` leaves the dimension unchanged.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wish {
-    /// `vcpus`.
+pub struct ResizeRequest {
+    /// `vcpus`: number of vCPUs.
     pub vcpus: Option<f64>,
-    /// `mem_gb`.
+    /// `mem_gb`, in GB.
     pub mem_gb: Option<f64>,
-    /// `disk_size_gb`.
+    /// `disk_size_gb`, in GB.
     pub disk_size_gb: Option<f64>,
-    /// `bandwidth_limit_mbps`; 0 leaves it as well.
+    /// `bandwidth_limit_mbps`, in Mbit/s; 0 also leaves it unchanged.
     pub bandwidth_limit_mbps: Option<f64>,
 }
 
-impl Wish {
-    /// Whether it names no dimension.
+impl ResizeRequest {
+    /// Whether the request has no dimension.
     pub fn is_empty(&self) -> bool {
         [self.vcpus, self.mem_gb, self.disk_size_gb, self.bandwidth_limit_mbps].iter().all(Option::is_none)
     }
 }
 
-/// How far a computer can be resized now.
+/// Largest sizes to which a computer can be resized now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceilings {
-    /// vCPUs.
+    /// Number of vCPUs.
     pub cpu: f64,
-    /// RAM in GB.
+    /// RAM, in GB.
     pub ram_gb: u32,
-    /// Disk in GB.
+    /// Disk, in GB.
     pub disk_gb: u32,
-    /// Megabits a second.
+    /// Bandwidth, in Mbit/s.
     pub bandwidth_mbps: u32,
 }
 
-/// How far a computer can be resized when the account's others hold `others`. What it has it may keep.
-pub fn ceilings(current: &Hardware, allowance: &Allowance, others: &Used) -> Ceilings {
+/// Returns the ceilings of a computer when the other computers of the account use `others`. The current size
+/// is always permitted.
+pub fn ceilings(current: &Hardware, allowance: &Allowance, others: &ResourceUse) -> Ceilings {
     let largest = |choices: &[f64], most: f64| {
         choices.iter().copied().filter(|choice| *choice <= most).fold(0.0, f64::max)
     };
@@ -105,12 +106,19 @@ pub fn ceilings(current: &Hardware, allowance: &Allowance, others: &Used) -> Cei
     }
 }
 
-/// The size that a computer shall have. A dimension asked at its current value stays, whatever the limits are by now.
+/// Returns the target size. A dimension that is requested at its current value is not checked against the
+/// limits.
 ///
 /// # Errors
-/// `Invalid` naming the field when a value is out of range (for a disk with `max_disk_gb`); then `Forbidden` above the
-/// account's ceilings ([`Allowance::check_cpu`], [`Allowance::check_ram`]).
-pub fn plan(current: &Hardware, wish: &Wish, allowance: &Allowance, others: &Used) -> Result<Hardware> {
+/// `Invalid` when a value is out of range; the message names the field, and for a disk the error has
+/// `max_disk_gb`. After that check, `Forbidden` above the account's limits ([`Allowance::check_cpu`],
+/// [`Allowance::check_ram`]).
+pub fn plan(
+    current: &Hardware,
+    wish: &ResizeRequest,
+    allowance: &Allowance,
+    others: &ResourceUse,
+) -> Result<Hardware> {
     let most = ceilings(current, allowance, others);
     let mut target = *current;
     if let Some(vcpus) = wish.vcpus.filter(|vcpus| *vcpus != current.cpu) {
@@ -130,7 +138,7 @@ pub fn plan(current: &Hardware, wish: &Wish, allowance: &Allowance, others: &Use
             return Err(Error::invalid(format!("bandwidth_limit_mbps must be a whole number, 0 to {max}"))
                 .number("max_bandwidth_mbps", i64::from(max)));
         }
-        // interface.md: 0 is accepted but leaves the cap unchanged.
+        // docs/lifecycle.md#resize: 0 is accepted and leaves the cap unchanged.
         target.bandwidth_mbps = if mbps == 0.0 { current.bandwidth_mbps } else { mbps as u32 };
     }
     if target.cpu != current.cpu {
@@ -158,9 +166,9 @@ fn plan_disk(wanted: f64, current: u32, max: u32) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::{Field, Kind};
     use super::*;
-    use crate::resolution::Resolution;
+    use crate::desktop::resolution::Resolution;
+    use crate::error::{Field, Kind};
 
     const ALLOWED: Allowance = Allowance {
         computers: 9,
@@ -173,25 +181,27 @@ mod tests {
         bandwidth_mbps: 500,
         snapshots: 10,
     };
-    const OTHERS: Used = Used { computers: 2, ram_gb: 28, disk_gb: 90 };
+    const OTHERS: ResourceUse = ResourceUse { computers: 2, ram_gb: 28, disk_gb: 90 };
 
     fn current() -> Hardware {
         Hardware { cpu: 2.0, ram_gb: 4, disk_gb: 20, resolution: Resolution::default(), bandwidth_mbps: 100 }
     }
 
-    fn wish(name: &str, value: f64) -> Wish {
+    fn wish(name: &str, value: f64) -> ResizeRequest {
         let value = Some(value);
         match name {
-            "vcpus" => Wish { vcpus: value, ..Wish::default() },
-            "mem_gb" => Wish { mem_gb: value, ..Wish::default() },
-            "disk_size_gb" => Wish { disk_size_gb: value, ..Wish::default() },
-            "bandwidth_limit_mbps" => Wish { bandwidth_limit_mbps: value, ..Wish::default() },
+            "vcpus" => ResizeRequest { vcpus: value, ..ResizeRequest::default() },
+            "mem_gb" => ResizeRequest { mem_gb: value, ..ResizeRequest::default() },
+            "disk_size_gb" => ResizeRequest { disk_size_gb: value, ..ResizeRequest::default() },
+            "bandwidth_limit_mbps" => {
+                ResizeRequest { bandwidth_limit_mbps: value, ..ResizeRequest::default() }
+            }
             other => panic!("no field {other}"),
         }
     }
 
     #[test]
-    fn every_value_in_range_is_taken_and_no_other() {
+    fn only_values_in_range_are_accepted() {
         let (bad, far) = (Some(Kind::Invalid), Some(Kind::Forbidden));
         for (field, value, refused) in [
             ("vcpus", 0.5, None),
@@ -237,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn a_target_differs_in_what_was_asked_alone() {
-        let all = Wish {
+    fn a_target_differs_only_in_the_requested_dimensions() {
+        let all = ResizeRequest {
             vcpus: Some(4.0),
             mem_gb: Some(8.0),
             disk_size_gb: Some(30.0),
@@ -247,14 +257,14 @@ mod tests {
         let target = plan(&current(), &all, &ALLOWED, &OTHERS).unwrap();
         let values = Dimension::ALL.map(|dimension| dimension.of(&target));
         assert_eq!(values, [4.0, 8192.0, 30.0, 50.0]);
-        assert_eq!(plan(&current(), &Wish::default(), &ALLOWED, &OTHERS).unwrap(), current());
+        assert_eq!(plan(&current(), &ResizeRequest::default(), &ALLOWED, &OTHERS).unwrap(), current());
         let still = plan(&current(), &wish("bandwidth_limit_mbps", 0.0), &ALLOWED, &OTHERS).unwrap();
         assert_eq!(still, current());
         let mut partly = current();
         Dimension::DiskGb.take(&mut partly, &target);
         assert_eq!(partly, Hardware { disk_gb: 30, ..current() });
         // A range error goes before a ceiling, whatever the order of the fields.
-        let both = Wish { vcpus: Some(16.0), disk_size_gb: Some(1.0), ..Wish::default() };
+        let both = ResizeRequest { vcpus: Some(16.0), disk_size_gb: Some(1.0), ..ResizeRequest::default() };
         assert_eq!(plan(&current(), &both, &ALLOWED, &OTHERS).unwrap_err().kind, Kind::Invalid);
         let code = |wish| plan(&current(), &wish, &ALLOWED, &OTHERS).unwrap_err().code;
         assert_eq!(code(wish("vcpus", 16.0)), Some("PER_COMPUTER_CPU_CAP"));
@@ -263,9 +273,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_computer_has_it_may_keep_when_limits_fall() {
+    fn the_current_size_is_permitted_when_limits_fall() {
         let large = Hardware { cpu: 16.0, ram_gb: 64, disk_gb: 200, ..current() };
-        let same = Wish {
+        let same = ResizeRequest {
             vcpus: Some(16.0),
             mem_gb: Some(64.0),
             disk_size_gb: Some(200.0),

@@ -1,26 +1,25 @@
-//! What is to be done about the copy of a computer's saved state, and which computers make room on the host? Pure rules
-//! over what is stored.
+//! Copies of saved states in object storage: the next task for a computer's copy, and eviction from the host.
 
-use super::error::{Error, Result};
-use super::lifecycle::Status;
+use crate::computer::lifecycle::Status;
+use crate::error::{Error, Result};
 use hotdesk_base::ids::ComputerId;
 
-/// When a client may ask again for a suspend that `converging` refused, in seconds (interface.md, errors of suspend).
+/// `Retry-After` of a suspend that is refused with `converging`, in seconds (docs/lifecycle.md).
 const CONVERGING_RETRY_SECONDS: u32 = 30;
 
-/// How far a copy is.
+/// State of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
-    /// It is being made; some of its objects may be there.
+    /// The copy is in progress; some of its objects may exist.
     Saving,
-    /// All of it is there.
+    /// The copy is complete.
     Whole,
-    /// Nobody needs it; its objects are being removed.
+    /// The copy is not needed any more; its objects are being removed.
     Removing,
 }
 
 impl CopyState {
-    /// The name in the store.
+    /// Returns the name in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Saving => "saving",
@@ -35,40 +34,48 @@ impl CopyState {
     }
 }
 
-/// What a computer's runner is to see to while nothing else is asked of it.
+/// Task of a computer's runner when it has no command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// Store the intent to copy.
+pub enum CopyTask {
+    /// Record the intent to copy.
     Begin,
-    /// Copy.
+    /// Copy the saved state.
     Copy,
-    /// Bring what was fetched to the host's disk, and give up the copy then.
+    /// Write the fetched state to the host's disk, then discard the copy.
     Converge,
-    /// Give up the copy: what it is of was used or thrown away.
+    /// Discard the copy: its saved state was used or removed.
     GiveUp,
 }
 
-/// What is to be done for a computer with this status, its copy (those that are being removed do not count) and a store
-/// that is there or not.
-pub fn duty(status: Status, converging: bool, copy: Option<CopyState>, has_store: bool) -> Option<Duty> {
+/// Returns the next task for a computer.
+///
+/// `copy` is the state of its copy, without copies that are being removed. `has_store` says whether object
+/// storage is configured.
+pub fn next_copy_task(
+    status: Status,
+    converging: bool,
+    copy: Option<CopyState>,
+    has_store: bool,
+) -> Option<CopyTask> {
     match status {
         Status::Suspended | Status::Suspending => match copy {
-            None if has_store && status == Status::Suspended => Some(Duty::Begin),
-            Some(CopyState::Saving) if has_store => Some(Duty::Copy),
+            None if has_store && status == Status::Suspended => Some(CopyTask::Begin),
+            Some(CopyState::Saving) if has_store => Some(CopyTask::Copy),
             None | Some(_) => None,
         },
-        Status::Running | Status::Stopped | Status::Error if converging => Some(Duty::Converge),
-        Status::Running | Status::Stopped | Status::Error => copy.map(|_| Duty::GiveUp),
+        Status::Running | Status::Stopped | Status::Error if converging => Some(CopyTask::Converge),
+        Status::Running | Status::Stopped | Status::Error => copy.map(|_| CopyTask::GiveUp),
         Status::Creating | Status::Starting | Status::Stopping | Status::Restarting | Status::Deleting => {
             None
         }
     }
 }
 
-/// Refuses to suspend a computer that woke from storage moments ago.
+/// Checks that a computer has fetched all of its state after a resume from object storage, so that it can be
+/// suspended.
 ///
 /// # Errors
-/// `converging`.
+/// `Conflict` with the code `converging` and a `Retry-After` while it has not.
 pub fn check_converged(converging: bool) -> Result<()> {
     if !converging {
         return Ok(());
@@ -78,23 +85,24 @@ pub fn check_converged(converging: bool) -> Result<()> {
         .retry_after(CONVERGING_RETRY_SECONDS))
 }
 
-/// A suspended computer whose saved state is on the host.
+/// A suspended computer with its saved state on the host's disk.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
-    /// Which computer.
+pub struct EvictionCandidate {
+    /// The computer.
     pub computer: ComputerId,
-    /// When it was suspended, in milliseconds since 1970.
+    /// Time of the suspend, in Unix milliseconds.
     pub since: i64,
-    /// What it takes on the host's disk.
+    /// Size of its saved state on the host's disk, in bytes.
     pub bytes: u64,
-    /// Whether its copy is whole, so that it can be evicted.
+    /// Whether its copy is complete, so that it can be evicted.
     pub copied: bool,
 }
 
-/// Which are evicted so that the rest takes at most `quota` bytes: those that were suspended first.
-pub fn to_evict(kept: &[Kept], quota: u64) -> Vec<ComputerId> {
-    let mut taken: u64 = kept.iter().map(|it| it.bytes).sum();
-    let mut oldest: Vec<&Kept> = kept.iter().filter(|it| it.copied).collect();
+/// Chooses the computers to evict, oldest suspend first, so that the others use at most `quota` bytes.
+/// Computers without a complete copy are never chosen.
+pub fn choose_evictions(candidates: &[EvictionCandidate], quota: u64) -> Vec<ComputerId> {
+    let mut taken: u64 = candidates.iter().map(|it| it.bytes).sum();
+    let mut oldest: Vec<&EvictionCandidate> = candidates.iter().filter(|it| it.copied).collect();
     oldest.sort_by_key(|it| (it.since, it.computer));
     let mut evicted = Vec::new();
     for it in oldest {
@@ -112,9 +120,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_be_done() {
-        // A column for no copy, one that is being saved, one that is whole: b begin, c copy, v converge, g give up. First
-        // with a store, then without, then while converging.
+    fn the_table_of_copy_tasks() {
+        // One column each for no copy, one in progress, one complete: b begin, c copy, v converge, g give up.
+        // The three strings are for: with object storage, without, and while converging.
         let table = [
             (Status::Creating, "...", "...", "..."),
             (Status::Starting, "...", "...", "..."),
@@ -133,17 +141,17 @@ mod tests {
                 [(stored, false, true), (bare, false, false), (converging, true, true)]
             {
                 let copies = [None, Some(CopyState::Saving), Some(CopyState::Whole)];
-                let told: String = copies
+                let tasks: String = copies
                     .into_iter()
-                    .map(|copy| match duty(status, converging, copy, has_store) {
+                    .map(|copy| match next_copy_task(status, converging, copy, has_store) {
                         None => '.',
-                        Some(Duty::Begin) => 'b',
-                        Some(Duty::Copy) => 'c',
-                        Some(Duty::Converge) => 'v',
-                        Some(Duty::GiveUp) => 'g',
+                        Some(CopyTask::Begin) => 'b',
+                        Some(CopyTask::Copy) => 'c',
+                        Some(CopyTask::Converge) => 'v',
+                        Some(CopyTask::GiveUp) => 'g',
                     })
                     .collect();
-                assert_eq!(told, row, "{} converging {converging} store {has_store}", status.name());
+                assert_eq!(tasks, row, "{} converging {converging} store {has_store}", status.name());
             }
         }
     }
@@ -151,19 +159,21 @@ mod tests {
     #[test]
     fn the_first_suspended_go_first_and_only_with_a_copy() {
         let ids: Vec<ComputerId> = (0..4).map(|_| ComputerId::random()).collect();
-        let kept = |at: usize, since, copied| Kept { computer: ids[at], since, bytes: 100, copied };
-        let all = [kept(0, 30, true), kept(1, 10, false), kept(2, 20, true), kept(3, 40, true)];
+        let candidate =
+            |at: usize, since, copied| EvictionCandidate { computer: ids[at], since, bytes: 100, copied };
+        let all =
+            [candidate(0, 30, true), candidate(1, 10, false), candidate(2, 20, true), candidate(3, 40, true)];
         for (quota, expected) in
             [(400, vec![]), (399, vec![2]), (300, vec![2]), (299, vec![2, 0]), (0, vec![2, 0, 3])]
         {
             let expected: Vec<ComputerId> = expected.into_iter().map(|at: usize| ids[at]).collect();
-            assert_eq!(to_evict(&all, quota), expected, "{quota}");
+            assert_eq!(choose_evictions(&all, quota), expected, "{quota}");
         }
-        assert_eq!(to_evict(&[], 0), []);
+        assert_eq!(choose_evictions(&[], 0), []);
     }
 
     #[test]
-    fn a_converging_computer_is_told_when_to_come_back() {
+    fn a_converging_computer_gets_a_retry_after() {
         assert!(check_converged(false).is_ok());
         let refused = check_converged(true).unwrap_err();
         assert_eq!((refused.code, refused.retry_after), (Some("converging"), Some(30)));

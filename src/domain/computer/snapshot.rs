@@ -1,28 +1,28 @@
-//! Which computers can be kept as they are at one moment, and be brought back to that?
+//! Rules for snapshots and rollbacks (docs/lifecycle.md).
 
-use super::allowance::{Allowance, Used};
-use super::computer::Hardware;
-use super::error::{Error, Result};
-use super::lifecycle::{Status, not_running};
+use crate::computer::Hardware;
+use crate::computer::allowance::{Allowance, ResourceUse};
+use crate::computer::lifecycle::{Status, not_running};
+use crate::error::{Error, Result};
 
-/// Bytes in a GB, as computers are ordered.
+/// Bytes in a GB of RAM or disk.
 const GB: u64 = 1024 * 1024 * 1024;
 
-/// What a stored snapshot is.
+/// State of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Being made; undone when a crash cuts it short.
+pub enum SnapshotState {
+    /// It is being created; after a crash it is removed.
     Creating,
     /// A computer can be rolled back to it.
     Ready,
-    /// On its way out.
+    /// It is being removed.
     Deleting,
 }
 
-impl State {
+impl SnapshotState {
     const ALL: [Self; 3] = [Self::Creating, Self::Ready, Self::Deleting];
 
-    /// The wire and store name.
+    /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -37,31 +37,32 @@ impl State {
     }
 }
 
-/// Is a snapshot there to be gone back to, or launched from?
+/// Checks that a snapshot can be used for a rollback or a fork.
 ///
 /// # Errors
-/// `Conflict` while it is being made or removed.
-pub fn check_ready(state: State) -> Result<()> {
-    if state == State::Ready {
+/// `Conflict` while it is being created or removed.
+pub fn check_ready(state: SnapshotState) -> Result<()> {
+    if state == SnapshotState::Ready {
         return Ok(());
     }
     Err(Error::conflict(format!("The snapshot is not ready (state: {})", state.name())))
 }
 
-/// What an engine can keep of a machine that runs.
+/// Parts of a running machine that an engine can save in a snapshot.
 #[derive(Clone, Copy, Debug)]
-pub struct Ability {
-    /// Its disk alone.
+pub struct SnapshotCapabilities {
+    /// Whether it can copy the disk while the machine runs.
     pub copy_while_running: bool,
-    /// Its disk and its memory, both of one moment.
+    /// Whether it can save disk and memory at one moment.
     pub memory: bool,
 }
 
-/// May a computer with this status be kept, with its memory or without?
+/// Checks whether a snapshot of a computer with this status can be taken, with or without its memory.
 ///
 /// # Errors
-/// `Invalid` (`snapshot_unsupported`) for memory that its engine cannot keep; `Conflict` when the status blocks it.
-pub fn check_snapshot(status: Status, memory: bool, can: Ability) -> Result<()> {
+/// `Invalid` (`snapshot_unsupported`) for memory that its engine cannot save; `Conflict` when the status does
+/// not permit it.
+pub fn check_snapshot(status: Status, memory: bool, can: SnapshotCapabilities) -> Result<()> {
     if memory && !can.memory {
         return Err(unsupported("This computer's memory cannot be kept in a snapshot"));
     }
@@ -72,7 +73,8 @@ pub fn check_snapshot(status: Status, memory: bool, can: Ability) -> Result<()> 
         }
         Status::Stopped if !memory => Ok(()),
         Status::Stopped => Err(not_running(status)),
-        // A sleeping one's disk is not all of it: what was written and not yet flushed is in its memory.
+        // The disk of a suspended computer is not complete: writes that were not flushed are in its saved
+        // memory.
         Status::Suspending | Status::Suspended => Err(not_running(status).code("computer_asleep")),
         Status::Creating | Status::Starting | Status::Stopping | Status::Restarting => {
             Err(not_running(status).retry_after(2))
@@ -81,15 +83,16 @@ pub fn check_snapshot(status: Status, memory: bool, can: Ability) -> Result<()> 
     }
 }
 
-/// The refusal of what an engine does not keep.
+/// Returns the error for a snapshot that the engine does not support.
 pub fn unsupported(message: &str) -> Error {
     Error::invalid(message).code("snapshot_unsupported")
 }
 
-/// What a computer is while it is rolled back: `restarting` when it runs afterwards, as one that runs does, else `stopping`.
+/// Returns the status of a computer during a rollback: `Restarting` if it runs and boots again afterwards,
+/// else `Stopping`.
 ///
 /// # Errors
-/// `Conflict` for one that is on its way somewhere.
+/// `Conflict` while the computer is in a transition.
 pub fn rollback(status: Status) -> Result<Status> {
     match status {
         Status::Running => Ok(Status::Restarting),
@@ -105,21 +108,23 @@ pub fn rollback(status: Status) -> Result<Status> {
     }
 }
 
-/// The size that a snapshot's memory knows, and goes on with. A disk that has grown since never shrinks, and is none of it.
+/// CPU and RAM size of a memory snapshot, with which the computer continues. The disk is not part of it,
+/// because a disk never shrinks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Size {
-    /// vCPUs.
+pub struct MachineSize {
+    /// Number of vCPUs.
     pub cpu: f64,
-    /// GB of RAM.
+    /// RAM, in GB.
     pub ram_gb: u32,
 }
 
-impl Size {
-    /// May a computer have this size again, when the account's others hold `others`? What it has it may keep.
+impl MachineSize {
+    /// Checks whether a computer can return to this size when the other computers of the account use
+    /// `others`. The current size is always permitted.
     ///
     /// # Errors
-    /// `Conflict` (`snapshot_too_large`).
-    pub fn admit(&self, current: &Hardware, allowance: &Allowance, others: &Used) -> Result<()> {
+    /// `Conflict` (`snapshot_too_large`) when the account's limits do not permit it.
+    pub fn admit(&self, current: &Hardware, allowance: &Allowance, others: &ResourceUse) -> Result<()> {
         let Self { cpu, ram_gb } = *self;
         let fits = (cpu <= current.cpu || allowance.check_cpu(cpu).is_ok())
             && (ram_gb <= current.ram_gb || allowance.check_ram(ram_gb, others).is_ok());
@@ -132,17 +137,18 @@ impl Size {
     }
 }
 
-/// The most that a snapshot of a computer takes on its host, in bytes.
+/// Returns the largest possible size of a snapshot of a computer, in bytes.
 pub fn most_bytes(size: &Hardware, memory: bool) -> u64 {
     let ram = if memory { size.ram_gb } else { 0 };
     u64::from(size.disk_gb).saturating_add(u64::from(ram)).saturating_mul(GB)
 }
 
-/// May a computer that has `there` snapshots have one more of at most so many bytes, when the account holds `used`?
+/// Checks whether a computer with `there` snapshots can have one more of at most `bytes` bytes, when the
+/// account uses `used`.
 ///
 /// # Errors
-/// `Forbidden`: `SNAPSHOT_LIMIT`, `DISK_QUOTA_EXCEEDED`.
-pub fn admit(allowance: &Allowance, there: u32, bytes: u64, used: &Used) -> Result<()> {
+/// `Forbidden` with the code `SNAPSHOT_LIMIT` or `DISK_QUOTA_EXCEEDED`.
+pub fn admit(allowance: &Allowance, there: u32, bytes: u64, used: &ResourceUse) -> Result<()> {
     let most = allowance.snapshots;
     if there >= most {
         return Err(Error::forbidden(format!(
@@ -167,12 +173,12 @@ pub fn admit(allowance: &Allowance, there: u32, bytes: u64, used: &Used) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolution::Resolution;
+    use crate::desktop::resolution::Resolution;
 
-    /// `.` may be kept, `4` a conflict, `u` not what the engine can; columns in the order of `Status::ALL`.
+    /// `.` is permitted, `4` is a conflict, `u` is unsupported; columns in the order of `Status::ALL`.
     #[test]
-    fn what_is_whole_and_within_reach_can_be_kept() {
-        let able = |copy_while_running, memory| Ability { copy_while_running, memory };
+    fn the_table_of_snapshot_checks() {
+        let able = |copy_while_running, memory| SnapshotCapabilities { copy_while_running, memory };
         // columns: creating starting running stopping stopped restarting deleting error suspending suspended
         for (memory, can, row) in [
             (false, able(true, true), "44.4.44444"),
@@ -185,7 +191,7 @@ mod tests {
                     Ok(()) => '.',
                     Err(error) if error.code == Some("snapshot_unsupported") => 'u',
                     Err(error) => {
-                        assert_eq!(error.kind, super::super::error::Kind::Conflict);
+                        assert_eq!(error.kind, crate::error::Kind::Conflict);
                         '4'
                     }
                 };
@@ -195,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_runs_again_after_a_rollback() {
+    fn a_running_computer_restarts_after_a_rollback() {
         // columns: creating starting running stopping stopped restarting deleting error suspending suspended
         for (status, expected) in Status::ALL.into_iter().zip("!!R!S!!S!S".chars()) {
             let got = match rollback(status) {
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_admitted_while_there_is_room_for_the_most_that_it_may_take() {
+    fn a_snapshot_is_admitted_by_its_largest_possible_size() {
         let size = Hardware {
             cpu: 1.0,
             ram_gb: 4,
@@ -234,14 +240,14 @@ mod tests {
             (1, 1, 21, Some("DISK_QUOTA_EXCEEDED")),
             (2, 1, 0, Some("SNAPSHOT_LIMIT")),
         ] {
-            let used = Used { computers: 1, ram_gb: 4, disk_gb };
+            let used = ResourceUse { computers: 1, ram_gb: 4, disk_gb };
             let got = admit(&allowance, there, bytes, &used).err().and_then(|error| error.code);
             assert_eq!(got, code, "{there} {bytes} {disk_gb}");
         }
     }
 
     #[test]
-    fn memory_comes_back_with_its_size_where_the_account_has_room_for_it() {
+    fn a_memory_snapshot_is_restored_if_the_limits_permit_its_size() {
         let allowance = Allowance {
             computers: 9,
             cpu: 4,
@@ -265,12 +271,12 @@ mod tests {
             (4.0, 8, now(1.0, 4), 9, false),
             (8.0, 4, now(1.0, 4), 0, false),
             (1.0, 16, now(1.0, 4), 0, false),
-            // What it has it keeps, and smaller is always possible.
+            // The current size and smaller ones are always possible.
             (8.0, 16, now(8.0, 16), 99, true),
             (0.5, 2, now(8.0, 16), 99, true),
         ] {
-            let used = Used { computers: 2, ram_gb: others, disk_gb: 0 };
-            let refused = Size { cpu, ram_gb }.admit(&current, &allowance, &used).err();
+            let used = ResourceUse { computers: 2, ram_gb: others, disk_gb: 0 };
+            let refused = MachineSize { cpu, ram_gb }.admit(&current, &allowance, &used).err();
             let expected = (!admitted).then_some("snapshot_too_large");
             assert_eq!(refused.and_then(|error| error.code), expected, "{cpu} {ram_gb} beside {others}");
         }

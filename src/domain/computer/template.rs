@@ -1,17 +1,16 @@
-//! Which templates can a computer be launched from? References of the form `namespace/name@version`.
+//! Template references of the form `namespace/name@version` (docs/api/templates.md).
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// The curated template that is the guest image as it is: a desktop, nothing added.
+/// The built-in template: the guest image without additions.
 pub const PLAIN_DESKTOP: &str = "system/desktop@1.0.0";
-/// Whether templates can be authored here at all: no route publishes, builds or removes one (wire.md 12.1), so that there is
-/// nothing that a plan could let an account do.
+/// Whether the service can publish, build or remove templates. It has no route for that yet.
 pub const AUTHORABLE: bool = false;
 
-/// Checks a create's `template_ref`. Only [`PLAIN_DESKTOP`] exists so far.
+/// Checks the `template_ref` of a create request. Only [`PLAIN_DESKTOP`] exists.
 ///
 /// # Errors
-/// `Invalid` when it is no reference; `NotFound` when there is no such template.
+/// `Invalid` for text that is not a reference; `NotFound` when the template does not exist.
 pub fn check_ref(reference: &str) -> Result<()> {
     if reference == PLAIN_DESKTOP {
         return Ok(());
@@ -33,8 +32,8 @@ fn well_formed(reference: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
     use super::*;
+    use crate::error::Kind;
 
     #[test]
     fn references_are_known_unknown_or_no_references() {

@@ -1,20 +1,20 @@
-//! Which part of a screen is meant? Rectangles of whole pixels.
+//! Rectangles of pixels, which may lie outside of the screen, and merging of overlapping ones.
 
-/// A rectangle; its right and lower edges are outside.
+/// A rectangle; its right and lower edges are exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Pixels from the screen's left edge.
+    /// Distance from the left edge of the screen, in pixels.
     pub x: i32,
-    /// Pixels from its top edge.
+    /// Distance from the top edge of the screen, in pixels.
     pub y: i32,
-    /// Pixels across.
+    /// Width, in pixels.
     pub width: u32,
-    /// Pixels down.
+    /// Height, in pixels.
     pub height: u32,
 }
 
 impl Area {
-    /// Whether the two share a pixel.
+    /// Whether the two rectangles share a pixel.
     pub fn touches(self, other: Self) -> bool {
         let overlap = |a: i32, a_len: u32, b: i32, b_len: u32| {
             i64::from(a) < i64::from(b) + i64::from(b_len) && i64::from(b) < i64::from(a) + i64::from(a_len)
@@ -26,12 +26,12 @@ impl Area {
             && overlap(self.y, self.height, other.y, other.height)
     }
 
-    /// How many pixels it has.
+    /// Returns the number of pixels.
     pub fn pixels(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// The smallest area that holds both.
+    /// Returns the smallest rectangle that contains both.
     #[must_use]
     pub fn around(self, other: Self) -> Self {
         let (x, y) = (self.x.min(other.x), self.y.min(other.y));
@@ -41,7 +41,7 @@ impl Area {
         Self { x, y, width: side(x, right), height: side(y, bottom) }
     }
 
-    /// The square around a point that reaches `margin` pixels in each direction.
+    /// Returns the square around a point, with `margin` pixels in each direction.
     pub fn near(x: i16, y: i16, margin: u16) -> Self {
         let reach = i32::from(margin);
         let side = 2 * u32::from(margin) + 1;
@@ -57,23 +57,23 @@ impl Area {
     }
 }
 
-/// Joins areas until at most `most` are left: those that touch first, then the ones that come last.
-pub fn joined(areas: impl IntoIterator<Item = Area>, most: usize) -> Vec<Area> {
-    let mut kept: Vec<Area> = Vec::new();
+/// Merges rectangles until at most `most` are left: overlapping ones first, then the last ones.
+pub fn merge(areas: impl IntoIterator<Item = Area>, most: usize) -> Vec<Area> {
+    let mut merged: Vec<Area> = Vec::new();
     for area in areas {
         let mut whole = area;
-        // What a grown area now touches is part of it as well.
-        while let Some(at) = kept.iter().position(|other| other.touches(whole)) {
-            whole = whole.around(kept.swap_remove(at));
+        // The merged rectangle can overlap further ones.
+        while let Some(at) = merged.iter().position(|other| other.touches(whole)) {
+            whole = whole.around(merged.swap_remove(at));
         }
-        if kept.len() >= most.max(1)
-            && let Some(last) = kept.pop()
+        if merged.len() >= most.max(1)
+            && let Some(last) = merged.pop()
         {
             whole = whole.around(last);
         }
-        kept.push(whole);
+        merged.push(whole);
     }
-    kept
+    merged
 }
 
 #[cfg(test)]
@@ -101,18 +101,18 @@ mod tests {
     }
 
     #[test]
-    fn areas_are_joined_to_a_bounded_number_that_covers_all() {
+    fn areas_are_merged_to_a_bounded_number_that_covers_all() {
         let all =
             [area(0, 0, 2, 2), area(10, 10, 2, 2), area(1, 1, 2, 2), area(50, 0, 1, 1), area(90, 0, 1, 1)];
-        assert_eq!(joined(all, 9).len(), 4);
+        assert_eq!(merge(all, 9).len(), 4);
         for most in 0..5 {
-            let kept = joined(all, most);
-            assert!(kept.len() <= most.max(1), "{most}");
+            let merged = merge(all, most);
+            assert!(merged.len() <= most.max(1), "{most}");
             for part in all {
-                assert!(kept.iter().any(|whole| whole.around(part) == *whole), "{part:?} in {kept:?}");
+                assert!(merged.iter().any(|whole| whole.around(part) == *whole), "{part:?} in {merged:?}");
             }
         }
-        // A bridge joins what it touches on both sides.
-        assert_eq!(joined([area(0, 0, 2, 2), area(8, 0, 2, 2), area(1, 0, 8, 1)], 9), [area(0, 0, 10, 2)]);
+        // A rectangle that overlaps two others merges all three.
+        assert_eq!(merge([area(0, 0, 2, 2), area(8, 0, 2, 2), area(1, 0, 8, 1)], 9), [area(0, 0, 10, 2)]);
     }
 }

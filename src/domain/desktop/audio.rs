@@ -1,39 +1,39 @@
-//! In which form may sound be asked for, and how long is a frame of it? (wire.md 10.5)
+//! Audio formats and frame lengths of the audio channel (docs/channels.md).
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// Samples a second that may be asked for: from telephone quality to what the virtual speaker itself has.
+/// Valid sample rates, in Hz: from telephone quality to the rate of the virtual speaker.
 pub const RATES: RangeInclusive<u32> = 8000..=48_000;
-/// Channels that may be asked for: as many as the virtual speaker has.
+/// Valid numbers of channels: up to those of the virtual speaker.
 pub const CHANNELS: RangeInclusive<u8> = 1..=2;
-/// Frames a second: 20 ms each.
+/// Frames per second: 20 ms each.
 const FRAMES: u32 = 50;
-/// Bytes of a sample of one channel: 16 bits.
+/// Bytes per sample of one channel: 16 bits.
 const SAMPLE: usize = 2;
 
-/// The form of a stream of sound: signed 16-bit samples, little-endian, the channels of a moment side by side.
+/// Format of an audio stream: interleaved signed 16-bit samples, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// Samples a second.
+pub struct AudioFormat {
+    /// Sample rate, in Hz.
     pub rate: u32,
-    /// Channels.
+    /// Number of channels.
     pub channels: u8,
 }
 
-impl Default for Form {
+impl Default for AudioFormat {
     fn default() -> Self {
         Self { rate: 24_000, channels: 1 }
     }
 }
 
-impl Form {
-    /// A form as a query has it; what is absent is as [`Form::default`].
+impl AudioFormat {
+    /// Parses the query parameters; an absent one is as in [`AudioFormat::default`].
     ///
     /// # Errors
-    /// `Invalid` for what is no number of [`RATES`] or [`CHANNELS`].
+    /// `Invalid` for a value that is not in [`RATES`] or [`CHANNELS`].
     pub fn parse(rate: Option<&str>, channels: Option<&str>) -> Result<Self> {
         let usual = Self::default();
         let rate = rate.map_or(Ok(usual.rate), |text| text.parse().map_err(drop));
@@ -46,12 +46,12 @@ impl Form {
         })
     }
 
-    /// Bytes of a frame: 20 ms of sound, the part of a sample that a rate may leave over left out.
+    /// Returns the size of a frame of 20 ms, in bytes, rounded down to whole samples.
     pub fn frame(self) -> usize {
         (self.rate / FRAMES) as usize * usize::from(self.channels) * SAMPLE
     }
 
-    /// How long a frame sounds.
+    /// Returns the duration of a frame.
     pub fn frame_time(self) -> Duration {
         Duration::from_secs(1) * (self.rate / FRAMES) / self.rate
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn forms_are_checked_and_a_frame_is_twenty_milliseconds() {
-        let frame = |rate, channels| Form::parse(rate, channels).ok().map(Form::frame);
+        let frame = |rate, channels| AudioFormat::parse(rate, channels).ok().map(AudioFormat::frame);
         assert_eq!(frame(None, None), Some(960));
         assert_eq!(frame(Some("48000"), Some("2")), Some(3840));
         assert_eq!(frame(Some("8000"), Some("1")), Some(320));
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn a_frame_sounds_as_long_as_its_samples() {
-        assert_eq!(Form::default().frame_time(), Duration::from_millis(20));
-        let odd = Form { rate: 11_025, channels: 1 };
+        assert_eq!(AudioFormat::default().frame_time(), Duration::from_millis(20));
+        let odd = AudioFormat { rate: 11_025, channels: 1 };
         assert_eq!(odd.frame_time().as_micros(), 19_954);
     }
 }

@@ -1,49 +1,50 @@
-//! Which live channels does a computer have, and with which code does each close a socket?
+//! WebSocket channels of a computer and their close codes (docs/channels.md).
 
 use std::borrow::Cow;
 
-/// Nothing more comes; all is well (RFC 6455 section 7.4.1).
+/// Normal close (RFC 6455 section 7.4.1).
 pub const NORMAL: u16 = 1000;
-/// The service shuts down or the computer stops (interface.md "Close codes").
+/// The service shuts down or the computer stops (docs/api/events.md).
 pub const GOING_AWAY: u16 = 1001;
-/// The peer broke the rules of WebSocket itself (RFC 6455 section 7.4.1).
+/// The peer violated the WebSocket protocol (RFC 6455 section 7.4.1).
 pub const PROTOCOL_ERROR: u16 = 1002;
 /// A text message is not UTF-8 (RFC 6455 section 7.4.1).
 pub const NOT_UTF8: u16 = 1007;
-/// A message is larger than is taken (RFC 6455 section 7.4.1).
+/// A message is too large (RFC 6455 section 7.4.1).
 pub const TOO_LARGE: u16 = 1009;
 
-/// What a close with [`GOING_AWAY`] says when a computer stops, with why where the service ended it by itself.
+/// Returns the close reason for [`GOING_AWAY`] when a computer stops; `because` is the reason if the service
+/// ended it.
 pub fn stopping(because: Option<&'static str>) -> Cow<'static, str> {
     const STOPPING: &str = "computer stopping";
     because.map_or(Cow::Borrowed(STOPPING), |because| Cow::Owned(format!("{STOPPING}: {because}")))
 }
 
-/// A live channel of a computer, by WebSocket.
+/// A WebSocket channel of a computer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// What happens on the computer (interface.md "Events").
+    /// Events of the computer (docs/api/events.md).
     Events,
-    /// An interactive shell (wire.md 10.4).
+    /// An interactive shell.
     Terminal,
-    /// What the computer plays (wire.md 10.5).
+    /// Sound that the computer plays.
     Audio,
-    /// RFB, the VNC protocol (wire.md 10.3).
+    /// RFB, the VNC protocol.
     Websockify,
 }
 
-/// Why a channel is refused or ends.
+/// Reason why a channel is refused or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No token, or a wrong one.
+    /// The credential is missing or wrong.
     Unauthenticated,
-    /// The credential of a computer of another workspace.
+    /// The credential belongs to a computer of another workspace.
     ElsewhereOnly,
-    /// No such computer.
+    /// The computer does not exist.
     Unknown,
     /// The computer does not run.
     NotRunning,
-    /// Nothing moved for too long.
+    /// The idle timeout expired.
     Idle,
     /// The source on the computer failed.
     Failed,
@@ -55,7 +56,7 @@ impl Channel {
     /// Every channel.
     pub const ALL: [Self; 4] = [Self::Events, Self::Terminal, Self::Audio, Self::Websockify];
 
-    /// The last segment of its path.
+    /// Returns the last segment of the channel's path.
     pub fn name(self) -> &'static str {
         match self {
             Self::Events => "events",
@@ -65,12 +66,13 @@ impl Channel {
         }
     }
 
-    /// The channel of a path's last segment.
+    /// Returns the channel with this last path segment.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|channel| channel.name() == name)
     }
 
-    /// The close code of a failure: VNC has codes of its own (wire.md 10.3), the others share theirs (interface.md).
+    /// Returns the close code for a failure. VNC has codes of its own; the other channels share theirs
+    /// (docs/channels.md).
     pub fn close_code(self, failure: Failure) -> u16 {
         match (self, failure) {
             (Self::Websockify, Failure::Unauthenticated) => 4001,
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_those_that_clients_know() {
+    fn close_codes_match_the_documentation() {
         let table = [
             (Failure::Unauthenticated, 4401, 4001),
             (Failure::ElsewhereOnly, 4401, 4006),
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_says_why_where_there_is_a_reason_of_the_service_s() {
+    fn a_close_has_the_reason_of_the_service() {
         assert_eq!(stopping(None), "computer stopping");
         assert_eq!(stopping(Some("trial_ended")), "computer stopping: trial_ended");
     }

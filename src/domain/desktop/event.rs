@@ -1,14 +1,15 @@
-//! Which events does a computer tell? One table: names, meanings, detection and data (interface.md "Events").
+//! Catalogue of events: names, meanings, detection and data (docs/api/events.md).
 //!
-//! The catalogue that clients read, the names that they subscribe by and the shapes in [`hotdesk_wire::event`] follow it.
+//! `GET events`, the names for subscriptions and the types in `hotdesk_wire::desktop::event` follow this
+//! table.
 
-/// Seconds without input after which a computer is idle (interface.md "Limits").
+/// Seconds without input after which a computer is idle (docs/api/limits.md).
 pub const IDLE_SECONDS: u32 = 30;
 
 /// A type of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EventKind {
     /// The active window changed.
     WindowFocus,
     /// A window opened.
@@ -17,25 +18,25 @@ pub enum Kind {
     WindowClose,
     /// The clipboard's content changed.
     Clipboard,
-    /// A file on the desktop or among the downloads changed.
+    /// A file in the Desktop or Downloads folder changed.
     FileChange,
     /// A screen's resolution changed.
     ScreenChange,
-    /// Something began to play sound.
+    /// Audio playback started.
     AudioStreamStart,
-    /// Something stopped playing sound.
+    /// Audio playback stopped.
     AudioStreamStop,
     /// A process started.
     ProcessStart,
     /// A process ended.
     ProcessStop,
-    /// Nobody used the computer for a while.
+    /// There was no user input for [`IDLE_SECONDS`].
     Idle,
-    /// Somebody uses it again.
+    /// There was user input after idle.
     Active,
-    /// A window's title changed; beyond interface.md.
+    /// A window's title changed.
     TitleChange,
-    /// A download is complete; beyond interface.md.
+    /// A download is complete.
     DownloadFinished,
 }
 
@@ -46,22 +47,22 @@ pub struct Field {
     pub name: &'static str,
     /// Its JSON type: `string`, `integer` or `boolean`.
     pub json: &'static str,
-    /// What it says.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
-/// A line of the catalogue.
+/// An entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The type.
-    pub kind: Kind,
-    /// Its name on the wire.
+    pub kind: EventKind,
+    /// Its name in the API.
     pub name: &'static str,
     /// When it happens.
     pub description: &'static str,
-    /// How it is found, and how soon.
+    /// How it is detected, and how soon.
     pub detection: &'static str,
-    /// What it carries.
+    /// Fields of its `data`.
     pub data: &'static [Field],
 }
 
@@ -70,62 +71,62 @@ const fn field(name: &'static str, json: &'static str, meaning: &'static str) ->
 }
 
 const WINDOW: Field = field("window_id", "string", "The window's X id, as in the list of windows");
-const TITLE: Field = field("title", "string", "What its title bar says");
+const TITLE: Field = field("title", "string", "Title of the window");
 const SCREEN: Field = field("screen", "string", "Id of the screen");
 const PID: Field = field("pid", "integer", "Its process id");
 const NAME: Field =
-    field("name", "string", "Name of its program; empty where it ended too soon to be asked for it");
+    field("name", "string", "Name of its program; empty if the process ended before its name could be read");
 
-/// How processes are watched: the kernel lets in nobody from a container.
-const PROCESSES: &str = "The kernel's process connector, at once, for an agent that root runs outside of containers; else the processes of /proc \
-    are compared every 250 ms, and shorter lives may be missed";
+/// Detection of processes. The kernel refuses its process connector to containers.
+const PROCESSES: &str = "The kernel's process connector, at once, for an agent that runs as root outside of containers; otherwise /proc is \
+    compared every 250 ms, and shorter processes may be missed";
 
-const CATALOGUE: [Entry; Kind::COUNT] = [
+const CATALOGUE: [Entry; EventKind::COUNT] = [
     Entry {
-        kind: Kind::WindowFocus,
+        kind: EventKind::WindowFocus,
         name: "window_focus",
         description: "The active window changed",
         detection: "The window manager's _NET_ACTIVE_WINDOW, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
     Entry {
-        kind: Kind::WindowOpen,
+        kind: EventKind::WindowOpen,
         name: "window_open",
         description: "A new window opened",
         detection: "The window manager's _NET_CLIENT_LIST, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
     Entry {
-        kind: Kind::WindowClose,
+        kind: EventKind::WindowClose,
         name: "window_close",
         description: "A window closed",
         detection: "The window manager's _NET_CLIENT_LIST, at once",
         data: &[WINDOW, SCREEN],
     },
     Entry {
-        kind: Kind::Clipboard,
+        kind: EventKind::Clipboard,
         name: "clipboard",
         description: "The clipboard's content changed",
-        detection: "XFixes selection notification, then the text is asked for, at once",
+        detection: "XFixes selection notification, then a request for the text, at once",
         data: &[
-            field("content", "string", "The text; its first 64 KiB when it is longer"),
-            field("truncated", "boolean", "True when the text is longer than content; absent otherwise"),
+            field("content", "string", "The text; the first 64 KiB when it is longer"),
+            field("truncated", "boolean", "True when content is truncated; absent otherwise"),
             SCREEN,
         ],
     },
     Entry {
-        kind: Kind::FileChange,
+        kind: EventKind::FileChange,
         name: "file_change",
         description: "A file was created, modified or deleted in the Desktop or Downloads folder",
-        detection: "inotify, at once; while a file is being written once a second, and when it is closed",
+        detection: "inotify, at once; once a second while a file is being written, and when it is closed",
         data: &[
-            field("path", "string", "The file's path, below /home/user where it can be reached by that name"),
+            field("path", "string", "Path of the file, below /home/user if it is accessible there"),
             field("action", "string", "created, modified or deleted"),
-            field("real_path", "string", "Its path without links; absent when it is the same"),
+            field("real_path", "string", "Path without symbolic links; absent when it is the same"),
         ],
     },
     Entry {
-        kind: Kind::ScreenChange,
+        kind: EventKind::ScreenChange,
         name: "screen_change",
         description: "A screen's resolution changed",
         detection: "The X server's notification, once the size has stayed for 50 ms",
@@ -136,69 +137,69 @@ const CATALOGUE: [Entry; Kind::COUNT] = [
         ],
     },
     Entry {
-        kind: Kind::AudioStreamStart,
+        kind: EventKind::AudioStreamStart,
         name: "audio_stream_start",
         description: "Audio playback started",
         detection: "PulseAudio subscription, at once",
         data: &[],
     },
     Entry {
-        kind: Kind::AudioStreamStop,
+        kind: EventKind::AudioStreamStop,
         name: "audio_stream_stop",
         description: "Audio playback stopped",
         detection: "PulseAudio subscription, at once",
         data: &[],
     },
     Entry {
-        kind: Kind::ProcessStart,
+        kind: EventKind::ProcessStart,
         name: "process_start",
-        description: "A new process started; again when it becomes another program, where the kernel tells",
+        description: "A new process started; also when a process executes another program, if the kernel reports it",
         detection: PROCESSES,
         data: &[PID, NAME],
     },
     Entry {
-        kind: Kind::ProcessStop,
+        kind: EventKind::ProcessStop,
         name: "process_stop",
         description: "A process ended",
         detection: PROCESSES,
         data: &[PID, NAME],
     },
     Entry {
-        kind: Kind::Idle,
+        kind: EventKind::Idle,
         name: "idle",
         description: "No user input for 30 seconds, on any screen",
         detection: "XSync alarm on the idle counter, at once",
         data: &[field("idle_seconds", "integer", "Seconds without input: 30")],
     },
     Entry {
-        kind: Kind::Active,
+        kind: EventKind::Active,
         name: "active",
-        description: "Input came again after idle",
+        description: "User input after idle",
         detection: "XSync alarm on the idle counter, at once",
         data: &[],
     },
     Entry {
-        kind: Kind::TitleChange,
+        kind: EventKind::TitleChange,
         name: "title_change",
         description: "An open window's title changed",
         detection: "The window's _NET_WM_NAME, at once",
         data: &[WINDOW, TITLE, SCREEN],
     },
     Entry {
-        kind: Kind::DownloadFinished,
+        kind: EventKind::DownloadFinished,
         name: "download_finished",
         description: "A browser's download in the Downloads folder is complete",
-        detection: "inotify: a file loses the name of an unfinished download, at once",
+        detection: "inotify: a file is renamed from the name of an unfinished download, at once",
         data: &[field("path", "string", "The file's path"), field("size_bytes", "integer", "Its length")],
     },
 ];
 
-impl Kind {
-    /// How many types there are. A number, because rustc 1.95 cannot take the catalogue's length for a field's type (E0391, in
-    /// release builds alone).
+impl EventKind {
+    /// Number of event types. It is a literal, because rustc 1.95 refuses the catalogue's length in a field's
+    /// type (E0391, only in release builds).
     pub const COUNT: usize = 14;
 
-    /// Every type, in the catalogue's order.
+    /// Every type, in the order of the catalogue.
     pub const ALL: [Self; Self::COUNT] = {
         let mut all = [Self::WindowFocus; Self::COUNT];
         let mut at = 0;
@@ -209,32 +210,32 @@ impl Kind {
         all
     };
 
-    /// The type with a name on the wire.
+    /// Returns the type with this name.
     pub fn parse(name: &str) -> Option<Self> {
         CATALOGUE.iter().find(|entry| entry.name == name).map(|entry| entry.kind)
     }
 
-    /// Its name on the wire.
+    /// Returns its name in the API.
     pub fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// Its line of the catalogue.
+    /// Returns its entry of the catalogue.
     pub fn entry(self) -> &'static Entry {
         &CATALOGUE[self as usize]
     }
 }
 
-/// The whole catalogue.
+/// Returns the catalogue, in the order of [`EventKind`].
 pub fn catalogue() -> &'static [Entry] {
     &CATALOGUE
 }
 
-/// A set of types.
+/// A set of event types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kinds(u32);
+pub struct EventKinds(u32);
 
-impl Kinds {
+impl EventKinds {
     /// No type.
     pub const NONE: Self = Self(0);
 
@@ -244,42 +245,42 @@ impl Kinds {
     }
 
     /// Whether it holds a type.
-    pub fn contains(self, kind: Kind) -> bool {
+    pub fn contains(self, kind: EventKind) -> bool {
         self.0 & (1 << kind as u32) != 0
     }
 
-    /// What is in either.
+    /// Returns the union.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Returns the intersection.
     #[must_use]
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What is in this one and not in the other.
+    /// Returns the types of this set that are not in the other.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Its types, in the catalogue's order.
-    pub fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| self.contains(*kind))
+    /// Returns its types, in the order of the catalogue.
+    pub fn iter(self) -> impl Iterator<Item = EventKind> {
+        EventKind::ALL.into_iter().filter(move |kind| self.contains(*kind))
     }
 }
 
-impl From<Kind> for Kinds {
-    fn from(kind: Kind) -> Self {
+impl From<EventKind> for EventKinds {
+    fn from(kind: EventKind) -> Self {
         Self(1 << kind as u32)
     }
 }
 
-impl FromIterator<Kind> for Kinds {
-    fn from_iter<Types: IntoIterator<Item = Kind>>(kinds: Types) -> Self {
+impl FromIterator<EventKind> for EventKinds {
+    fn from_iter<Types: IntoIterator<Item = EventKind>>(kinds: Types) -> Self {
         kinds.into_iter().fold(Self::NONE, |all, kind| all.union(kind.into()))
     }
 }
@@ -289,18 +290,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_types_order_and_every_name_is_its_own() {
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+    fn the_table_is_in_the_order_of_the_types_and_names_are_unique() {
+        for (at, kind) in EventKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at);
             assert_eq!(kind.entry().kind, kind);
-            assert_eq!(Kind::parse(kind.name()), Some(kind));
+            assert_eq!(EventKind::parse(kind.name()), Some(kind));
         }
-        assert_eq!(Kind::parse("window_focused"), None);
-        assert_eq!(Kind::parse("WINDOW_FOCUS"), None);
-        assert_eq!(Kind::parse(""), None);
+        assert_eq!(EventKind::parse("window_focused"), None);
+        assert_eq!(EventKind::parse("WINDOW_FOCUS"), None);
+        assert_eq!(EventKind::parse(""), None);
     }
 
-    /// The twelve types and their fields, as interface.md has them.
+    /// The first twelve types and their fields, as in docs/api/events.md.
     #[test]
     fn the_twelve_of_the_specification_are_there_with_their_fields() {
         let promised: [(&str, &[(&str, &str)]); 12] = [
@@ -318,7 +319,7 @@ mod tests {
             ("active", &[]),
         ];
         for (name, fields) in promised {
-            let entry = Kind::parse(name).expect(name).entry();
+            let entry = EventKind::parse(name).expect(name).entry();
             for (field, json) in fields {
                 assert!(entry.data.iter().any(|f| f.name == *field && f.json == *json), "{name}.{field}");
             }
@@ -326,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_types_are_sets() {
-        let some: Kinds = [Kind::Idle, Kind::Active, Kind::Idle].into_iter().collect();
-        assert!(some.contains(Kind::Idle) && !some.contains(Kind::Clipboard) && !some.is_empty());
-        assert_eq!(some.iter().collect::<Vec<_>>(), [Kind::Idle, Kind::Active]);
-        assert_eq!(some.without(Kind::Idle.into()), Kind::Active.into());
-        assert_eq!(some.intersection(Kind::Active.into()), Kind::Active.into());
-        assert_eq!(Kinds::from(Kind::Clipboard).union(some).iter().count(), 3);
-        assert_eq!(Kinds::from_iter(Kind::ALL).iter().count(), Kind::ALL.len());
+    fn sets_of_types_have_set_operations() {
+        let some: EventKinds = [EventKind::Idle, EventKind::Active, EventKind::Idle].into_iter().collect();
+        assert!(some.contains(EventKind::Idle) && !some.contains(EventKind::Clipboard) && !some.is_empty());
+        assert_eq!(some.iter().collect::<Vec<_>>(), [EventKind::Idle, EventKind::Active]);
+        assert_eq!(some.without(EventKind::Idle.into()), EventKind::Active.into());
+        assert_eq!(some.intersection(EventKind::Active.into()), EventKind::Active.into());
+        assert_eq!(EventKinds::from(EventKind::Clipboard).union(some).iter().count(), 3);
+        assert_eq!(EventKinds::from_iter(EventKind::ALL).iter().count(), EventKind::ALL.len());
         assert!(some.without(some).is_empty());
     }
 }

@@ -1,10 +1,10 @@
-//! Which kind of image are these bytes? Their beginning says it, whatever somebody calls them.
+//! Detection of image types by their first bytes.
 
-/// Bytes that are enough to tell.
-pub const TELLING_BYTES: usize = 12;
+/// Number of bytes that [`detect_media_type`] needs.
+pub const MAGIC_BYTES: usize = 12;
 
-/// The media type of a PNG, JPEG or WebP file.
-pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
+/// Returns the media type of a PNG, JPEG or WebP file; `None` for other data.
+pub fn detect_media_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, _, ..] => Some("image/jpeg"),
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_bytes_tell() {
+    fn the_first_bytes_are_enough() {
         for (bytes, expected) in [
             (&b"\x89PNG\r\n\x1a\n"[..], Some("image/png")),
             (b"\xff\xd8\xff\xe0", Some("image/jpeg")),
@@ -30,8 +30,8 @@ mod tests {
             (b"<svg xmlns=", None),
             (b"", None),
         ] {
-            assert_eq!(media_type(bytes), expected, "{bytes:?}");
-            assert_eq!(media_type(&bytes[..bytes.len().min(TELLING_BYTES)]), expected);
+            assert_eq!(detect_media_type(bytes), expected, "{bytes:?}");
+            assert_eq!(detect_media_type(&bytes[..bytes.len().min(MAGIC_BYTES)]), expected);
         }
     }
 }

@@ -1,31 +1,33 @@
-//! Which pointer requests make sense? Coordinates, buttons, directions and durations, checked before X sees them.
+//! Validation of pointer actions: coordinates, buttons, directions and amounts.
 
-use super::error::{Error, Result};
-use super::resolution::Size;
+use crate::desktop::resolution::Size;
+use crate::error::{Error, Result};
 
-/// Longest drag in seconds; a drag holds the screen's queue, so it is kept as short as a person would make one.
+/// Longest drag, in seconds: a drag occupies the screen's queue.
 pub const MAX_DRAG_SECONDS: f64 = 30.0;
-/// Most scroll steps in one request: about 100 screens of text.
+/// Largest number of scroll steps in a request: about 100 screens of text.
 pub const MAX_SCROLL_STEPS: u32 = 500;
-/// Most clicks of one request: three select a line or a paragraph; no program means anything by more.
+/// Largest number of clicks in a request: three select a line or a paragraph, and programs give more no
+/// meaning.
 pub const MAX_CLICKS: u8 = 3;
-/// Most points of a drag's path: a signature.
+/// Largest number of points of a drag path: enough for a signature.
 pub const MAX_PATH_POINTS: usize = 1000;
 
 /// Checks a scroll amount in wheel steps; fractions are allowed.
 ///
 /// # Errors
 /// `Invalid` when it is not above 0 and at most [`MAX_SCROLL_STEPS`].
-pub fn scroll_amount(amount: f64) -> Result<f64> {
+pub fn check_scroll_amount(amount: f64) -> Result<f64> {
     if amount > 0.0 && amount <= f64::from(MAX_SCROLL_STEPS) {
         return Ok(amount);
     }
     Err(Error::invalid(format!("amount must be above 0 and at most {MAX_SCROLL_STEPS}")))
 }
 
-/// Splits an amount, with what an earlier request left over, into whole wheel steps and a new remainder.
+/// Adds a scroll amount to the remainder of an earlier request, and returns whole wheel steps and the new
+/// remainder.
 pub fn whole_steps(left_over: f64, amount: f64) -> (u32, f64) {
-    // Sums of tenths fall short of the whole by a rounding error, never by more than this.
+    // Larger than the rounding error of a sum of tenths.
     const ROUNDING: f64 = 1e-9;
     let sum = left_over + amount;
     let whole = (sum + ROUNDING).floor().max(0.0);
@@ -49,7 +51,7 @@ pub enum Button {
 }
 
 impl Button {
-    /// Parses a wire name; absent means left.
+    /// Parses a name of the API; absent means left.
     ///
     /// # Errors
     /// `Invalid` for any other name.
@@ -64,7 +66,7 @@ impl Button {
         }
     }
 
-    /// The X11 core button number; 4 to 7 are the wheel.
+    /// Returns the X11 core button number; 4 to 7 are the wheel.
     pub fn number(self) -> u8 {
         match self {
             Self::Left => 1,
@@ -75,7 +77,7 @@ impl Button {
         }
     }
 
-    /// The wire name.
+    /// Returns the name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Left => "left",
@@ -101,7 +103,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Parses a wire name.
+    /// Parses a name of the API.
     ///
     /// # Errors
     /// `Invalid` for any other name.
@@ -115,7 +117,7 @@ impl Direction {
         }
     }
 
-    /// The X11 core button whose clicks scroll this way.
+    /// Returns the X11 core button whose clicks scroll in this direction.
     pub fn button_number(self) -> u8 {
         match self {
             Self::Up => 4,
@@ -129,14 +131,14 @@ impl Direction {
 /// A pixel of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Pixels from the left edge; 0 is inside.
+    /// Distance from the left edge of the screen, in pixels; 0 is the first pixel.
     pub x: i16,
-    /// Pixels from the top edge; 0 is inside.
+    /// Distance from the top edge of the screen, in pixels; 0 is the first pixel.
     pub y: i16,
 }
 
 impl Point {
-    /// Takes a wire coordinate pair; fractions fall into the pixel that holds them.
+    /// Converts coordinates of a request to a pixel; fractions are rounded down.
     ///
     /// # Errors
     /// `Invalid` when the point is not on the screen.
@@ -146,13 +148,13 @@ impl Point {
             // In range: a side is at most 7680.
             return Ok(Self { x: x as i16, y: y as i16 });
         }
-        let place = shown_place(x, y);
+        let place = format_point(x, y);
         Err(Error::invalid(format!("{place} is outside the screen of {}x{}", size.width, size.height)))
     }
 }
 
-/// A place as it is quoted: numbers that no screen has without their three hundred digits.
-pub fn shown_place(x: f64, y: f64) -> String {
+/// Formats coordinates for a message; large numbers are in scientific notation.
+pub fn format_point(x: f64, y: f64) -> String {
     let shown = |value: f64| if value.abs() < 1e9 { value.to_string() } else { format!("{value:e}") };
     format!("({}, {})", shown(x), shown(y))
 }
@@ -173,7 +175,7 @@ mod tests {
         assert_eq!(whole_steps(0.0, 3.0), (3, 0.0));
         assert_eq!(whole_steps(0.5, 2.75), (3, 0.25));
         for bad in [0.0, -1.0, 500.1, f64::NAN, f64::INFINITY] {
-            assert!(scroll_amount(bad).is_err(), "{bad}");
+            assert!(check_scroll_amount(bad).is_err(), "{bad}");
         }
     }
 

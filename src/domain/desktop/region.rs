@@ -1,34 +1,34 @@
-//! Which part of a screen is meant? A rectangle of whole pixels, `x,y,width,height`.
+//! Screenshot regions: rectangles inside of a screen, written as `x,y,width,height`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::{Error, Result};
-use super::resolution::Size;
+use crate::desktop::resolution::Size;
+use crate::error::{Error, Result};
 
 /// A rectangle of a screen; neither side is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// Pixels from the left edge.
+    /// Distance from the left edge of the screen, in pixels.
     pub x: u16,
-    /// Pixels from the top edge.
+    /// Distance from the top edge of the screen, in pixels.
     pub y: u16,
-    /// Pixels across.
+    /// Width, in pixels.
     pub width: u16,
-    /// Pixels down.
+    /// Height, in pixels.
     pub height: u16,
 }
 
 impl Region {
-    /// All of a screen.
+    /// Returns the region that covers a whole screen.
     pub fn whole(size: Size) -> Self {
         Self { x: 0, y: 0, width: size.width, height: size.height }
     }
 
-    /// Checks that it lies on a screen.
+    /// Checks that the region is inside of a screen.
     ///
     /// # Errors
-    /// `Invalid` when a part of it does not.
+    /// `Invalid` when a part of it is outside.
     pub fn within(self, size: Size) -> Result<()> {
         let fits = |from: u16, length: u16, side: u16| u32::from(from) + u32::from(length) <= u32::from(side);
         if fits(self.x, self.width, size.width) && fits(self.y, self.height, size.height) {
@@ -37,7 +37,7 @@ impl Region {
         Err(Error::invalid(format!("region {self} is not on the screen of {}x{}", size.width, size.height)))
     }
 
-    /// Whether it shares a pixel with a rectangle that may lie partly or wholly elsewhere.
+    /// Whether it shares a pixel with a rectangle that may lie outside of the screen.
     pub fn touches(self, left: i32, top: i32, width: u16, height: u16) -> bool {
         let overlap = |from: u16, length: u16, other: i32, span: u16| {
             let (from, other) = (i64::from(from), i64::from(other));
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_parse_or_say_why_not() {
+    fn regions_parse_or_are_refused() {
         for text in ["0,0,1,1", "10,20,300,400", "65535,65535,65535,65535"] {
             assert_eq!(text.parse::<Region>().unwrap().to_string(), text);
         }

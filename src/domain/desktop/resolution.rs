@@ -1,28 +1,29 @@
-//! Which sizes can a screen have? `WIDTHxHEIGHTxDEPTH`, as the computer's `resolution` field says it.
+//! Screen sizes and boot resolutions (`WIDTHxHEIGHTxDEPTH`).
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// Smallest side: below this no panel or window is usable.
+/// Smallest side, in pixels: below it no panel or window is usable.
 pub const MIN_SIDE: u16 = 64;
-/// Largest side: 7680 is 8K UHD's width; one such frame is 133 MB of shared memory at most.
+/// Largest side, in pixels: 7680 is the width of 8K UHD, one frame of which takes at most 133 MB of shared
+/// memory.
 pub const MAX_SIDE: u16 = 7680;
-/// Largest area in pixels (7680x4320, 8K UHD), so that two long sides cannot multiply into gigabytes.
+/// Largest area, in pixels (7680x4320, 8K UHD), so that two long sides do not need gigabytes.
 pub const MAX_AREA: u32 = 7680 * 4320;
 
 /// A screen's size in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Pixels across.
+    /// Width, in pixels.
     pub width: u16,
-    /// Pixels down.
+    /// Height, in pixels.
     pub height: u16,
 }
 
 impl Size {
-    /// Checks a size against the bounds.
+    /// Creates a size in pixels.
     ///
     /// # Errors
     /// `Invalid` when a side or the area is out of range.
@@ -42,12 +43,12 @@ impl Size {
 pub struct Resolution {
     /// Width and height.
     pub size: Size,
-    /// Bits per pixel as the client asked: 16, 24 or 32. The screen always runs at 24.
+    /// Bits per pixel as requested: 16, 24 or 32. The screen always uses 24.
     pub depth: u8,
 }
 
 impl Default for Resolution {
-    /// `1280x720x24` (interface.md "Computer").
+    /// `1280x720x24` (docs/api/computers.md).
     fn default() -> Self {
         Self { size: Size { width: 1280, height: 720 }, depth: 24 }
     }
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolutions_parse_or_say_why_not() {
+    fn resolutions_parse_or_are_refused() {
         for (text, shown) in [
             ("1280x720x24", "1280x720x24"),
             ("1920x1080x24", "1920x1080x24"),

@@ -1,49 +1,49 @@
-//! Where may a screen be streamed to, and under which name is that saved? URL, key and name, as pure rules.
+//! RTMP destinations, stream keys and names of saved connections (docs/api/streaming.md).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::address;
-use super::error::{Error, Result};
-use super::name::Name;
+use crate::error::{Error, Result};
+use crate::name::Name;
+use crate::network::address;
 
-/// Longest URL in bytes: what the services hand out is below 200.
+/// Longest URL, in bytes: those of streaming services are below 200.
 pub const MAX_URL: usize = 512;
-/// Longest key in bytes: the longest that services hand out, with its parameters, is below 200. ffmpeg reads it in a
+/// Longest key, in bytes: those of streaming services are below 200 with parameters. ffmpeg reads it in a
 /// line of at most 999 bytes.
 pub const MAX_KEY: usize = 512;
-/// Longest host name in bytes (RFC 1035).
+/// Longest host name, in bytes (RFC 1035).
 const MAX_HOST: usize = 253;
-/// Most connections of an account: nobody streams to more places, and a loop that saves is stopped.
+/// Largest number of saved connections of an account: more than anyone needs, and a bound for a loop.
 pub const MAX_CONNECTIONS: u32 = 100;
 
-/// The host of a destination.
+/// Host of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// An address that was written out.
+    /// An IP address.
     Address(IpAddr),
-    /// A name, in lower case.
+    /// A lower-case host name.
     Name(String),
 }
 
 /// An RTMP server and the application on it: `rtmp[s]://host[:port]/app[/instance]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Whether it is spoken to over TLS (`rtmps`).
+    /// Whether the connection uses TLS (`rtmps`).
     pub secure: bool,
-    /// Who it is.
+    /// Host of the server.
     pub host: Host,
-    /// Its port: 1935 for rtmp and 443 for rtmps when none is written.
+    /// TCP port; the default is 1935 for rtmp and 443 for rtmps.
     pub port: u16,
-    /// The application, without the slash before it.
+    /// The application, without the leading slash.
     pub app: String,
 }
 
 impl Destination {
-    /// Reads a URL as a client sent it.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// `Invalid` saying what is wrong with it; the sentence never quotes it.
+    /// `Invalid` with the reason; the message does not quote the URL.
     pub fn parse(url: &str) -> Result<Self> {
         if url.len() > MAX_URL {
             return Err(wrong(format!("is longer than {MAX_URL} bytes")));
@@ -56,24 +56,24 @@ impl Destination {
             _ => return Err(wrong("must begin with rtmp:// or rtmps://")),
         };
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(wrong("holds a character that belongs to no URL"));
+            return Err(wrong("has a character that is not valid in a URL"));
         }
         if rest.contains(['?', '#']) {
-            return Err(wrong("must have no parameters: they belong to the key"));
+            return Err(wrong("must not have parameters: put them into the key"));
         }
         let (authority, app) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.contains('@') {
-            return Err(wrong("must hold no user name and no password"));
+            return Err(wrong("must not have a user name or a password"));
         }
         let (host, port) = match authority.strip_prefix('[') {
             Some(inner) => {
                 let (host, after) =
-                    inner.split_once(']').ok_or_else(|| wrong("has an unfinished address"))?;
-                let address: Ipv6Addr = host.parse().map_err(|_| wrong("has an address that is none"))?;
+                    inner.split_once(']').ok_or_else(|| wrong("has an incomplete IP address"))?;
+                let address: Ipv6Addr = host.parse().map_err(|_| wrong("has an invalid IP address"))?;
                 let port = if after.is_empty() {
                     None
                 } else {
-                    Some(after.strip_prefix(':').ok_or_else(|| wrong("has something behind its address"))?)
+                    Some(after.strip_prefix(':').ok_or_else(|| wrong("has text after its IP address"))?)
                 };
                 (Host::Address(address.into()), port)
             }
@@ -90,7 +90,7 @@ impl Destination {
             Some(text) => {
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit());
                 let port = text.parse::<u16>().ok().filter(|port| digits && *port != 0);
-                port.ok_or_else(|| wrong("has a port that is none"))?
+                port.ok_or_else(|| wrong("has an invalid port"))?
             }
         };
         let app = app.trim_end_matches('/');
@@ -100,7 +100,7 @@ impl Destination {
         Ok(Self { secure, host, port, app: app.to_owned() })
     }
 
-    /// Whether it is known without asking a name server that it is not on the public Internet.
+    /// Whether the host is certainly not on the public Internet, without a DNS query.
     pub fn is_private(&self) -> bool {
         match &self.host {
             Host::Address(address) => !address::is_public(*address),
@@ -109,7 +109,7 @@ impl Destination {
         }
     }
 
-    /// The refusal of an address that is not public.
+    /// Returns the error for an address that is not public.
     pub fn private() -> Error {
         Error::invalid(
             "The streaming server has a private address, and this service's configuration allows none",
@@ -118,7 +118,7 @@ impl Destination {
     }
 }
 
-/// The URL as it is saved and as the server is told it (`tcUrl`): in its usual form, without a port that is the usual.
+/// The normalized URL, without the default port, as it is stored and sent to the server (`tcUrl`).
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "rtmps" } else { "rtmp" };
@@ -150,13 +150,14 @@ fn named(host: &str) -> Result<Host> {
     };
     let name = host.strip_suffix('.').unwrap_or(&host);
     if !name.split('.').all(fine) {
-        return Err(wrong("has a host name that is none"));
+        return Err(wrong("has an invalid host name"));
     }
-    // What ends in a number is an address or nothing: resolvers read 127.1, 0x7f000001 and 2130706433 as one, too.
+    // A host that ends in a number must be an IPv4 address: resolvers also accept 127.1, 0x7f000001 and
+    // 2130706433.
     let last = name.rsplit('.').next().unwrap_or_default();
     let number = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
     if number {
-        let address: Ipv4Addr = name.parse().map_err(|_| wrong("has an address that is none"))?;
+        let address: Ipv4Addr = name.parse().map_err(|_| wrong("has an invalid IP address"))?;
         return Ok(Host::Address(address.into()));
     }
     Ok(Host::Name(name.to_owned()))
@@ -166,29 +167,32 @@ fn wrong(what: impl fmt::Display) -> Error {
     Error::invalid(format!("url {what}")).code("INVALID_REQUEST")
 }
 
-/// Checks a stream key: what the server knows the stream by, with parameters where it takes some.
+/// Checks a stream key, which may have parameters.
 ///
 /// # Errors
-/// `Invalid`; the sentence never quotes it.
+/// `Invalid` when it is empty, too long or has white space or non-ASCII characters; the message does not
+/// quote it.
 pub fn check_key(key: &str) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY {
         return Err(Error::invalid(format!("key must be 1 to {MAX_KEY} bytes")).code("INVALID_REQUEST"));
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let message = "key must hold letters, digits and signs of ASCII only, and no white space";
+        let message = "key must have only printable ASCII characters and no white space";
         return Err(Error::invalid(message).code("INVALID_REQUEST"));
     }
     Ok(())
 }
 
-/// Reads the name of a saved connection: as other names, and good for a part of a path, by which it is removed.
+/// Parses the name of a saved connection. The name is a path segment of the API, so it has no slash.
 ///
 /// # Errors
-/// `Invalid`.
+/// `Invalid` when it is not a valid [`Name`], has a slash, or is `.` or `..`.
 pub fn connection_name(text: &str) -> Result<Name> {
     let name = Name::parse(text)?;
     if name.as_str().contains(['/', '\\']) || matches!(name.as_str(), "." | "..") {
-        return Err(Error::invalid("name must hold no slash, and not be . or ..").code("INVALID_REQUEST"));
+        return Err(
+            Error::invalid("name must not have a slash and must not be . or ..").code("INVALID_REQUEST")
+        );
     }
     Ok(name)
 }
@@ -198,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_of_servers_are_read_and_written_in_their_usual_form() {
+    fn server_urls_are_normalized() {
         for (url, written) in [
             ("rtmp://live.twitch.tv/app", "rtmp://live.twitch.tv/app"),
             ("rtmp://live.twitch.tv/app/", "rtmp://live.twitch.tv/app"),
@@ -217,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_a_server_is_refused_without_being_quoted() {
+    fn invalid_server_urls_are_refused_without_being_quoted() {
         for bad in [
             "",
             "live.twitch.tv/app",
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn private_servers_are_known_where_no_name_server_is_needed() {
+    fn private_hosts_are_detected_without_dns() {
         for (url, private) in [
             ("rtmp://127.0.0.1/a", true),
             ("rtmp://10.1.2.3/a", true),
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_measured_and_never_quoted() {
+    fn keys_are_checked_and_never_quoted() {
         for good in ["k", "live_1?bandwidthtest=true&x=#1", &"x".repeat(MAX_KEY)] {
             assert!(check_key(good).is_ok(), "{good}");
         }
@@ -292,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_parts_of_paths() {
+    fn names_are_path_segments() {
         for good in ["twitch", " My channel ", "\u{8a9e}", "a.b", "..."] {
             assert!(connection_name(good).is_ok(), "{good}");
         }

@@ -1,38 +1,38 @@
-//! How large may a terminal be? (wire.md 10.4)
+//! Terminal sizes (docs/channels.md).
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// Most columns and most rows: programs keep memory per cell, and no screen shows more characters than this.
+/// Largest number of columns and of rows: programs allocate memory per cell.
 pub const MAX_SIDE: u16 = 1000;
 
-/// A terminal's size in characters.
+/// Size of a terminal, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Characters in a row.
+pub struct TerminalSize {
+    /// Columns.
     pub cols: u16,
     /// Rows.
     pub rows: u16,
 }
 
-impl Default for Size {
+impl Default for TerminalSize {
     fn default() -> Self {
         Self { cols: 80, rows: 24 }
     }
 }
 
-impl Size {
-    /// A size of 1 to [`MAX_SIDE`] either way.
+impl TerminalSize {
+    /// Creates a size of 1 to [`MAX_SIDE`] columns and rows.
     ///
     /// # Errors
-    /// `Invalid` for any other.
+    /// `Invalid` for any other number.
     pub fn new(cols: i64, rows: i64) -> Result<Self> {
         Ok(Self { cols: side("cols", cols)?, rows: side("rows", rows)? })
     }
 
-    /// A size as a query has it; what is absent is as [`Size::default`].
+    /// Parses the query parameters; an absent one is as in [`TerminalSize::default`].
     ///
     /// # Errors
-    /// As [`Self::new`], also for what is no number.
+    /// `Invalid` for text that is not a number, and those of [`Self::new`].
     pub fn parse(cols: Option<&str>, rows: Option<&str>) -> Result<Self> {
         let read = |name: &str, given: Option<&str>, usual: u16| match given {
             None => Ok(i64::from(usual)),
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn sizes_are_whole_numbers_within_bounds() {
-        let asked = |cols, rows| Size::parse(cols, rows).ok().map(|size| (size.cols, size.rows));
+        let asked = |cols, rows| TerminalSize::parse(cols, rows).ok().map(|size| (size.cols, size.rows));
         assert_eq!(asked(None, None), Some((80, 24)));
         assert_eq!(asked(Some("200"), Some("50")), Some((200, 50)));
         assert_eq!(asked(Some("1"), Some("1000")), Some((1, 1000)));

@@ -1,34 +1,35 @@
-//! Who may do what? One pure decision over a caller and a workspace (interface.md "Key scopes").
+//! Authorization: one pure decision over a caller and a workspace (docs/api/authentication.md).
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 use hotdesk_base::ids::{AccountId, GrantId, KeyId, SessionId, WorkspaceId};
 
-/// Who is asking, once the credential was found.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// What was shown.
+    /// The credential of the request.
     pub credential: Credential,
     /// The account that it belongs to.
     pub account: AccountId,
-    /// The only workspace that it reaches, with its name; `None` for all of the account's.
+    /// The only workspace that the credential can access, with its name; `None` for all workspaces of the
+    /// account.
     pub scope: Option<(WorkspaceId, String)>,
-    /// What the request is going to do.
+    /// Whether the request reads or changes.
     pub intent: Intent,
 }
 
 impl Caller {
-    /// The same one about to change something, for a read that hands out what can.
-    pub fn changing(&self) -> Self {
+    /// Returns the caller with the intent to change, for a read that returns a secret.
+    pub fn for_change(&self) -> Self {
         Self { intent: Intent::Change, ..self.clone() }
     }
 
-    /// The same one only looking, for a POST that changes nothing for others.
-    pub fn looking(&self) -> Self {
+    /// Returns the caller with the intent to read, for a POST that changes nothing for others.
+    pub fn for_read(&self) -> Self {
         Self { intent: Intent::Read, ..self.clone() }
     }
 }
 
-/// The record of a credential, never its text: what limits, audit and revocation go by.
+/// Id of a credential, never its text. Rate limits, audit and revocation use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Credential {
     /// An API key.
@@ -40,7 +41,7 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// What its holder knows it as.
+    /// Returns the kind of the credential for a message.
     fn name(self) -> &'static str {
         match self {
             Self::Key(_) => "API key",
@@ -50,25 +51,25 @@ impl Credential {
     }
 }
 
-/// Whether a request may change something, by its method.
+/// Whether a request reads or changes, by its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// It looks.
+    /// The request only reads.
     Read,
-    /// It changes something, or hands out what can.
+    /// The request changes something or returns a secret.
     Change,
 }
 
-/// What an account is in a workspace, the least first.
+/// Role of an account in a workspace, in ascending order of permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Looks, and changes nothing.
+    /// Reads, and changes nothing.
     Viewer,
-    /// Works with the computers.
+    /// Uses and changes the computers.
     Member,
-    /// Also manages members, invitations and the workspace's keys.
+    /// Also manages members, invitations and keys of the workspace.
     Admin,
-    /// Whose plan it is; one per workspace.
+    /// Owns the workspace, whose resources count against its plan. Each workspace has exactly one owner.
     Owner,
 }
 
@@ -76,7 +77,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::Viewer, Self::Member, Self::Admin, Self::Owner];
 
-    /// Its word on the wire and in the store.
+    /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -86,28 +87,28 @@ impl Role {
         }
     }
 
-    /// The role of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the role with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
 }
 
-/// The workspace that a request is about.
+/// The workspace of a request.
 #[derive(Clone, Debug)]
 pub struct Target<'a> {
     /// Its id.
     pub id: WorkspaceId,
     /// Its name.
     pub name: &'a str,
-    /// What the caller's account is in it; `None` for a stranger.
+    /// Role of the caller's account; `None` when it is not a member.
     pub role: Option<Role>,
 }
 
-/// May the caller do what it is about to do in this workspace? Says what it is there.
+/// Checks whether the caller can access a workspace with its intent, and returns its role there.
 ///
 /// # Errors
-/// `Forbidden`: "Access denied" for a stranger; `workspace_scope_mismatch` naming both workspaces; `workspace_read_only`
-/// for a change by a viewer (interface.md "Suspend", errors).
+/// `Forbidden`: "Access denied" when the account is not a member; `workspace_scope_mismatch` with both
+/// workspaces when the credential is scoped to another one; `workspace_read_only` for a change by a viewer.
 pub fn check(caller: &Caller, target: &Target<'_>) -> Result<Role> {
     let role = target.role.ok_or_else(|| Error::forbidden("Access denied"))?;
     if let Some((id, name)) = caller.scope.as_ref().filter(|(id, _)| *id != target.id) {
@@ -127,10 +128,10 @@ pub fn check(caller: &Caller, target: &Target<'_>) -> Result<Role> {
     Ok(role)
 }
 
-/// Is a role enough for what asks for another?
+/// Checks that `role` has at least the permissions of `least`.
 ///
 /// # Errors
-/// `Forbidden`, saying which role it takes.
+/// `Forbidden`; the message names the required role.
 pub fn check_role(role: Role, least: Role) -> Result<()> {
     if role >= least {
         return Ok(());
@@ -143,7 +144,7 @@ pub fn check_role(role: Role, least: Role) -> Result<()> {
     Err(Error::forbidden(format!("Access denied: only {least} may do that in this workspace")))
 }
 
-/// May the caller make a workspace? A scoped key may not (interface.md "Key scopes").
+/// Checks whether the caller can create a workspace.
 ///
 /// # Errors
 /// `Forbidden` for a scoped key.
@@ -151,10 +152,10 @@ pub fn check_create_workspace(caller: &Caller) -> Result<()> {
     check_account_wide(caller, "create workspaces")
 }
 
-/// May the caller do what concerns the account and no workspace?
+/// Checks whether the caller can do something that concerns the whole account. `what` completes "cannot ...".
 ///
 /// # Errors
-/// `Forbidden` for a scoped key, saying what it cannot.
+/// `Forbidden` for a scoped key.
 pub fn check_account_wide(caller: &Caller, what: &str) -> Result<()> {
     match &caller.scope {
         None => Ok(()),
@@ -210,11 +211,11 @@ mod tests {
     #[test]
     fn roles_have_an_order_and_a_name() {
         for (at, role) in Role::ALL.into_iter().enumerate() {
-            assert_eq!(Role::named(role.name()), Some(role));
+            assert_eq!(Role::from_name(role.name()), Some(role));
             for (least, other) in Role::ALL.into_iter().enumerate() {
                 assert_eq!(check_role(role, other).is_ok(), at >= least, "{role:?} for {other:?}");
             }
         }
-        assert_eq!(Role::named("king"), None);
+        assert_eq!(Role::from_name("king"), None);
     }
 }

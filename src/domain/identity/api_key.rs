@@ -1,26 +1,28 @@
-//! What does an API key look like? `sk_live_`, 30 random base62 characters, 6 of checksum (access.md A1).
+//! Format of API keys: `sk_live_`, 30 random base62 characters and a checksum of 6 (A1,
+//! docs/authentication-rules.md).
 //!
-//! The checksum lets a mistyped key be refused without a look-up, and lets scanners recognise a leaked one.
+//! With the checksum, a mistyped key is refused without a database query, and secret scanners recognise a
+//! leaked key.
 
-/// Every live key begins so (interface.md "Authentication").
+/// Prefix of every key.
 pub const PREFIX: &str = "sk_live_";
-/// Keys that one account may have, beside those to its clients' workspaces: one for each program of hundreds, and an end to a
-/// loop that mints.
+/// Largest number of keys of an account, without those for its clients' workspaces: enough for hundreds of
+/// programs, and a bound for a loop that creates keys.
 pub const MAX_KEYS: u32 = 1000;
-/// Keys to one client's workspace: a client is one customer with a handful of programs.
+/// Largest number of keys for one client's workspace: a client is one customer with a few programs.
 pub const MAX_CLIENT_KEYS: u32 = 100;
-/// Random characters: 30 of base62 are 178 bits.
+/// Number of random characters: 30 of base62 are 178 bits.
 pub const RANDOM_CHARACTERS: usize = 30;
-/// Checksum characters: CRC-32 in base62 needs 6.
+/// Number of checksum characters: CRC-32 in base62 needs 6.
 const CHECKSUM_CHARACTERS: usize = 6;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Completes random characters into a key.
+/// Assembles a key from its random characters.
 pub fn assemble(random: &str) -> String {
     format!("{PREFIX}{random}{}", checksum(random))
 }
 
-/// Whether a text has the form and the checksum of a key made here.
+/// Whether a text has the format and the checksum of a key.
 pub fn well_formed(key: &str) -> bool {
     let Some(rest) = key.strip_prefix(PREFIX) else { return false };
     if rest.len() != RANDOM_CHARACTERS + CHECKSUM_CHARACTERS
@@ -32,7 +34,7 @@ pub fn well_formed(key: &str) -> bool {
     checksum(random) == sum
 }
 
-/// Whether a key stands anywhere in a text.
+/// Whether a text contains a key.
 pub fn is_in(text: &str) -> bool {
     let length = PREFIX.len() + RANDOM_CHARACTERS + CHECKSUM_CHARACTERS;
     text.match_indices(PREFIX).any(|(at, _)| text.get(at..at + length).is_some_and(well_formed))
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_wherever_it_stands() {
+    fn a_key_is_found_anywhere_in_a_text() {
         let key = assemble("0123456789abcdefghijABCDEFGHIJ");
         assert!(
             is_in(&format!("{{\"key\":\"{key}\"}}"))

@@ -1,15 +1,16 @@
-//! What may a client of an operator have, and who pays for it? Money is in millionths of a dollar.
+//! Limits and billing of an operator's clients. Amounts of money are in micro-dollars (millionths of a US
+//! dollar).
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// Millionths of a dollar in one.
+/// Micro-dollars in a dollar.
 const MICROS: f64 = 1_000_000.0;
-/// Largest amount in dollars: what a 64-bit number of millionths and a double both hold exactly.
+/// Largest amount, in dollars: exact both as 64-bit micro-dollars and as a double.
 const MAX_USD: f64 = 1_000_000_000.0;
-/// Longest external id in characters.
+/// Longest external id, in characters.
 const MAX_EXTERNAL_ID: usize = 255;
 
-/// Who pays for a client.
+/// The payer for a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BilledTo {
     /// The operator.
@@ -20,10 +21,10 @@ pub enum BilledTo {
 }
 
 impl BilledTo {
-    /// Both.
+    /// Every payer.
     pub const ALL: [Self; 2] = [Self::Operator, Self::Client];
 
-    /// Its word on the wire and in the store.
+    /// Returns the name in the API and in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -31,36 +32,36 @@ impl BilledTo {
         }
     }
 
-    /// The payer of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    /// Returns the payer with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|payer| payer.name() == name)
     }
 
-    /// The payer that a request names.
+    /// Parses the payer in a request.
     ///
     /// # Errors
-    /// `Invalid` for any other word.
+    /// `Invalid` for any other name.
     pub fn parse(name: &str) -> Result<Self> {
-        Self::named(name).ok_or_else(|| Error::invalid("billed_to must be operator or client"))
+        Self::from_name(name).ok_or_else(|| Error::invalid("billed_to must be operator or client"))
     }
 }
 
-/// The bounds of a client.
+/// Limits and payer of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// Computers that it may have beside the operator's own bound; `None` is no other.
+pub struct ClientTerms {
+    /// Largest number of its computers, besides the operator's own limit; `None` means no further limit.
     pub max_computers: Option<u32>,
-    /// What AI models may cost it in a month of UTC, in millionths of a dollar; `None` is without a bound.
+    /// Largest cost of AI models in a calendar month (UTC), in micro-dollars; `None` means no limit.
     pub monthly_ai_cap: Option<i64>,
-    /// Who pays.
+    /// The payer.
     pub billed_to: BilledTo,
 }
 
-impl Terms {
-    /// May `amount` more be spent in a month in which `spent` was?
+impl ClientTerms {
+    /// Checks whether `amount` more can be spent in a month with a spend of `spent`, both in micro-dollars.
     ///
     /// # Errors
-    /// `PaymentRequired` (`credits_exhausted`) above the cap.
+    /// `PaymentRequired` with the code `credits_exhausted` above the cap.
     pub fn check_spend(&self, spent: i64, amount: i64) -> Result<()> {
         match self.monthly_ai_cap {
             Some(cap) if spent.saturating_add(amount) > cap => {
@@ -75,27 +76,27 @@ impl Terms {
     }
 }
 
-/// An amount that a request tells in dollars, as millionths.
+/// Converts an amount in dollars of the field `field` to micro-dollars.
 ///
 /// # Errors
-/// `Invalid` naming the field when it is negative, too large or no number.
+/// `Invalid` when it is negative, too large or not a number; the message names the field.
 pub fn micros(field: &str, usd: f64) -> Result<i64> {
     if (0.0..=MAX_USD).contains(&usd) {
-        // Exact enough: MAX_USD in millionths is below 2^53.
+        // Exact: MAX_USD in micro-dollars is below 2^53.
         return Ok((usd * MICROS).round() as i64);
     }
     Err(Error::invalid(format!("{field} must be a number of dollars, 0 to {MAX_USD}")))
 }
 
-/// Millionths as dollars.
+/// Converts micro-dollars to dollars.
 pub fn dollars(micros: i64) -> f64 {
     micros as f64 / MICROS
 }
 
-/// Checks what an operator calls a client.
+/// Checks a client's external id and returns it trimmed.
 ///
 /// # Errors
-/// `Invalid` when it is empty, too long or holds a control character.
+/// `Invalid` when it is empty, too long or has a control character.
 pub fn check_external_id(text: &str) -> Result<&str> {
     let trimmed = text.trim();
     let count = trimmed.chars().count();
@@ -109,12 +110,12 @@ pub fn check_external_id(text: &str) -> Result<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
     use super::*;
+    use crate::error::Kind;
 
     #[test]
-    fn a_cap_holds_up_to_its_last_millionth() {
-        let terms = |cap| Terms { monthly_ai_cap: cap, ..Terms::default() };
+    fn a_spend_cap_is_exact() {
+        let terms = |cap| ClientTerms { monthly_ai_cap: cap, ..ClientTerms::default() };
         for (cap, spent, amount, fits) in [
             (None, i64::MAX, 1, true),
             (Some(10), 0, 10, true),

@@ -1,44 +1,49 @@
-//! How does a program without a browser get a key? By a code that a person types elsewhere (wire.md 13; RFC 8628).
+//! Device authorization: user codes and polling intervals (RFC 8628; docs/api/authentication.md).
 
 use std::fmt;
 use std::time::Duration;
 
-/// How long a request for a key waits for its person (access.md A21: at most 900 s).
+/// Lifetime of a device authorization, in seconds (A21, docs/authentication-rules.md: at most 900).
 pub const LIFE_SECONDS: u32 = 900;
-/// Seconds between two polls unless the program asks too often (RFC 8628 section 3.2).
+/// Initial interval between polls, in seconds (RFC 8628 section 3.2).
 pub const INTERVAL_SECONDS: u32 = 5;
-/// What each poll that comes too early adds (RFC 8628 section 3.5).
+/// Increase of the interval for each early poll, in seconds (RFC 8628 section 3.5).
 const SLOW_DOWN_SECONDS: u32 = 5;
-/// Clients wait no longer than this between polls, whatever they are told (wire.md 13).
+/// Longest interval, in seconds: clients wait no longer between polls (docs/api/authentication.md).
 const LONGEST_INTERVAL_SECONDS: u32 = 60;
-/// Letters of a user code: without vowels, so that none spells a word (RFC 8628 section 6.1). 20^8 codes are 34 bits.
+/// Letters of a user code, without vowels, so that no code spells a word (RFC 8628 section 6.1). 20^8 codes
+/// are 34 bits.
 pub const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
-/// How many letters it has.
+/// Number of letters of a user code.
 pub const CODE_LETTERS: usize = 8;
-/// Longest name of a program or host that a page shows, in characters.
+/// Longest name of a program or host on a page, in characters.
 const MAX_SHOWN: usize = 64;
 
-/// What a person types to say which program is meant: eight letters, shown as `BCDF-GHJK`.
+/// Code that a person types to identify the program: eight letters, shown as `BCDF-GHJK`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserCode(String);
 
 impl UserCode {
-    /// Makes one of eight numbers, each of which stands for a letter.
+    /// Creates a code from eight numbers; each selects a letter.
     pub fn of(numbers: [u8; CODE_LETTERS]) -> Self {
         let letter = |number: u8| char::from(LETTERS[usize::from(number) % LETTERS.len()]);
         Self(numbers.into_iter().map(letter).collect())
     }
 
-    /// Reads what was typed: case and punctuation do not matter. `None` when it is no code.
+    /// Parses typed text, ignoring case, white space and punctuation; `None` when it is not a code.
     pub fn parse(typed: &str) -> Option<Self> {
-        let kept = |c: &char| !c.is_whitespace() && !c.is_ascii_punctuation();
-        let letters: String =
-            typed.chars().filter(kept).take(CODE_LETTERS + 1).map(|c| c.to_ascii_uppercase()).collect();
+        let significant = |c: &char| !c.is_whitespace() && !c.is_ascii_punctuation();
+        let letters: String = typed
+            .chars()
+            .filter(significant)
+            .take(CODE_LETTERS + 1)
+            .map(|c| c.to_ascii_uppercase())
+            .collect();
         let known = letters.bytes().all(|byte| LETTERS.contains(&byte));
         (letters.len() == CODE_LETTERS && known).then_some(Self(letters))
     }
 
-    /// The letters alone, as they are hashed.
+    /// Returns the letters without the hyphen, for hashing.
     pub fn letters(&self) -> &str {
         &self.0
     }
@@ -51,45 +56,46 @@ impl fmt::Display for UserCode {
     }
 }
 
-/// It opens an account to whoever waits for it: no log line shows one.
+/// Hides the code: it gives access to an account and must not be logged.
 impl fmt::Debug for UserCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UserCode(***)")
     }
 }
 
-/// Whether a request that has waited for so many milliseconds may still be answered; `None`: nobody knows how long.
+/// Whether a device authorization that is `waited_ms` milliseconds old is still valid. An unknown age is not.
 pub fn is_alive(waited_ms: Option<i64>) -> bool {
     waited_ms.is_some_and(|waited| waited < i64::from(LIFE_SECONDS) * 1000)
 }
 
-/// What is said to a program that polls before its person has decided.
+/// Answer to a poll before the person has decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Wait so many seconds and ask again.
+pub enum PollPace {
+    /// Poll again after this number of seconds.
     Wait(u32),
-    /// It was told to ask less often as often as that helps: nothing more is looked up for it.
+    /// The program polls too often in spite of the longest interval, in seconds: the server does not query
+    /// the store for it.
     Flood(u32),
 }
 
-/// Paces a poll, from the seconds that the program was told to wait and the time since its last poll, if there was one
-/// (access.md A26).
-pub fn pace(interval: u32, since: Option<Duration>) -> Pace {
+/// Decides on a poll from the current interval, in seconds, and the time since the last poll (A26,
+/// docs/authentication-rules.md).
+pub fn pace(interval: u32, since: Option<Duration>) -> PollPace {
     let early = since.is_some_and(|since| since < Duration::from_secs(interval.into()));
     match (early, interval) {
-        (false, interval) => Pace::Wait(interval),
-        (true, LONGEST_INTERVAL_SECONDS..) => Pace::Flood(interval),
-        (true, interval) => Pace::Wait((interval + SLOW_DOWN_SECONDS).min(LONGEST_INTERVAL_SECONDS)),
+        (false, interval) => PollPace::Wait(interval),
+        (true, LONGEST_INTERVAL_SECONDS..) => PollPace::Flood(interval),
+        (true, interval) => PollPace::Wait((interval + SLOW_DOWN_SECONDS).min(LONGEST_INTERVAL_SECONDS)),
     }
 }
 
-/// What a program says of itself, as a page may show it: nothing that turns writing around or is not seen, and not
-/// everything of what is long.
-pub fn shown(text: &str) -> String {
+/// Prepares a program's own name for display: removes control, invisible and direction-changing characters,
+/// and truncates it.
+pub fn displayable(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let kept: String =
+    let visible: String =
         text.trim().chars().filter(|c| !c.is_control() && !turns(*c)).take(MAX_SHOWN).collect();
-    if kept.trim().is_empty() { "unknown".to_owned() } else { kept }
+    if visible.trim().is_empty() { "unknown".to_owned() } else { visible }
 }
 
 #[cfg(test)]
@@ -118,17 +124,17 @@ mod tests {
     #[test]
     fn a26_each_poll_that_comes_too_early_makes_the_next_one_later() {
         let seconds = |n| Some(Duration::from_secs(n));
-        for (interval, since, said) in [
-            (5, None, Pace::Wait(5)),
-            (5, seconds(5), Pace::Wait(5)),
-            (5, seconds(4), Pace::Wait(10)),
-            (10, seconds(9), Pace::Wait(15)),
-            (10, seconds(11), Pace::Wait(10)),
-            (58, seconds(0), Pace::Wait(60)),
-            (60, seconds(60), Pace::Wait(60)),
-            (60, seconds(59), Pace::Flood(60)),
+        for (interval, since, expected) in [
+            (5, None, PollPace::Wait(5)),
+            (5, seconds(5), PollPace::Wait(5)),
+            (5, seconds(4), PollPace::Wait(10)),
+            (10, seconds(9), PollPace::Wait(15)),
+            (10, seconds(11), PollPace::Wait(10)),
+            (58, seconds(0), PollPace::Wait(60)),
+            (60, seconds(60), PollPace::Wait(60)),
+            (60, seconds(59), PollPace::Flood(60)),
         ] {
-            assert_eq!(pace(interval, since), said, "{interval} {since:?}");
+            assert_eq!(pace(interval, since), expected, "{interval} {since:?}");
         }
     }
 
@@ -147,8 +153,8 @@ mod tests {
 
     #[test]
     fn a30_what_a_program_says_of_itself_is_cut_and_cannot_hide() {
-        assert_eq!(shown("  build\u{202e}box\n\u{200b} "), "buildbox");
-        assert_eq!(shown("\u{feff}\u{0}"), "unknown");
-        assert_eq!(shown(&"語".repeat(500)).chars().count(), MAX_SHOWN);
+        assert_eq!(displayable("  build\u{202e}box\n\u{200b} "), "buildbox");
+        assert_eq!(displayable("\u{feff}\u{0}"), "unknown");
+        assert_eq!(displayable(&"語".repeat(500)).chars().count(), MAX_SHOWN);
     }
 }

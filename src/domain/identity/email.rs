@@ -1,21 +1,21 @@
-//! Which e-mail addresses do people sign in with? Whatever a mail server could take; nothing is ever sent there.
+//! E-mail addresses for sign-in. Any plausible address is accepted, because no mail is sent.
 
 use std::fmt;
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
-/// Longest address in bytes (RFC 5321 section 4.5.3.1.3, less the brackets).
+/// Longest address, in bytes (RFC 5321 section 4.5.3.1.3, without the angle brackets).
 const MAX_BYTES: usize = 254;
 
-/// An address in small letters: two that differ in case alone are one account's.
+/// A lower-case address: addresses that differ only in case belong to one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Email(String);
 
 impl Email {
-    /// Trims and checks an address: something, one `@`, something, with nothing in it that is not seen.
+    /// Trims and checks an address: text, one `@`, text, without white space and control characters.
     ///
     /// # Errors
-    /// `Invalid`, without quoting it.
+    /// `Invalid` for any other text; the message does not quote it.
     pub fn parse(text: &str) -> Result<Self> {
         let trimmed = text.trim();
         let sides = trimmed.split_once('@').is_some_and(|(before, behind)| {
@@ -24,12 +24,14 @@ impl Email {
         let unseen =
             |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | '"' | ',' | ';');
         if !sides || trimmed.len() > MAX_BYTES || trimmed.chars().any(unseen) {
-            return Err(Error::invalid("that is no e-mail address (name@host)").code("INVALID_REQUEST"));
+            return Err(
+                Error::invalid("the e-mail address is not valid: use name@host").code("INVALID_REQUEST")
+            );
         }
         Ok(Self(trimmed.to_lowercase()))
     }
 
-    /// Its text.
+    /// Returns the address.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_told_from_other_texts() {
+    fn addresses_are_distinguished_from_other_text() {
         for (text, address) in [
             (" Ada@Example.ORG ", "ada@example.org"),
             ("operator@localhost", "operator@localhost"),

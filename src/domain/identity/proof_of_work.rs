@@ -1,14 +1,13 @@
-//! How does somebody without a key show that a request was worth some work? By a number that makes a hash begin with zeros
-//! (the idea of hashcash): hard to find, quick to check.
+//! Proof of work for requests without a key: a nonce that makes a hash begin with zero bits (hashcash).
 
 use sha2::{Digest, Sha256};
 
-/// Most bits that can be asked for: 2^32 hashes are an hour of one core.
+/// Largest number of required zero bits: 2^32 hashes take one core about an hour.
 pub const MAX_BITS: u32 = 32;
-/// Longest answer in bytes: a number of 64 bits has 20 digits.
+/// Longest nonce, in bytes: a 64-bit number has 20 digits.
 const MAX_ANSWER: usize = 64;
 
-/// Whether SHA-256 of `challenge`, a dot and `nonce` begins with at least so many zero bits.
+/// Whether SHA-256 of `challenge`, a dot and `nonce` begins with at least `bits` zero bits.
 pub fn solves(challenge: &str, nonce: &str, bits: u32) -> bool {
     if nonce.len() > MAX_ANSWER {
         return false;

@@ -1,9 +1,9 @@
-//! Does an IP address lead to the public Internet, or to somewhere that only this side reaches? (threats.md T6)
+//! Classification of IP addresses as public or not (T6, docs/security.md).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Blocks that are not the public Internet, as address and prefix length: the special ones of RFC 6890 that lead
-/// somewhere, the same that the packet rules of computers refuse (`engine/rules.nft`).
+/// Blocks that are not on the public Internet, as address and prefix length: the routable special-purpose
+/// blocks of RFC 6890, the same as in `engine/rules.nft`.
 const SPECIAL_V4: [([u8; 4], u32); 12] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
@@ -19,14 +19,14 @@ const SPECIAL_V4: [([u8; 4], u32); 12] = [
     ([240, 0, 0, 0], 4),
 ];
 
-/// The blocks of IPv6 that global unicast addresses come from (RFC 4291), without the ones that carry an IPv4 address
-/// inside: Teredo (RFC 4380) and 6to4 (RFC 3056).
+/// Block of IPv6 global unicast addresses (RFC 4291). Blocks with an embedded IPv4 address are excluded:
+/// Teredo (RFC 4380) and 6to4 (RFC 3056).
 const GLOBAL_V6: ([u16; 8], u32) = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 const CARRIERS_V6: [([u16; 8], u32); 2] =
     [([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16)];
 
-/// Whether an address is public. One form has one answer: IPv4 addresses in the clothes of IPv6 (mapped, compatible,
-/// NAT64) never are, because nobody writes them for a good reason.
+/// Whether an address is public. IPv4 addresses in IPv6 form (mapped, compatible, NAT64) never are, because
+/// they have no legitimate use here.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_the_internet_is_told_by_its_block() {
+    fn special_purpose_blocks_are_not_public() {
         for public in [
             "1.1.1.1",
             "9.255.255.255",

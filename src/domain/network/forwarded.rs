@@ -1,4 +1,4 @@
-//! Who is the client behind a proxy? The nearest address that the operator's own proxies did not have.
+//! Client address behind trusted proxies, from `X-Forwarded-For`.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Proxies whose `X-Forwarded-For` is believed: `127.0.0.1, 10.0.0.0/8`. Empty: nobody's is.
+/// Trusted proxies, whose `X-Forwarded-For` is used: `127.0.0.1, 10.0.0.0/8`. Empty means none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<IpNet>);
 
@@ -35,13 +35,15 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// The client's address, from the connection's and the values of `X-Forwarded-For` in their order. Each proxy adds at
-    /// the end what it was connected from, so the list is read from there, while the one who says so is trusted; what
-    /// stands before may be invented.
+    /// Returns the client's address, from the peer address and the values of `X-Forwarded-For` in their
+    /// order.
+    ///
+    /// Each proxy appends the address of its own peer. The list is read from its end, as long as the address
+    /// that added an entry is trusted. Earlier entries may be forged.
     pub fn client<'a>(&self, peer: IpAddr, forwarded: impl IntoIterator<Item = &'a str>) -> IpAddr {
-        let said: Vec<&str> = forwarded.into_iter().flat_map(|value| value.split(',')).collect();
+        let entries: Vec<&str> = forwarded.into_iter().flat_map(|value| value.split(',')).collect();
         let mut client = peer.to_canonical();
-        for part in said.into_iter().rev().map(str::trim) {
+        for part in entries.into_iter().rev().map(str::trim) {
             if !self.has(client) {
                 break;
             }
@@ -61,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_trusted_proxies_are_believed_and_only_what_they_added() {
+    fn only_entries_of_trusted_proxies_count() {
         let trusted: TrustedProxies = "127.0.0.1, 10.0.0.0/8,2001:db8::/32".parse().unwrap();
         assert_eq!(trusted.to_string(), "127.0.0.1/32, 10.0.0.0/8, 2001:db8::/32");
         let table: &[(&str, &[&str], &str)] = &[
@@ -75,9 +77,9 @@ mod tests {
             ("127.0.0.1", &["[2001:db9::1]:443, 2001:db8::2"], "2001:db9::1"),
             ("127.0.0.1", &["10.0.0.1, 10.0.0.2"], "10.0.0.1"),
         ];
-        for (peer, said, client) in table {
-            let found = trusted.client(peer.parse().unwrap(), said.iter().copied());
-            assert_eq!(found, client.parse::<IpAddr>().unwrap(), "{peer} {said:?}");
+        for (peer, entries, client) in table {
+            let found = trusted.client(peer.parse().unwrap(), entries.iter().copied());
+            assert_eq!(found, client.parse::<IpAddr>().unwrap(), "{peer} {entries:?}");
         }
         let nobody: TrustedProxies = "".parse().unwrap();
         assert_eq!(

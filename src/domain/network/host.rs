@@ -1,11 +1,10 @@
-//! Whose name does a request come under? Only our own are answered, so that no page of another site reaches us by having its
-//! name point at our address (DNS rebinding; access.md A77).
+//! Validation of the `Host` header against DNS rebinding (A77, docs/authentication-rules.md).
 
 use std::net::IpAddr;
 
-/// The host in an authority, without its port (RFC 3986 section 3.2): a name, or an address without brackets. `None` when it is
-/// no authority that a `Host` field may hold.
-pub fn of(authority: &str) -> Option<&str> {
+/// Returns the host of an authority without its port (RFC 3986 section 3.2): a name, or an address without
+/// brackets. `None` when the text is not valid in a `Host` header.
+pub fn parse(authority: &str) -> Option<&str> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (address, port) = rest.split_once(']')?;
@@ -19,8 +18,8 @@ pub fn of(authority: &str) -> Option<&str> {
     (digits && !host.is_empty() && host.chars().all(plain)).then_some(host)
 }
 
-/// Whether a host is this service: one of the given names, this machine, or an address. An address needs no list, because no
-/// name can be made to point at it that would show in its place.
+/// Whether a host is this service: one of the given names, `localhost`, or any IP address. IP addresses need
+/// no list, because DNS rebinding needs a name.
 pub fn is_own<'a>(host: &str, mut names: impl Iterator<Item = &'a str>) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host);
     host.parse::<IpAddr>().is_ok()
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_what_stands_before_the_port() {
+    fn a_host_is_the_part_before_the_port() {
         for (authority, host) in [
             ("desk.example", "desk.example"),
             ("desk.example:8700", "desk.example"),
@@ -41,7 +40,7 @@ mod tests {
             ("[::1]:80", "::1"),
             ("[::1]", "::1"),
         ] {
-            assert_eq!(of(authority), Some(host), "{authority}");
+            assert_eq!(parse(authority), Some(host), "{authority}");
         }
         for bad in [
             "",
@@ -57,12 +56,12 @@ mod tests {
             "a b",
             "ä.example",
         ] {
-            assert_eq!(of(bad), None, "{bad}");
+            assert_eq!(parse(bad), None, "{bad}");
         }
     }
 
     #[test]
-    fn own_are_named_hosts_this_machine_and_addresses() {
+    fn own_hosts_are_configured_names_localhost_and_addresses() {
         let own = |host| is_own(host, ["desk.example", "other.example"].into_iter());
         for host in [
             "desk.example",

@@ -1,4 +1,4 @@
-//! How does a machine start? Everything that can be taken back first, its first process last.
+//! Boot of a container: everything that can be undone first, the guest's first process last.
 
 use std::fs;
 use std::io;
@@ -7,72 +7,76 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use super::command::{host_error, run_with, tool};
-use super::config::ContainerConfig;
-use super::layout::{Folder, private_folder, remove_if_there, write_durably};
-use super::lock::MachineLock;
-use super::oci::{self, BootPlan, HostLimits};
-use super::runtime::{Kind, Runtime};
-use super::stage::{self, Parts};
-use super::{bandwidth, disk, network, process, slots, staged, throttle};
+use crate::container::config::ContainerConfig;
+use crate::container::oci::{self, BootPlan, HostLimits};
+use crate::container::runtime::{Runtime, RuntimeKind};
+use crate::container::stage::{self, FileSystemParts};
+use crate::container::throttle;
+use crate::host::command::{host_error, run_with, tool};
+use crate::host::lock::MachineLock;
+use crate::host::{bandwidth, network, process, slots};
+use crate::state::layout::{Folder, private_folder, remove_if_there, write_durably};
+use crate::state::{boot_files, disk};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 use nix::sys::resource::{Resource, getrlimit};
 
-/// Bounds of a guest's own user namespace: its share of inotify, of which the host otherwise has one pot for all
-/// guests and its own root; and no further user namespaces, should a filter ever let one be asked for.
-const NAMESPACE_BOUNDS: [(&str, u32); 3] =
+/// Limits of a guest's user namespace (user_namespaces(7)). inotify: without these, all guests and the host's
+/// root share one quota. User namespaces: none, even if a seccomp filter ever allowed the call.
+const NAMESPACE_LIMITS: [(&str, u32); 3] =
     [("max_inotify_instances", 512), ("max_inotify_watches", 262_144), ("max_user_namespaces", 0)];
 
-/// What a start works with.
+/// The inputs of a start.
 #[derive(Debug)]
 pub(super) struct Starter<'a> {
     pub(super) config: &'a ContainerConfig,
     /// The executable that becomes the guest's agent.
     pub(super) agent: &'a Path,
-    /// The slot that the machine had when its memory was saved.
+    /// The preferred slot: the one that the machine had when its memory was saved.
     pub(super) wanted_slot: Option<u16>,
     pub(super) runtime: &'a Runtime,
-    pub(super) held: &'a MachineLock,
+    pub(super) lock: &'a MachineLock,
 }
 
 impl Starter<'_> {
-    /// Starts a machine of which nothing runs and nothing is left of an earlier boot. On error something may be left.
-    /// Blocks.
+    /// Starts a machine after a sweep. On error, parts of the boot may be left. Blocks.
     pub(super) fn start(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         let endpoint = self.prepare(folder, spec, boot)?;
         self.runtime.start(folder.id)?;
         Ok(endpoint)
     }
 
-    /// Everything of a start but the first process. Blocks.
+    /// Does everything of a start except running the first process. Blocks.
     pub(super) fn prepare(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
         disk::check_reserve(&folder.path)?;
-        disk::grow(&folder.disk(), spec.disk_bytes, self.held)?;
+        disk::grow(&folder.disk(), spec.disk_bytes, self.lock)?;
         let network = &self.config.network;
         let slot = slots::claim(folder, network.slots(), self.wanted_slot)?;
         let resolvers = network::resolvers(network)?;
         self.write_bundle(folder, spec, boot, slot)?;
         let (listener, endpoint) = match self.runtime.kind() {
-            Kind::Shared => (Some(listen(&folder.socket())?), Endpoint::Unix(folder.socket())),
-            Kind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
+            RuntimeKind::Shared => (Some(listen(&folder.socket())?), Endpoint::Unix(folder.socket())),
+            RuntimeKind::Gvisor => (None, Endpoint::Tcp(network::agent(network, slot))),
         };
-        let parts = Parts {
+        let parts = FileSystemParts {
             image: self.config.image.join("rootfs"),
             agent: self.agent.to_owned(),
             disk: folder.disk(),
             first_id: self.config.host_ids(slot),
-            files: staged::files(spec, boot, &network::resolv_conf(&resolvers)),
+            files: boot_files::files(spec, boot, &network::resolv_conf(&resolvers)),
         };
-        stage::with(&parts, || self.runtime.create(folder, listener))?;
+        stage::with_file_system(&parts, || self.runtime.create(folder, listener))?;
         let made = self.runtime.state(folder.id)?;
         let Some(pid) = made.filter(|state| state.pid != 0).map(|state| state.pid) else {
-            return Err(EngineError::failed("create the container", "the runtime does not know it"));
+            return Err(EngineError::failed(
+                "create the container",
+                "the OCI runtime has no record of it or no process for it",
+            ));
         };
         throttle::limit(folder, self.config.disk_speed)?;
-        if self.runtime.kind() == Kind::Shared {
-            bound_namespace(pid)?;
+        if self.runtime.kind() == RuntimeKind::Shared {
+            limit_namespace(pid)?;
         }
-        if network.enabled || self.runtime.kind() == Kind::Gvisor {
+        if network.enabled || self.runtime.kind() == RuntimeKind::Gvisor {
             network::attach(network, slot, &resolvers, pid)?;
             if spec.bandwidth_mbps > 0 {
                 bandwidth::limit(slot, pid, spec.bandwidth_mbps)?;
@@ -86,7 +90,7 @@ impl Starter<'_> {
         let host = |error: io::Error| EngineError::failed(STEP, error);
         let network = &self.config.network;
         let init_args = self.config.init_args.clone();
-        let agent = (self.runtime.kind() == Kind::Gvisor).then(|| network::agent(network, slot));
+        let agent = (self.runtime.kind() == RuntimeKind::Gvisor).then(|| network::agent(network, slot));
         let plan = BootPlan {
             spec,
             generation: boot.generation,
@@ -113,7 +117,7 @@ fn host_limits() -> io::Result<HostLimits> {
     Ok(HostLimits { open_files, oom_score: oom_score.trim().parse().map_err(io::Error::other)? })
 }
 
-/// The agent's socket, in a folder that no guest sees; the guest gets the listening end.
+/// Makes the agent's socket in a folder that no guest sees. The guest inherits the listening descriptor.
 fn listen(path: &Path) -> EngineResult<OwnedFd> {
     let failed = host_error("make the agent's socket", path);
     remove_if_there(path).map_err(&failed)?;
@@ -122,13 +126,13 @@ fn listen(path: &Path) -> EngineResult<OwnedFd> {
     Ok(listener.into())
 }
 
-/// Bounds what the guest's user namespace may take of the kernel's shared pots.
-fn bound_namespace(pid: u32) -> EngineResult<()> {
-    for (name, bound) in NAMESPACE_BOUNDS {
+/// Writes [`NAMESPACE_LIMITS`] from inside the guest's user namespace.
+fn limit_namespace(pid: u32) -> EngineResult<()> {
+    for (name, limit) in NAMESPACE_LIMITS {
         let mut enter = tool("nsenter");
         enter.arg(format!("--user=/proc/{pid}/ns/user")).args(["--setuid=0", "--setgid=0", "--", "tee"]);
         enter.arg(format!("/proc/sys/user/{name}"));
-        run_with("bound the guest's namespace", enter, &bound.to_string())?;
+        run_with("limit the guest's namespace", enter, &limit.to_string())?;
     }
     Ok(())
 }

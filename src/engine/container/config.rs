@@ -1,34 +1,35 @@
-//! What does an operator say to the container engine? Plain data; nothing here touches the host.
+//! Settings of the container engine.
 
 use std::path::PathBuf;
 
-use crate::addresses::{self, NetworkConfig};
-use crate::disk::DiskSpeed;
+use crate::host::addresses::{self, NetworkConfig};
+use crate::state::disk::DiskSpeed;
 
-/// How the container engine works on this host.
+/// Settings of the container engine on this host.
 #[derive(Clone, Debug)]
 pub struct ContainerConfig {
     /// The folder that holds every machine of this controller. One controller at a time uses it.
     pub state_dir: PathBuf,
-    /// The OCI runtime: a name looked up in the system's usual folders, or a path. `runc`, or `runsc` for gVisor.
+    /// The OCI runtime, `runc` or `runsc` (gVisor): a name in the system's usual folders, or a path.
     pub runtime: String,
     /// The guest image: a folder with `rootfs/`.
     pub image: PathBuf,
     /// The executable that becomes the guest's `/usr/bin/hotdesk`.
     pub agent_binary: PathBuf,
-    /// How guests reach the world.
+    /// Network settings of guests.
     pub network: NetworkConfig,
-    /// How fast each guest may read and write its disk.
+    /// Speed limit of each guest's disk.
     pub disk_speed: DiskSpeed,
-    /// First host user id that machines get. The same for every controller of a host; no account may lie above it.
+    /// First host user id of machines. It must be the same for all controllers of a host, and no account may
+    /// lie above it.
     pub uid_base: u32,
-    /// What runs as the guest's first process in place of `hotdesk init`; for images that bring their own. Its agent
-    /// answers on descriptor 3, or, where the runtime is gVisor, on [`AGENT_PORT`](super::AGENT_PORT).
+    /// The guest's first process instead of `hotdesk init`, for images with their own. Its agent
+    /// answers on descriptor 3, or under gVisor on [`AGENT_PORT`](super::AGENT_PORT).
     pub init_args: Option<Vec<String>>,
 }
 
 impl ContainerConfig {
-    /// The usual settings for a state folder, an image and an agent.
+    /// The default settings for a state folder, an image and an agent.
     pub fn new(
         state_dir: impl Into<PathBuf>,
         image: impl Into<PathBuf>,

@@ -1,5 +1,5 @@
-//! How does a file that the disk stores for user 0 belong to another user on the host? By mounts that show their owners
-//! through a user namespace: disks stay numbered from 0, whatever ids a machine gets at a boot.
+//! Id-mapped mounts: a file that the disk stores for user 0 belongs to a machine's first id on the host.
+//! Disks stay numbered from 0, whatever ids a machine gets at a boot.
 
 use std::fs;
 use std::io;
@@ -10,19 +10,21 @@ use std::process::Stdio;
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
-use super::addresses::IDS_PER_MACHINE;
-use super::command::{spawn, tool};
-use super::kernel;
+use crate::host::addresses::IDS_PER_MACHINE;
+use crate::host::command::{spawn, tool};
+use crate::host::syscalls;
 use crate::{EngineError, EngineResult};
 
-/// A user namespace whose ids 0 to 65535 are the host's from `first_id`. It lives as long as its descriptor.
+/// Makes a user namespace whose ids 0 to 65535 are the host's from `first_id`. It lives as long as its
+/// descriptor.
 pub(super) fn user_namespace(first_id: u32) -> EngineResult<OwnedFd> {
     const STEP: &str = "make the user namespace";
     let failed = |error: io::Error| EngineError::failed(STEP, error);
-    // The namespace needs a process until it is held open: `cat` waits on its input until we drop it.
+    // The namespace needs a process until its descriptor is open: `cat` blocks on its input until that is
+    // dropped.
     let mut command = tool("cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    kernel::in_own_user_namespace(&mut command);
+    syscalls::in_own_user_namespace(&mut command);
     let mut holder = spawn(STEP, &mut command)?;
     let process = Path::new("/proc").join(holder.id().to_string());
     let mapping = format!("0 {first_id} {IDS_PER_MACHINE}");
@@ -36,7 +38,7 @@ pub(super) fn user_namespace(first_id: u32) -> EngineResult<OwnedFd> {
     Ok(namespace.into())
 }
 
-/// A copy of the mount under `source`, not attached anywhere, shown through `user_namespace` and read-only.
+/// Copies the mount of `source` as a detached, read-only mount with owners mapped through `user_namespace`.
 pub(super) fn mapped_copy(source: &Path, user_namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd> {
     const STEP: &str = "map the owners of a layer";
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
@@ -46,7 +48,7 @@ pub(super) fn mapped_copy(source: &Path, user_namespace: BorrowedFd<'_>) -> Engi
     Ok(copy)
 }
 
-/// Shows a mount that is not attached yet through `user_namespace`.
+/// Maps the owners of a detached mount through `user_namespace`.
 pub(super) fn map(
     step: &'static str,
     mount: BorrowedFd<'_>,
@@ -54,10 +56,13 @@ pub(super) fn map(
     read_only: bool,
     named: &Path,
 ) -> EngineResult<()> {
-    kernel::map_owners(mount, user_namespace, read_only).map_err(|error| {
+    syscalls::map_owners(mount, user_namespace, read_only).map_err(|error| {
         EngineError::failed(
             step,
-            format!("{}: its file system or the kernel refuses mapped owners: {error}", named.display()),
+            format!(
+                "{}: its file system or the kernel does not support id-mapped mounts: {error}",
+                named.display()
+            ),
         )
     })
 }

@@ -1,4 +1,5 @@
-//! The engine `container`: OCI containers over a guest image, each with its own user ids, disk, network and socket.
+//! The engine `container`: OCI containers over a guest image, each with its own user ids, disk, network and
+//! socket.
 //!
 //! ```text
 //!            create                  start: stage, runtime create, network, runtime start
@@ -6,18 +7,19 @@
 //!      ^                 |  ^------------------------------------------------------|
 //!      |---- destroy ----|       stop: TERM, grace, KILL; sweep   (or its init ends)
 //! ```
-//! A machine outlives its controller: nothing of it is a child, a mount or a descriptor of the controller's. All that
-//! is known about it is in its folder, in the runtime's record and in the kernel, so any later controller on the same
-//! state folder finds it. Verbs run on threads of their own: a caller that goes away cuts no step in half.
+//! A machine outlives its controller: nothing of it is a child, a mount or a descriptor of the controller.
+//! All that is known about it is in its folder, in the runtime's record and in the kernel. So any later
+//! controller on the same state folder finds it. Operations run on threads of their own: a dropped caller
+//! interrupts no step.
 
 mod boot;
 mod config;
 mod gvisor;
 mod halt;
-mod hardware;
 mod idmap;
 mod oci;
 pub mod probe;
+mod resize;
 mod runtime;
 mod seccomp;
 mod stage;
@@ -28,28 +30,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use self::config::ContainerConfig;
-use self::layout::{Folder, Record, StateDir};
-pub(super) use self::oci::init_args;
-use self::runtime::{Kind, Runtime, State};
-pub use super::addresses::{Addresses, NetworkConfig, Subnet};
-pub use super::disk::DiskSpeed;
-use super::lock::MachineLock;
-use super::machinery::Machinery;
-use super::memory::Manifest;
-pub use super::network::AGENT_PORT;
-use super::{
+pub use crate::container::config::ContainerConfig;
+pub(super) use crate::container::oci::init_args;
+use crate::container::runtime::{ContainerState, Runtime, RuntimeKind};
+use crate::driver::GuestDriver;
+use crate::driver::recovery;
+pub use crate::host::addresses::{Addresses, NetworkConfig, Subnet};
+use crate::host::lock::MachineLock;
+pub use crate::host::network::AGENT_PORT;
+use crate::host::{command, process};
+pub use crate::state::disk::DiskSpeed;
+use crate::state::layout::{Folder, Record, StateDir};
+use crate::state::memory::MemoryManifest;
+use crate::state::{agent_binary, disk, disk_copy, trash};
+use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, Leftovers, MachineSpec,
     Observation,
 };
-use super::{
-    addresses, agent, bandwidth, cgroup, command, copy, disk, kernel, layout, lock, loopdev, memory, network,
-    process, quota, slots, staged, still, sweep, trash, unfinished,
-};
 use hotdesk_base::ids::ComputerId;
 
-/// The engine `container`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works
-/// on a machine.
+/// The engine `container`. Cheap to clone. Several may share a state folder while one adopts the machines of
+/// another; one at a time works on a machine.
 #[derive(Clone, Debug)]
 pub struct ContainerEngine {
     inner: Arc<Inner>,
@@ -65,11 +66,11 @@ struct Inner {
 }
 
 impl ContainerEngine {
-    /// Opens a state folder, making it when missing, finishes what a destroy left there and puts right what a controller
-    /// that was killed left in the middle. Machines that run are found by `list` and `observe`.
+    /// Opens a state folder, making it when missing, and cleans up after a killed controller: interrupted
+    /// destroys, frozen disks, unfinished files. `list` and `observe` find the machines that run.
     ///
     /// # Errors
-    /// When the state folder, the image or the agent is not there or cannot be used.
+    /// `Failed`, naming the path, when the state folder, the image or the agent is missing or cannot be used.
     pub fn open(mut config: ContainerConfig) -> EngineResult<Self> {
         for path in [&mut config.image, &mut config.agent_binary] {
             let found = std::fs::canonicalize(&*path);
@@ -79,38 +80,41 @@ impl ContainerEngine {
         if !rootfs.is_dir() {
             return Err(EngineError::failed(
                 "find the guest image",
-                format!("{} is no folder", rootfs.display()),
+                format!(
+                    "{} is not a folder; build the image, or set the engine's image to its folder",
+                    rootfs.display()
+                ),
             ));
         }
         let state = Self::swept_state(&config)?;
-        let agent = agent::keep(&config.agent_binary, &state)?;
+        let agent = agent_binary::install(&config.agent_binary, &state)?;
         let this = Self::over(config, state, agent);
-        unfinished::put_right(&this)?;
+        recovery::recover_interrupted(&this)?;
         Ok(this)
     }
 
-    /// As [`Self::open`], to take machines away: that needs neither the image nor the agent, which may be gone, nor room
-    /// for a copy of the agent on a disk that may be full.
+    /// [`Self::open`] for the removal of machines only. It needs neither the image nor the agent, which may
+    /// be gone, nor space on a full disk for a copy of the agent.
     ///
     /// # Errors
-    /// When the state folder cannot be used.
+    /// `Failed` when the state folder cannot be used.
     pub fn open_to_remove(config: ContainerConfig) -> EngineResult<Self> {
         let state = Self::swept_state(&config)?;
         let agent = config.agent_binary.clone();
         Ok(Self::over(config, state, agent))
     }
 
-    /// As [`Self::open_to_remove`], changing nothing in the state folder.
+    /// [`Self::open_to_remove`] without changes in the state folder.
     ///
     /// # Errors
-    /// When the state folder cannot be used.
-    pub fn open_to_look(config: ContainerConfig) -> EngineResult<Self> {
+    /// `Failed` when the state folder cannot be used.
+    pub fn open_read_only(config: ContainerConfig) -> EngineResult<Self> {
         let state = StateDir::open(&config.state_dir)?;
         let agent = config.agent_binary.clone();
         Ok(Self::over(config, state, agent))
     }
 
-    /// What of it nobody owns.
+    /// The search for leftovers in its state folder and on its host.
     pub fn leftovers(self) -> Leftovers {
         let (state, network) = (self.inner.state.clone(), self.inner.config.network.clone());
         Leftovers { engine: Arc::new(self), state, network }
@@ -127,14 +131,14 @@ impl ContainerEngine {
         Self { inner: Arc::new(Inner { config, state, runtime, agent }) }
     }
 
-    /// What the runtime says about a machine in this boot of the host; `None` when nothing of it can run.
-    async fn state_of(&self, id: ComputerId) -> EngineResult<Option<State>> {
+    /// The runtime's state of a machine in this boot of the host; `None` when nothing of it can run.
+    async fn state_of(&self, id: ComputerId) -> EngineResult<Option<ContainerState>> {
         self.blocking(move |engine| engine.inner.state_of(id)).await
     }
 }
 
 impl Inner {
-    fn state_of(&self, id: ComputerId) -> EngineResult<Option<State>> {
+    fn state_of(&self, id: ComputerId) -> EngineResult<Option<ContainerState>> {
         let folder = self.state.folder(id);
         if !folder.boot_config().exists() {
             return Ok(None);
@@ -146,7 +150,7 @@ impl Inner {
         else {
             return Ok(None);
         };
-        // Some runtimes count a process that has ended as there until its parent takes note of it.
+        // Some runtimes report a process as running until its parent has reaped it.
         let failed = |error| EngineError::failed("look at the guest's first process", error);
         if let Some(first) = process::open(state.pid).map_err(failed)?
             && process::wait_exit(&first, Instant::now()).map_err(failed)?
@@ -156,9 +160,9 @@ impl Inner {
         Ok(Some(state))
     }
 
-    fn seen(&self, folder: &Folder) -> EngineResult<Observation> {
-        // A guest stands still while its memory is saved, and goes on if that fails.
-        let lives = |state: &State| ["running", "paused"].contains(&state.status.as_str());
+    fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {
+        // A guest is paused while its memory is saved, and continues if that fails.
+        let lives = |state: &ContainerState| ["running", "paused"].contains(&state.status.as_str());
         let Some(state) = self.state_of(folder.id)?.filter(lives) else { return Ok(Observation::Stopped) };
         let label = |name: &str| state.annotations.get(name).map_or("", String::as_str);
         let generation = label(oci::GENERATION).parse().map_err(|error| {
@@ -178,31 +182,31 @@ impl Inner {
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint> {
         let (config, runtime) = (&self.config, &self.runtime);
         let agent = &match runtime.kind() {
-            Kind::Shared => self.agent.clone(),
-            Kind::Gvisor => gvisor::keep_agent(folder, &self.agent)?,
+            RuntimeKind::Shared => self.agent.clone(),
+            RuntimeKind::Gvisor => gvisor::pin_agent(folder, &self.agent)?,
         };
-        boot::Starter { config, runtime, agent, wanted_slot: None, held }.start(folder, spec, boot)
+        boot::Starter { config, runtime, agent, wanted_slot: None, lock }.start(folder, spec, boot)
     }
 }
 
-impl Machinery for ContainerEngine {
+impl GuestDriver for ContainerEngine {
     const NAME: &'static str = "container";
 
     fn abilities(&self) -> Capabilities {
-        let kernel_of_its_own = self.inner.runtime.kind() == Kind::Gvisor;
+        let own_kernel = self.inner.runtime.kind() == RuntimeKind::Gvisor;
         Capabilities {
-            suspend: kernel_of_its_own,
+            suspend: own_kernel,
             live_cpu: true,
-            live_ram: !kernel_of_its_own,
-            live_disk: !kernel_of_its_own && disk::grows_live(),
-            // A kernel in user space holds none of a file's content back: it writes through the host's descriptors.
+            live_ram: !own_kernel,
+            live_disk: !own_kernel && disk::grows_live(),
+            // gVisor caches no file content: it writes through the host's descriptors.
             copy_while_running: true,
-            memory_snapshot: kernel_of_its_own,
-            evict: kernel_of_its_own,
+            memory_snapshot: own_kernel,
+            evict: own_kernel,
             ..Capabilities::default()
         }
     }
@@ -211,18 +215,18 @@ impl Machinery for ContainerEngine {
         &self.inner.state
     }
 
-    fn seen(&self, folder: &Folder) -> EngineResult<Observation> {
-        self.inner.seen(folder)
+    fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {
+        self.inner.observe_guest(folder)
     }
 
-    fn goes_on(&self, folder: &Folder) -> EngineResult<bool> {
+    fn is_executing(&self, folder: &Folder) -> EngineResult<bool> {
         Ok(self.inner.state_of(folder.id)?.is_some_and(|state| state.status == "running"))
     }
 
-    fn let_in(&self, folder: &Folder) -> EngineResult<()> {
+    fn allow_agent_clients(&self, folder: &Folder) -> EngineResult<()> {
         match self.inner.runtime.kind() {
-            Kind::Shared => Ok(()),
-            Kind::Gvisor => self.inner.let_in(folder),
+            RuntimeKind::Shared => Ok(()),
+            RuntimeKind::Gvisor => self.inner.allow_agent_clients(folder),
         }
     }
 
@@ -231,9 +235,9 @@ impl Machinery for ContainerEngine {
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint> {
-        self.inner.boot(folder, spec, boot, held)
+        self.inner.boot(folder, spec, boot, lock)
     }
 
     fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect> {
@@ -241,19 +245,25 @@ impl Machinery for ContainerEngine {
     }
 
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
-        copy::disk(&source.disk(), fresh, to)
+        disk_copy::copy_disk(&source.disk(), fresh, to)
     }
 
-    fn moment(&self, source: &Folder, memory: &Path, fresh: &Path, to: &Path) -> EngineResult<Manifest> {
-        self.inner.moment(source, memory, fresh, to)
+    fn save_with_disk(
+        &self,
+        source: &Folder,
+        memory: &Path,
+        fresh: &Path,
+        to: &Path,
+    ) -> EngineResult<MemoryManifest> {
+        self.inner.save_with_disk(source, memory, fresh, to)
     }
 
     fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         self.inner.save(folder, generation)
     }
 
-    fn take_up(&self, folder: &Folder) -> EngineResult<()> {
-        self.inner.take_up(folder)
+    fn recover_resume(&self, folder: &Folder) -> EngineResult<()> {
+        self.inner.recover_resume(folder)
     }
 
     fn restore(
@@ -261,13 +271,13 @@ impl Machinery for ContainerEngine {
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint> {
-        self.inner.restore(folder, spec, boot, held)
+        self.inner.restore(folder, spec, boot, lock)
     }
 
     async fn undo_restore(&self, folder: &Folder) -> EngineResult<()> {
-        self.take_back(folder).await
+        self.undo_failed_restore(folder).await
     }
 
     async fn halt(&self, folder: &Folder, grace: Duration) -> EngineResult<()> {
@@ -278,7 +288,7 @@ impl Machinery for ContainerEngine {
         self.clear(folder).await
     }
 
-    async fn ended(&self, id: ComputerId) -> EngineResult<()> {
+    async fn wait_ended(&self, id: ComputerId) -> EngineResult<()> {
         self.wait_for_end(id).await
     }
 }

@@ -1,36 +1,39 @@
-//! What is the OCI runtime told about one boot of a machine? The bundle's `config.json`, as a pure function.
+//! The OCI runtime's `config.json` for one boot of a machine, as a pure function.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::addresses::{Addresses, IDS_PER_MACHINE};
-use super::kernel::HANDED_FD;
-use super::quota::{CPU_PERIOD, cpu_bounds};
-use super::{cgroup, network, seccomp};
 use crate::MachineSpec;
+use crate::container::seccomp;
+use crate::host::addresses::{Addresses, IDS_PER_MACHINE};
+use crate::host::cgroup_limits::{CPU_PERIOD, cpu_limits};
+use crate::host::syscalls::PASSED_FD;
+use crate::host::{cgroup, network};
 
-/// Labels on everything that the runtime knows of a machine; the engine reads them back from its state.
+/// Annotations of a container; the engine reads them back from the runtime's state.
 pub(super) const GENERATION: &str = "hotdesk.generation";
 pub(super) const HOST_BOOT: &str = "hotdesk.host-boot";
 pub(super) const ADDRESS: &str = "hotdesk.address";
-/// Where the agent answers, when that is no unix socket.
+/// The address of the agent if it has no unix socket.
 pub(super) const AGENT: &str = "hotdesk.agent";
-/// The image's folder, which saved memory needs again.
+/// The image's folder; a resume needs the same.
 pub(super) const IMAGE: &str = "hotdesk.image";
 
-/// Processes and threads of one guest: a desktop with a browser of many tabs has about 1500, a fork bomb ends here.
-const MOST_PROCESSES: u64 = 4096;
-/// Open files per process: enough for every desktop program, and within what hosts allow.
+/// Processes and threads of one guest. A desktop with many browser tabs has about 1500; a fork bomb fails
+/// here.
+const MAX_PROCESSES: u64 = 4096;
+/// Open files per process: enough for every desktop program, and within the usual limits of hosts.
 const OPEN_FILES: u64 = 65536;
-/// Pseudo-terminals of one guest; the host's own limit is 4096 for everybody.
+/// Pseudo-terminals of one guest; the host has 4096 for all.
 const TERMINALS: u32 = 512;
-/// The kernel's out-of-memory killer takes guests before the controller (0), and inside a guest commands (to which the
-/// agent gives 500, and nobody there can lower a score) before the agent and process 1, with which all would end.
+/// The kernel's out-of-memory killer prefers guests to the controller (0). Inside a guest it prefers
+/// commands, to which the agent gives 500, to the agent and process 1, with which the guest would end. Nobody
+/// there can lower a score.
 const OOM_SCORE: i32 = 200;
 
-/// What root in the guest may do at most: what package managers, sshd and desktops need of their own namespaces.
+/// Bounding set of the guest's root: what package managers, sshd and desktops need inside their namespaces.
 const CAPABILITIES: [&str; 11] = [
     "CAP_AUDIT_WRITE",
     "CAP_CHOWN",
@@ -45,7 +48,7 @@ const CAPABILITIES: [&str; 11] = [
     "CAP_SYS_CHROOT",
 ];
 
-/// Tells about the host and not about the guest.
+/// Paths that reveal data of the host.
 const MASKED: [&str; 13] = [
     "/proc/acpi",
     "/proc/asound",
@@ -64,7 +67,7 @@ const MASKED: [&str; 13] = [
 
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// One boot of one machine.
+/// The inputs of one boot.
 #[derive(Debug)]
 pub(super) struct BootPlan<'a> {
     pub(super) spec: &'a MachineSpec,
@@ -75,31 +78,32 @@ pub(super) struct BootPlan<'a> {
     pub(super) first_id: u32,
     /// The guest's network, when it has one.
     pub(super) addresses: Option<Addresses>,
-    /// Where the agent answers, when that is no unix socket: the guest has a kernel of its own then.
+    /// The address of the agent if it has no unix socket: the guest runs under gVisor then.
     pub(super) agent: Option<SocketAddr>,
     /// The image's folder.
     pub(super) image: &'a Path,
-    /// The host's boot.
+    /// The host's boot id.
     pub(super) host_boot: &'a str,
-    /// The staging area, in the runtime's view.
+    /// The staging area, as a path for the runtime.
     pub(super) stage: &'a Path,
     pub(super) limits: HostLimits,
 }
 
-/// What of the host bounds what a container can ask for.
+/// Limits of the host on what a container can request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostLimits {
-    /// The hard limit on open files: asking for more is refused where raising limits is denied.
+    /// The hard limit on open files: a higher one is refused without `CAP_SYS_RESOURCE`.
     pub(super) open_files: u64,
-    /// The controller's own out-of-memory score: without privilege it can only be raised.
+    /// The controller's own out-of-memory score: without `CAP_SYS_RESOURCE` it can only be raised.
     pub(super) oom_score: i32,
 }
 
-/// The first process of a guest whose image is hotdesk's own (wire of `hotdesk init`). Its agent takes the socket that it is
-/// handed, or, in a guest with a kernel of its own, listens on whatever address it has at this boot or a later resume.
+/// The first process of a guest with hotdesk's own image, and its arguments. Its agent takes the inherited
+/// socket. Under gVisor and in virtual machines it listens on every address, because a resume may change the
+/// address.
 pub(crate) fn init_args(resolution: &str, by_address: bool) -> Vec<String> {
     let listen =
-        if by_address { format!("0.0.0.0:{}", network::AGENT_PORT) } else { format!("fd:{HANDED_FD}") };
+        if by_address { format!("0.0.0.0:{}", network::AGENT_PORT) } else { format!("fd:{PASSED_FD}") };
     let args = [
         "/usr/bin/hotdesk",
         "init",
@@ -138,7 +142,7 @@ pub(super) fn config(plan: &BootPlan<'_>) -> Value {
                 "container=hotdesk",
             ],
             "capabilities": {
-                "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
+                "check_controllers": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
                 "inheritable": [], "ambient": [],
             },
             "rlimits": [
@@ -166,7 +170,7 @@ pub(super) fn config(plan: &BootPlan<'_>) -> Value {
             "seccomp": seccomp::profile(),
             "maskedPaths": MASKED,
             "readonlyPaths": READ_ONLY,
-            // Unprivileged ping: raw sockets are out of reach.
+            // Allows unprivileged ping, because the guest has no raw sockets.
             "sysctl": { "net.ipv4.ping_group_range": "0 65535" },
         },
     })
@@ -176,7 +180,7 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
     let memory = plan.spec.memory_bytes;
     let kernel = |target: &str, kind: &str, options: &[&str]| json!({ "destination": target, "type": kind, "source": kind, "options": options });
     let staged = |name: &str, target: &str, options: &[&str]| json!({ "destination": target, "type": "bind", "source": plan.stage.join(name), "options": options });
-    // Memory file systems count into the guest's memory; their own bounds leave it room to breathe.
+    // tmpfs counts towards the guest's memory; these limits keep some of it free.
     let shared_memory = format!("size={}", memory / 2);
     let run = format!("size={}", memory / 8);
     let terminals = format!("max={TERMINALS}");
@@ -203,7 +207,7 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
         staged("hostname", "/etc/hostname", &editable),
     ];
     if plan.agent.is_some() {
-        // What is deleted and still open on the disk keeps gVisor from saving memory; that is usual here.
+        // gVisor cannot save memory while a deleted file on the disk is open, which is common in /tmp.
         let temporary = format!("size={}", memory / 4);
         mounts.push(kernel("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777", &temporary]));
     }
@@ -211,11 +215,11 @@ fn mounts(plan: &BootPlan<'_>) -> Value {
 }
 
 fn resources(spec: &MachineSpec) -> Value {
-    let (quota, shares) = cpu_bounds(spec.cpu);
+    let (quota, shares) = cpu_limits(spec.cpu);
     json!({
         "cpu": { "quota": quota, "period": CPU_PERIOD, "shares": shares },
         "memory": { "limit": spec.memory_bytes, "swap": spec.memory_bytes },
-        "pids": { "limit": MOST_PROCESSES },
+        "pids": { "limit": MAX_PROCESSES },
         "devices": [{ "allow": false, "access": "rwm" }],
     })
 }
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn never_more_is_asked_for_than_the_host_allows() {
+    fn requests_stay_within_the_limits_of_the_host() {
         let process =
             |open_files, oom_score| planned(1.0, HostLimits { open_files, oom_score })["process"].clone();
         assert_eq!(process(20_000, 900)["rlimits"][0]["hard"], 20_000);

@@ -1,5 +1,5 @@
-//! Can this host run the container engine, and if not, what mends it? Tries the real things and leaves nothing behind but
-//! the state folder.
+//! Checks whether this host can run the container engine, with remedies. Each check tries the real operation;
+//! only the state folder is left.
 
 use std::fs;
 use std::io;
@@ -8,22 +8,25 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 
-use super::DiskSpeed;
-use super::command::{run, run_with, tool};
-use super::config::ContainerConfig;
-use super::layout::{Folder, StateDir, private_folder};
-use super::runtime::{Kind, Runtime};
-use super::stage::{self, Parts};
-use super::{bandwidth, cgroup, disk, gvisor, idmap, network, throttle, trash};
+use crate::container::config::ContainerConfig;
+use crate::container::runtime::{Runtime, RuntimeKind};
+use crate::container::stage::{self, FileSystemParts};
+use crate::container::{gvisor, idmap, throttle};
+use crate::host::command::{TIMEOUT, run, run_with, run_with_timeout, tool};
+use crate::host::{bandwidth, cgroup, network};
+use crate::state::disk::DiskSpeed;
+use crate::state::layout::{Folder, StateDir, private_folder};
+use crate::state::{disk, trash};
 use crate::{EngineError, EngineResult, Finding};
 use hotdesk_base::ids::ComputerId;
 
-/// Free space below which a host soon stops making computers.
+/// Free bytes below which a host soon cannot make computers.
 const COMFORTABLE_SPACE: u64 = 10 << 30;
-/// inotify instances of the whole host below which a few desktops use them up (a desktop has about 20).
+/// inotify instances of the whole host; below this a few desktops use them up (a desktop has about 20).
 const COMFORTABLE_INOTIFY: u64 = 1024;
 
-/// Looks at everything that the engine needs, and at the OCI runtime that it could use instead. Blocks for a second or two.
+/// Checks everything that the engine needs, and the other OCI runtime that it could use. Blocks for a second
+/// or two.
 pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     let mut findings = vec![finding("root", root(), "run hotdesk serve as root")];
     findings.push(finding(
@@ -64,9 +67,9 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     }
     if config.disk_speed != DiskSpeed::default() {
         findings.push(finding(
-            "bound on disk speed",
-            throttle::ability().map(str::to_owned),
-            "a kernel with CONFIG_BLK_DEV_THROTTLING and the controller io (cgroup v2) or blkio (v1); or take the bound away: \
+            "limit of disk speed",
+            throttle::describe_support().map(str::to_owned),
+            "a kernel with CONFIG_BLK_DEV_THROTTLING and the controller io (cgroup v2) or blkio (v1); or remove the limit: \
              disk_mb_per_second = 0 and disk_ops_per_second = 0 under [limits]",
         ));
     }
@@ -78,15 +81,15 @@ pub fn probe(config: &ContainerConfig) -> Vec<Finding> {
     findings.push(finding(
         "inotify instances",
         inotify(),
-        "sysctl fs.inotify.max_user_instances=8192 (one pot for all guests and root)",
+        "sysctl fs.inotify.max_user_instances=8192 (all guests and root share them)",
     ));
     findings
 }
 
-pub(crate) fn finding(what: &'static str, outcome: EngineResult<String>, mend: &'static str) -> Finding {
+pub(crate) fn finding(what: &'static str, outcome: EngineResult<String>, remedy: &'static str) -> Finding {
     match outcome {
-        Ok(detail) => Finding { what, ok: true, detail, mend: "" },
-        Err(error) => Finding { what, ok: false, detail: error.to_string(), mend },
+        Ok(detail) => Finding { what, ok: true, detail, remedy: "" },
+        Err(error) => Finding { what, ok: false, detail: error.to_string(), remedy },
     }
 }
 
@@ -99,34 +102,36 @@ pub(crate) fn root() -> EngineResult<String> {
     }
 }
 
-/// What the runtime would give that is not chosen: told to whoever chooses, and no need of the engine's.
+/// What the other runtime would offer: information for the operator, never a failure.
 fn other_runtime(config: &ContainerConfig) -> Finding {
     let chosen = Runtime::new(&config.runtime, PathBuf::new()).kind();
-    // By its name where it does not answer.
-    let other = if chosen == Kind::Gvisor || config.runtime.ends_with("runsc") { "runc" } else { "runsc" };
+    // A configured `runsc` that does not start is recognized by its name.
+    let other =
+        if chosen == RuntimeKind::Gvisor || config.runtime.ends_with("runsc") { "runc" } else { "runsc" };
     let detail = match runtime(other, config) {
         Ok(given) => format!("not in use: {given}"),
-        Err(error) => format!("{other} is not in use, nor could it be: {error}"),
+        Err(error) => format!("{other} is not in use, and cannot be used: {error}"),
     };
-    Finding { what: "other OCI runtime", ok: true, detail, mend: "" }
+    Finding { what: "other OCI runtime", ok: true, detail, remedy: "" }
 }
 
-/// A runtime's version and what it gives. A kernel in user space is tried: it needs more of a host than being installed.
+/// A runtime's version and what it offers. gVisor is tried, because it needs more of a host than an
+/// installation.
 fn runtime(program: &str, config: &ContainerConfig) -> EngineResult<String> {
     let runtime = Runtime::new(program, PathBuf::new());
     let version = runtime.version()?;
     Ok(match runtime.kind() {
-        Kind::Shared => {
-            format!("{version}: guests share the host's kernel, at native speed; memory is not kept")
+        RuntimeKind::Shared => {
+            format!("{version}: guests share the host's kernel, at native speed; suspend is not available")
         }
-        Kind::Gvisor => {
+        RuntimeKind::Gvisor => {
             let records = StateDir::open(&config.state_dir)?.trash().join(uuid::Uuid::new_v4().to_string());
-            let tried = gvisor::try_out(&Runtime::new(program, records.clone()));
+            let tried = gvisor::try_boot(&Runtime::new(program, records.clone()));
             let removed = trash::remove_tree(&records);
             tried?;
             removed?;
             format!(
-                "{version}: a kernel of its own for each guest, slow at system calls; suspend keeps memory"
+                "{version}: each guest has its own kernel, with slower system calls; suspend is available"
             )
         }
     })
@@ -135,22 +140,17 @@ fn runtime(program: &str, config: &ContainerConfig) -> EngineResult<String> {
 pub(crate) fn disk_tools() -> EngineResult<String> {
     for program in ["e2fsck", "resize2fs", "mkfs.ext4", "fsfreeze"] {
         let mut command = tool(program);
-        // Without arguments these explain themselves and fail; being there is what counts.
+        // The status does not matter: only a missing program is an error here.
         command.arg("-V");
-        super::command::run_patiently(
-            "look for the disk tools",
-            &mut command,
-            None,
-            super::command::TIMEOUT,
-        )?;
+        run_with_timeout("look for the disk tools", &mut command, None, TIMEOUT)?;
     }
     Ok("mkfs.ext4, e2fsck, resize2fs, fsfreeze".into())
 }
 
 fn control_groups() -> EngineResult<String> {
-    // Devices are a controller of v1 only; under v2 the runtime loads a program for them.
+    // `devices` is a controller of v1 only; under v2 the runtime loads a BPF program.
     let v1 = ["cpu", "memory", "pids", "devices"];
-    cgroup::bounding(if cgroup::is_unified() { &v1[..3] } else { &v1 })
+    cgroup::check_controllers(if cgroup::is_unified() { &v1[..3] } else { &v1 })
 }
 
 pub(crate) fn image(image: &Path) -> EngineResult<String> {
@@ -158,11 +158,11 @@ pub(crate) fn image(image: &Path) -> EngineResult<String> {
     if rootfs.join("usr/bin").is_dir() {
         Ok(rootfs.display().to_string())
     } else {
-        Err(EngineError::failed("find the guest image", format!("nothing in {}", rootfs.display())))
+        Err(EngineError::failed("find the guest image", format!("{} has no usr/bin", rootfs.display())))
     }
 }
 
-/// Makes a disk and puts a guest's file system together, with the image when there is one, and writes into it.
+/// Makes a disk and assembles a guest's file system, over the image if there is one.
 fn whole_file_system(config: &ContainerConfig) -> EngineResult<String> {
     const STEP: &str = "try a guest's file system";
     let failed = |error: io::Error| EngineError::failed(STEP, error);
@@ -174,20 +174,20 @@ fn whole_file_system(config: &ContainerConfig) -> EngineResult<String> {
     let agent = folder.path.join("agent");
     fs::write(&agent, b"").map_err(failed)?;
     let rootfs = config.image.join("rootfs");
-    let parts = Parts {
+    let parts = FileSystemParts {
         image: if rootfs.is_dir() { rootfs } else { lower },
         agent,
         disk: folder.disk(),
         first_id: config.uid_base,
         files: Vec::new(),
     };
-    let tried =
-        disk::make(&folder, disk::SMALLEST).and_then(|()| stage::with(&parts, || owner_of_root(STEP)));
+    let tried = disk::make(&folder, disk::SMALLEST)
+        .and_then(|()| stage::with_file_system(&parts, || owner_of_root(STEP)));
     let removed = trash::remove_tree(&folder.path);
     let owner = tried?;
     removed?;
     if owner == config.uid_base {
-        Ok("an overlay with mapped owners over a loop device".into())
+        Ok("an id-mapped overlay over a loop device".into())
     } else {
         Err(EngineError::failed(STEP, format!("the root folder belongs to {owner}, not {}", config.uid_base)))
     }
@@ -198,7 +198,7 @@ fn owner_of_root(step: &'static str) -> EngineResult<u32> {
     fs::metadata(&rootfs).map(|root| root.uid()).map_err(|error| EngineError::failed(step, error))
 }
 
-/// Loads the rules and makes a pair in a network namespace of its own.
+/// Loads the packet rules and makes a veth pair in a new network namespace.
 pub(crate) fn packets() -> EngineResult<String> {
     const STEP: &str = "try a guest's network";
     let tried = std::thread::spawn(|| {

@@ -1,18 +1,19 @@
-//! Which system calls may a guest make? Those on a list, modelled on what container engines allow by default, without
-//! what a desktop can live without: mounting, tracing, namespaces, keyrings, BPF, io_uring, kernel modules, clocks.
+//! Seccomp profile of guests: the usual allow list of container engines, without what a desktop does not need
+//! (mounting, tracing, namespaces, keyrings, BPF, io_uring, kernel modules, clocks).
 
 use serde_json::{Value, json};
 
-/// Allowed whatever their arguments. Names that a kernel or libseccomp does not know are skipped by the runtime.
+/// Names that are allowed with any arguments. The runtime skips names that the kernel or libseccomp does not
+/// know.
 const ALLOWED: &str = include_str!("seccomp.txt");
 
-/// `CLONE_NEW*` of sched.h as far as `clone` takes them, and `CLONE_NEWTIME`, which only `unshare` takes.
+/// The `CLONE_NEW*` flags of sched.h that `clone` takes, and `CLONE_NEWTIME`, which only `unshare` takes.
 const NEW_NAMESPACES: u64 = 0x7E02_0000;
 const NEW_TIME_NAMESPACE: u64 = 0x80;
-/// Socket families: unix, IPv4, IPv6, netlink. Not vsock (reaches the hypervisor), packet, AF_ALG and the many rare
-/// ones whose code few have read.
+/// Socket families: unix, IPv4, IPv6, netlink. Excluded are vsock, which reaches the hypervisor, packet,
+/// AF_ALG, and rare families with little-reviewed code.
 const SOCKET_FAMILIES: [u64; 4] = [1, 2, 10, 16];
-/// `personality(2)`: Linux, 32-bit uname, no randomisation (debuggers, Wine), both, and "tell me".
+/// `personality(2)`: Linux, 32-bit uname, no address randomization (debuggers, Wine), both, and the query.
 const PERSONALITIES: [u64; 5] = [0x0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
@@ -33,7 +34,7 @@ pub(super) fn profile() -> Value {
         allow(json!(allowed()), json!([])),
         allow(json!(["clone"]), none_of(NEW_NAMESPACES)),
         allow(json!(["unshare"]), none_of(NEW_NAMESPACES | NEW_TIME_NAMESPACE)),
-        // The arguments of clone3 are out of a filter's sight: told that it does not exist, libraries use clone.
+        // A filter cannot read the arguments of clone3. With ENOSYS, libraries fall back to clone.
         json!({ "names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS }),
     ];
     rules.extend(SOCKET_FAMILIES.map(|family| allow(json!(["socket"]), equals(family))));
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_holds_what_programs_need_once_and_nothing_that_breaks_out() {
+    fn the_list_has_each_needed_call_once_and_no_dangerous_one() {
         let names = allowed();
         let mut unique = names.clone();
         unique.sort_unstable();

@@ -1,9 +1,9 @@
-//! Where is a guest's file system put together? In a mount namespace of a short-lived thread.
+//! Assembly of a guest's file system, in the mount namespace of a short-lived thread.
 //!
-//! The thread leaves the host's mount namespace, mounts the layers, the disk and the boot's secrets, and starts the OCI
-//! runtime, whose container keeps a copy of what it needs. Then the thread ends. So no mount of a guest ever appears
-//! in the host's own view: whoever is killed, and whenever, the kernel cleans up, and nobody can open a guest's files
-//! by a path on the host (threats.md T7, T18).
+//! The thread leaves the host's mount namespace, mounts the layers, the disk and the boot's secrets, and
+//! starts the OCI runtime, whose container copies the mounts that it needs. Then the thread ends. So no mount
+//! of a guest appears in the host's namespace. If a process is killed at any moment, the kernel cleans up. No
+//! path on the host leads to a guest's files (T7, T18, docs/security.md).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -19,18 +19,18 @@ use rustix::mount::{
 };
 use rustix::thread::{CapabilitiesSecureBits, capabilities_secure_bits, set_capabilities_secure_bits};
 
-use super::idmap;
-use super::loopdev;
-use super::slots;
-use super::staged::StagedFile;
+use crate::container::idmap;
+use crate::host::loopdev;
+use crate::host::slots;
+use crate::state::boot_files::BootFile;
 use crate::{EngineError, EngineResult};
 
-/// Bounds the staging area: a few text files; guests may write some of them.
+/// Limits of the staging area, which holds a few text files. Guests may write some of them.
 const STAGE_OPTIONS: &std::ffi::CStr = c"size=1m,nr_inodes=64,mode=0711";
 
-/// What a guest is put together from.
+/// The parts of a guest's file system.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct FileSystemParts {
     /// The image's root folder.
     pub(super) image: PathBuf,
     /// The executable that becomes the guest's agent.
@@ -39,11 +39,11 @@ pub(super) struct Parts {
     pub(super) disk: PathBuf,
     /// The host user id of the guest's root.
     pub(super) first_id: u32,
-    /// Small files that the guest sees.
-    pub(super) files: Vec<StagedFile>,
+    /// Small files of this boot.
+    pub(super) files: Vec<BootFile>,
 }
 
-/// Where a staged file or folder is, inside the thread's namespace.
+/// The path of a staged file or folder, valid inside the thread's namespace.
 pub(super) fn path(name: &str) -> EngineResult<PathBuf> {
     let failed = |error: io::Error| EngineError::failed("make the staging folder", error);
     let stage = slots::host_dir().map_err(failed)?.join("stage");
@@ -51,17 +51,20 @@ pub(super) fn path(name: &str) -> EngineResult<PathBuf> {
     Ok(stage.join(name))
 }
 
-/// Puts a guest together and calls `then` with it in place; everything is gone when that returns, save what `then`
-/// started. Blocks.
-pub(super) fn with<T: Send>(parts: &Parts, then: impl FnOnce() -> EngineResult<T> + Send) -> EngineResult<T> {
-    apart(|| {
+/// Assembles a guest's file system and calls `then` in its namespace. On return the namespace exists only in
+/// processes that `then` started. Blocks.
+pub(super) fn with_file_system<T: Send>(
+    parts: &FileSystemParts,
+    then: impl FnOnce() -> EngineResult<T> + Send,
+) -> EngineResult<T> {
+    in_mount_namespace(|| {
         assemble(parts)?;
         then()
     })
 }
 
-/// Calls `act` on a thread with a mount namespace of its own. Blocks.
-pub(super) fn apart<T: Send>(act: impl FnOnce() -> EngineResult<T> + Send) -> EngineResult<T> {
+/// Calls `act` on a thread in a new mount namespace. Blocks.
+pub(super) fn in_mount_namespace<T: Send>(act: impl FnOnce() -> EngineResult<T> + Send) -> EngineResult<T> {
     let outcome = std::thread::scope(|scope| {
         let staging = std::thread::Builder::new().name("stage".to_owned());
         let thread = staging.spawn_scoped(scope, || {
@@ -72,7 +75,9 @@ pub(super) fn apart<T: Send>(act: impl FnOnce() -> EngineResult<T> + Send) -> En
     });
     match outcome {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(EngineError::failed("put the guest together", "the staging thread panicked")),
+        Ok(Err(_)) => {
+            Err(EngineError::failed("assemble the guest's file system", "the staging thread panicked"))
+        }
         Err(error) => Err(EngineError::failed("start the staging thread", error)),
     }
 }
@@ -80,12 +85,13 @@ pub(super) fn apart<T: Send>(act: impl FnOnce() -> EngineResult<T> + Send) -> En
 fn enter_own_namespace() -> EngineResult<()> {
     const STEP: &str = "leave the host's mount namespace";
     unshare(CloneFlags::CLONE_NEWNS).map_err(|error| EngineError::failed(STEP, error))?;
-    // The host's unmounts still reach us (we pin nothing of it); our mounts never reach the host.
+    // Unmounts of the host propagate to here, so this pins no mount of the host; mounts of this thread do not
+    // propagate back.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", slave).map_err(|error| EngineError::failed(STEP, error))
 }
 
-fn assemble(parts: &Parts) -> EngineResult<()> {
+fn assemble(parts: &FileSystemParts) -> EngineResult<()> {
     let stage = path("")?;
     mount(
         "tmpfs",
@@ -112,7 +118,7 @@ fn assemble(parts: &Parts) -> EngineResult<()> {
     idmap::attach(&idmap::mapped_copy(&parts.agent, namespace.as_fd())?, &agent)
 }
 
-/// The disk's file system as a mount that is not attached, with the overlay's two folders in it, owners mapped.
+/// Mounts the disk's file system detached and id-mapped, with the overlay's two folders in it.
 fn mounted_disk(image: &Path, namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd> {
     const STEP: &str = "mount the disk";
     let failed =
@@ -120,7 +126,7 @@ fn mounted_disk(image: &Path, namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd
     let device = loopdev::attach(image)?;
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
     fsconfig_set_string(context.as_fd(), "source", &device.path).map_err(failed)?;
-    // Freed blocks go back to the host; a broken file system stops taking writes.
+    // Returns freed blocks to the host. A damaged file system becomes read-only.
     fsconfig_set_flag(context.as_fd(), "discard").map_err(failed)?;
     fsconfig_set_string(context.as_fd(), "errors", "remount-ro").map_err(failed)?;
     fsconfig_create(context.as_fd()).map_err(failed)?;
@@ -136,7 +142,7 @@ fn mounted_disk(image: &Path, namespace: BorrowedFd<'_>) -> EngineResult<OwnedFd
     Ok(mounted)
 }
 
-/// Mounts the guest's root: the image below, the disk above.
+/// Mounts the guest's root: the image as the lower layer, the disk as the upper.
 fn overlay(stage: &Path, first_id: u32) -> EngineResult<()> {
     const STEP: &str = "mount the overlay over mapped layers";
     let options = format!(
@@ -151,20 +157,20 @@ fn overlay(stage: &Path, first_id: u32) -> EngineResult<()> {
     .map_err(|error| EngineError::failed(STEP, error))
 }
 
-/// Runs `act` with the guest root's id for files and the controller's abilities. The overlay remembers who mounted it
-/// and makes its own files as that user, who must exist in the mapping.
+/// Runs `act` with the guest root's file system id and the controller's capabilities. The overlay creates its
+/// own files as the user who mounted it, and that user must exist in the mapping.
 fn as_guest_root(first_id: u32, act: impl FnOnce() -> rustix::io::Result<()>) -> io::Result<()> {
     use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
     let before = capabilities_secure_bits()?;
     set_capabilities_secure_bits(before | CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
     setfsgid(Gid::from_raw(first_id));
     setfsuid(Uid::from_raw(first_id));
-    // These two calls report no errors; the answer to a second call tells who one is.
+    // setfsuid(2) reports no errors; a second call returns the present id.
     let became = setfsuid(Uid::from_raw(u32::MAX)).as_raw() == first_id;
     let outcome = if became {
         act().map_err(io::Error::from)
     } else {
-        Err(io::Error::other(format!("cannot act as user {first_id}")))
+        Err(io::Error::other(format!("setfsuid to {first_id} was refused")))
     };
     setfsuid(Uid::from_raw(0));
     setfsgid(Gid::from_raw(0));
@@ -172,7 +178,7 @@ fn as_guest_root(first_id: u32, act: impl FnOnce() -> rustix::io::Result<()>) ->
     outcome
 }
 
-fn write_staged(path: &Path, file: &StagedFile, owner: u32) -> io::Result<()> {
+fn write_staged(path: &Path, file: &BootFile, owner: u32) -> io::Result<()> {
     let mut opened = OpenOptions::new().write(true).create_new(true).mode(file.mode).open(path)?;
     opened.write_all(file.text.as_bytes())?;
     chown(path, Some(owner), Some(owner))

@@ -1,54 +1,57 @@
-//! How does a machine come, start, stop and go?
+//! Create, observe, start, stop and destroy.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Machinery;
-use crate::layout::{Folder, Record};
-use crate::{
-    Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, away, disk, lock, memory, trash,
-};
+use crate::driver::GuestDriver;
+use crate::host::lock;
+use crate::state::layout::{Folder, Record};
+use crate::state::{disk, evicted, memory, trash};
+use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
 
 /// [`crate::Engine::observe`]. Blocks.
-pub(super) fn look<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<Observation> {
+pub(super) fn observe<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<Observation> {
     let folder = engine.state().folder(id);
-    if let Some(generation) = away::generation(&folder)? {
+    if let Some(generation) = evicted::generation(&folder)? {
         return Ok(Observation::Suspended { generation });
     }
     if !folder.is_whole()? {
         return Ok(Observation::Absent);
     }
-    if let Some(saved) = memory::Saved::find(&folder)? {
+    if let Some(saved) = memory::SavedMemory::find(&folder)? {
         return Ok(Observation::Suspended { generation: saved.generation });
     }
-    engine.seen(&folder)
+    engine.observe_guest(&folder)
 }
 
-/// Runs a step that blocks on a machine that has a folder, while nobody else works on it.
-pub(super) async fn held<M: Machinery, T: Send + 'static>(
+/// Runs a blocking step under the machine's lock.
+///
+/// # Errors
+/// `Absent` when the machine has no folder; the step's own.
+pub(super) async fn with_lock<M: GuestDriver, T: Send + 'static>(
     engine: &M,
     id: ComputerId,
     step: impl FnOnce(&M, &Folder) -> EngineResult<T> + Send + 'static,
 ) -> EngineResult<T> {
     let folder = engine.state().folder(id);
-    let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
     engine
         .blocking(move |engine| {
-            let _held = held;
+            let _guard = guard;
             step(engine, &folder)
         })
         .await
 }
 
 /// [`crate::Engine::create`].
-pub(super) async fn create<M: Machinery>(engine: &M, spec: &MachineSpec) -> EngineResult<()> {
+pub(super) async fn create<M: GuestDriver>(engine: &M, spec: &MachineSpec) -> EngineResult<()> {
     let folder = engine.state().folder(spec.id);
-    let held = lock::new_machine(&folder).await?;
+    let guard = lock::new_machine(&folder).await?;
     let spec = spec.clone();
     engine
         .blocking(move |_| {
-            let _held = held;
+            let _guard = guard;
             if folder.is_whole()? {
                 return Ok(());
             }
@@ -60,54 +63,57 @@ pub(super) async fn create<M: Machinery>(engine: &M, spec: &MachineSpec) -> Engi
 }
 
 /// [`crate::Engine::start`].
-pub(super) async fn start<M: Machinery>(
+pub(super) async fn start<M: GuestDriver>(
     engine: &M,
     spec: &MachineSpec,
     boot: &Boot,
 ) -> EngineResult<Endpoint> {
     const STEP: &str = "start the machine";
     let (id, folder) = (spec.id, engine.state().folder(spec.id));
-    let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-    let held = Arc::new(held);
-    match engine.blocking(move |engine| look(engine, id)).await? {
+    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let guard = Arc::new(guard);
+    match engine.blocking(move |engine| observe(engine, id)).await? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Running { generation, endpoint, .. } if generation == boot.generation => {
             return Ok(endpoint);
         }
         Observation::Running { generation, .. } => {
-            let detail = format!("it runs since boot {generation}, not {}", boot.generation);
+            let detail = format!("it runs generation {generation}, not {}", boot.generation);
             return Err(EngineError::failed(STEP, detail));
         }
         Observation::Suspended { .. } => {
-            return Err(EngineError::failed(STEP, "its memory is saved: resume it, or discard that first"));
+            return Err(EngineError::failed(
+                STEP,
+                "its memory is saved: resume the machine, or discard its memory first",
+            ));
         }
         Observation::Stopped => engine.sweep(&folder).await?,
     }
-    let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&held));
+    let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&guard));
     let started = engine.blocking(move |engine| {
-        plan.keep_record(&of)?;
+        plan.update_record(&of)?;
         engine.boot(&plan, &of, &boot, &locked)
     });
     let started = started.await;
     if started.is_err()
         && let Err(left) = engine.sweep(&folder).await
     {
-        tracing::warn!(computer = %id, error = %left, "a failed start left something behind");
+        tracing::warn!(computer = %id, error = %left, "a failed start left parts of the boot");
     }
     started
 }
 
 /// [`crate::Engine::stop`].
-pub(super) async fn stop<M: Machinery>(engine: &M, id: ComputerId, grace: Duration) -> EngineResult<()> {
+pub(super) async fn stop<M: GuestDriver>(engine: &M, id: ComputerId, grace: Duration) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
+    let Some(_guard) = lock::machine(&folder).await? else { return Ok(()) };
     engine.halt(&folder, grace).await
 }
 
 /// [`crate::Engine::destroy`].
-pub(super) async fn destroy<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<()> {
+pub(super) async fn destroy<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    if let Some(_held) = lock::machine(&folder).await? {
+    if let Some(_guard) = lock::machine(&folder).await? {
         engine.halt(&folder, Duration::ZERO).await?;
         engine.blocking(move |engine| trash::folder(engine.state(), &folder)).await?;
     }

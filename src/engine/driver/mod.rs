@@ -1,11 +1,16 @@
-//! What do engines have in common that keep each machine in a folder (`layout.rs`)? The frame of every verb: who works on the
-//! machine, what is looked at first, what is there when the verb ends. How a guest runs is each engine's own.
+//! Steps of every operation that the engines share: locks, preconditions, and order. [`GuestDriver`] is how a
+//! guest runs.
+//!
+//! Lock order: the machine's lock (`host/lock.rs`), the source's before the target's; below it the host's
+//! lock.
 
 mod copies;
-mod kept;
-mod life;
+mod lifecycle;
+pub(crate) mod recovery;
 mod resize;
-mod sleep;
+mod snapshot_files;
+mod suspend;
+pub(crate) mod teardown;
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,88 +18,96 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::layout::{Folder, Record, StateDir};
-use super::lock::MachineLock;
-use super::memory::Manifest;
-use super::{
+use crate::host::lock::MachineLock;
+use crate::state::evicted;
+use crate::state::layout::{Folder, Record, StateDir};
+use crate::state::memory::MemoryManifest;
+use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
-    Observation, SavedFile, SavedState, Snapshot, away,
+    Observation, SavedFile, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 
-/// How an engine's guests run. A cheap handle; what blocks is called on a thread of its own, with the machine's lock held unless
-/// it only reads.
-pub(super) trait Machinery: Clone + std::fmt::Debug + Send + Sync + 'static {
+/// How an engine's guests run. A cheap handle. Methods that block run on a thread of their own, under the
+/// machine's lock unless they only read.
+pub(super) trait GuestDriver: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// [`Engine::name`].
     const NAME: &'static str;
 
     /// [`Engine::capabilities`].
     fn abilities(&self) -> Capabilities;
 
-    /// Where its machines are.
+    /// The state folder with its machines.
     fn state(&self) -> &StateDir;
 
-    /// Whether a machine runs that has its disk and no saved memory: `Running` or `Stopped`. Blocks.
-    fn seen(&self, folder: &Folder) -> EngineResult<Observation>;
+    /// Observes a machine that has its disk and no saved memory: `Running` or `Stopped`. Blocks.
+    fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation>;
 
-    /// Whether a machine runs and its guest does not stand still. Blocks.
-    fn goes_on(&self, folder: &Folder) -> EngineResult<bool>;
+    /// Whether a machine runs and is not paused. Blocks.
+    fn is_executing(&self, folder: &Folder) -> EngineResult<bool>;
 
-    /// Lets the clients of a machine's agent in that a verb of a controller which died held off. Blocks.
-    fn let_in(&self, _folder: &Folder) -> EngineResult<()> {
+    /// Unblocks the clients of a machine's agent, in case a controller died while it blocked them. Blocks.
+    fn allow_agent_clients(&self, _folder: &Folder) -> EngineResult<()> {
         Ok(())
     }
 
-    /// Boots a machine of which nothing runs and nothing is left. On error something may be left. Blocks.
+    /// Boots a machine after [`GuestDriver::sweep`]. On error, parts of the boot may be left. Blocks.
     fn boot(
         &self,
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint>;
 
-    /// Changes a machine that runs. On error it is as `before`. Blocks.
+    /// Resizes a running machine. On error it is as `before`. Blocks.
     fn apply(&self, folder: &Folder, before: &Record, change: Change) -> EngineResult<Effect>;
 
-    /// Copies a machine's disk as it is at one moment, whether it runs or not; the copy is `fresh` until it is whole, then `to`.
-    /// Blocks.
+    /// Copies the disk of a running or stopped machine at one moment. The copy is named `fresh` until it is
+    /// complete, then `to`. Blocks.
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()>;
 
-    /// Saves a guest's memory to the folder `memory` and copies its disk, both while it stands still; it goes on afterwards,
-    /// whatever came of it. What remains is to seal the memory. Blocks.
-    fn moment(&self, source: &Folder, memory: &Path, fresh: &Path, to: &Path) -> EngineResult<Manifest>;
+    /// Pauses a guest, saves its memory to the folder `memory`, copies its disk, and unpauses it whatever the
+    /// outcome. The caller seals the memory. Blocks.
+    fn save_with_disk(
+        &self,
+        source: &Folder,
+        memory: &Path,
+        fresh: &Path,
+        to: &Path,
+    ) -> EngineResult<MemoryManifest>;
 
-    /// Saves a guest's memory, for the boot that it runs since. On success it stands still, on error it goes on. Blocks.
+    /// Pauses a guest and saves its memory, labelled with `generation`. On success it stays paused; on error
+    /// it continues. Blocks.
     fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()>;
 
-    /// Takes up a resume whose controller was killed. Blocks.
-    fn take_up(&self, _folder: &Folder) -> EngineResult<()> {
+    /// Repairs an interrupted resume, after its controller was killed. Blocks.
+    fn recover_resume(&self, _folder: &Folder) -> EngineResult<()> {
         Ok(())
     }
 
-    /// Lets a machine of which nothing runs go on from its saved memory. Blocks.
+    /// Continues a machine that does not run from its saved memory. Blocks.
     fn restore(
         &self,
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint>;
 
-    /// Takes a failed [`Machinery::restore`] back; where the guest did not run, its memory is as good as before.
+    /// Undoes a failed [`GuestDriver::restore`]. If the guest did not run, its saved memory is valid again.
     fn undo_restore(&self, folder: &Folder) -> impl Future<Output = EngineResult<()>> + Send;
 
-    /// Ends a machine's processes and takes back what its boot took.
+    /// Ends a machine's processes (the guest gets `grace` to shut down) and releases what its boot took.
     fn halt(&self, folder: &Folder, grace: Duration) -> impl Future<Output = EngineResult<()>> + Send;
 
-    /// Takes back what a boot took, in whatever state it is.
+    /// Releases what a boot took, complete or not.
     fn sweep(&self, folder: &Folder) -> impl Future<Output = EngineResult<()>> + Send;
 
-    /// [`Engine::stopped`]. A guest goes on first that a controller which died left standing.
-    fn ended(&self, id: ComputerId) -> impl Future<Output = EngineResult<()>> + Send;
+    /// [`Engine::wait_stopped`]. First unpauses a guest that a dead controller left paused.
+    fn wait_ended(&self, id: ComputerId) -> impl Future<Output = EngineResult<()>> + Send;
 
-    /// Runs a step that blocks. It runs to its end whatever becomes of the caller.
+    /// Runs a blocking step on its own thread. It completes even if the caller is dropped.
     fn blocking<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Self) -> EngineResult<T> + Send + 'static,
@@ -107,17 +120,17 @@ pub(super) trait Machinery: Clone + std::fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// What became of something for which a guest stood still: it is only good if the guest goes on.
-pub(super) fn gone_on<T>(
+/// The outcome of a step for which a guest was paused: an error if the guest could not be unpaused.
+pub(super) fn after_unpause<T>(
     folder: &Folder,
     done: EngineResult<T>,
-    gone_on: EngineResult<()>,
+    unpaused: EngineResult<()>,
 ) -> EngineResult<T> {
-    match (done, gone_on) {
-        (Ok(done), gone_on) => gone_on.map(|()| done),
-        (Err(error), gone_on) => {
-            if let Err(stands) = gone_on {
-                tracing::warn!(computer = %folder.id, error = %stands, "a guest stands still after a step that failed");
+    match (done, unpaused) {
+        (Ok(done), unpaused) => unpaused.map(|()| done),
+        (Err(error), unpaused) => {
+            if let Err(paused) = unpaused {
+                tracing::warn!(computer = %folder.id, error = %paused, "a guest stays paused after a failed step");
             }
             Err(error)
         }
@@ -125,7 +138,7 @@ pub(super) fn gone_on<T>(
 }
 
 #[async_trait]
-impl<M: Machinery> Engine for M {
+impl<M: GuestDriver> Engine for M {
     fn name(&self) -> &'static str {
         M::NAME
     }
@@ -135,73 +148,76 @@ impl<M: Machinery> Engine for M {
     }
 
     async fn create(&self, spec: &MachineSpec) -> EngineResult<()> {
-        life::create(self, spec).await
+        lifecycle::create(self, spec).await
     }
 
     async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        life::start(self, spec, boot).await
+        lifecycle::start(self, spec, boot).await
     }
 
     async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()> {
-        life::stop(self, id, grace).await
+        lifecycle::stop(self, id, grace).await
     }
 
     async fn destroy(&self, id: ComputerId) -> EngineResult<()> {
-        life::destroy(self, id).await
+        lifecycle::destroy(self, id).await
     }
 
     async fn observe(&self, id: ComputerId) -> EngineResult<Observation> {
-        self.blocking(move |engine| life::look(engine, id)).await
+        self.blocking(move |engine| lifecycle::observe(engine, id)).await
     }
 
     async fn list(&self) -> EngineResult<Vec<ComputerId>> {
         self.blocking(|engine| engine.state().list()).await
     }
 
-    async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
-        self.ended(id).await
+    async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
+        self.wait_ended(id).await
     }
 
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
-        sleep::suspend(self, id).await
+        suspend::suspend(self, id).await
     }
 
     async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        sleep::resume(self, spec, boot).await
+        suspend::resume(self, spec, boot).await
     }
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
-        sleep::discard(self, id).await
+        suspend::discard(self, id).await
     }
 
-    async fn saved(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
-        self.blocking(move |engine| away::saved(&engine.state().folder(id))).await
+    async fn saved_state(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
+        self.blocking(move |engine| evicted::saved(&engine.state().folder(id))).await
     }
 
     async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
         let file = file.to_owned();
-        self.blocking(move |engine| away::read(&engine.state().folder(id), &file, from, most)).await
+        self.blocking(move |engine| evicted::read(&engine.state().folder(id), &file, from, most)).await
     }
 
     async fn evict(&self, id: ComputerId) -> EngineResult<()> {
-        life::held(self, id, move |engine, folder| away::evict(folder, || life::look(engine, id))).await
+        lifecycle::with_lock(self, id, move |engine, folder| {
+            evicted::evict(folder, || lifecycle::observe(engine, id))
+        })
+        .await
     }
 
     async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
         let file = file.clone();
-        self.blocking(move |engine| away::write(&engine.state().folder(id), &file, &data)).await
+        self.blocking(move |engine| evicted::write(&engine.state().folder(id), &file, &data)).await
     }
 
-    async fn arrived(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
-        life::held(self, id, move |_, folder| away::take(folder, with_memory)).await
+    async fn finish_fetch(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
+        lifecycle::with_lock(self, id, move |_, folder| evicted::finish_fetch(folder, with_memory)).await
     }
 
-    async fn converge(&self, id: ComputerId) -> EngineResult<()> {
-        life::held(self, id, |_, folder| away::settle(folder)).await
+    async fn sync_fetched(&self, id: ComputerId) -> EngineResult<()> {
+        lifecycle::with_lock(self, id, |_, folder| evicted::sync_fetched(folder)).await
     }
 
     async fn resize(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
-        life::held(self, id, move |engine, folder| resize::change(engine, folder, change)).await
+        lifecycle::with_lock(self, id, move |engine, folder| resize::change(engine, folder, change)).await
     }
 
     async fn copy_disk(&self, from: ComputerId, to: &MachineSpec) -> EngineResult<()> {
@@ -217,7 +233,7 @@ impl<M: Machinery> Engine for M {
     }
 
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        copies::keep(self, id, snapshot, memory).await
+        copies::take_snapshot(self, id, snapshot, memory).await
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
@@ -225,10 +241,10 @@ impl<M: Machinery> Engine for M {
     }
 
     async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
-        copies::forget(self, id, snapshot).await
+        copies::remove_snapshot(self, id, snapshot).await
     }
 
     async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
-        self.blocking(move |engine| kept::all(&engine.state().folder(id))).await
+        self.blocking(move |engine| snapshot_files::all(&engine.state().folder(id))).await
     }
 }

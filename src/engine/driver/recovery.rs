@@ -1,52 +1,52 @@
-//! What did a controller that was killed leave in the middle of a machine? Files that never got their name, which nothing
-//! ever reads, a disk that nobody thaws, and clients of a guest that runs, held off for good.
+//! Recovery of machines after a controller was killed: frozen disks, blocked agent clients, unfinished files.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::command::host_error;
-use super::layout::{Folder, remove_if_there};
-use super::machinery::Machinery;
-use super::{EngineResult, lock, memory, still};
+use crate::EngineResult;
+use crate::driver::GuestDriver;
+use crate::host::command::host_error;
+use crate::host::{freeze, lock};
+use crate::state::layout::{Folder, remove_if_there};
+use crate::state::memory;
 
-/// How a file is called that is renamed when it is whole.
+/// Extension of a file that is renamed once it is complete.
 const UNFINISHED: &str = "new";
 
-/// Puts right what can be put right before anybody asks: frozen disks thaw, because their guests wait at this moment, agents
-/// can be reached again, and files that are not whole go. A machine that somebody works on is left alone: a tool of the killed
-/// controller ends what it began. Blocks.
-pub(super) fn put_right(engine: &impl Machinery) -> EngineResult<()> {
+/// Thaws frozen disks, whose guests wait at this moment, unblocks agents, and removes unfinished files. A
+/// locked machine is left alone: a tool of the killed controller still works on it. Blocks.
+pub(crate) fn recover_interrupted(engine: &impl GuestDriver) -> EngineResult<()> {
     for id in engine.state().list()? {
         let folder = engine.state().folder(id);
-        let Some(_held) = lock::free(&folder)? else { continue };
-        still::thaw_abandoned(&folder.disk());
-        // No reason to leave the others alone.
-        if let Err(error) = engine.let_in(&folder) {
-            tracing::warn!(computer = %id, %error, "nobody knows whether its agent can be reached");
+        let Some(_guard) = lock::try_machine(&folder)? else { continue };
+        freeze::thaw_abandoned(&folder.disk());
+        // One failure must not keep the others from recovery.
+        if let Err(error) = engine.allow_agent_clients(&folder) {
+            tracing::warn!(computer = %id, %error, "could not unblock the clients of its agent; a stop and start of the computer repairs it");
         }
-        // Worth some space and nothing else: no reason not to start.
-        if let Err(error) = tidy(engine, &folder) {
-            tracing::warn!(computer = %id, %error, "what is not whole stays");
+        // An unfinished file costs only space.
+        if let Err(error) = remove_unfinished(engine, &folder) {
+            tracing::warn!(computer = %id, %error, "could not remove its unfinished files");
         }
     }
     Ok(())
 }
 
-fn tidy(engine: &impl Machinery, folder: &Folder) -> EngineResult<()> {
-    for path in files(folder)? {
+fn remove_unfinished(engine: &impl GuestDriver, folder: &Folder) -> EngineResult<()> {
+    for path in unfinished_files(folder)? {
         remove_if_there(&path).map_err(host_error("remove an unfinished file", &path))?;
     }
     if !folder.fresh_memory().exists() && !folder.used_memory().exists() {
         return Ok(());
     }
-    // A guest that stands still is let go on by its waiter; one that was not let go yet is taken up by its resume.
-    if engine.goes_on(folder)? { memory::drop_leftovers(folder) } else { Ok(()) }
+    // The memory of a paused guest is still needed: `wait_ended` unpauses it, or its resume takes it up.
+    if engine.is_executing(folder)? { memory::drop_leftovers(folder) } else { Ok(()) }
 }
 
-/// The files of a machine that are not whole. Only for who holds its lock: else they may be in the making.
-pub(super) fn files(folder: &Folder) -> EngineResult<Vec<PathBuf>> {
+/// The unfinished files of a machine, sorted. Needs the machine's lock: otherwise they may still be written.
+pub(crate) fn unfinished_files(folder: &Folder) -> EngineResult<Vec<PathBuf>> {
     let mut found = Vec::new();
     for place in [folder.path.clone(), folder.bundle(), folder.snapshots()] {
         collect(&place, &mut found).map_err(host_error("look for unfinished files", &place))?;
@@ -64,7 +64,7 @@ fn collect(place: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in entries {
         let entry = entry?;
         let path = entry.path();
-        // Saved memory is a folder, and may be whole under that name (`engine/memory.rs`).
+        // Saved memory is a folder, and may be complete under that name (`state/memory.rs`).
         if path.extension() == Some(OsStr::new(UNFINISHED)) && entry.file_type()?.is_file() {
             found.push(path);
         }
@@ -76,14 +76,14 @@ fn collect(place: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::container::{ContainerConfig, ContainerEngine};
-    use crate::layout::private_folder;
+    use crate::state::layout::private_folder;
     use hotdesk_base::ids::ComputerId;
 
     #[test]
-    fn files_that_are_not_whole_go_unless_somebody_is_at_work() {
+    fn unfinished_files_are_removed_unless_the_machine_is_locked() {
         let temp = tempfile::tempdir().unwrap();
         let config = ContainerConfig::new(temp.path(), "/nowhere", "/nowhere");
-        let engine = ContainerEngine::open_to_look(config).unwrap();
+        let engine = ContainerEngine::open_read_only(config).unwrap();
         let folder = engine.state().folder(ComputerId::random());
         private_folder(&folder.snapshots()).unwrap();
         private_folder(&folder.fresh_memory()).unwrap();
@@ -92,12 +92,12 @@ mod tests {
         for path in half.iter().chain([&folder.disk(), &folder.snapshots().join("1.img")]) {
             fs::write(path, "x").unwrap();
         }
-        let held = lock::free(&folder).unwrap().unwrap();
-        put_right(&engine).unwrap();
-        assert_eq!(files(&folder).unwrap().len(), half.len());
-        drop(held);
-        put_right(&engine).unwrap();
-        assert!(files(&folder).unwrap().is_empty());
+        let guard = lock::try_machine(&folder).unwrap().unwrap();
+        recover_interrupted(&engine).unwrap();
+        assert_eq!(unfinished_files(&folder).unwrap().len(), half.len());
+        drop(guard);
+        recover_interrupted(&engine).unwrap();
+        assert!(unfinished_files(&folder).unwrap().is_empty());
         for kept in [folder.disk(), folder.snapshots().join("1.img"), folder.fresh_memory()] {
             assert!(kept.exists(), "{}", kept.display());
         }

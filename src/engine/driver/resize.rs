@@ -1,13 +1,13 @@
-//! How does a machine's hardware change? At once for one that runs, where its engine can; else at its next start, which takes
-//! every size from the spec.
+//! Resize: live where the engine can, else at the next start, which takes every size from the spec.
 
-use super::{Machinery, life};
-use crate::layout::Folder;
-use crate::{Change, Effect, EngineError, EngineResult, Observation, disk};
+use crate::driver::{GuestDriver, lifecycle};
+use crate::state::disk;
+use crate::state::layout::Folder;
+use crate::{Change, Effect, EngineError, EngineResult, Observation};
 
 /// [`crate::Engine::resize`], under the machine's lock. Blocks.
-pub(super) fn change<M: Machinery>(engine: &M, folder: &Folder, change: Change) -> EngineResult<Effect> {
-    let runs = match life::look(engine, folder.id)? {
+pub(super) fn change<M: GuestDriver>(engine: &M, folder: &Folder, change: Change) -> EngineResult<Effect> {
+    let runs = match lifecycle::observe(engine, folder.id)? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Running { .. } => true,
         Observation::Stopped | Observation::Suspended { .. } => false,
@@ -23,7 +23,7 @@ pub(super) fn change<M: Machinery>(engine: &M, folder: &Folder, change: Change) 
     }
     engine.apply(folder, &before, change).inspect_err(|_| {
         if let Err(error) = folder.write_record(&before) {
-            tracing::warn!(computer = %folder.id, %error, "a machine's record says what did not come true");
+            tracing::warn!(computer = %folder.id, %error, "a machine's record has a size that the machine does not have");
         }
     })
 }

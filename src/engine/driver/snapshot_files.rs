@@ -1,11 +1,13 @@
-//! Where among a machine's files is a snapshot, and is it whole?
+//! Files of a snapshot.
 //!
 //! ```text
-//! <machine>/snapshots/<snapshot>.img       the disk; it gets this name last
-//!                               .memory/   what ran then, and .agent, what its agent is: where it holds memory
-//!                               .new       the disk while it is copied, and .unsealed while its memory is not whole yet
+//! <machine>/snapshots/<snapshot>.img       the disk; renamed to this last, so the snapshot is complete
+//!                               .memory/   the memory, if it holds memory
+//!                               .agent     the agent's executable of that memory
+//!                               .new       the disk while it is copied
+//!                               .unsealed  the copied disk while its memory is not sealed
 //! ```
-//! Memory is linked and not copied where it is needed again: nobody writes to it.
+//! Saved memory is hard-linked, not copied, because nothing writes to it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,17 +16,18 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use crate::command::host_error;
-use crate::layout::{Folder, private_folder, remove_if_there, sync_folder};
-use crate::memory::{self, Saved};
-use crate::{EngineError, EngineResult, Snapshot, copy, trash};
+use crate::host::command::host_error;
+use crate::state::layout::{Folder, private_folder, remove_if_there, sync_folder};
+use crate::state::memory::{self, SavedMemory};
+use crate::state::{disk_copy, trash};
+use crate::{EngineError, EngineResult, Snapshot};
 
 const WHOLE: &str = "img";
 const FRESH: &str = "new";
 
-/// Where a snapshot is.
+/// The paths of one snapshot.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct SnapshotFiles {
     snapshot: Uuid,
     pub(super) memory: PathBuf,
     pub(super) agent: PathBuf,
@@ -33,7 +36,7 @@ pub(super) struct Kept {
     pub(super) disk: PathBuf,
 }
 
-impl Kept {
+impl SnapshotFiles {
     pub(super) fn of(folder: &Folder, snapshot: Uuid) -> Self {
         let at = |suffix: &str| folder.snapshots().join(format!("{snapshot}.{suffix}"));
         Self {
@@ -54,36 +57,37 @@ impl Kept {
         self.memory.is_dir()
     }
 
-    /// What it takes on the host.
-    pub(super) fn tell(&self) -> EngineResult<Snapshot> {
+    /// Its size on the host's disk, and whether it holds memory.
+    pub(super) fn describe(&self) -> EngineResult<Snapshot> {
         let failed = host_error("look at the snapshot", &self.disk);
-        let mut bytes = File::open(&self.disk).and_then(|file| copy::spent(&file)).map_err(&failed)?;
+        let mut bytes =
+            File::open(&self.disk).and_then(|file| disk_copy::allocated(&file)).map_err(&failed)?;
         if self.has_memory() {
             for path in entries(&self.memory)? {
                 let file = File::open(path).map_err(&failed)?;
-                bytes = bytes.saturating_add(copy::spent(&file).map_err(&failed)?);
+                bytes = bytes.saturating_add(disk_copy::allocated(&file).map_err(&failed)?);
             }
         }
         Ok(Snapshot { bytes, memory: self.has_memory() })
     }
 
-    /// Refuses, before anything is given up for it, one that is not there, whose memory is not as it was written, or for which
-    /// the machine's folder has no room.
+    /// Checks before a rollback that the snapshot is complete, its memory undamaged, and the disk has space
+    /// for a copy.
     pub(super) fn check(&self, folder: &Folder) -> EngineResult<()> {
         if !self.is_whole()? {
             return Err(EngineError::Damaged(format!("snapshot {} is not there", self.snapshot)));
         }
-        copy::check(&self.disk, &folder.path)?;
+        disk_copy::check_space(&self.disk, &folder.path)?;
         if !self.has_memory() {
             return Ok(());
         }
-        Saved { path: self.memory.clone(), generation: 0, settled: true }.verify().map(drop)
+        SavedMemory { path: self.memory.clone(), generation: 0, settled: true }.verify().map(drop)
     }
 
-    /// How large its disk is.
+    /// The length of its disk in bytes.
     ///
     /// # Errors
-    /// `Damaged` when it is not there, or holds no memory.
+    /// `Damaged` when the snapshot is missing or holds no memory.
     pub(super) fn disk_bytes_with_memory(&self) -> EngineResult<u64> {
         if !self.is_whole()? || !self.has_memory() {
             return Err(EngineError::Damaged(format!("{} is not there", self.memory.display())));
@@ -92,30 +96,30 @@ impl Kept {
         Ok(data.len())
     }
 
-    /// Makes its memory, where it has some, that of a machine whose disk is the snapshot's already.
-    pub(super) fn give_to(&self, folder: &Folder) -> EngineResult<()> {
+    /// Links its memory, if it has any, into a machine that has the snapshot's disk.
+    pub(super) fn link_memory_into(&self, folder: &Folder) -> EngineResult<()> {
         if !self.has_memory() {
             return Ok(());
         }
-        let fresh = memory::linked(&self.memory, folder)?;
-        // The agent last: what failed before it leaves the machine the one that its own memory refers to.
-        let given =
-            link(&self.agent, &folder.agent()).and_then(|()| memory::becomes(&fresh, &folder.memory()));
-        if given.is_err() {
+        let fresh = memory::link_from(&self.memory, folder)?;
+        // Nothing before this step changes the agent that the machine's own memory refers to.
+        let linked =
+            link(&self.agent, &folder.agent()).and_then(|()| memory::move_to(&fresh, &folder.memory()));
+        if linked.is_err() {
             trash::remove_tree(&fresh)?;
         }
-        given
+        linked
     }
 }
 
-/// One more name for a file; what had that name before has it no more.
+/// Hard-links a file, replacing what has that name.
 pub(super) fn link(from: &Path, to: &Path) -> EngineResult<()> {
     remove_if_there(to)
         .and_then(|()| fs::hard_link(from, to))
         .map_err(host_error("link the machine's agent", to))
 }
 
-/// The snapshots of a machine that are whole.
+/// The complete snapshots of a machine, ascending.
 pub(super) fn all(folder: &Folder) -> EngineResult<Vec<Uuid>> {
     let whole = |path: &PathBuf| path.extension() == Some(OsStr::new(WHOLE));
     let named = |path: PathBuf| path.file_stem()?.to_str()?.parse().ok();
@@ -125,8 +129,8 @@ pub(super) fn all(folder: &Folder) -> EngineResult<Vec<Uuid>> {
     Ok(found)
 }
 
-/// Makes room for a snapshot. Only for who holds the machine's lock.
-pub(super) fn room(folder: &Folder) -> EngineResult<()> {
+/// Makes the snapshots' folder and removes incomplete snapshots. Needs the machine's lock.
+pub(super) fn prepare_folder(folder: &Folder) -> EngineResult<()> {
     let all = folder.snapshots();
     private_folder(&all)
         .and_then(|()| sync_folder(&folder.path))
@@ -134,19 +138,19 @@ pub(super) fn room(folder: &Folder) -> EngineResult<()> {
     remove_unfinished(folder)
 }
 
-/// Removes a snapshot; one that is not there is removed already. Only for who holds the machine's lock.
+/// Removes a snapshot; a missing one counts as removed. Needs the machine's lock.
 pub(super) fn remove(folder: &Folder, snapshot: Uuid) -> EngineResult<()> {
-    let (all, kept) = (folder.snapshots(), Kept::of(folder, snapshot).disk);
+    let (all, disk) = (folder.snapshots(), SnapshotFiles::of(folder, snapshot).disk);
     if !all.is_dir() {
         return Ok(());
     }
-    remove_if_there(&kept)
+    remove_if_there(&disk)
         .and_then(|()| sync_folder(&all))
-        .map_err(host_error("remove the snapshot", &kept))?;
+        .map_err(host_error("remove the snapshot", &disk))?;
     remove_unfinished(folder)
 }
 
-/// Removes what belongs to no snapshot that is whole: what was cut short. Only for who holds the machine's lock.
+/// Removes the files of incomplete snapshots. Needs the machine's lock.
 pub(super) fn remove_unfinished(folder: &Folder) -> EngineResult<()> {
     for path in entries(&folder.snapshots())? {
         if path.with_extension(WHOLE).exists() && path.extension() != Some(OsStr::new(FRESH)) {
@@ -161,7 +165,7 @@ pub(super) fn remove_unfinished(folder: &Folder) -> EngineResult<()> {
     Ok(())
 }
 
-/// What is in a folder; nothing when it is not there.
+/// The entries of a folder; none when it is missing.
 fn entries(folder: &Path) -> EngineResult<Vec<PathBuf>> {
     let failed = host_error("list the snapshots", folder);
     let entries = match fs::read_dir(folder) {

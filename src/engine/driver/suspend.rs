@@ -1,25 +1,28 @@
-//! How does a machine sleep and wake? What is saved counts once it is whole; the guest ends after that, and memory is used once.
+//! Suspend, resume, and removal of saved memory. The guest ends only after its saved memory is complete;
+//! memory is used once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Machinery, life};
-use crate::layout::Folder;
-use crate::memory::{self, Saved};
-use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation, away, lock};
+use crate::driver::{GuestDriver, lifecycle};
+use crate::host::lock;
+use crate::state::evicted;
+use crate::state::layout::Folder;
+use crate::state::memory::{self, SavedMemory};
+use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
 
-/// Refuses what only engines do that keep memory.
-fn check<M: Machinery>(engine: &M) -> EngineResult<()> {
+/// Refuses on an engine that cannot save memory.
+fn check<M: GuestDriver>(engine: &M) -> EngineResult<()> {
     if engine.abilities().suspend { Ok(()) } else { Err(EngineError::Unsupported("save memory")) }
 }
 
 /// [`crate::Engine::suspend`].
-pub(super) async fn suspend<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<()> {
+pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     check(engine)?;
     let folder = engine.state().folder(id);
-    let Some(_held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-    match engine.blocking(move |engine| life::look(engine, id)).await? {
+    let Some(_guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    match engine.blocking(move |engine| lifecycle::observe(engine, id)).await? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Stopped => {
             return Err(EngineError::failed("save memory", "the machine does not run"));
@@ -33,31 +36,31 @@ pub(super) async fn suspend<M: Machinery>(engine: &M, id: ComputerId) -> EngineR
     settle(engine, &folder).await
 }
 
-/// Ends a guest whose memory is whole on the disk, and brings its disk to rest.
-async fn settle<M: Machinery>(engine: &M, folder: &Folder) -> EngineResult<()> {
+/// Ends a guest whose saved memory is complete, and syncs its disk.
+async fn settle<M: GuestDriver>(engine: &M, folder: &Folder) -> EngineResult<()> {
     engine.halt(folder, Duration::ZERO).await?;
     let folder = folder.clone();
-    let settled = engine.blocking(move |_| match Saved::find(&folder)? {
-        Some(saved) if !saved.settled => memory::becomes(&saved.path, &folder.memory()),
+    let settled = engine.blocking(move |_| match SavedMemory::find(&folder)? {
+        Some(saved) if !saved.settled => memory::move_to(&saved.path, &folder.memory()),
         Some(_) | None => Ok(()),
     });
     settled.await
 }
 
 /// [`crate::Engine::resume`].
-pub(super) async fn resume<M: Machinery>(
+pub(super) async fn resume<M: GuestDriver>(
     engine: &M,
     spec: &MachineSpec,
     boot: &Boot,
 ) -> EngineResult<Endpoint> {
     check(engine)?;
     let (id, folder) = (spec.id, engine.state().folder(spec.id));
-    let Some(held) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
-    let held = Arc::new(held);
+    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let guard = Arc::new(guard);
     let plan = folder.clone();
     let seen = engine.blocking(move |engine| {
-        engine.take_up(&plan)?;
-        life::look(engine, id)
+        engine.recover_resume(&plan)?;
+        lifecycle::observe(engine, id)
     });
     match seen.await? {
         Observation::Absent => return Err(EngineError::Absent),
@@ -69,30 +72,30 @@ pub(super) async fn resume<M: Machinery>(
         }
         Observation::Suspended { .. } => settle(engine, &folder).await?,
     }
-    let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&held));
+    let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&guard));
     let continued = engine.blocking(move |engine| {
-        plan.keep_record(&of)?;
+        plan.update_record(&of)?;
         engine.restore(&plan, &of, &boot, &locked)
     });
     let continued = continued.await;
     if continued.is_err()
         && let Err(left) = engine.undo_restore(&folder).await
     {
-        tracing::warn!(computer = %id, error = %left, "a failed resume left something behind");
+        tracing::warn!(computer = %id, error = %left, "a failed resume left parts of the boot");
     }
     continued
 }
 
 /// [`crate::Engine::discard_memory`].
-pub(super) async fn discard<M: Machinery>(engine: &M, id: ComputerId) -> EngineResult<()> {
+pub(super) async fn discard<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    let Some(_held) = lock::machine(&folder).await? else { return Ok(()) };
-    let seen = engine.blocking(move |engine| life::look(engine, id)).await?;
+    let Some(_guard) = lock::machine(&folder).await? else { return Ok(()) };
+    let seen = engine.blocking(move |engine| lifecycle::observe(engine, id)).await?;
     if !matches!(seen, Observation::Suspended { .. }) {
         return Ok(());
     }
-    if away::generation(&folder)?.is_some() {
-        return Err(EngineError::failed("drop the memory", "its disk is in storage: fetch that first"));
+    if evicted::generation(&folder)?.is_some() {
+        return Err(EngineError::failed("drop the memory", "the machine is evicted: fetch its disk first"));
     }
     settle(engine, &folder).await?;
     engine.blocking(move |engine| memory::discard(engine.state(), &folder)).await

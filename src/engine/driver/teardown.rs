@@ -1,29 +1,30 @@
-//! What is taken back when a machine stops? Each step is content to find nothing, so that whatever a crash left
-//! half made is swept by the same code.
+//! Release of what a boot took from the host. Every step accepts that there is nothing to do, so the same
+//! code cleans up after a crash.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
 
-use super::addresses::NetworkConfig;
-use super::command::host_error;
-use super::layout::{Folder, remove_if_there};
-use super::{memory, network, slots};
 use crate::EngineResult;
+use crate::host::addresses::NetworkConfig;
+use crate::host::command::host_error;
+use crate::host::{network, slots};
+use crate::state::layout::{Folder, remove_if_there};
+use crate::state::memory;
 
-/// How long a killed first process may take with all of its namespace: as long as one read of a slow disk takes.
-pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
+/// For a killed first process to end with its namespace: one read of a slow disk may delay it.
+pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Takes back a boot whose processes are gone, and brings its disk to the host's. `listed` is the network in which the packet
-/// rules know its guest, if they do.
-pub(super) fn boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
-    if let Some(slot) = slots::held(folder)? {
+/// Releases the boot of a machine whose processes are gone, and syncs its disk. `listed` is the network if
+/// the packet rules have entries for its guest.
+pub(crate) fn release_boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineResult<()> {
+    if let Some(slot) = slots::of_machine(folder)? {
         network::detach(slot)?;
-        // An address that nobody has harms nobody; a stop that fails would.
+        // A stale entry for an unused address is harmless; a failed stop is not.
         if let Some(network) = listed
-            && let Err(error) = network::unlist(network, slot)
+            && let Err(error) = network::remove_from_sets(network, slot)
         {
-            tracing::warn!(computer = %folder.id, %error, "the packet rules know a guest that is gone");
+            tracing::warn!(computer = %folder.id, %error, "could not remove the stopped guest from the packet rules; the next start in its slot replaces it");
         }
     }
     slots::release(folder)?;
@@ -36,7 +37,7 @@ pub(super) fn boot(folder: &Folder, listed: Option<&NetworkConfig>) -> EngineRes
     }
     let left = [folder.socket(), folder.runtime_log(), folder.boot_config(), folder.monitor()];
     for path in left.into_iter().chain([folder.seed(), folder.line_in(), folder.line_out()]) {
-        remove_if_there(&path).map_err(host_error("remove what a boot left", &path))?;
+        remove_if_there(&path).map_err(host_error("remove a file of the boot", &path))?;
     }
     memory::drop_leftovers(folder)
 }

@@ -1,24 +1,24 @@
-//! Which addresses do machines have, and whom may they reach? Plain data; nothing here touches the host.
+//! Addresses and user ids of machines, by slot. Plain data; nothing here touches the host.
 
 use std::net::Ipv4Addr;
 
-/// Largest number of machines that can run on one host at once: the user-id ranges of 16384 machines end below 2^31,
-/// where some programs stop believing in user ids, and a /16 holds as many networks of four addresses.
+/// Most machines that can run on one host at once. The user-id ranges of 16384 machines end below 2^31, above
+/// which some programs reject user ids; a /16 holds as many networks of four addresses.
 pub const MAX_SLOTS: u16 = 16384;
 
-/// User and group ids of one machine, in the guest numbered from 0.
+/// User and group ids of one machine; the guest sees them numbered from 0.
 pub const IDS_PER_MACHINE: u32 = 65536;
 
-/// How guests reach the world.
+/// Network settings of guests.
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
-    /// Whether a guest has more than its own loopback.
+    /// Whether guests have a network beyond loopback.
     pub enabled: bool,
-    /// Where the guests' addresses come from, four per machine.
+    /// The subnet of the guests' addresses, four per machine.
     pub subnet: Subnet,
     /// Whether guests may reach private, link-local and other special addresses beyond this host.
     pub allow_private_egress: bool,
-    /// The name servers that guests are told of; empty takes the host's own that are not loopback.
+    /// Name servers of guests; empty uses the host's that are not loopback.
     pub resolvers: Vec<Ipv4Addr>,
 }
 
@@ -27,7 +27,7 @@ pub struct NetworkConfig {
 pub struct Subnet {
     /// Its first address.
     pub base: Ipv4Addr,
-    /// How many leading bits are fixed.
+    /// The number of leading bits that are fixed, 8 to 30.
     pub prefix: u8,
 }
 
@@ -35,12 +35,12 @@ impl std::str::FromStr for Subnet {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not an IPv4 network such as 10.213.0.0/16, of /8 to /30");
-        let (base, prefix) = text.split_once('/').ok_or_else(wrong)?;
-        let base: Ipv4Addr = base.parse().map_err(|_| wrong())?;
-        let prefix: u8 = prefix.parse().map_err(|_| wrong())?;
+        let invalid = || format!("{text:?} is not an IPv4 network such as 10.213.0.0/16, of /8 to /30");
+        let (base, prefix) = text.split_once('/').ok_or_else(invalid)?;
+        let base: Ipv4Addr = base.parse().map_err(|_| invalid())?;
+        let prefix: u8 = prefix.parse().map_err(|_| invalid())?;
         if !(8..=30).contains(&prefix) || base.to_bits() << prefix != 0 {
-            return Err(wrong());
+            return Err(invalid());
         }
         Ok(Self { base, prefix })
     }
@@ -56,18 +56,18 @@ pub struct Addresses {
 }
 
 impl NetworkConfig {
-    /// Lonely machines: only loopback.
+    /// No network: guests have only loopback.
     pub fn disabled() -> Self {
         Self { enabled: false, ..Self::default() }
     }
 
-    /// How many machines the subnet and the id range hold.
+    /// The number of machines that the subnet and the id range hold.
     pub fn slots(&self) -> u16 {
         let networks = 1_u32 << (30 - u32::from(self.subnet.prefix));
         u16::try_from(networks).map_or(MAX_SLOTS, |networks| networks.min(MAX_SLOTS))
     }
 
-    /// The slot whose guest has an address, if one has.
+    /// The slot whose guest has an address; `None` for any other address.
     pub fn slot_of(&self, guest: Ipv4Addr) -> Option<u16> {
         let at = guest.to_bits().checked_sub(self.subnet.base.to_bits())?;
         let slot = u16::try_from(at / 4).ok()?;
@@ -92,7 +92,7 @@ impl Default for NetworkConfig {
     }
 }
 
-/// The first host user id of the machine in a slot, where those of the first slot begin at `base`.
+/// The first host user id of the machine in a slot; `base` is that of slot 0.
 pub fn host_ids(base: u32, slot: u16) -> u32 {
     base + u32::from(slot) * IDS_PER_MACHINE
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subnets_parse_or_say_why_not() {
+    fn subnets_have_a_base_address_and_8_to_30_bits() {
         for good in ["10.213.0.0/16", "192.168.4.0/24", "10.0.0.0/8", "10.0.0.4/30"] {
             assert!(good.parse::<Subnet>().is_ok(), "{good}");
         }

@@ -1,4 +1,5 @@
-//! What of a machine is in the host's control groups, and how does all of it end? Speaks v1, hybrid and v2.
+//! Control groups of machines, version 1, hybrid and 2: creation, membership, and the end of all processes in
+//! them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +9,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::command::host_error;
-use super::quota;
+use crate::host::cgroup_limits;
+use crate::host::command::host_error;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::wait;
@@ -17,16 +18,16 @@ use hotdesk_base::wait;
 const MOUNTS: &str = "/sys/fs/cgroup";
 /// The group of all machines on a host.
 const PARENT: &str = "hotdesk";
-/// How long killed processes may take to be gone: one in an uninterruptible read of a slow disk ends after it.
+/// For killed processes to end: one in an uninterruptible read of a slow disk ends after that read.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A machine's group as the OCI runtime is told, under every hierarchy.
-pub(super) fn path(id: ComputerId) -> String {
+/// A machine's group below the root of every hierarchy, for the OCI runtime.
+pub(crate) fn path(id: ComputerId) -> String {
     format!("/{PARENT}/{id}")
 }
 
 /// The hierarchies' roots: one under v2, one per controller under v1, with `unified` beside them when hybrid.
-pub(super) fn roots() -> Vec<PathBuf> {
+pub(crate) fn roots() -> Vec<PathBuf> {
     let mounts = Path::new(MOUNTS);
     if mounts.join("cgroup.controllers").exists() {
         return vec![mounts.to_owned()];
@@ -40,70 +41,77 @@ pub(super) fn roots() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the host speaks v2 alone.
-pub(super) fn is_unified() -> bool {
+/// Whether the host has version 2 alone.
+pub(crate) fn is_unified() -> bool {
     Path::new(MOUNTS).join("cgroup.controllers").exists()
 }
 
-/// What a machine may take of its host.
+/// Limits of one machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Cores.
-    pub(super) cpu: f64,
-    /// Bytes of memory.
-    pub(super) memory_bytes: u64,
-    /// Processes and threads.
-    pub(super) processes: u64,
+pub(crate) struct ResourceLimits {
+    /// CPU in cores.
+    pub(crate) cpu: f64,
+    /// Memory in bytes.
+    pub(crate) memory_bytes: u64,
+    /// Number of processes and threads.
+    pub(crate) processes: u64,
 }
 
-/// Makes a machine's groups with their bounds, for machines that no OCI runtime makes; the files that a process writes its
-/// number to, to be in them.
-pub(super) fn make(id: ComputerId, bounds: Bounds) -> EngineResult<Vec<PathBuf>> {
+/// Makes a machine's groups with their limits, for machines without an OCI runtime. Returns the
+/// `cgroup.procs` files: a process that writes its pid to each is in the groups.
+pub(crate) fn make(id: ComputerId, limits: ResourceLimits) -> EngineResult<Vec<PathBuf>> {
     const STEP: &str = "make the control groups";
     let roots: Vec<PathBuf> = roots().into_iter().filter(|root| is_unified() || controls(root)).collect();
     for root in &roots {
         let parent = root.join(PARENT);
         let own = parent.join(id.to_string());
         let made = fs::create_dir_all(&parent)
-            .and_then(|()| if is_unified() { pass_on(root).and_then(|()| pass_on(&parent)) } else { Ok(()) })
+            .and_then(|()| {
+                if is_unified() {
+                    delegate_controllers(root).and_then(|()| delegate_controllers(&parent))
+                } else {
+                    Ok(())
+                }
+            })
             .and_then(|()| fs::create_dir_all(&own));
         made.map_err(host_error(STEP, &own))?;
         let most = own.join("pids.max");
         if most.exists() {
-            fs::write(&most, bounds.processes.to_string()).map_err(host_error(STEP, &most))?;
+            fs::write(&most, limits.processes.to_string()).map_err(host_error(STEP, &most))?;
         }
     }
-    quota::set_cpu(id, bounds.cpu)?;
-    quota::set_memory(id, bounds.memory_bytes)?;
+    cgroup_limits::set_cpu(id, limits.cpu)?;
+    cgroup_limits::set_memory(id, limits.memory_bytes)?;
     Ok(folders(id).into_iter().map(|folder| folder.join("cgroup.procs")).collect())
 }
 
-/// Whether a hierarchy of version 1 is one of those that bound machines; others may ask for more before they take a process.
+/// Whether a hierarchy of version 1 has a controller that limits machines. Others may need settings before
+/// they accept a process.
 fn controls(root: &Path) -> bool {
     let name = root.file_name().unwrap_or_default().to_string_lossy();
     name.split(',').any(|controller| ["cpu", "memory", "pids"].contains(&controller))
 }
 
-/// Lets the groups below one of version 2 have bounds.
-fn pass_on(folder: &Path) -> io::Result<()> {
+/// Enables the controllers for the children of a version 2 group.
+fn delegate_controllers(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("cgroup.subtree_control"), "+cpu +memory +pids")
 }
 
-/// The processes of a machine.
-pub(super) fn processes(id: ComputerId) -> EngineResult<Vec<u32>> {
+/// The pids of a machine's processes.
+pub(crate) fn processes(id: ComputerId) -> EngineResult<Vec<u32>> {
     let Some(folder) = folders(id).into_iter().next() else { return Ok(Vec::new()) };
     let found = members(&folder).map_err(host_error("list the machine's processes", &folder))?;
     Ok(found.into_iter().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()).collect())
 }
 
-/// The machine's folders that exist.
-pub(super) fn folders(id: ComputerId) -> Vec<PathBuf> {
+/// The machine's group folders that exist, one per hierarchy.
+pub(crate) fn folders(id: ComputerId) -> Vec<PathBuf> {
     let own = format!("{PARENT}/{id}");
     roots().into_iter().map(|root| root.join(&own)).filter(|folder| folder.is_dir()).collect()
 }
 
 /// Every machine that has a group on this host, whichever controller made it.
-pub(super) fn machines() -> io::Result<BTreeSet<ComputerId>> {
+pub(crate) fn machines() -> io::Result<BTreeSet<ComputerId>> {
     let mut found = BTreeSet::new();
     for root in roots() {
         for folder in children(&root.join(PARENT))? {
@@ -113,15 +121,18 @@ pub(super) fn machines() -> io::Result<BTreeSet<ComputerId>> {
     Ok(found)
 }
 
-/// Whether a process is the machine's. A guest cannot leave its group: it has no cgroup file system.
-pub(super) fn holds(id: ComputerId, pid: u32) -> bool {
+/// Whether a process belongs to the machine. A guest cannot leave its group: it has no cgroup file system.
+pub(crate) fn contains(id: ComputerId, pid: u32) -> bool {
     let own = path(id);
     fs::read_to_string(format!("/proc/{pid}/cgroup"))
         .is_ok_and(|text| text.lines().any(|line| line.ends_with(&own) || line.contains(&format!("{own}/"))))
 }
 
-/// Kills whatever is left of a machine and removes its groups.
-pub(super) async fn clear(id: ComputerId) -> EngineResult<()> {
+/// Kills all processes of a machine and removes its groups.
+///
+/// # Errors
+/// `Failed`, naming the groups whose processes do not end in 30 seconds.
+pub(crate) async fn clear(id: ComputerId) -> EngineResult<()> {
     const STEP: &str = "clear the control groups";
     let cleared = wait::until(KILL_TIMEOUT, || async {
         let left = folders(id);
@@ -137,7 +148,10 @@ pub(super) async fn clear(id: ComputerId) -> EngineResult<()> {
     });
     cleared.await.unwrap_or_else(|| {
         let named: Vec<String> = folders(id).iter().map(|folder| folder.display().to_string()).collect();
-        Err(EngineError::failed(STEP, format!("processes do not end in {}", named.join(", "))))
+        Err(EngineError::failed(
+            STEP,
+            format!("processes do not end after SIGKILL in {}; look for ones in state D", named.join(", ")),
+        ))
     })
 }
 
@@ -187,21 +201,28 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// What the host's control groups bound, when that is all of `needed`.
-pub(super) fn bounding(needed: &[&str]) -> EngineResult<String> {
+/// Describes the host's control groups if they have all controllers in `needed`.
+///
+/// # Errors
+/// `Failed`, naming the missing controllers.
+pub(crate) fn check_controllers(needed: &[&str]) -> EngineResult<String> {
     const STEP: &str = "find the control groups";
     let found = if is_unified() {
         let path = Path::new(MOUNTS).join("cgroup.controllers");
         let listed = fs::read_to_string(&path).map_err(host_error(STEP, &path))?;
-        bounds("v2", needed, |name| listed.split_whitespace().any(|it| it == name))
+        describe_controllers("v2", needed, |name| listed.split_whitespace().any(|it| it == name))
     } else {
-        bounds("v1", needed, |name| Path::new(MOUNTS).join(name).join("cgroup.procs").exists())
+        describe_controllers("v1", needed, |name| Path::new(MOUNTS).join(name).join("cgroup.procs").exists())
     };
     found.map_err(|lack| EngineError::failed(STEP, lack))
 }
 
-/// What control groups of a version bound, or what they lack.
-fn bounds(version: &str, needed: &[&str], has: impl Fn(&str) -> bool) -> Result<String, String> {
+/// The controllers of a version, or the missing ones.
+fn describe_controllers(
+    version: &str,
+    needed: &[&str],
+    has: impl Fn(&str) -> bool,
+) -> Result<String, String> {
     let missing: Vec<&str> = needed.iter().copied().filter(|name| !has(name)).collect();
     if missing.is_empty() {
         Ok(format!("{version} with {}", needed.join(", ")))
@@ -215,16 +236,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_groups_serve_when_they_bound_everything() {
-        for (there, told) in [
+    fn missing_controllers_are_named() {
+        for (available, expected) in [
             ("cpuset cpu io memory hugetlb pids rdma misc", Ok("v2 with cpu, memory, pids")),
             ("cpuset cpu io pids", Err("v2 without memory")),
             ("cpuset cpuacct memory_recursiveprot", Err("v2 without cpu, memory, pids")),
             ("", Err("v2 without cpu, memory, pids")),
         ] {
-            let has = |name: &str| there.split_whitespace().any(|it| it == name);
-            let found = bounds("v2", &["cpu", "memory", "pids"], has);
-            assert_eq!(found.as_deref().map_err(String::as_str), told, "{there:?}");
+            let has = |name: &str| available.split_whitespace().any(|it| it == name);
+            let found = describe_controllers("v2", &["cpu", "memory", "pids"], has);
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{available:?}");
         }
     }
 }

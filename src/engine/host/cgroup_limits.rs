@@ -1,46 +1,49 @@
-//! How do the CPU and memory of a machine that runs change? By the files of its control groups, v1 or v2; what a change
-//! did not reach, it leaves as it was.
+//! CPU and memory limits of a running machine, in the files of its control groups (version 1 or 2). A failed
+//! change leaves the earlier limits.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::cgroup;
-use super::command::host_error;
+use crate::host::cgroup;
+use crate::host::command::host_error;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
 /// The period of the CPU quota, in microseconds: the kernel's default.
-pub(super) const CPU_PERIOD: u64 = 100_000;
+pub(crate) const CPU_PERIOD: u64 = 100_000;
 
-/// A file of a control group and what it shall say.
+/// A file of a control group and its new content.
 #[derive(Debug)]
 struct Setting {
     file: PathBuf,
     text: String,
 }
 
-/// Gives a machine that runs another share of the CPUs, in cores.
-pub(super) fn set_cpu(id: ComputerId, cpu: f64) -> EngineResult<()> {
+/// Sets the CPU limit of a running machine, in cores.
+pub(crate) fn set_cpu(id: ComputerId, cpu: f64) -> EngineResult<()> {
     set_cpu_in(&cgroup::folders(id), cpu)
 }
 
-/// Gives a machine that runs another amount of memory. Less than it uses, after the kernel has dropped what it can, is
-/// an error, and nothing of the guest ends for it.
-pub(super) fn set_memory(id: ComputerId, bytes: u64) -> EngineResult<()> {
+/// Sets the memory limit of a running machine.
+///
+/// # Errors
+/// `Failed` when the machine uses more even after the kernel has reclaimed; no process of the guest is
+/// killed.
+pub(crate) fn set_memory(id: ComputerId, bytes: u64) -> EngineResult<()> {
     set_memory_in(&cgroup::folders(id), bytes)
 }
 
 /// The quota in microseconds of every [`CPU_PERIOD`], and the shares (2 to 262144), of a number of cores.
-pub(super) fn cpu_bounds(cpu: f64) -> (u64, u64) {
-    // A share of a hundredth of a core is the least that the kernel takes; both bounds keep the cast exact.
+pub(crate) fn cpu_limits(cpu: f64) -> (u64, u64) {
+    // The kernel takes no less than a hundredth of a core. Both clamps keep the casts exact.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     ((cpu * 100_000.0).round().clamp(1000.0, 1e9) as u64, (cpu * 1024.0).round().clamp(2.0, 262_144.0) as u64)
 }
 
 fn set_cpu_in(groups: &[PathBuf], cpu: f64) -> EngineResult<()> {
     const STEP: &str = "change the CPU quota";
-    let (quota, shares) = cpu_bounds(cpu);
+    let (quota, shares) = cpu_limits(cpu);
     let settings = if let Some(file) = find(groups, "cpu.max") {
         let weight = Setting { file: file.with_file_name("cpu.weight"), text: weight(shares).to_string() };
         [Setting { file, text: format!("{quota} {}", CPU_PERIOD) }, weight]
@@ -56,14 +59,14 @@ fn set_memory_in(groups: &[PathBuf], bytes: u64) -> EngineResult<()> {
     const STEP: &str = "change the memory limit";
     let text = bytes.to_string();
     if let Some(file) = find(groups, "memory.max") {
-        return make_room(STEP, &file, bytes, || {
+        return reclaim_first(STEP, &file, bytes, || {
             set(&[Setting { file: file.clone(), text }])
                 .map_err(|(file, error)| host_error(STEP, &file)(error))
         });
     }
     let limit = find(groups, "memory.limit_in_bytes").ok_or_else(|| lacking(STEP))?;
     let before = number(&limit).map_err(host_error(STEP, &limit))?;
-    // Memory with swap may never be less than memory alone; kernels without that account lack the file.
+    // Memory with swap may never be less than memory alone; kernels without swap accounting lack the file.
     let both = find(groups, "memory.memsw.limit_in_bytes");
     let mut files = vec![limit];
     files.extend(both);
@@ -72,7 +75,7 @@ fn set_memory_in(groups: &[PathBuf], bytes: u64) -> EngineResult<()> {
     }
     let settings: Vec<_> = files.into_iter().map(|file| Setting { file, text: text.clone() }).collect();
     set(&settings).map_err(|(file, error)| {
-        // Version 1 reclaims first and refuses then.
+        // Version 1 reclaims first, then refuses.
         if error.kind() == io::ErrorKind::ResourceBusy {
             in_use(STEP, bytes)
         } else {
@@ -81,9 +84,9 @@ fn set_memory_in(groups: &[PathBuf], bytes: u64) -> EngineResult<()> {
     })
 }
 
-/// Version 2 kills what does not fit below a new `memory.max`; so the guest is first brought below by `memory.high`,
-/// whose writing reclaims, and only then bounded by `then`.
-fn make_room(
+/// Version 2 kills processes above a new `memory.max`. So `memory.high` is set first, which reclaims, and
+/// `then` runs only if the guest fits.
+fn reclaim_first(
     step: &'static str,
     max: &Path,
     bytes: u64,
@@ -106,10 +109,10 @@ fn in_use(step: &'static str, bytes: u64) -> EngineError {
 }
 
 fn lacking(step: &'static str) -> EngineError {
-    EngineError::failed(step, "the machine has no such control group")
+    EngineError::failed(step, "the machine has no control group with this controller")
 }
 
-/// Writes the settings in their order; when one is refused, those before it say again what they said.
+/// Writes the settings in order. When the kernel refuses one, restores those before it.
 fn set(settings: &[Setting]) -> Result<(), (PathBuf, io::Error)> {
     let Some((first, rest)) = settings.split_first() else { return Ok(()) };
     let failed = |error| (first.file.clone(), error);
@@ -117,13 +120,13 @@ fn set(settings: &[Setting]) -> Result<(), (PathBuf, io::Error)> {
     fs::write(&first.file, &first.text).map_err(failed)?;
     set(rest).inspect_err(|_| {
         if let Err(error) = fs::write(&first.file, before.trim()) {
-            tracing::warn!(%error, file = %first.file.display(), "a control group keeps half a change");
+            tracing::warn!(%error, file = %first.file.display(), "could not restore a control group after a failed change");
         }
     })
 }
 
 /// The file of that name in the group that has it.
-pub(super) fn find(groups: &[PathBuf], name: &str) -> Option<PathBuf> {
+pub(crate) fn find(groups: &[PathBuf], name: &str) -> Option<PathBuf> {
     groups.iter().map(|group| group.join(name)).find(|file| file.exists())
 }
 
@@ -151,7 +154,7 @@ mod tests {
             this
         }
 
-        fn says(&self, name: &str) -> String {
+        fn read(&self, name: &str) -> String {
             fs::read_to_string(self.0.path().join(name)).unwrap()
         }
 
@@ -161,24 +164,24 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_are_told_a_share_of_the_cpus() {
+    fn cpu_limits_are_written_for_both_versions() {
         let group = Group::with(&[("cpu.max", "max 100000\n"), ("cpu.weight", "100\n")]);
         set_cpu_in(&group.folders(), 2.0).unwrap();
-        assert_eq!((group.says("cpu.max"), group.says("cpu.weight")), ("200000 100000".into(), "79".into()));
+        assert_eq!((group.read("cpu.max"), group.read("cpu.weight")), ("200000 100000".into(), "79".into()));
         let group = Group::with(&[("cpu.cfs_quota_us", "-1\n"), ("cpu.shares", "1024\n")]);
         set_cpu_in(&group.folders(), 0.5).unwrap();
         assert_eq!(
-            (group.says("cpu.cfs_quota_us"), group.says("cpu.shares")),
+            (group.read("cpu.cfs_quota_us"), group.read("cpu.shares")),
             ("50000".into(), "512".into())
         );
         set_cpu_in(&[], 1.0).unwrap_err();
     }
 
     #[test]
-    fn a_setting_that_is_refused_takes_back_those_before_it() {
+    fn a_refused_setting_restores_those_before_it() {
         let group = Group::with(&[("cpu.max", "max 100000\n")]);
         set_cpu_in(&group.folders(), 2.0).unwrap_err();
-        assert_eq!(group.says("cpu.max"), "max 100000");
+        assert_eq!(group.read("cpu.max"), "max 100000");
     }
 
     #[test]
@@ -187,19 +190,19 @@ mod tests {
         let group = Group::with(&files);
         let refused = set_memory_in(&group.folders(), 1000).unwrap_err().to_string();
         assert!(refused.contains("uses more than"), "{refused}");
-        assert_eq!((group.says("memory.max"), group.says("memory.high")), ("4096\n".into(), "max".into()));
+        assert_eq!((group.read("memory.max"), group.read("memory.high")), ("4096\n".into(), "max".into()));
         set_memory_in(&group.folders(), 3000).unwrap();
-        assert_eq!((group.says("memory.max"), group.says("memory.high")), ("3000".into(), "max".into()));
+        assert_eq!((group.read("memory.max"), group.read("memory.high")), ("3000".into(), "max".into()));
     }
 
     #[test]
-    fn v1_is_told_with_and_without_an_account_of_swap() {
+    fn v1_limits_are_written_with_and_without_swap_accounting() {
         let group = Group::with(&[("memory.limit_in_bytes", "4096\n")]);
         set_memory_in(&group.folders(), 8192).unwrap();
-        assert_eq!(group.says("memory.limit_in_bytes"), "8192");
+        assert_eq!(group.read("memory.limit_in_bytes"), "8192");
         let group =
             Group::with(&[("memory.limit_in_bytes", "4096\n"), ("memory.memsw.limit_in_bytes", "4096\n")]);
         set_memory_in(&group.folders(), 8192).unwrap();
-        assert_eq!(group.says("memory.memsw.limit_in_bytes"), "8192");
+        assert_eq!(group.read("memory.memsw.limit_in_bytes"), "8192");
     }
 }

@@ -1,4 +1,4 @@
-//! How does the engine run the host's tools? By argv, with a fixed environment, bounded in time and in what is kept.
+//! Execution of the host's tools: argument lists, a fixed environment, a timeout, and bounded output.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 
-use super::process;
+use crate::host::process;
 use crate::{EngineError, EngineResult};
 
-/// No tool that the engine calls takes longer than a second on a busy host; past this it hangs.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
-/// How much of a tool's complaint goes into an error: enough for its last lines.
-const KEPT_COMPLAINT: u64 = 2048;
-/// How much of a tool's answer is read: `runc state` is below 4 KiB.
-const KEPT_ANSWER: u64 = 256 * 1024;
-/// Where tools are looked up, whatever the controller's own environment says.
+/// No tool that the engine calls takes longer than a second on a busy host; one that takes this long hangs.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a tool's standard error that go into an error text: enough for a few lines.
+const MAX_STDERR: u64 = 2048;
+/// Bytes of a tool's standard output that are read: `runc state` is below 4 KiB.
+const MAX_STDOUT: u64 = 256 * 1024;
+/// The search path for tools, independent of the controller's environment.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The Debian package that brings a tool.
+/// The Debian package of a tool.
 fn package(program: &OsStr) -> &'static str {
     match program.to_str().unwrap_or_default() {
         "nft" => "nftables",
@@ -37,56 +37,61 @@ fn package(program: &OsStr) -> &'static str {
     }
 }
 
-/// A command with nothing of the controller's environment, terminal or signals.
-pub(super) fn tool(program: impl AsRef<OsStr>) -> Command {
+/// A command without the controller's environment, terminal and process group.
+pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C").process_group(0).stdin(Stdio::null());
     command
 }
 
-/// What a tool that succeeded said.
-pub(super) fn run(step: &'static str, mut command: Command) -> EngineResult<String> {
-    let (status, answer, complaint) = run_patiently(step, &mut command, None, TIMEOUT)?;
-    judge(step, status, &complaint)?;
-    Ok(answer)
+/// Runs a tool and returns its standard output.
+///
+/// # Errors
+/// `Failed` with its standard error when it exits with another status than 0, is not installed, or takes over
+/// 30 seconds; `NoCapacity` when it reports a full disk.
+pub(crate) fn run(step: &'static str, mut command: Command) -> EngineResult<String> {
+    let (status, stdout, stderr) = run_with_timeout(step, &mut command, None, TIMEOUT)?;
+    check_status(step, status, &stderr)?;
+    Ok(stdout)
 }
 
-/// As [`run`], with `input` on the tool's standard input.
-pub(super) fn run_with(step: &'static str, mut command: Command, input: &str) -> EngineResult<String> {
-    let (status, answer, complaint) = run_patiently(step, &mut command, Some(input), TIMEOUT)?;
-    judge(step, status, &complaint)?;
-    Ok(answer)
+/// [`run`] with `input` on the tool's standard input.
+pub(crate) fn run_with(step: &'static str, mut command: Command, input: &str) -> EngineResult<String> {
+    let (status, stdout, stderr) = run_with_timeout(step, &mut command, Some(input), TIMEOUT)?;
+    check_status(step, status, &stderr)?;
+    Ok(stdout)
 }
 
-/// Runs a tool to its end; what it said on both streams. Streams are memory files, so that nothing can block on them.
-pub(super) fn run_patiently(
+/// Runs a tool to its end and returns its status, standard output and standard error. The streams are memory
+/// files, so a full pipe cannot block the tool.
+pub(crate) fn run_with_timeout(
     step: &'static str,
     command: &mut Command,
     input: Option<&str>,
-    patience: Duration,
+    timeout: Duration,
 ) -> EngineResult<(ExitStatus, String, String)> {
     let failed = |error: io::Error| EngineError::failed(step, error);
-    let mut answer = memory_file().map_err(failed)?;
-    let mut complaint = memory_file().map_err(failed)?;
+    let mut stdout = memory_file().map_err(failed)?;
+    let mut stderr = memory_file().map_err(failed)?;
     if let Some(input) = input {
         let mut file = memory_file().map_err(failed)?;
         file.write_all(input.as_bytes()).map_err(failed)?;
         file.rewind().map_err(failed)?;
         command.stdin(file);
     }
-    command.stdout(answer.try_clone().map_err(failed)?);
-    command.stderr(complaint.try_clone().map_err(failed)?);
+    command.stdout(stdout.try_clone().map_err(failed)?);
+    command.stderr(stderr.try_clone().map_err(failed)?);
     let mut child = spawn(step, command)?;
-    let status = finish(step, &mut child, patience)?;
+    let status = finish(step, &mut child, timeout)?;
     Ok((
         status,
-        head(&mut answer, KEPT_ANSWER).map_err(failed)?,
-        head(&mut complaint, KEPT_COMPLAINT).map_err(failed)?,
+        head(&mut stdout, MAX_STDOUT).map_err(failed)?,
+        head(&mut stderr, MAX_STDERR).map_err(failed)?,
     ))
 }
 
-/// Starts a tool; one that is missing is named with its package.
-pub(super) fn spawn(step: &'static str, command: &mut Command) -> EngineResult<Child> {
+/// Starts a tool. The error for a missing tool names its package.
+pub(crate) fn spawn(step: &'static str, command: &mut Command) -> EngineResult<Child> {
     command.spawn().map_err(|error| {
         let program = command.get_program();
         let named = Path::new(program).display();
@@ -101,9 +106,9 @@ pub(super) fn spawn(step: &'static str, command: &mut Command) -> EngineResult<C
     })
 }
 
-/// Waits for a tool; one that is late is killed.
-pub(super) fn finish(step: &'static str, child: &mut Child, patience: Duration) -> EngineResult<ExitStatus> {
-    let deadline = Instant::now() + patience;
+/// Waits for a tool and kills it after `timeout`.
+pub(crate) fn finish(step: &'static str, child: &mut Child, timeout: Duration) -> EngineResult<ExitStatus> {
+    let deadline = Instant::now() + timeout;
     let failed = |error: io::Error| EngineError::failed(step, error);
     let on_time = match process::open_child(child) {
         Ok(pidfd) => process::wait_exit(&pidfd, deadline).map_err(failed)?,
@@ -112,25 +117,28 @@ pub(super) fn finish(step: &'static str, child: &mut Child, patience: Duration) 
     if !on_time {
         child.kill().map_err(failed)?;
         child.wait().map_err(failed)?;
-        return Err(EngineError::failed(step, format!("it took longer than {} s", patience.as_secs())));
+        return Err(EngineError::failed(
+            step,
+            format!("it took longer than {} s and was killed", timeout.as_secs()),
+        ));
     }
     child.wait().map_err(failed)
 }
 
-/// Success, or the tool's own complaint as an error.
-pub(super) fn judge(step: &'static str, status: ExitStatus, complaint: &str) -> EngineResult<()> {
+/// Success, or an error with the tool's standard error.
+pub(crate) fn check_status(step: &'static str, status: ExitStatus, stderr: &str) -> EngineResult<()> {
     if status.success() {
         return Ok(());
     }
-    let complaint = complaint.trim();
-    if complaint.contains("No space left on device") || complaint.contains("Disk quota exceeded") {
-        return Err(EngineError::NoCapacity(format!("{step}: {complaint}")));
+    let stderr = stderr.trim();
+    if stderr.contains("No space left on device") || stderr.contains("Disk quota exceeded") {
+        return Err(EngineError::NoCapacity(format!("{step}: {stderr}")));
     }
-    Err(EngineError::failed(step, format!("{status}: {complaint}")))
+    Err(EngineError::failed(step, format!("{status}: {stderr}")))
 }
 
-/// An error of the host's files as the engine's: a full disk is a lack of capacity.
-pub(super) fn host_error(step: &'static str, path: &Path) -> impl Fn(io::Error) -> EngineError + use<> {
+/// Converts an I/O error on `path`; a full disk becomes `NoCapacity`.
+pub(crate) fn host_error(step: &'static str, path: &Path) -> impl Fn(io::Error) -> EngineError + use<> {
     let path = path.to_owned();
     move |error| {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded].contains(&error.kind());
@@ -148,9 +156,9 @@ fn memory_file() -> io::Result<File> {
 
 fn head(file: &mut File, bytes: u64) -> io::Result<String> {
     file.rewind()?;
-    let mut kept = Vec::new();
-    file.take(bytes).read_to_end(&mut kept)?;
-    Ok(String::from_utf8_lossy(&kept).into_owned())
+    let mut bytes_read = Vec::new();
+    file.take(bytes).read_to_end(&mut bytes_read)?;
+    Ok(String::from_utf8_lossy(&bytes_read).into_owned())
 }
 
 #[cfg(test)]
@@ -164,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_reads_its_input_and_its_complaint_is_kept() {
+    fn a_tool_reads_its_input_and_its_error_text_is_returned() {
         assert_eq!(run_with("echo", tool("cat"), "hello").unwrap(), "hello");
         let mut failing = tool("cat");
         failing.arg("/nowhere/at/all");

@@ -1,5 +1,5 @@
-//! How does the engine act on the file system of a disk in use, which is mounted nowhere on the host? By its root, through
-//! a mount of its own that no namespace shows and nobody else can enter.
+//! Handle of the file system of a disk in use. The host mounts it nowhere, so the handle is a detached mount
+//! that no namespace shows.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,24 +10,24 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::command::host_error;
-use super::loopdev;
 use crate::EngineResult;
+use crate::host::command::host_error;
+use crate::host::loopdev;
 
-/// The file system of a disk in use. It stays mounted while this is held.
+/// The file system of a disk in use. The detached mount exists until this is dropped.
 #[derive(Debug)]
-pub(super) struct Mounted {
+pub(crate) struct FsHandle {
     /// The loop device that shows the disk.
-    pub(super) device: File,
-    /// The root of its file system, above what the guest sees of it.
-    pub(super) root: OwnedFd,
+    pub(crate) device: File,
+    /// The root of its file system; the guest sees a folder below.
+    pub(crate) root: OwnedFd,
 }
 
-impl Mounted {
-    /// The file system of a disk; `None` when no machine uses it. The kernel has one file system for a device however
-    /// often it is mounted, so this is the guest's own.
-    pub(super) fn of(disk: &Path) -> EngineResult<Option<Self>> {
-        let failed = host_error("reach the disk's file system", disk);
+impl FsHandle {
+    /// Opens the file system of a disk; `None` when no machine uses it. The kernel has one file system per
+    /// device however often it is mounted, so this is the guest's own.
+    pub(crate) fn of(disk: &Path) -> EngineResult<Option<Self>> {
+        let failed = host_error("mount the disk's file system", disk);
         let Some(shown) = loopdev::open_showing(disk).map_err(&failed)? else { return Ok(None) };
         let root = || -> rustix::io::Result<OwnedFd> {
             let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;

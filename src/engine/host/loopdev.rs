@@ -1,37 +1,38 @@
-//! Which loop device shows a disk file? At most one ever does: two would be two file systems over the same blocks.
+//! Loop devices of disk files. At most one device shows a file: two would be two file systems over the same
+//! blocks.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::command::host_error;
-use super::kernel;
+use crate::host::command::host_error;
+use crate::host::syscalls;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::wait;
 
-/// How often a free device may be snatched by somebody else before the host counts as out of them.
+/// Attempts to configure a free device that another process may take first.
 const ATTEMPTS: u32 = 64;
-/// How long the kernel may take to write a disk back and free its device after the last process of a guest is gone:
-/// what a slow disk needs for a few gigabytes of a guest's unwritten data.
+/// For the kernel to write a disk back and free its device after a guest's last process ended: a slow disk
+/// with a few gigabytes of dirty data.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A loop device that shows a file, open.
 #[derive(Debug)]
-pub(super) struct LoopDevice {
+pub(crate) struct LoopDevice {
     /// Its device node.
-    pub(super) path: PathBuf,
-    /// Keeps it from freeing itself until the file system is mounted.
-    pub(super) device: File,
+    pub(crate) path: PathBuf,
+    /// While this is open, the device does not free itself.
+    pub(crate) device: File,
 }
 
-/// The device that shows a machine's disk now.
-pub(super) fn showing(file: &Path) -> io::Result<Option<PathBuf>> {
-    Ok(all()?.into_iter().find(|(_, backing)| names(backing, file)).map(|(device, _)| device))
+/// The device that shows a disk file; `None` without one.
+pub(crate) fn showing(file: &Path) -> io::Result<Option<PathBuf>> {
+    Ok(all()?.into_iter().find(|(_, backing)| is_path_of(backing, file)).map(|(device, _)| device))
 }
 
-/// Every device of the host that shows a file, and what the kernel calls that file.
-pub(super) fn all() -> io::Result<Vec<(PathBuf, String)>> {
+/// Every loop device of the host with a file, and the kernel's path of that file.
+pub(crate) fn all() -> io::Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block")? {
         let entry = entry?;
@@ -46,11 +47,12 @@ pub(super) fn all() -> io::Result<Vec<(PathBuf, String)>> {
     Ok(found)
 }
 
-/// Whether what the kernel calls a device's file is this one. The staging thread opened it in a mount namespace that is
-/// gone, and the kernel tells the path from the root of that namespace's mount: all of it, or what follows the mount
-/// point when the state folder is a file system of its own. The machine's id, which no other machine of the host has,
-/// and the file's name are always there.
-fn names(backing: &str, file: &Path) -> bool {
+/// Whether the kernel's path of a device's file is `file`.
+///
+/// The staging thread opened the file in a mount namespace that is gone, so the kernel's path starts at the
+/// root of that mount: the whole path, or the part below the mount point when the state folder is a file
+/// system of its own. The path always ends with the machine's id, unique on the host, and the file's name.
+fn is_path_of(backing: &str, file: &Path) -> bool {
     let mut parts = file.iter().rev();
     match (parts.next(), parts.next()) {
         (Some(name), Some(machine)) => Path::new(backing).ends_with(Path::new(machine).join(name)),
@@ -59,16 +61,19 @@ fn names(backing: &str, file: &Path) -> bool {
 }
 
 /// The device that shows a machine's disk now, held open.
-pub(super) fn open_showing(file: &Path) -> io::Result<Option<LoopDevice>> {
+pub(crate) fn open_showing(file: &Path) -> io::Result<Option<LoopDevice>> {
     let Some(path) = showing(file)? else { return Ok(None) };
     let device = OpenOptions::new().read(true).write(true).open(&path)?;
-    // Now that it is held open it cannot free itself any more; before, it could.
-    let still = showing(file)?.as_ref() == Some(&path);
-    Ok(still.then_some(LoopDevice { path, device }))
+    // An open device does not free itself. It could have done so before the open, so look again.
+    let unchanged = showing(file)?.as_ref() == Some(&path);
+    Ok(unchanged.then_some(LoopDevice { path, device }))
 }
 
-/// Shows `file` on a loop device; the one that shows it already is used again.
-pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
+/// Attaches `file` to a loop device, or opens the one that shows it already.
+///
+/// # Errors
+/// `NoCapacity` when no loop device is free.
+pub(crate) fn attach(file: &Path) -> EngineResult<LoopDevice> {
     const STEP: &str = "attach the disk to a loop device";
     let failed = host_error(STEP, file);
     let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
@@ -79,22 +84,22 @@ pub(super) fn attach(file: &Path) -> EngineResult<LoopDevice> {
     let control =
         open(Path::new("/dev/loop-control")).map_err(host_error(STEP, Path::new("/dev/loop-control")))?;
     for _ in 0..ATTEMPTS {
-        let number = kernel::free_loop(&control)
+        let number = syscalls::free_loop(&control)
             .map_err(|error| EngineError::NoCapacity(format!("no free loop device: {error}")))?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open(&path)
             .map_err(|error| EngineError::NoCapacity(format!("loop device {}: {error}", path.display())))?;
-        match kernel::configure_loop(&device, &disk) {
+        match syscalls::configure_loop(&device, &disk) {
             Ok(()) => return Ok(LoopDevice { path, device }),
             Err(error) if error.raw_os_error() == Some(nix::libc::EBUSY) => {}
             Err(error) => return Err(failed(error)),
         }
     }
-    Err(EngineError::NoCapacity(format!("every one of {ATTEMPTS} loop devices was taken by somebody else")))
+    Err(EngineError::NoCapacity(format!("other processes took each of {ATTEMPTS} free loop devices")))
 }
 
-/// Waits until no device shows `file` any more: its file system is then unmounted and written back.
-pub(super) async fn released(file: &Path) -> EngineResult<()> {
+/// Waits until no device shows `file`: its file system is then unmounted and written back.
+pub(crate) async fn released(file: &Path) -> EngineResult<()> {
     const STEP: &str = "wait for the disk's release";
     let gone = wait::until(RELEASE_TIMEOUT, || async {
         match showing(file) {
@@ -104,7 +109,13 @@ pub(super) async fn released(file: &Path) -> EngineResult<()> {
         }
     });
     gone.await.unwrap_or_else(|| {
-        Err(EngineError::failed(STEP, format!("a process on the host still holds {}", file.display())))
+        Err(EngineError::failed(
+            STEP,
+            format!(
+                "a process on the host still uses {}; `lsof` on its loop device names it",
+                file.display()
+            ),
+        ))
     })
 }
 
@@ -113,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_known_by_its_machine_wherever_the_kernel_lets_its_path_begin() {
+    fn a_disk_is_recognized_by_its_machine_id_wherever_its_path_begins() {
         let disk = Path::new("/var/lib/hotdesk/machines/3f2a/disk.img");
         for (backing, same) in [
             ("/var/lib/hotdesk/machines/3f2a/disk.img", true),
@@ -124,7 +135,7 @@ mod tests {
             ("/disk.img", false),
             ("", false),
         ] {
-            assert_eq!(names(backing, disk), same, "{backing}");
+            assert_eq!(is_path_of(backing, disk), same, "{backing}");
         }
     }
 }

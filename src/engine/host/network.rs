@@ -1,37 +1,38 @@
-//! How does a guest reach the world and nothing else? One veth pair per machine, routed, behind packet rules that all
-//! controllers of a host share (threats.md T3).
+//! Guest network: one routed veth pair per machine, behind packet rules that all controllers of a host share
+//! (T3, docs/security.md).
 
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 
-use super::addresses::{Addresses, NetworkConfig};
-use super::command::{TIMEOUT, host_error, judge, run, run_patiently, run_with, tool};
-use super::{lock, slots};
+use crate::host::addresses::{Addresses, NetworkConfig};
+use crate::host::command::{TIMEOUT, check_status, host_error, run, run_with, run_with_timeout, tool};
+use crate::host::{lock, slots};
 use crate::{EngineError, EngineResult};
 
-/// The shared table. Loading it again replaces its rules in one transaction and keeps its sets.
-pub(super) const RULES: &str = include_str!("rules.nft");
-/// The agent's TCP port in a guest that no unix socket leads to; `rules.nft` names it too. Nobody but a guest's root can take it.
+/// The shared table. Loading it again replaces its rules in one transaction; its sets stay.
+pub(crate) const RULES: &str = include_str!("rules.nft");
+/// The agent's TCP port in a guest without a unix socket to its host; `rules.nft` has it too. It is below
+/// 1024, so only the guest's root can listen on it.
 pub const AGENT_PORT: u16 = 870;
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
-/// More name servers than this no resolver asks.
-const MOST_RESOLVERS: usize = 3;
+/// Resolvers ask no more name servers than this (resolv.conf(5), `MAXNS`).
+const MAX_RESOLVERS: usize = 3;
 
-/// The host's end of a slot's pair. The rules know guests by the prefix.
-pub(super) fn veth(slot: u16) -> String {
+/// The name of the host's end of a slot's pair. The packet rules recognize guests by its prefix.
+pub(crate) fn veth(slot: u16) -> String {
     format!("hotdesk{slot:04x}")
 }
 
-/// Where the agent of the machine in a slot answers, when it is reached by its network.
-pub(super) fn agent(config: &NetworkConfig, slot: u16) -> SocketAddr {
+/// The address of the agent in a slot, for agents that are reached through the network.
+pub(crate) fn agent(config: &NetworkConfig, slot: u16) -> SocketAddr {
     SocketAddrV4::new(config.addresses(slot).guest, AGENT_PORT).into()
 }
 
-/// Gives the container whose first process is `pid` its network; where guests have none, the link to its host alone, over
-/// which the host reaches an agent that no unix socket leads to.
-pub(super) fn attach(
+/// Sets up the network of the container whose first process is `pid`. When guests have no network, this is
+/// only the link over which the host reaches an agent without a unix socket.
+pub(crate) fn attach(
     config: &NetworkConfig,
     slot: u16,
     resolvers: &[Ipv4Addr],
@@ -50,7 +51,7 @@ pub(super) fn attach(
         ends.host
     );
     run_with("make the veth pair", pair, &host_side)?;
-    // A guest cannot send under another address than its own.
+    // With the reverse path filter a guest cannot forge its source address.
     let filter = format!("/proc/sys/net/ipv4/conf/{veth}/rp_filter");
     fs::write(&filter, "1").map_err(host_error("filter source addresses", Path::new(&filter)))?;
     let mut inside = tool("nsenter");
@@ -68,57 +69,61 @@ pub(super) fn attach(
     Ok(ends)
 }
 
-/// Removes the pair of a slot; the kernel does it too when the guest's namespace ends, a moment later.
-pub(super) fn detach(slot: u16) -> EngineResult<()> {
+/// Removes the pair of a slot. The kernel also does so shortly after the guest's namespace ends.
+pub(crate) fn detach(slot: u16) -> EngineResult<()> {
     let veth = veth(slot);
-    let there = || Path::new("/sys/class/net").join(&veth).exists();
-    if !there() {
+    let exists = || Path::new("/sys/class/net").join(&veth).exists();
+    if !exists() {
         return Ok(());
     }
     let mut delete = tool("ip");
     delete.args(["link", "delete", "dev", &veth]);
     match run("remove the veth pair", delete) {
-        // The kernel was faster; the tool has several words for that.
-        Err(_) if !there() => Ok(()),
+        // The kernel was faster; `ip` reports that with several different errors.
+        Err(_) if !exists() => Ok(()),
         outcome => outcome.map(drop),
     }
 }
 
-/// Takes a slot's machine out of the rules' sets. Where there are no rules it is in none. Only while the machine holds the
-/// slot, or under the host's lock.
-pub(super) fn unlist(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
-    const STEP: &str = "take the guest out of the packet rules";
+/// Removes a slot's machine from the sets of the rules, if the rules are loaded. Only while the machine holds
+/// the slot, or under the host's lock.
+pub(crate) fn remove_from_sets(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
+    const STEP: &str = "remove the guest from the packet rules";
     let (guest, veth) = (config.addresses(slot).guest, veth(slot));
     let elements =
         [format!("guests {{ {guest} }}"), format!("trusted {{ \"{veth}\" }}"), format!("held {{ {guest} }}")];
-    tell_rules(STEP, &elements.map(|element| without(&element)).concat())
+    run_nft(STEP, &elements.map(|element| delete_element(&element)).concat())
 }
 
-/// Lets nobody begin anything with the agent of the machine in a slot, until [`let_in`] or its end.
-pub(super) fn hold_off(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
+/// Drops new connections to the agent in a slot, until [`allow_agent_clients`] or the machine's end.
+pub(crate) fn block_agent_clients(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
     let guest = config.addresses(slot).guest;
-    tell_rules("hold off the agent's clients", &format!("add element inet hotdesk held {{ {guest} }}\n"))
+    run_nft("block the agent's clients", &format!("add element inet hotdesk held {{ {guest} }}\n"))
 }
 
-/// Takes [`hold_off`] back; whoever waits still gets through.
-pub(super) fn let_in(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
+/// Undoes [`block_agent_clients`]; connections that are still being retried succeed.
+pub(crate) fn allow_agent_clients(config: &NetworkConfig, slot: u16) -> EngineResult<()> {
     let guest = config.addresses(slot).guest;
-    tell_rules("let the agent's clients in", &without(&format!("held {{ {guest} }}")))
+    run_nft("unblock the agent's clients", &delete_element(&format!("held {{ {guest} }}")))
 }
 
-/// A script that takes an element away: adding it first lets the deletion always find something.
-fn without(element: &str) -> String {
+/// A script that deletes an element. Adding it first makes the deletion succeed in any case.
+fn delete_element(element: &str) -> String {
     format!("add element inet hotdesk {element}\ndelete element inet hotdesk {element}\n")
 }
 
-/// Changes the sets; where there are no rules, nothing.
-fn tell_rules(step: &'static str, script: &str) -> EngineResult<()> {
+/// Changes the sets; does nothing when the rules are not loaded.
+fn run_nft(step: &'static str, script: &str) -> EngineResult<()> {
     let mut nft = tool("nft");
     nft.args(["-f", "-"]);
-    // The rules that an earlier version loaded lack the set.
+    // Rules that an earlier version loaded lack the set.
     let script = format!("add set inet hotdesk held {{ type ipv4_addr; }}\n{script}");
-    let (status, _, complaint) = run_patiently(step, &mut nft, Some(&script), TIMEOUT)?;
-    if complaint.contains("No such file or directory") { Ok(()) } else { judge(step, status, &complaint) }
+    let (status, _, complaint) = run_with_timeout(step, &mut nft, Some(&script), TIMEOUT)?;
+    if complaint.contains("No such file or directory") {
+        Ok(())
+    } else {
+        check_status(step, status, &complaint)
+    }
 }
 
 fn load_rules(
@@ -129,7 +134,7 @@ fn load_rules(
 ) -> EngineResult<()> {
     let failed = |error: io::Error| EngineError::failed("lock the packet rules", error);
     let host = slots::host_dir().map_err(failed)?;
-    let _held = lock::host(&host).map_err(failed)?;
+    let _guard = lock::host(&host).map_err(failed)?;
     let mut script = RULES.to_owned();
     script +=
         &format!("add element inet hotdesk networks {{ {}/{} }}\n", config.subnet.base, config.subnet.prefix);
@@ -137,7 +142,7 @@ fn load_rules(
     if !config.enabled {
         script += &format!("delete element inet hotdesk guests {{ {} }}\n", ends.guest);
     }
-    script += &without(&format!("held {{ {} }}", ends.guest));
+    script += &delete_element(&format!("held {{ {} }}", ends.guest));
     for resolver in resolvers {
         script += &format!("add element inet hotdesk resolvers {{ {resolver} }}\n");
     }
@@ -145,17 +150,17 @@ fn load_rules(
     script += &if config.allow_private_egress {
         format!("add element inet hotdesk {trusted}\n")
     } else {
-        // A slot's earlier machine may have been.
-        without(&trusted)
+        // An earlier machine of the slot may be in the set.
+        delete_element(&trusted)
     };
     let mut nft = tool("nft");
     nft.args(["-f", "-"]);
     run_with("load the packet rules", nft, &script)?;
-    forward(&host)
+    enable_forwarding(&host)
 }
 
-/// Lets the host forward packets. That it did not before is recorded in the host folder and in the log.
-fn forward(host: &Path) -> EngineResult<()> {
+/// Enables packet forwarding on the host. A change is recorded in the host folder and in the log.
+fn enable_forwarding(host: &Path) -> EngineResult<()> {
     const STEP: &str = "turn on packet forwarding";
     let failed = host_error(STEP, Path::new(FORWARDING));
     if fs::read_to_string(FORWARDING).map_err(&failed)?.trim() == "1" {
@@ -163,19 +168,19 @@ fn forward(host: &Path) -> EngineResult<()> {
     }
     let record = host.join("turned-on-ip_forward");
     fs::write(&record, "net.ipv4.ip_forward was 0 before\n").map_err(host_error(STEP, &record))?;
-    tracing::warn!("net.ipv4.ip_forward was 0: turned on so that guests reach the world");
+    tracing::warn!("net.ipv4.ip_forward was 0 and is now 1, because guests need the host to forward packets");
     fs::write(FORWARDING, "1").map_err(&failed)
 }
 
-/// What the host's forwarding switch says.
-pub(super) fn forwarding() -> String {
+/// The value of the host's `net.ipv4.ip_forward`, or why it cannot be read.
+pub(crate) fn forwarding() -> String {
     fs::read_to_string(FORWARDING).map_or_else(|error| error.to_string(), |text| text.trim().to_owned())
 }
 
-/// The name servers that guests use: the configured ones, else the host's that a guest could reach.
-pub(super) fn resolvers(config: &NetworkConfig) -> EngineResult<Vec<Ipv4Addr>> {
+/// The name servers of guests: the configured ones, else those of the host that are not loopback.
+pub(crate) fn resolvers(config: &NetworkConfig) -> EngineResult<Vec<Ipv4Addr>> {
     if !config.resolvers.is_empty() {
-        return Ok(config.resolvers.iter().copied().take(MOST_RESOLVERS).collect());
+        return Ok(config.resolvers.iter().copied().take(MAX_RESOLVERS).collect());
     }
     let path = Path::new("/etc/resolv.conf");
     match fs::read_to_string(path) {
@@ -188,14 +193,14 @@ pub(super) fn resolvers(config: &NetworkConfig) -> EngineResult<Vec<Ipv4Addr>> {
 fn reachable_resolvers(text: &str) -> Vec<Ipv4Addr> {
     text.lines()
         .filter_map(|line| line.trim().strip_prefix("nameserver"))
-        .filter_map(|rest| rest.trim().parse::<Ipv4Addr>().ok())
+        .filter_map(|address| address.trim().parse::<Ipv4Addr>().ok())
         .filter(|address| !address.is_loopback() && !address.is_unspecified())
-        .take(MOST_RESOLVERS)
+        .take(MAX_RESOLVERS)
         .collect()
 }
 
 /// The guest's `/etc/resolv.conf`.
-pub(super) fn resolv_conf(resolvers: &[Ipv4Addr]) -> String {
+pub(crate) fn resolv_conf(resolvers: &[Ipv4Addr]) -> String {
     resolvers.iter().map(|address| format!("nameserver {address}\n")).collect()
 }
 
@@ -204,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guests_are_told_of_name_servers_that_they_can_reach() {
+    fn loopback_name_servers_are_not_passed_to_guests() {
         let host = "# stub\nnameserver 127.0.0.53\nnameserver 192.0.2.1\nnameserver ::1\nsearch lan\n nameserver\t198.51.100.2\n";
         let found = reachable_resolvers(host);
         assert_eq!(resolv_conf(&found), "nameserver 192.0.2.1\nnameserver 198.51.100.2\n");

@@ -1,22 +1,22 @@
-//! Does a process still run, and when does it end? By pidfd, so that a number used again is never mistaken.
+//! Observation of processes by pidfd, so that a reused pid is never mistaken for the earlier process.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use super::kernel;
-pub(super) use hotdesk_base::clock::boot_id;
+use crate::host::syscalls;
+pub(crate) use hotdesk_base::clock::boot_id;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A pidfd of a child that has not been waited for.
-pub(super) fn open_child(child: &Child) -> io::Result<OwnedFd> {
+/// Opens a pidfd of a child that has not been reaped.
+pub(crate) fn open_child(child: &Child) -> io::Result<OwnedFd> {
     open(child.id()).and_then(|found| found.ok_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// A pidfd; `None` when no such process is there.
-pub(super) fn open(pid: u32) -> io::Result<Option<OwnedFd>> {
+/// Opens a pidfd; `None` when there is no such process.
+pub(crate) fn open(pid: u32) -> io::Result<Option<OwnedFd>> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(fd) => Ok(Some(fd)),
@@ -25,8 +25,8 @@ pub(super) fn open(pid: u32) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Waits until the process has ended or the deadline has passed; whether it has ended.
-pub(super) fn wait_exit(pidfd: &OwnedFd, deadline: Instant) -> io::Result<bool> {
+/// Waits until the process has ended or the deadline has passed. Returns whether it has ended.
+pub(crate) fn wait_exit(pidfd: &OwnedFd, deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left.min(Duration::from_secs(3600))).map_err(io::Error::other)?;
@@ -40,7 +40,7 @@ pub(super) fn wait_exit(pidfd: &OwnedFd, deadline: Instant) -> io::Result<bool> 
     }
 }
 
-/// Waits until the process has ended; costs one file descriptor and nothing else.
-pub(super) async fn ended(pidfd: OwnedFd) -> io::Result<()> {
-    kernel::watch(pidfd)?.readable().await.map(drop)
+/// Waits until the process has ended. Costs one file descriptor.
+pub(crate) async fn wait_ended(pidfd: OwnedFd) -> io::Result<()> {
+    syscalls::watch(pidfd)?.readable().await.map(drop)
 }

@@ -1,37 +1,42 @@
-//! Which user ids and which network does a running machine have? Those of its slot, a number that is its own on the
-//! whole host, whichever controller made it.
+//! Slots: numbers unique on the host, from which running machines of all controllers take user ids and
+//! addresses.
 //!
-//! A claim is a symbolic link `slots/<number>` whose text names the boot and the machine's folder: it appears at once
-//! and whole. Claims of an earlier boot, and of machines that no longer exist, count as free.
+//! A claim is a symbolic link `slots/<number>` whose text is the host's boot id and the machine's folder.
+//! Creating a link is atomic. Claims of an earlier boot, and of machines that no longer exist, count as free.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::layout::{Folder, remove_if_there};
-use super::{cgroup, lock, process};
+use crate::host::{cgroup, lock, process};
+use crate::state::layout::{Folder, remove_if_there};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
-/// What all controllers of a host share. Not `/run/hotdesk`: a service manager removes that one with the service,
-/// and the machines outlive it.
+/// The folder that all controllers of a host share. Not `/run/hotdesk`: a service manager removes that one
+/// with the service, and machines outlive the service.
 const HOST_DIR: &str = "/run/hotdesk-engine";
 
-/// The host-wide folder, made when missing. Others may pass through it: the staging area is inside.
-pub(super) fn host_dir() -> io::Result<PathBuf> {
+/// Returns the host-wide folder, made when missing. Others may traverse it, because the staging area is
+/// inside.
+pub(crate) fn host_dir() -> io::Result<PathBuf> {
     let path = PathBuf::from(HOST_DIR);
     fs::DirBuilder::new().recursive(true).mode(0o755).create(&path)?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path.join("slots"))?;
     Ok(path)
 }
 
-/// Claims a slot below `limit`: the one that the machine holds already, else `wanted` when it is free, else the lowest.
-pub(super) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineResult<u16> {
+/// Claims a slot below `limit`: the one that the machine holds, else `wanted` if it is free, else the lowest
+/// free one.
+///
+/// # Errors
+/// `NoCapacity` when all are taken.
+pub(crate) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineResult<u16> {
     const STEP: &str = "claim a slot";
     let failed = |error: io::Error| EngineError::failed(STEP, format!("{HOST_DIR}: {error}"));
     let host = host_dir().map_err(failed)?;
-    let _held = lock::host(&host).map_err(failed)?;
+    let _guard = lock::host(&host).map_err(failed)?;
     let boot = process::boot_id().map_err(failed)?;
     let mut taken = vec![false; usize::from(limit)];
     for claim in claims(&host).map_err(failed)? {
@@ -55,54 +60,55 @@ pub(super) fn claim(folder: &Folder, limit: u16, wanted: Option<u16>) -> EngineR
 }
 
 /// The slot that the machine holds.
-pub(super) fn held(folder: &Folder) -> EngineResult<Option<u16>> {
+pub(crate) fn of_machine(folder: &Folder) -> EngineResult<Option<u16>> {
     let failed = |error: io::Error| EngineError::failed("read the slots", format!("{HOST_DIR}: {error}"));
     let host = host_dir().map_err(failed)?;
     let claims = claims(&host).map_err(failed)?;
     Ok(claims.into_iter().find(|claim| claim.machine == folder.path).map(|claim| claim.slot))
 }
 
-/// Gives the machine's slot back.
-pub(super) fn release(folder: &Folder) -> EngineResult<()> {
+/// Releases the machine's slot.
+pub(crate) fn release(folder: &Folder) -> EngineResult<()> {
     let failed = |error: io::Error| EngineError::failed("release the slot", format!("{HOST_DIR}: {error}"));
     let host = host_dir().map_err(failed)?;
-    let _held = lock::host(&host).map_err(failed)?;
+    let _guard = lock::host(&host).map_err(failed)?;
     for claim in claims(&host).map_err(failed)?.into_iter().filter(|claim| claim.machine == folder.path) {
         remove_if_there(&link(&host, claim.slot)).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Who holds a slot.
+/// A claimed slot.
 #[derive(Debug)]
-pub(super) struct Claim {
-    pub(super) slot: u16,
+pub(crate) struct Claim {
+    pub(crate) slot: u16,
     /// The boot of the host in which it was claimed.
-    pub(super) boot: String,
+    pub(crate) boot: String,
     /// The machine's folder.
-    pub(super) machine: PathBuf,
+    pub(crate) machine: PathBuf,
 }
 
 impl Claim {
-    /// The machine that holds it.
-    pub(super) fn id(&self) -> Option<ComputerId> {
+    /// The id of the machine that holds it.
+    pub(crate) fn id(&self) -> Option<ComputerId> {
         self.machine.file_name()?.to_str()?.parse().ok()
     }
 
-    /// Whether nobody will ever release it: its boot is over, or its machine's folder is gone and nothing of it runs.
-    pub(super) fn is_abandoned(&self, boot: &str) -> bool {
+    /// Whether no machine will release it: the host has rebooted since, or its machine's folder is gone and
+    /// no process runs.
+    pub(crate) fn is_abandoned(&self, boot: &str) -> bool {
         self.boot != boot || abandoned(&self.machine)
     }
 }
 
 /// Every claim on this host, whichever controller made it.
-pub(super) fn all() -> EngineResult<Vec<Claim>> {
+pub(crate) fn all() -> EngineResult<Vec<Claim>> {
     let failed = |error: io::Error| EngineError::failed("read the slots", format!("{HOST_DIR}: {error}"));
     claims(&host_dir().map_err(failed)?).map_err(failed)
 }
 
-/// Removes a claim that nobody will release. Only under the host's lock.
-pub(super) fn remove(slot: u16) -> io::Result<()> {
+/// Removes an abandoned claim. Needs the host's lock.
+pub(crate) fn remove(slot: u16) -> io::Result<()> {
     remove_if_there(&link(&host_dir()?, slot))
 }
 
@@ -126,7 +132,7 @@ fn claims(host: &Path) -> io::Result<Vec<Claim>> {
     Ok(found)
 }
 
-/// Whether nobody will ever release a claim: its machine's folder is gone and nothing of it runs.
+/// Whether the machine's folder is gone and none of its processes runs.
 fn abandoned(machine: &Path) -> bool {
     let id = machine.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
     let runs = id.is_some_and(|id: ComputerId| !cgroup::folders(id).is_empty());

@@ -1,5 +1,6 @@
-//! Which system calls does the engine make that no crate wraps? Mapping a mount's owners, loop devices, and the clean start
-//! and the end of a child. All of the engine's unsafe code is here.
+//! System calls that no crate wraps: id-mapped mounts, loop devices, and the setup of child processes.
+//!
+//! All unsafe code of the engine is here.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +12,8 @@ use nix::libc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The descriptor on which a child finds what it was handed.
-pub(super) const HANDED_FD: RawFd = 3;
+/// The descriptor number of a file that a child inherits.
+pub(crate) const PASSED_FD: RawFd = 3;
 
 const MOUNT_ATTR_RDONLY: u64 = 0x1;
 const MOUNT_ATTR_NODEV: u64 = 0x4;
@@ -27,9 +28,10 @@ struct MountAttributes {
     user_namespace: u64,
 }
 
-/// `mount_setattr(2)`: makes a detached mount show its owners through a user namespace and, where asked, read-only.
-/// Set-user-id bits stay (they are the guest's own business, and no_new_privs is on); device nodes never work.
-pub(super) fn map_owners(
+/// `mount_setattr(2)`: maps the owners of a detached mount through a user namespace, optionally read-only.
+/// Device nodes never work. Set-user-id bits stay: they have effect only inside the guest, and no_new_privs
+/// is on.
+pub(crate) fn map_owners(
     mount: BorrowedFd<'_>,
     user_namespace: BorrowedFd<'_>,
     read_only: bool,
@@ -41,7 +43,8 @@ pub(super) fn map_owners(
         propagation: 0,
         user_namespace: u64::try_from(user_namespace.as_raw_fd()).map_err(io::Error::other)?,
     };
-    // SAFETY: the pointers are to a C string and to a structure of the stated size that live through the call.
+    // SAFETY: the pointers are to a C string and to a structure of the stated size that live through the
+    // call.
     #[allow(unsafe_code)]
     let done = unsafe {
         libc::syscall(
@@ -56,8 +59,8 @@ pub(super) fn map_owners(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets the child enter a user namespace of its own before it becomes its program.
-pub(super) fn in_own_user_namespace(command: &mut Command) {
+/// Makes the child enter a new user namespace before it executes its program.
+pub(crate) fn in_own_user_namespace(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
     #[allow(unsafe_code)]
     unsafe {
@@ -68,27 +71,27 @@ pub(super) fn in_own_user_namespace(command: &mut Command) {
     }
 }
 
-/// Hands the child `handed`, if anything, as descriptor [`HANDED_FD`] and nothing else beyond the standard streams (the
-/// leaked descriptors of CVE-2024-21626), and lets it die with the thread that starts it.
-pub(super) fn hand_over(command: &mut Command, handed: Option<OwnedFd>) {
-    // SAFETY: between fork and exec the closure makes only async-signal-safe system calls on plain numbers and
-    // allocates nothing; `handed` is owned by the closure, so its number stays valid.
+/// Passes `passed`, if any, to the child as descriptor [`PASSED_FD`], and nothing else beyond the standard
+/// streams (leaked descriptors were CVE-2024-21626). The child is killed when the thread that starts it ends.
+pub(crate) fn pass_fd(command: &mut Command, passed: Option<OwnedFd>) {
+    // SAFETY: between fork and exec the closure makes only async-signal-safe system calls on plain numbers
+    // and allocates nothing; `passed` is owned by the closure, so its number stays valid.
     #[allow(unsafe_code)]
     unsafe {
         command.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            let placed = match handed.as_ref().map(AsRawFd::as_raw_fd) {
-                Some(HANDED_FD) => libc::fcntl(HANDED_FD, libc::F_SETFD, 0),
-                Some(handed) => libc::dup2(handed, HANDED_FD),
+            let placed = match passed.as_ref().map(AsRawFd::as_raw_fd) {
+                Some(PASSED_FD) => libc::fcntl(PASSED_FD, libc::F_SETFD, 0),
+                Some(passed) => libc::dup2(passed, PASSED_FD),
                 None => 0,
             };
             if placed < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let rest = if handed.is_some() { 4 } else { 3 };
-            match libc::syscall(libc::SYS_close_range, rest, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) {
+            let first = if passed.is_some() { 4 } else { 3 };
+            match libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
             }
@@ -96,8 +99,8 @@ pub(super) fn hand_over(command: &mut Command, handed: Option<OwnedFd>) {
     }
 }
 
-/// A descriptor that the async runtime watches for being readable.
-pub(super) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Registers a descriptor with the async runtime for readability.
+pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is one open descriptor until it is dropped, and the watcher owns it.
     #[allow(unsafe_code)]
     let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
@@ -129,17 +132,17 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// The number of a loop device that is free now; it may be taken before it is used.
-pub(super) fn free_loop(control: &File) -> io::Result<u32> {
+/// The number of a free loop device; another process may take it first.
+pub(crate) fn free_loop(control: &File) -> io::Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and returns a number.
     #[allow(unsafe_code)]
     let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
     u32::try_from(number).map_err(|_| io::Error::last_os_error())
 }
 
-/// Puts a file behind a loop device. The device frees itself when its last user is gone, and reads past the host's
-/// page cache, so that a guest's data is not cached twice.
-pub(super) fn configure_loop(device: &File, file: &File) -> io::Result<()> {
+/// Attaches a file to a loop device. The device frees itself after its last user closed it, and uses direct
+/// I/O, so that a guest's data is not cached twice.
+pub(crate) fn configure_loop(device: &File, file: &File) -> io::Result<()> {
     let config = LoopConfig {
         fd: u32::try_from(file.as_raw_fd()).map_err(io::Error::other)?,
         block_size: 0,
@@ -163,16 +166,16 @@ const LOOP_SET_CAPACITY: libc::Ioctl = 0x4C07;
 
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 
-/// Takes the file from a loop device: at once, or when its last user is gone.
-pub(super) fn release_loop(device: &File) -> io::Result<()> {
+/// Detaches the file of a loop device, at once or after its last user closed it.
+pub(crate) fn release_loop(device: &File) -> io::Result<()> {
     // SAFETY: LOOP_CLR_FD takes no argument.
     #[allow(unsafe_code)]
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets a loop device see that its file has grown.
-pub(super) fn refresh_loop(device: &File) -> io::Result<()> {
+/// Makes a loop device take over the new size of its file.
+pub(crate) fn refresh_loop(device: &File) -> io::Result<()> {
     // SAFETY: LOOP_SET_CAPACITY takes no argument.
     #[allow(unsafe_code)]
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY) };

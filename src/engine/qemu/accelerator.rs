@@ -1,57 +1,58 @@
-//! Do guests get the host's processors? Only where a small 64-bit guest has really come up with them: a device node proves nothing.
+//! Choice between KVM and emulation. KVM counts only after a small 64-bit guest has booted with it: a device
+//! node proves nothing.
 
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::config::QemuConfig;
-use super::hardware::Accelerator;
-use crate::command::{judge, run_patiently, tool};
+use crate::host::command::{check_status, run_with_timeout, tool};
+use crate::qemu::config::QemuConfig;
+use crate::qemu::hardware::Accelerator;
 use crate::{EngineError, EngineResult};
 
-/// A kernel that runs on the host's processors comes up in a second; one that is still not there hangs. Long, because what is found
-/// is kept, and memory that was saved with them goes on with them alone: a busy host must not pass for one without.
+/// A guest boots with KVM in a second; one that takes this long hangs. The result holds for the process, and
+/// memory that was saved with KVM needs KVM. So the timeout is long enough for a busy host.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// An emulated one takes 3 s at rest.
+/// An emulated guest boots in 3 s on an idle host.
 const EMULATED_TIMEOUT: Duration = Duration::from_secs(120);
 const DEVICE: &str = "/dev/kvm";
-/// What the initial RAM disk says (`packaging/vm/init`).
-const SIGN: &str = "a 64-bit guest runs: x86_64";
+/// Output of the initial RAM disk (`packaging/vm/init`).
+const BOOT_MESSAGE: &str = "a 64-bit guest runs: x86_64";
 
-/// What was found, and why.
+/// The accelerator of this host, and why.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct Detection {
     pub(super) accelerator: Accelerator,
     pub(super) reason: String,
 }
 
-/// What guests run on; tried once for each process.
-pub(super) fn of_this_host(config: &QemuConfig) -> Found {
-    static FOUND: OnceLock<Found> = OnceLock::new();
-    FOUND.get_or_init(|| find(config)).clone()
+/// Detects the accelerator of this host, once per process.
+pub(super) fn detect(config: &QemuConfig) -> Detection {
+    static DETECTED: OnceLock<Detection> = OnceLock::new();
+    DETECTED.get_or_init(|| find(config)).clone()
 }
 
-fn find(config: &QemuConfig) -> Found {
+fn find(config: &QemuConfig) -> Detection {
     let (accelerator, reason) = if config.emulate {
-        (Accelerator::Tcg, "the configuration asks for it".to_owned())
+        (Accelerator::Tcg, "the configuration requires emulation".to_owned())
     } else if !Path::new(DEVICE).exists() {
         (Accelerator::Tcg, format!("there is no {DEVICE}"))
     } else {
         match boot(config, Accelerator::Kvm) {
-            Ok(()) => (Accelerator::Kvm, "a 64-bit guest came up with it".to_owned()),
+            Ok(()) => (Accelerator::Kvm, "a 64-bit guest booted with it".to_owned()),
             Err(error) => {
-                (Accelerator::Tcg, format!("{DEVICE} is there, but no 64-bit guest came up: {error}"))
+                (Accelerator::Tcg, format!("{DEVICE} exists, but a 64-bit guest did not boot: {error}"))
             }
         }
     };
-    tracing::info!(?accelerator, reason, "virtual machines");
-    Found { accelerator, reason }
+    tracing::info!(?accelerator, reason, "detected how virtual machines run");
+    Detection { accelerator, reason }
 }
 
-/// Boots a small guest that says that it runs, and ends.
+/// Boots a small guest that prints [`BOOT_MESSAGE`] and ends.
 pub(super) fn boot(config: &QemuConfig, accelerator: Accelerator) -> EngineResult<()> {
     const STEP: &str = "boot a small guest";
-    let (name, patience) = match accelerator {
+    let (name, timeout) = match accelerator {
         Accelerator::Kvm => ("kvm", TIMEOUT),
         Accelerator::Tcg => ("tcg", EMULATED_TIMEOUT),
     };
@@ -70,7 +71,11 @@ pub(super) fn boot(config: &QemuConfig, accelerator: Accelerator) -> EngineResul
     qemu.args(["-cpu", "max", "-accel", name, "-serial", "stdio"]);
     qemu.arg("-kernel").arg(config.kernel.join("kernel")).arg("-initrd").arg(config.kernel.join("initrd"));
     qemu.args(["-append", "console=ttyS0 quiet panic=-1 hotdesk.probe"]);
-    let (status, said, complaint) = run_patiently(STEP, &mut qemu, None, patience)?;
-    judge(STEP, status, &complaint)?;
-    if said.contains(SIGN) { Ok(()) } else { Err(EngineError::failed(STEP, "it ended without a word")) }
+    let (status, output, complaint) = run_with_timeout(STEP, &mut qemu, None, timeout)?;
+    check_status(STEP, status, &complaint)?;
+    if output.contains(BOOT_MESSAGE) {
+        Ok(())
+    } else {
+        Err(EngineError::failed(STEP, "it ended without its message"))
+    }
 }

@@ -1,5 +1,4 @@
-//! How does a virtual machine start? What it is told and bounded by first, its QEMU last; the record of the boot lies in its folder
-//! before anything runs.
+//! Boot of a virtual machine: the boot record, the seed and the control groups first, QEMU last.
 
 use std::fs;
 use std::io;
@@ -10,43 +9,46 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::config::QemuConfig;
-use super::hardware::{self, Accelerator, Hardware, Start};
-use super::monitor::Monitor;
-use super::{images, line, link, seed};
-use crate::addresses::host_ids;
-use crate::cgroup::{self, Bounds};
-use crate::command::{host_error, judge, run_patiently, tool};
-use crate::layout::{Folder, private_folder, remove_if_there, write_durably};
-use crate::lock::MachineLock;
+use crate::container;
+use crate::host::addresses::host_ids;
+use crate::host::cgroup::{self, ResourceLimits};
+use crate::host::command::{check_status, host_error, run_with_timeout, tool};
+use crate::host::lock::MachineLock;
+use crate::host::{network, process, slots};
+use crate::qemu::config::QemuConfig;
+use crate::qemu::hardware::{self, Accelerator, Hardware, QemuLaunch};
+use crate::qemu::monitor::Monitor;
+use crate::qemu::{control_port, images, link, seed};
+use crate::state::layout::{Folder, private_folder, remove_if_there, write_durably};
+use crate::state::{boot_files, disk};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
-use crate::{container, disk, network, process, slots, staged};
 use hotdesk_base::ids::ComputerId;
 
-/// QEMU opens its files and makes its devices; nothing in it waits for the guest.
+/// For QEMU to open its files and make its devices; it does not wait for the guest.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Pause between two looks at what runs.
+/// Pause between two checks of the processes.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Enters the machine's groups, then becomes QEMU: nothing of it ever runs outside of them.
+/// Shell script that enters the machine's groups and then executes QEMU, so that QEMU never runs outside of
+/// them.
 const ENTER: &str = "while [ \"$1\" != -- ]; do echo $$ >\"$1\" || exit 1; shift; done; shift; exec \"$@\"";
 
-/// What a later controller needs to know of a boot.
+/// `bundle/config.json`: what a later controller needs of a boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct BootRecord {
     pub(super) generation: u64,
-    /// The host's boot: a record of an earlier one tells of nothing that runs.
+    /// The host's boot id: after a reboot of the host nothing of this boot runs.
     pub(super) host_boot: String,
-    /// Where the agent answers.
+    /// The address of the agent.
     pub(super) agent: SocketAddr,
-    /// Whether it reaches more than its host's agent client.
+    /// Whether the guest has a network beyond the link to its host.
     pub(super) networked: bool,
     pub(super) hardware: Hardware,
     /// The image's disk.
     pub(super) image: PathBuf,
 }
 
-impl Record {
-    /// The record of a machine's boot, unless the host has booted since.
+impl BootRecord {
+    /// Reads the record of a machine's boot; `None` if the host has rebooted since.
     pub(super) fn read(folder: &Folder) -> EngineResult<Option<Self>> {
         const STEP: &str = "read the record of the boot";
         let path = folder.boot_config();
@@ -55,7 +57,7 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(host_error(STEP, &path)(error)),
         };
-        // One that another engine wrote tells of nothing of ours.
+        // The container engine writes another format to this file.
         let Ok(record) = serde_json::from_slice::<Self>(&text) else { return Ok(None) };
         let now = process::boot_id().map_err(host_error(STEP, &path))?;
         Ok((record.host_boot == now).then_some(record))
@@ -71,25 +73,25 @@ impl Record {
     }
 }
 
-/// What a start works with.
+/// The inputs of a start.
 #[derive(Debug)]
 pub(super) struct Starter<'a> {
     pub(super) config: &'a QemuConfig,
     pub(super) accelerator: Accelerator,
-    /// The agent's disk.
+    /// The disk with the agent's executable.
     pub(super) agent: &'a Path,
-    pub(super) held: &'a MachineLock,
+    pub(super) lock: &'a MachineLock,
 }
 
 impl Starter<'_> {
-    /// Boots a machine of which nothing runs and nothing is left. On error something may be left. Blocks.
+    /// Boots a machine after a sweep. On error, parts of the boot may be left. Blocks.
     pub(super) fn start(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        disk::grow(&folder.disk(), spec.disk_bytes, self.held)?;
-        let kept = folder.agent();
-        // Memory that is saved refers to it, whatever the controller becomes.
-        remove_if_there(&kept)
-            .and_then(|()| fs::hard_link(self.agent, &kept))
-            .map_err(host_error("keep the machine's agent", &kept))?;
+        disk::grow(&folder.disk(), spec.disk_bytes, self.lock)?;
+        let agent = folder.agent();
+        // Saved memory refers to this link after the controller was upgraded.
+        remove_if_there(&agent)
+            .and_then(|()| fs::hard_link(self.agent, &agent))
+            .map_err(host_error("link the machine's agent", &agent))?;
         let hardware = Hardware::of(spec, self.accelerator);
         let image = images::of_image(&self.config.image)?;
         let record = self.launch(folder, spec, boot, hardware, image, None)?;
@@ -100,7 +102,8 @@ impl Starter<'_> {
         Ok(Endpoint::Tcp(record.agent))
     }
 
-    /// Everything up to a QEMU that runs: the guest too, or, with the slot that it had, what waits for its saved memory. Blocks.
+    /// Starts QEMU. With `continues`, which has the slot that the machine had, the guest waits for its saved
+    /// memory. Blocks.
     pub(super) fn launch(
         &self,
         folder: &Folder,
@@ -109,7 +112,7 @@ impl Starter<'_> {
         hardware: Hardware,
         image: PathBuf,
         continues: Option<Option<u16>>,
-    ) -> EngineResult<Record> {
+    ) -> EngineResult<BootRecord> {
         const STEP: &str = "start QEMU";
         disk::check_reserve(&folder.path)?;
         let network = &self.config.network;
@@ -117,14 +120,14 @@ impl Starter<'_> {
         let agent = network::agent(network, slot);
         let host_boot = process::boot_id().map_err(|error| EngineError::failed(STEP, error))?;
         let (generation, networked) = (boot.generation, network.enabled);
-        let record = Record { generation, host_boot, agent, networked, hardware, image };
+        let record = BootRecord { generation, host_boot, agent, networked, hardware, image };
         record.write(folder)?;
         self.write_seed(folder, spec, boot)?;
-        line::make(folder)?;
+        control_port::make(folder)?;
         remove_if_there(&folder.monitor()).map_err(host_error(STEP, &folder.path))?;
-        let groups = cgroup::make(spec.id, bounds(spec, &record.hardware))?;
+        let groups = cgroup::make(spec.id, resource_limits(spec, &record.hardware))?;
         let empty = empty_folder()?;
-        let start = Start {
+        let start = QemuLaunch {
             id: spec.id,
             hardware: &record.hardware,
             kernel: &self.config.kernel,
@@ -142,11 +145,12 @@ impl Starter<'_> {
         let mut qemu = tool("sh");
         qemu.args(["-c", ENTER, "sh"]).args(groups).arg("--").arg(&self.config.program);
         qemu.args(hardware::arguments(&start));
-        // Should this controller die, the next one waits until QEMU is up or is not; it lets go of this when it is.
-        qemu.stdin(self.held.share().map_err(host_error(STEP, &folder.path))?);
-        link::with(network, slot, spec.bandwidth_mbps, || {
-            let (status, _, complaint) = run_patiently(STEP, &mut qemu, None, TIMEOUT)?;
-            judge(STEP, status, &complaint)
+        // The process shares the lock until QEMU has started: if this controller dies, the next one waits for
+        // that.
+        qemu.stdin(self.lock.share().map_err(host_error(STEP, &folder.path))?);
+        link::with_namespace(network, slot, spec.bandwidth_mbps, || {
+            let (status, _, complaint) = run_with_timeout(STEP, &mut qemu, None, TIMEOUT)?;
+            check_status(STEP, status, &complaint)
         })?;
         await_one_process(spec.id)?;
         Ok(record)
@@ -154,16 +158,17 @@ impl Starter<'_> {
 
     fn write_seed(&self, folder: &Folder, spec: &MachineSpec, boot: &Boot) -> EngineResult<()> {
         let resolvers = network::resolvers(&self.config.network)?;
-        let mut files = staged::files(spec, boot, &network::resolv_conf(&resolvers));
+        let mut files = boot_files::files(spec, boot, &network::resolv_conf(&resolvers));
         let arguments = self.config.init_args.clone();
         let arguments = arguments.unwrap_or_else(|| container::init_args(&boot.resolution.to_string(), true));
-        files.extend(seed::own_files(&arguments, link::GUEST, link::GATEWAY)?);
+        files.extend(seed::vm_files(&arguments, link::GUEST, link::GATEWAY)?);
         seed::write(&folder.seed(), &files)
     }
 }
 
-/// Waits until QEMU is alone in its groups. Going to the background it leaves processes behind (`-daemonize` forks twice), of which
-/// one may outlive its word that it is up; who looks at the groups would take that one for the machine, and its end for the machine's.
+/// Waits until QEMU is the only process in its groups. `-daemonize` forks twice, and an intermediate process
+/// may outlive the report of success. A look at the groups could mistake it for the machine, and its end for
+/// the machine's end.
 fn await_one_process(id: ComputerId) -> EngineResult<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
@@ -172,20 +177,21 @@ fn await_one_process(id: ComputerId) -> EngineResult<()> {
             return Ok(());
         }
         if Instant::now() >= deadline {
-            let detail = format!("{count} processes stay where there is to be one");
-            return Err(EngineError::failed("wait for QEMU to be alone", detail));
+            let detail = format!("its control group has {count} processes instead of one");
+            return Err(EngineError::failed("wait for QEMU's helper processes to end", detail));
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// What a machine may take of its host. A guest that goes on has the memory that it had, though it is to have another size by now.
-fn bounds(spec: &MachineSpec, hardware: &Hardware) -> Bounds {
+/// The limits of a machine. A resumed guest has the memory that was saved, even if its size was changed
+/// since.
+fn resource_limits(spec: &MachineSpec, hardware: &Hardware) -> ResourceLimits {
     let memory_bytes = hardware::host_memory(hardware.memory_bytes().unwrap_or(spec.memory_bytes));
-    Bounds { cpu: spec.cpu, memory_bytes, processes: hardware::MOST_PROCESSES }
+    ResourceLimits { cpu: spec.cpu, memory_bytes, processes: hardware::MAX_PROCESSES }
 }
 
-/// Where QEMUs lock themselves in: nothing is there, and nobody of them may write.
+/// The chroot of QEMU processes: an empty folder that they cannot write to.
 fn empty_folder() -> EngineResult<PathBuf> {
     let failed = |error: io::Error| EngineError::failed("make an empty folder", error);
     let path = slots::host_dir().map_err(failed)?.join("empty");

@@ -1,57 +1,58 @@
-//! What is a virtual machine made of, as QEMU is told? Its command line, as a pure function.
+//! QEMU's command line for a virtual machine, as a pure function.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::link;
+use crate::qemu::link;
 use crate::{DiskSpeed, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
-/// What processors guests have.
+/// The processors of guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Accelerator {
-    /// The host's own, by its kernel.
+    /// The host's, through KVM.
     Kvm,
-    /// Emulated.
+    /// Emulated by QEMU.
     Tcg,
 }
 
-/// The largest computer's processors; more can be given to one at its start, not added while it runs.
-const MOST_CPUS: u32 = 16;
-/// To how much memory a machine that runs can grow; address space of the host's, not memory.
-const MOST_MEMORY_MIB: u64 = 64 * 1024;
-/// What virtio-mem gives and takes at once, in MiB: its own default on such hosts.
+/// Most processors that can be hot-plugged: those of the largest computer. A start can give more.
+const MAX_CPUS: u32 = 16;
+/// Memory in MiB to which a running machine can grow. It reserves address space of the host, not memory.
+const MAX_MEMORY_MIB: u64 = 64 * 1024;
+/// Block size of virtio-mem in MiB: its default on x86-64.
 pub(super) const MEMORY_STEP_MIB: u64 = 2;
-/// Translated code that is kept, in MiB: a desktop's fits; QEMU's own choice would be a quarter of the host's memory.
-const CODE_MIB: u64 = 256;
-/// What QEMU takes beside the guest's memory and its translated code, and a share of the host's cache for its disk.
-const OWN_MIB: u64 = 256;
-/// How the guest's own disk is opened, by every layer of it: what the guest frees goes back to the host.
+/// Cache of translated code in MiB: a desktop's code fits. QEMU's default is a quarter of the host's memory.
+const TRANSLATION_CACHE_MIB: u64 = 256;
+/// QEMU's own memory in MiB, with a share of the host's page cache for its disk.
+const OVERHEAD_MIB: u64 = 256;
+/// Options of every layer of the guest's disk: blocks that the guest frees return to the host.
 const WRITABLE: &str = "discard=unmap,detect-zeroes=off";
-/// Processes and threads of one QEMU: a thread for each processor, and those that wait for disks (at most 64).
-pub(super) const MOST_PROCESSES: u64 = 192;
+/// Processes and threads of one QEMU: a thread per processor, and at most 64 for disk I/O.
+pub(super) const MAX_PROCESSES: u64 = 192;
 
-/// What `-cpu` says where processors are emulated. Without the two flags of fast string moves the kernel clears and copies pages by
-/// words and not by bytes, which QEMU does one by one: 5 GB/s instead of 0.8. Pages are found in four steps, not in five.
+/// The `-cpu` option under emulation. Without `erms` and `fsrm` the guest's kernel clears and copies pages by
+/// words, not by bytes, which QEMU emulates one by one: 5 GB/s instead of 0.8. Without `la57` page tables
+/// have four levels, not five.
 const EMULATED: &str = "max,erms=off,fsrm=off,la57=off";
 
-/// Hardware as a guest knows it, which saved memory needs again.
+/// The hardware of a guest; a resume needs the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hardware {
     pub(super) accelerator: Accelerator,
-    /// What its processors can do, as `-cpu` says it; what earlier versions saved does not tell.
+    /// The `-cpu` option; records of earlier versions lack it.
     #[serde(default)]
     pub(super) processor: Option<String>,
     /// Processors at the boot.
     pub(super) cpus: u32,
-    /// Processors that were added since.
+    /// Numbers of the processors that were added since.
     pub(super) added_cpus: Vec<u32>,
-    /// Memory at the boot.
+    /// Memory at the boot in MiB.
     pub(super) memory_mib: u64,
-    /// Memory that was added since; what earlier versions saved does not tell.
+    /// Memory in MiB that was added since; records of earlier versions lack it.
     #[serde(default)]
     pub(super) added_mib: Option<u64>,
     /// Its link address.
@@ -59,7 +60,7 @@ pub(super) struct Hardware {
 }
 
 impl Hardware {
-    /// What a machine boots with.
+    /// The hardware for a boot.
     pub(super) fn of(spec: &MachineSpec, accelerator: Accelerator) -> Self {
         let processor = match accelerator {
             Accelerator::Kvm => "host",
@@ -76,22 +77,22 @@ impl Hardware {
         }
     }
 
-    /// The memory that a guest of this hardware has, whatever size it is to have; in bytes, `None` where nobody knows.
+    /// The present memory in bytes; `None` for a record of an earlier version.
     pub(super) fn memory_bytes(&self) -> Option<u64> {
         self.added_mib.map(|added| (self.memory_mib + added) << 20)
     }
 
-    /// To how many processors it can grow while it runs.
-    pub(super) fn most_cpus(&self) -> u32 {
-        self.cpus.max(MOST_CPUS)
+    /// The number of processors to which it can grow while it runs.
+    pub(super) fn max_cpus(&self) -> u32 {
+        self.cpus.max(MAX_CPUS)
     }
 
-    /// What can be added to its memory.
-    pub(super) fn most_more_mib(&self) -> u64 {
-        MOST_MEMORY_MIB.saturating_sub(self.memory_mib).max(MEMORY_STEP_MIB)
+    /// The memory in MiB that can be added while it runs.
+    pub(super) fn max_added_mib(&self) -> u64 {
+        MAX_MEMORY_MIB.saturating_sub(self.memory_mib).max(MEMORY_STEP_MIB)
     }
 
-    /// What `-cpu` says; to earlier versions it was all that the accelerator can do.
+    /// The `-cpu` option; earlier versions used all features of the accelerator.
     fn processor(&self) -> &str {
         self.processor.as_deref().unwrap_or(match self.accelerator {
             Accelerator::Kvm => "host",
@@ -99,7 +100,7 @@ impl Hardware {
         })
     }
 
-    /// The device that a further processor is.
+    /// The device driver of an added processor.
     pub(super) fn cpu_driver(&self) -> &'static str {
         match self.accelerator {
             Accelerator::Kvm => "host-x86_64-cpu",
@@ -108,29 +109,29 @@ impl Hardware {
     }
 }
 
-/// Whole processors for a share of them.
+/// The number of whole processors for a share of them.
 pub(super) fn cpus(cpu: f64) -> u32 {
-    // Bounded first: the cast is exact.
+    // The clamp makes the cast exact.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     {
         cpu.ceil().clamp(1.0, 255.0) as u32
     }
 }
 
-/// What of the host's memory a machine of that size may take.
+/// Bytes of the host's memory that a machine with this much guest memory may take.
 pub(super) fn host_memory(memory_bytes: u64) -> u64 {
-    memory_bytes + ((CODE_MIB + OWN_MIB) << 20)
+    memory_bytes + ((TRANSLATION_CACHE_MIB + OVERHEAD_MIB) << 20)
 }
 
-/// A computer's own link address, of those that anybody may give (IEEE 802c).
+/// The link address of a computer, from the locally administered ones (IEEE 802c).
 pub(super) fn mac(id: ComputerId) -> String {
     let [first, second, third, fourth, fifth, ..] = *id.0.as_bytes();
     format!("52:{first:02x}:{second:02x}:{third:02x}:{fourth:02x}:{fifth:02x}")
 }
 
-/// One start of QEMU.
+/// The inputs of QEMU's command line.
 #[derive(Debug)]
-pub(super) struct Start<'a> {
+pub(super) struct QemuLaunch<'a> {
     pub(super) id: ComputerId,
     pub(super) hardware: &'a Hardware,
     /// The folder with the kernel.
@@ -141,18 +142,18 @@ pub(super) struct Start<'a> {
     pub(super) disk: &'a Path,
     pub(super) monitor: &'a Path,
     pub(super) line: &'a Path,
-    /// How fast the guest may read and write its own disk.
+    /// Speed limit of the guest's disk.
     pub(super) speed: DiskSpeed,
-    /// Where QEMU locks itself in.
+    /// The empty folder for chroot.
     pub(super) empty: &'a Path,
-    /// The host's user that it becomes.
+    /// The host's user id that QEMU switches to.
     pub(super) user: u32,
     /// Whether it waits for saved memory instead of booting.
     pub(super) continues: bool,
 }
 
 /// QEMU's arguments.
-pub(super) fn arguments(start: &Start<'_>) -> Vec<String> {
+pub(super) fn arguments(start: &QemuLaunch<'_>) -> Vec<String> {
     let hardware = start.hardware;
     let mut all = Vec::new();
     let mut add = |option: &str, value: String| all.extend([option.to_owned(), value]);
@@ -160,16 +161,16 @@ pub(super) fn arguments(start: &Start<'_>) -> Vec<String> {
     add("-machine", "q35,vmport=off,graphics=off".to_owned());
     let (accelerator, kernel_options) = match hardware.accelerator {
         Accelerator::Kvm => ("kvm".to_owned(), ""),
-        // Emulated processors do not guess ahead: the kernel need not guard against what that would leak.
+        // Emulated processors do not speculate, so the guest's kernel needs no mitigations.
         Accelerator::Tcg => {
-            (format!("tcg,thread=multi,tb-size={CODE_MIB}"), " mitigations=off no_timer_check")
+            (format!("tcg,thread=multi,tb-size={TRANSLATION_CACHE_MIB}"), " mitigations=off no_timer_check")
         }
     };
     add("-accel", accelerator);
     add("-cpu", hardware.processor().to_owned());
-    let (cpus, most) = (hardware.cpus, hardware.most_cpus());
+    let (cpus, most) = (hardware.cpus, hardware.max_cpus());
     add("-smp", format!("cpus={cpus},maxcpus={most},sockets=1,cores={most},threads=1"));
-    let (memory, more) = (hardware.memory_mib, hardware.most_more_mib());
+    let (memory, more) = (hardware.memory_mib, hardware.max_added_mib());
     add("-m", format!("size={memory}M,slots=1,maxmem={}M", (memory + more).next_multiple_of(1024)));
     add("-object", format!("memory-backend-ram,id=more,size={more}M,reserve=off"));
     add("-device", "virtio-mem-pci,id=more0,memdev=more,requested-size=0".to_owned());
@@ -181,15 +182,16 @@ pub(super) fn arguments(start: &Start<'_>) -> Vec<String> {
     }
     add("-kernel", text(&start.kernel.join("kernel")));
     add("-initrd", text(&start.kernel.join("initrd")));
-    // A kernel that panics starts again at once, which `-no-reboot` makes the end; memory that is added can be taken again.
+    // A panic reboots at once, which `-no-reboot` turns into the end of QEMU. Movable memory can be removed
+    // again.
     let options = "console=ttyS0 quiet panic=-1 memhp_default_state=online_movable random.trust_cpu=on";
     add("-append", format!("{options}{kernel_options}"));
-    let bounded = start.speed != DiskSpeed::default();
+    let throttled = start.speed != DiskSpeed::default();
     for (name, node, path, options) in [
         ("image", "image", start.image, "read-only=on"),
         ("agent", "agent", start.agent, "read-only=on"),
         ("seed", "seed", start.seed, "read-only=on"),
-        ("disk", if bounded { "unbounded" } else { "disk" }, start.disk, WRITABLE),
+        ("disk", if throttled { "unbounded" } else { "disk" }, start.disk, WRITABLE),
     ] {
         let path = text(path).replace(',', ",,");
         add(
@@ -211,13 +213,13 @@ pub(super) fn arguments(start: &Start<'_>) -> Vec<String> {
     add("-device", "virtio-serial-pci,max_ports=2".to_owned());
     add("-chardev", format!("pipe,id=line,path={}", text(start.line).replace(',', ",,")));
     add("-device", "virtserialport,chardev=line,name=hotdesk,nr=1".to_owned());
-    // The last words of the guest's kernel, in QEMU's memory: a guest fills no disk of its host's.
+    // The guest's console goes to a ring buffer in memory, so that a guest cannot fill the host's disk.
     add("-chardev", "ringbuf,id=console,size=65536".to_owned());
     add("-serial", "chardev:console".to_owned());
     add("-qmp", format!("unix:{},server=on,wait=off", text(start.monitor).replace(',', ",,")));
     add("-rtc", "base=utc".to_owned());
-    // Denying `elevateprivileges` would forbid `-runas`, and `spawn` `-daemonize`. After these nothing is left to gain: no
-    // ability, no new privilege, and no program in the empty folder.
+    // `elevateprivileges=deny` would forbid `-runas`, and `spawn=deny` `-daemonize`. After both, QEMU has no
+    // capability, cannot gain a privilege, and finds no program in its chroot.
     add("-sandbox", "on,obsolete=deny,resourcecontrol=deny".to_owned());
     add("-runas", format!("{0}:{0}", start.user));
     add("-chroot", text(start.empty));
@@ -234,11 +236,11 @@ pub(super) fn arguments(start: &Start<'_>) -> Vec<String> {
     all
 }
 
-/// QEMU's own throttle: nothing gets past it, unlike past those of control groups, which do not see what the host's page cache
-/// writes back.
+/// QEMU's throttle covers all I/O. Throttles of control groups do not cover what the host's page cache writes
+/// back.
 fn throttle(speed: DiskSpeed) -> Value {
     let (bytes, operations) = (u64::from(speed.mb_per_second) * 1_000_000, speed.ops_per_second);
-    // 0 is without a bound to QEMU too.
+    // 0 means unlimited to QEMU too.
     let limits =
         json!({ "bps-read": bytes, "bps-write": bytes, "iops-read": operations, "iops-write": operations });
     json!({ "qom-type": "throttle-group", "id": "speed", "limits": limits })
@@ -262,10 +264,10 @@ mod tests {
         }
     }
 
-    fn told(speed: DiskSpeed) -> String {
+    fn command_line(speed: DiskSpeed) -> String {
         let spec = a_machine();
         let (hardware, at) = (Hardware::of(&spec, Accelerator::Tcg), Path::new("/a,b"));
-        let start = Start {
+        let start = QemuLaunch {
             id: spec.id,
             hardware: &hardware,
             kernel: at,
@@ -284,18 +286,18 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_a_bound_has_it_between_itself_and_the_guest() {
-        let free = told(DiskSpeed::default());
+    fn a_speed_limit_is_a_throttle_between_the_disk_and_the_guest() {
+        let free = command_line(DiskSpeed::default());
         assert!(free.contains("node-name=disk,discard=unmap") && !free.contains("throttle"), "{free}");
         assert!(free.contains("filename=/a,,b"), "a comma ends nothing");
-        let bounded = told(DiskSpeed { mb_per_second: 4, ops_per_second: 0 });
+        let bounded = command_line(DiskSpeed { mb_per_second: 4, ops_per_second: 0 });
         assert!(bounded.contains("driver=throttle,node-name=disk,throttle-group=speed"), "{bounded}");
         assert!(bounded.contains("file=unbounded"), "{bounded}");
         assert!(bounded.contains(r#""bps-read":4000000,"bps-write":4000000,"iops-read":0"#), "{bounded}");
     }
 
     #[test]
-    fn a_guest_has_what_it_booted_with_and_what_was_added() {
+    fn present_memory_is_that_of_the_boot_plus_what_was_added() {
         let boot = Hardware::of(&a_machine(), Accelerator::Tcg);
         assert_eq!(boot.memory_bytes(), Some(512 << 20));
         let grown = Hardware { added_mib: Some(256), ..boot.clone() };

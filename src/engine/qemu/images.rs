@@ -1,4 +1,4 @@
-//! Which read-only disks do virtual machines share? The guest image and the agent, each as a file system that is made once.
+//! Read-only disks that virtual machines share: the guest image and the agent, each made once.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::command::{host_error, judge, run_patiently, tool};
-use crate::layout::{StateDir, private_folder, remove_if_there, sync_folder};
-use crate::{EngineError, EngineResult, agent, disk, trash};
+use crate::host::command::{check_status, host_error, run_with_timeout, tool};
+use crate::state::layout::{StateDir, private_folder, remove_if_there, sync_folder};
+use crate::state::{agent_binary, disk, trash};
+use crate::{EngineError, EngineResult};
 
-/// A large image takes half a minute at rest; this is a host with other work.
+/// A large image takes half a minute on an idle host; this is for a busy one.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// Beside the files: their folders, inodes and the file system's own tables, by measure below an eighth.
+/// Bytes for folders, inodes and tables of the file system, besides an eighth of the files; measured to be
+/// enough.
 const SPARE: u64 = 64 << 20;
 
-/// The image's root folder as a disk, beside it: an image is never changed in place, and goes with its disk. Made when it is
-/// missing; whoever makes it holds the image's lock. Blocks.
+/// Returns the disk of an image's root folder, which lies beside it, because an image is never changed in
+/// place. Makes it under the image's lock when missing. Blocks.
 pub(super) fn of_image(image: &Path) -> EngineResult<PathBuf> {
     const STEP: &str = "make the image's disk";
     let (made, fresh) = (image.join("rootfs.ext4"), image.join("rootfs.ext4.new"));
@@ -41,10 +43,10 @@ pub(super) fn of_image(image: &Path) -> EngineResult<PathBuf> {
     Ok(made)
 }
 
-/// The agent's executable on a disk, kept by its content.
+/// Returns the disk with the agent's executable, named by its content. Makes it when missing. Blocks.
 pub(super) fn of_agent(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
     const STEP: &str = "make the agent's disk";
-    agent::keep_as(binary, state, ".ext4", |fresh| {
+    agent_binary::install_as(binary, state, ".ext4", |fresh| {
         let folder = state.trash().join(uuid::Uuid::new_v4().to_string());
         let failed = host_error(STEP, &folder);
         private_folder(&folder).map_err(&failed)?;
@@ -58,11 +60,11 @@ pub(super) fn of_agent(binary: &Path, state: &StateDir) -> EngineResult<PathBuf>
     })
 }
 
-/// Makes a file system of a folder. Nobody writes to it, so that it needs no journal.
+/// Makes a file system from a folder. It is read-only, so it needs no journal.
 fn make(step: &'static str, folder: &Path, disk: &Path) -> EngineResult<()> {
     let (bytes, files) = size(folder).map_err(host_error(step, folder))?;
     let parent = disk.parent().ok_or_else(|| EngineError::failed(step, "a path without a folder"))?;
-    disk::check_room(parent, bytes)?;
+    disk::check_free_space(parent, bytes)?;
     remove_if_there(disk).map_err(host_error(step, disk))?;
     let mut mkfs = tool("mke2fs");
     mkfs.args([
@@ -91,11 +93,11 @@ fn make(step: &'static str, folder: &Path, disk: &Path) -> EngineResult<()> {
     .arg(folder)
     .arg(disk)
     .arg(format!("{}K", (bytes + bytes / 8 + SPARE) >> 10));
-    let (status, _, complaint) = run_patiently(step, &mut mkfs, None, TIMEOUT)?;
-    judge(step, status, &complaint)
+    let (status, _, complaint) = run_with_timeout(step, &mut mkfs, None, TIMEOUT)?;
+    check_status(step, status, &complaint)
 }
 
-/// Bytes, in whole blocks, and number of what is in a folder.
+/// Bytes in whole blocks, and number of files, below a folder.
 fn size(folder: &Path) -> io::Result<(u64, u64)> {
     let (mut bytes, mut files, mut open) = (0, 0, vec![folder.to_owned()]);
     while let Some(folder) = open.pop() {

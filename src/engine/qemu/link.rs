@@ -1,24 +1,26 @@
-//! How does a virtual machine reach the world? QEMU runs in a network namespace of its own, which has a container's end of a
-//! machine's veth pair, with the same packet rules before it, and the guest's tap device.
+//! Network link of a virtual machine. QEMU runs in its own network namespace, which has the guest's end of a
+//! veth pair, with the same packet rules as a container, and the guest's tap device.
 //!
 //! ```text
-//!   guest 192.0.0.2 -- tap0 192.0.0.1 [namespace: translates] eth0 <slot's address> -- veth -- host
+//!   guest 192.0.0.2 -- tap0 192.0.0.1 [namespace: NAT] eth0 <slot's address> -- veth -- host
 //! ```
-//! All guests have the same addresses, so that memory can go on in any slot, and several times: what leaves is translated to
-//! the slot's address, and of what comes in only the agent's port reaches the guest. Nobody else on the link can be taken for it.
+//! All guests have the same addresses, so that saved memory can resume in any slot, and several times. NAT
+//! maps outgoing packets to the slot's address. Of the incoming connections only those to the agent's port
+//! reach the guest.
 
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
 
 use nix::sched::{CloneFlags, unshare};
 
-use crate::addresses::NetworkConfig;
-use crate::command::{run_with, tool};
-use crate::network::{self, AGENT_PORT};
-use crate::{EngineError, EngineResult, bandwidth};
+use crate::host::addresses::NetworkConfig;
+use crate::host::bandwidth;
+use crate::host::command::{run_with, tool};
+use crate::host::network::{self, AGENT_PORT};
+use crate::{EngineError, EngineResult};
 
-/// What every guest calls itself and its gateway: addresses that RFC 7335 sets aside for translation within a host, which
-/// are nobody's on any network.
+/// The addresses of every guest and its gateway, from the range that RFC 7335 reserves for translation within
+/// a host. No other network uses them.
 pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
 pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 /// The guest's end, in the namespace.
@@ -26,40 +28,40 @@ pub(super) const TAP: &str = "tap0";
 
 const STEP: &str = "set up the guest's network";
 
-/// Calls `act` on a thread in a network namespace with the link of a slot, which lives on while a process does that `act` started.
-/// Blocks.
-pub(super) fn with<T: Send>(
+/// Calls `act` on a thread in a new network namespace with the link of a slot. The namespace lives as long as
+/// a process that `act` started. Blocks.
+pub(super) fn with_namespace<T: Send>(
     config: &NetworkConfig,
     slot: u16,
     mbps: u32,
     act: impl FnOnce() -> EngineResult<T> + Send,
 ) -> EngineResult<T> {
     let failed = |error: std::io::Error| EngineError::failed(STEP, error);
-    let (tell, told) = mpsc::channel();
+    let (ready, namespace) = mpsc::channel();
     let (allow, allowed) = mpsc::channel();
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("link".to_owned()).spawn_scoped(scope, move || {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|error| EngineError::failed(STEP, error))?;
-            let here = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            // It fails only when nobody waits any more.
-            let attached = tell.send(here).is_ok() && allowed.recv().is_ok();
+            let thread_id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            // Either end is dropped when the other thread has failed.
+            let attached = ready.send(thread_id).is_ok() && allowed.recv().is_ok();
             if !attached {
                 return Ok(None);
             }
-            translate()?;
+            set_up_nat()?;
             act().map(Some)
         });
         let thread = thread.map_err(failed)?;
-        // Nothing is told when the namespace could not be made, which the thread then returns.
-        let attached = told.recv().map_or(Ok(()), |there| attach(config, slot, mbps, there));
+        // Nothing is received when the thread could not make the namespace; it returns that error.
+        let attached = namespace.recv().map_or(Ok(()), |thread_id| attach(config, slot, mbps, thread_id));
         if attached.is_ok() {
-            // A thread that is gone returns why.
+            // A thread that has ended returns its error.
             let _gone = allow.send(());
         }
         drop(allow);
         let acted = thread.join().map_err(|_| EngineError::failed(STEP, "the thread panicked"))?;
         attached?;
-        acted?.ok_or_else(|| EngineError::failed(STEP, "nothing was done"))
+        acted?.ok_or_else(|| EngineError::failed(STEP, "the link was not attached"))
     })
 }
 
@@ -69,8 +71,8 @@ fn attach(config: &NetworkConfig, slot: u16, mbps: u32, thread: u32) -> EngineRe
     if mbps > 0 { bandwidth::limit(slot, thread, mbps) } else { Ok(()) }
 }
 
-/// The guest's side, in the namespace of this thread.
-fn translate() -> EngineResult<()> {
+/// Makes the tap device and the NAT rules in the namespace of this thread.
+fn set_up_nat() -> EngineResult<()> {
     let mut tap = tool("ip");
     tap.args(["-batch", "-"]);
     let commands = format!(
@@ -82,12 +84,12 @@ fn translate() -> EngineResult<()> {
     run_with(STEP, tap, &commands)?;
     let mut rules = tool("nft");
     rules.args(["-f", "-"]);
-    run_with(STEP, rules, &translation())?;
-    // The thread's own namespace: the host's switch is another.
+    run_with(STEP, rules, &nat_rules())?;
+    // This is the switch of the thread's namespace, not the host's.
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(|error| EngineError::failed(STEP, error))
 }
 
-fn translation() -> String {
+fn nat_rules() -> String {
     format!(
         "table ip hotdesk_vm {{
             chain input {{ type filter hook input priority filter; policy drop; }}

@@ -1,23 +1,24 @@
-//! The engine `qemu`: virtual machines over the container engine's image and disks, one QEMU process each.
+//! The engine `qemu`: virtual machines with the container engine's image and disks, one QEMU process each.
 //!
 //! ```text
 //!            create            start: record, seed, groups, link, QEMU
 //!   Absent ----------> Stopped ---------------------------------------> Running
 //!      ^                 |  ^---------------------------------------------|   ^
-//!      |---- destroy ----|    stop: asked, grace, KILL; sweep  (or it ends)    |
+//!      |---- destroy ----|    stop: request, grace, KILL; sweep (or it ends)    |
 //!                        ^                                                    | migrate to a file and back
 //!                        |----------- discard ------------ Suspended <--------|
 //! ```
-//! A machine outlives its controller: QEMU is nobody's child, and whatever is known of it is in its folder, its control
-//! groups and its monitor. Verbs run on threads of their own: a caller that goes away cuts no step in half.
+//! A machine outlives its controller: QEMU is not its child, and all that is known of it is in its folder,
+//! its control groups and its monitor. Operations run on threads of their own: a dropped caller interrupts no
+//! step.
 
 mod accelerator;
 mod boot;
 mod config;
+mod control_port;
 mod halt;
 mod hardware;
 mod images;
-mod line;
 mod link;
 mod monitor;
 pub mod probe;
@@ -30,26 +31,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::boot::{Record, Starter};
-pub use self::config::QemuConfig;
-use self::monitor::Monitor;
-use super::layout::{self, Folder, StateDir};
-use super::lock::MachineLock;
-use super::machinery::Machinery;
-use super::memory::Manifest;
-use super::{
+use crate::driver::GuestDriver;
+use crate::driver::recovery;
+use crate::host::lock::MachineLock;
+use crate::host::{cgroup, command, freeze};
+use crate::qemu::boot::{BootRecord, Starter};
+pub use crate::qemu::config::QemuConfig;
+use crate::qemu::monitor::Monitor;
+use crate::state::layout::{self, Folder, StateDir};
+use crate::state::memory::MemoryManifest;
+use crate::state::{disk_copy, trash};
+use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, Leftovers, MachineSpec,
-    Observation, cgroup, command, copy, still, trash, unfinished,
+    Observation,
 };
 use hotdesk_base::ids::ComputerId;
 
-/// How long a guest may take to write back what it holds: a gigabyte on a slow disk.
+/// For a guest to write back its dirty data: a gigabyte on a slow disk.
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it may take to take back a freeze that was given up: who holds the machine's lock is waited for.
+/// For a guest to undo a freeze that failed. Short, because others wait for the machine's lock.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The engine `qemu`. Cheap to clone; several may share a state folder for a while (adoption), one at a time works on a
-/// machine.
+/// The engine `qemu`. Cheap to clone. Several may share a state folder while one adopts the machines of
+/// another; one at a time works on a machine.
 #[derive(Clone, Debug)]
 pub struct QemuEngine {
     inner: Arc<Inner>,
@@ -64,11 +68,12 @@ struct Inner {
 }
 
 impl QemuEngine {
-    /// Opens a state folder, making it when missing, finishes what a destroy left there and puts right what a controller
-    /// that was killed left in the middle. Machines that run are found by `list` and `observe`.
+    /// Opens a state folder, making it when missing, and cleans up after a killed controller: interrupted
+    /// destroys, frozen disks, unfinished files. `list` and `observe` find the machines that run.
     ///
     /// # Errors
-    /// When the state folder, the kernel, the image or the agent is not there or cannot be used.
+    /// `Failed`, naming the path, when the state folder, the kernel, the image or the agent is missing or
+    /// cannot be used.
     pub fn open(mut config: QemuConfig) -> EngineResult<Self> {
         for path in [&mut config.image, &mut config.agent_binary, &mut config.kernel] {
             let found = std::fs::canonicalize(&*path);
@@ -84,32 +89,32 @@ impl QemuEngine {
         let state = Self::swept_state(&config)?;
         let agent = images::of_agent(&config.agent_binary, &state)?;
         let this = Self { inner: Arc::new(Inner { config, state, agent }) };
-        unfinished::put_right(&this)?;
+        recovery::recover_interrupted(&this)?;
         Ok(this)
     }
 
-    /// As [`Self::open`], to take machines away: that needs neither the image nor the agent, which may be gone, nor room
-    /// for a copy of the agent on a disk that may be full.
+    /// [`Self::open`] for the removal of machines only. It needs neither the image nor the agent, which may
+    /// be gone, nor space on a full disk for a copy of the agent.
     ///
     /// # Errors
-    /// When the state folder cannot be used.
+    /// `Failed` when the state folder cannot be used.
     pub fn open_to_remove(config: QemuConfig) -> EngineResult<Self> {
         let state = Self::swept_state(&config)?;
         let agent = config.agent_binary.clone();
         Ok(Self { inner: Arc::new(Inner { config, state, agent }) })
     }
 
-    /// As [`Self::open_to_remove`], changing nothing in the state folder.
+    /// [`Self::open_to_remove`] without changes in the state folder.
     ///
     /// # Errors
-    /// When the state folder cannot be used.
-    pub fn open_to_look(config: QemuConfig) -> EngineResult<Self> {
+    /// `Failed` when the state folder cannot be used.
+    pub fn open_read_only(config: QemuConfig) -> EngineResult<Self> {
         let state = StateDir::open(&config.state_dir)?;
         let agent = config.agent_binary.clone();
         Ok(Self { inner: Arc::new(Inner { config, state, agent }) })
     }
 
-    /// What of it nobody owns.
+    /// The search for leftovers in its state folder and on its host.
     pub fn leftovers(self) -> Leftovers {
         let (state, network) = (self.inner.state.clone(), self.inner.config.network.clone());
         Leftovers { engine: Arc::new(self), state, network }
@@ -123,41 +128,41 @@ impl QemuEngine {
 }
 
 impl Inner {
-    /// The record of the boot since which a machine's QEMU runs, and its process.
-    fn running(&self, folder: &Folder) -> EngineResult<Option<(Record, u32)>> {
-        let Some(record) = Record::read(folder)? else { return Ok(None) };
+    /// The boot record and the pid of a machine's QEMU; `None` when it does not run.
+    fn running(&self, folder: &Folder) -> EngineResult<Option<(BootRecord, u32)>> {
+        let Some(record) = BootRecord::read(folder)? else { return Ok(None) };
         Ok(cgroup::processes(folder.id)?.first().map(|pid| (record, *pid)))
     }
 
-    fn starter<'a>(&'a self, held: &'a MachineLock) -> Starter<'a> {
-        let accelerator = accelerator::of_this_host(&self.config).accelerator;
-        Starter { config: &self.config, accelerator, agent: &self.agent, held }
+    fn starter<'a>(&'a self, lock: &'a MachineLock) -> Starter<'a> {
+        let accelerator = accelerator::detect(&self.config).accelerator;
+        Starter { config: &self.config, accelerator, agent: &self.agent, lock }
     }
 
-    /// Copies a machine's disk as it is at one moment, whether the machine runs or not: it is the guest that lets the file system
-    /// of a disk in use hold still.
+    /// Copies the disk of a running or stopped machine as of one moment. The guest freezes the file system of
+    /// a disk in use.
     fn copy_disk(&self, source: &Folder, fresh: &Path, to: &Path) -> EngineResult<()> {
         let runs = self.running(source)?.is_some();
-        copy::disk_during(&source.disk(), fresh, to, |copy| {
+        disk_copy::copy_disk_during(&source.disk(), fresh, to, |copy| {
             if !runs {
                 return copy(None);
             }
-            if let Err(error) = line::ask(source, "freeze", FREEZE_TIMEOUT) {
-                // What comes after it on the line undoes one that the guest still gets to.
-                if let Err(late) = line::ask(source, "thaw", SHORT_TIMEOUT) {
-                    tracing::warn!(computer = %source.id, error = %late, "a guest that holds still goes on by itself");
+            if let Err(error) = control_port::ask(source, "freeze", FREEZE_TIMEOUT) {
+                // The guest processes requests in order: a late freeze is followed by this thaw.
+                if let Err(late) = control_port::ask(source, "thaw", SHORT_TIMEOUT) {
+                    tracing::warn!(computer = %source.id, error = %late, "could not thaw a guest after a failed freeze; it thaws by itself");
                 }
                 return Err(error);
             }
-            let copied = copy(Some(Instant::now() + still::LONGEST_STILL));
-            // It fails when writes went on before: what was copied since is not of one moment.
-            let thawed = line::ask(source, "thaw", FREEZE_TIMEOUT);
+            let copied = copy(Some(Instant::now() + freeze::MAX_FREEZE));
+            // Fails if the guest thawed before: the copy is then not of one moment.
+            let thawed = control_port::ask(source, "thaw", FREEZE_TIMEOUT);
             copied.and_then(|copied| thawed.map(|()| copied))
         })
     }
 }
 
-impl Machinery for QemuEngine {
+impl GuestDriver for QemuEngine {
     const NAME: &'static str = "qemu";
 
     fn abilities(&self) -> Capabilities {
@@ -177,7 +182,7 @@ impl Machinery for QemuEngine {
         &self.inner.state
     }
 
-    fn seen(&self, folder: &Folder) -> EngineResult<Observation> {
+    fn observe_guest(&self, folder: &Folder) -> EngineResult<Observation> {
         let Some((record, _)) = self.inner.running(folder)? else { return Ok(Observation::Stopped) };
         Ok(Observation::Running {
             generation: record.generation,
@@ -186,9 +191,9 @@ impl Machinery for QemuEngine {
         })
     }
 
-    fn goes_on(&self, folder: &Folder) -> EngineResult<bool> {
+    fn is_executing(&self, folder: &Folder) -> EngineResult<bool> {
         let runs = self.inner.running(folder)?.is_some();
-        Ok(runs && !suspend::stands(&mut Monitor::open(&folder.monitor())?)?)
+        Ok(runs && !suspend::is_paused(&mut Monitor::open(&folder.monitor())?)?)
     }
 
     fn boot(
@@ -196,9 +201,9 @@ impl Machinery for QemuEngine {
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint> {
-        self.inner.starter(held).start(folder, spec, boot)
+        self.inner.starter(lock).start(folder, spec, boot)
     }
 
     fn apply(&self, folder: &Folder, before: &layout::Record, change: Change) -> EngineResult<Effect> {
@@ -209,8 +214,14 @@ impl Machinery for QemuEngine {
         self.inner.copy_disk(source, fresh, to)
     }
 
-    fn moment(&self, source: &Folder, memory: &Path, fresh: &Path, to: &Path) -> EngineResult<Manifest> {
-        self.inner.moment(source, memory, fresh, to)
+    fn save_with_disk(
+        &self,
+        source: &Folder,
+        memory: &Path,
+        fresh: &Path,
+        to: &Path,
+    ) -> EngineResult<MemoryManifest> {
+        self.inner.save_with_disk(source, memory, fresh, to)
     }
 
     fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
@@ -222,9 +233,9 @@ impl Machinery for QemuEngine {
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint> {
-        self.inner.restore(folder, spec, boot, held)
+        self.inner.restore(folder, spec, boot, lock)
     }
 
     async fn undo_restore(&self, folder: &Folder) -> EngineResult<()> {
@@ -239,7 +250,7 @@ impl Machinery for QemuEngine {
         self.clear(folder).await
     }
 
-    async fn ended(&self, id: ComputerId) -> EngineResult<()> {
+    async fn wait_ended(&self, id: ComputerId) -> EngineResult<()> {
         self.wait_for_end(id).await
     }
 }

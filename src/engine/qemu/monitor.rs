@@ -1,7 +1,7 @@
-//! How is a QEMU process spoken to? By QMP: a line of JSON each way on its unix socket, bounded in length and in time.
+//! Client of QEMU's monitor (QMP): lines of JSON on a unix socket, bounded in length and time.
 //!
-//! A client of our own, because a verb asks a handful of commands on a connection that it opens and closes, blocks while it
-//! does, and hands over descriptors, which the crates for QMP do not.
+//! No crate for QMP fits: an operation sends a few commands on a connection that it opens and closes, blocks
+//! meanwhile, and passes file descriptors.
 
 use std::io::{self, BufRead, BufReader, IoSlice, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -18,65 +18,68 @@ use serde_json::{Value, json};
 
 use crate::{EngineError, EngineResult};
 
-/// How long all of an answer may take, whatever comes before it. QEMU answers in milliseconds; one that waits for a slow disk takes
-/// seconds.
+/// For a whole answer, including the events before it. QEMU answers in milliseconds, or in seconds while it
+/// waits for a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest line that is read: the description of all devices is below 64 KiB.
-const LONGEST: usize = 1 << 20;
-/// Most events that are passed over while waiting for an answer; a guest causes some of them.
-const MOST_EVENTS: usize = 4096;
+/// Longest line in bytes: the description of all devices is below 64 KiB.
+const MAX_LINE: usize = 1 << 20;
+/// Most events that are skipped while waiting for an answer; a guest can cause events.
+const MAX_EVENTS: usize = 4096;
 
-/// A connection to a QEMU's monitor. It serves one at a time: who else connects waits.
+/// A connection to a QEMU's monitor. QEMU serves one at a time; others wait.
 #[derive(Debug)]
 pub(super) struct Monitor {
     stream: BufReader<UnixStream>,
-    /// How many commands were asked: the label of each.
-    asked: u64,
-    /// How long each answer may take.
-    patience: Duration,
+    /// The number of commands sent: the id of the latest.
+    sent: u64,
+    /// The timeout of each answer.
+    timeout: Duration,
 }
 
 impl Monitor {
-    /// Connects and agrees on the protocol.
+    /// Connects and negotiates the protocol.
     pub(super) fn open(socket: &Path) -> EngineResult<Self> {
         Self::open_within(socket, TIMEOUT)
     }
 
-    /// As [`Self::open`], with a bound on that, and on each answer afterwards.
-    pub(super) fn open_within(path: &Path, patience: Duration) -> EngineResult<Self> {
-        const STEP: &str = "reach the machine's monitor";
-        let deadline = Instant::now() + patience;
-        let stream = reach(path, patience)
+    /// [`Self::open`] with another timeout, also for each answer afterwards.
+    pub(super) fn open_within(path: &Path, timeout: Duration) -> EngineResult<Self> {
+        const STEP: &str = "connect to the machine's monitor";
+        let deadline = Instant::now() + timeout;
+        let stream = connect_within(path, timeout)
             .map_err(|error| EngineError::failed(STEP, format!("{}: {error}", path.display())))?;
-        let mut monitor = Self { stream: BufReader::new(stream), asked: 0, patience };
+        let mut monitor = Self { stream: BufReader::new(stream), sent: 0, timeout };
         let greeting = monitor.line(STEP, deadline)?;
         if greeting.get("QMP").is_none() {
-            return Err(EngineError::failed(STEP, "it does not speak QMP"));
+            return Err(EngineError::failed(STEP, "its greeting is not QMP"));
         }
         monitor.ask("qmp_capabilities", json!({}))?;
         Ok(monitor)
     }
 
-    /// Asks for one command; what it returned.
+    /// Sends one command and returns its result.
+    ///
+    /// # Errors
+    /// `Failed` with QEMU's description, or when no answer comes in time.
     pub(super) fn ask(&mut self, command: &'static str, arguments: Value) -> EngineResult<Value> {
         self.ask_with(command, arguments, None)
     }
 
-    /// Gives QEMU a descriptor under a name.
-    pub(super) fn hand_over(&mut self, name: &str, fd: BorrowedFd<'_>) -> EngineResult<()> {
+    /// Passes a file descriptor to QEMU under a name.
+    pub(super) fn pass_fd(&mut self, name: &str, fd: BorrowedFd<'_>) -> EngineResult<()> {
         self.ask_with("getfd", json!({ "fdname": name }), Some(fd)).map(drop)
     }
 
-    /// Asks until `done` finds its value in the answer, for at most `patience`.
+    /// Repeats a command until `done` finds its value in the result, for at most `timeout`.
     pub(super) fn until<T>(
         &mut self,
         command: &'static str,
-        patience: Duration,
+        timeout: Duration,
         done: impl Fn(&Value) -> EngineResult<Option<T>>,
     ) -> EngineResult<T> {
-        /// Between two questions: what a person would not notice.
+        /// Between two queries: short enough that a person does not notice.
         const PAUSE: Duration = Duration::from_millis(20);
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(found) = done(&self.ask(command, json!({}))?)? {
                 return Ok(found);
@@ -84,7 +87,7 @@ impl Monitor {
             if Instant::now() >= deadline {
                 return Err(EngineError::failed(
                     command,
-                    format!("it took longer than {} s", patience.as_secs()),
+                    format!("it took longer than {} s", timeout.as_secs()),
                 ));
             }
             std::thread::sleep(PAUSE);
@@ -95,13 +98,13 @@ impl Monitor {
         &mut self,
         command: &'static str,
         arguments: Value,
-        handed: Option<BorrowedFd<'_>>,
+        passed: Option<BorrowedFd<'_>>,
     ) -> EngineResult<Value> {
         let failed = |error: io::Error| EngineError::failed(command, error);
-        let deadline = Instant::now() + self.patience;
-        self.asked += 1;
-        let text = json!({ "execute": command, "arguments": arguments, "id": self.asked }).to_string() + "\n";
-        match handed {
+        let deadline = Instant::now() + self.timeout;
+        self.sent += 1;
+        let text = json!({ "execute": command, "arguments": arguments, "id": self.sent }).to_string() + "\n";
+        match passed {
             None => self.stream.get_mut().write_all(text.as_bytes()).map_err(failed)?,
             Some(fd) => {
                 let (raw, descriptors) = (self.stream.get_ref().as_raw_fd(), [fd.as_raw_fd()]);
@@ -109,28 +112,28 @@ impl Monitor {
                 let line = [IoSlice::new(text.as_bytes())];
                 let sent = sendmsg::<()>(raw, &line, &with, MsgFlags::MSG_NOSIGNAL, None);
                 if sent.map_err(|error| failed(error.into()))? != text.len() {
-                    return Err(EngineError::failed(command, "half of it was sent"));
+                    return Err(EngineError::failed(command, "only a part of the command was sent"));
                 }
             }
         }
-        for _ in 0..MOST_EVENTS {
+        for _ in 0..MAX_EVENTS {
             let mut answer = self.line(command, deadline)?;
-            // The late answer to a command that was given up.
-            if answer.get("id").is_some_and(|id| *id != self.asked) {
+            // A late answer to a command that timed out.
+            if answer.get("id").is_some_and(|id| *id != self.sent) {
                 continue;
             }
             if let Some(error) = answer.get("error") {
-                let said = error.get("desc").and_then(Value::as_str).unwrap_or("no reason given");
-                return Err(EngineError::failed(command, said));
+                let description = error.get("desc").and_then(Value::as_str).unwrap_or("no reason given");
+                return Err(EngineError::failed(command, description));
             }
             if let Some(returned) = answer.get_mut("return") {
                 return Ok(returned.take());
             }
         }
-        Err(EngineError::failed(command, "events, but no answer"))
+        Err(EngineError::failed(command, "QEMU sent only events and no answer"))
     }
 
-    /// The next line, all of it by then.
+    /// Reads the next line, before the deadline.
     fn line(&mut self, step: &'static str, deadline: Instant) -> EngineResult<Value> {
         let failed = |error: io::Error| EngineError::failed(step, error);
         let mut line = Vec::new();
@@ -141,9 +144,9 @@ impl Monitor {
             }
             self.stream.get_ref().set_read_timeout(Some(left)).map_err(failed)?;
             let piece = match self.stream.fill_buf() {
-                Ok([]) => return Err(EngineError::failed(step, "the machine's monitor has gone")),
+                Ok([]) => return Err(EngineError::failed(step, "QEMU closed the connection")),
                 Ok(piece) => piece,
-                // Asked again with what is left.
+                // Continues with the remaining time.
                 Err(error)
                     if [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted].contains(&error.kind()) =>
                 {
@@ -154,19 +157,19 @@ impl Monitor {
             let end = piece.iter().position(|byte| *byte == b'\n').map_or(piece.len(), |at| at + 1);
             line.extend(piece.iter().take(end));
             self.stream.consume(end);
-            if line.len() > LONGEST {
-                return Err(EngineError::failed(step, format!("more than {LONGEST} bytes in a line")));
+            if line.len() > MAX_LINE {
+                return Err(EngineError::failed(step, format!("more than {MAX_LINE} bytes in a line")));
             }
         }
         serde_json::from_slice(&line).map_err(|error| EngineError::failed(step, error))
     }
 }
 
-/// Connects. QEMU lets one wait beside the one that it serves, and the kernel holds up everybody else: for as long as writes may
-/// take (unix(7), `SO_SNDTIMEO`).
-fn reach(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+/// Connects. QEMU's backlog has one place beside the connection that it serves. The kernel blocks further
+/// connects for as long as writes may take (unix(7), `SO_SNDTIMEO`).
+fn connect_within(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    let bound = i64::try_from(patience.as_millis()).map_err(io::Error::other)?;
+    let bound = i64::try_from(timeout.as_millis()).map_err(io::Error::other)?;
     setsockopt(&fd, sockopt::SendTimeout, &TimeVal::milliseconds(bound))?;
     connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
     Ok(fd.into())
@@ -178,11 +181,13 @@ pub(super) mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixListener;
 
-    /// Short, for what never comes.
+    /// A short timeout for answers that never come.
     const SHORT: Duration = Duration::from_millis(200);
 
-    /// Speaks as QEMU would: a greeting, then one of these lines for every line read.
-    pub fn speaks(answers: &'static [&'static str]) -> (tempfile::TempDir, std::thread::JoinHandle<String>) {
+    /// A server that sends a greeting, then one of these lines for every line read.
+    pub fn fake_qemu(
+        answers: &'static [&'static str],
+    ) -> (tempfile::TempDir, std::thread::JoinHandle<String>) {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("qmp")).unwrap();
         let speaking = std::thread::spawn(move || {
@@ -199,8 +204,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn answers_are_told_from_events_and_errors() {
-        let (folder, speaking) = speaks(&[
+    fn answers_are_distinguished_from_events_and_errors() {
+        let (folder, speaking) = fake_qemu(&[
             "{\"return\": {}}\n",
             "{\"event\": \"STOP\"}\n{\"return\": {}, \"id\": 1}\n{\"return\": {\"status\": \"paused\"}, \"id\": 2}\n",
             "{\"error\": {\"class\": \"GenericError\", \"desc\": \"no such thing\"}}\n",
@@ -211,16 +216,16 @@ pub(super) mod tests {
         assert_eq!(monitor.ask("query-status", json!({})).unwrap(), json!({"status": "paused"}));
         let refused = monitor.ask("device_add", json!({"driver": "x"})).unwrap_err().to_string();
         assert!(refused.contains("no such thing"), "{refused}");
-        monitor.hand_over("memory", std::io::stdin().as_fd()).unwrap();
+        monitor.pass_fd("memory", std::io::stdin().as_fd()).unwrap();
         monitor.ask("query-status", json!({})).unwrap_err();
         let heard = speaking.join().unwrap();
         assert!(heard.lines().nth(2).unwrap().contains("\"driver\":\"x\""), "{heard}");
-        assert!(monitor.ask("quit", json!({})).is_err(), "it has gone");
+        assert!(monitor.ask("quit", json!({})).is_err(), "the server has closed the connection");
     }
 
     #[test]
-    fn what_is_asked_for_again_and_again_has_an_end() {
-        let (folder, speaking) = speaks(&["{\"return\": {}}\n", "{\"return\": 1}\n", "{\"return\": 2}\n"]);
+    fn a_repeated_command_has_a_deadline() {
+        let (folder, speaking) = fake_qemu(&["{\"return\": {}}\n", "{\"return\": 1}\n", "{\"return\": 2}\n"]);
         let mut monitor = Monitor::open(&folder.path().join("qmp")).unwrap();
         let late = monitor.until("query-status", Duration::ZERO, |_| Ok(None::<()>)).unwrap_err();
         assert!(late.to_string().contains("longer than"), "{late}");
@@ -230,23 +235,23 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_finds_no_place_at_a_monitor_waits_no_longer_than_for_an_answer() {
+    fn a_connect_to_a_busy_monitor_times_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("qmp");
-        // As QEMU listens: one may wait beside the one that it serves.
+        // The same backlog as QEMU's.
         let listening = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         nix::sys::socket::bind(listening.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
         nix::sys::socket::listen(&listening, nix::sys::socket::Backlog::new(1).unwrap()).unwrap();
         let waiting = [0; 2].map(|_| UnixStream::connect(&path).unwrap());
         let begun = Instant::now();
         let late = Monitor::open_within(&path, SHORT).unwrap_err().to_string();
-        assert!(late.contains("reach the machine's monitor"), "{late}");
+        assert!(late.contains("connect to the machine's monitor"), "{late}");
         assert!(begun.elapsed() < TIMEOUT, "{:?}", begun.elapsed());
         drop(waiting);
     }
 
     #[test]
-    fn an_answer_that_comes_byte_by_byte_has_one_deadline() {
+    fn an_answer_in_single_bytes_has_one_deadline() {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("qmp")).unwrap();
         let speaking = std::thread::spawn(move || {
@@ -259,7 +264,7 @@ pub(super) mod tests {
             }
         });
         let mut monitor = Monitor::open(&folder.path().join("qmp")).unwrap();
-        monitor.patience = SHORT;
+        monitor.timeout = SHORT;
         let late = monitor.ask("query-status", json!({})).unwrap_err().to_string();
         assert!(late.contains("timed out"), "{late}");
         drop(monitor);

@@ -1,14 +1,16 @@
-//! Can this host run virtual machines, and how quick are they? Tries the real things and leaves nothing behind.
+//! Checks whether this host can run virtual machines, with remedies. Each check tries the real operation.
 
-use super::QemuConfig;
-use super::accelerator::{self, boot};
-use super::hardware::Accelerator;
-use crate::command::{run, tool};
 use crate::container::probe::{disk_tools, finding, free_space, image, packets, root};
-use crate::layout::StateDir;
-use crate::{EngineResult, Finding, cgroup};
+use crate::host::cgroup;
+use crate::host::command::{run, tool};
+use crate::qemu::QemuConfig;
+use crate::qemu::accelerator::{self, boot};
+use crate::qemu::hardware::Accelerator;
+use crate::state::layout::StateDir;
+use crate::{EngineResult, Finding};
 
-/// Looks at everything that the engine needs. Blocks for some seconds, for up to 15 more where KVM is there and hangs.
+/// Checks everything that the engine needs. Blocks for some seconds, and for up to a minute more where KVM
+/// hangs.
 pub fn probe(config: &QemuConfig) -> Vec<Finding> {
     vec![
         finding("root", root(), "run hotdesk serve as root"),
@@ -16,7 +18,7 @@ pub fn probe(config: &QemuConfig) -> Vec<Finding> {
         finding(
             "virtual machines",
             processors(config),
-            "make the guests' kernel (packaging/vm/build), or set qemu.kernel to its folder",
+            "build the guests' kernel (packaging/vm/build), or set qemu.kernel to its folder",
         ),
         finding("disk tools", disk_tools(), "apt install e2fsprogs (1.47 or newer) util-linux"),
         finding(
@@ -41,12 +43,12 @@ pub fn probe(config: &QemuConfig) -> Vec<Finding> {
 fn version(config: &QemuConfig) -> EngineResult<String> {
     let mut qemu = tool(&config.program);
     qemu.arg("--version");
-    run("ask QEMU for its version", qemu).map(|text| text.lines().next().unwrap_or_default().to_owned())
+    run("read QEMU's version", qemu).map(|text| text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// What guests run on, and why; one that is emulated is tried too.
+/// The accelerator of guests, and why. Emulation is tried too.
 fn processors(config: &QemuConfig) -> EngineResult<String> {
-    let found = accelerator::of_this_host(config);
+    let found = accelerator::detect(config);
     Ok(match found.accelerator {
         Accelerator::Kvm => format!("on this host's processors (KVM): {}", found.reason),
         Accelerator::Tcg => {
@@ -57,7 +59,7 @@ fn processors(config: &QemuConfig) -> EngineResult<String> {
 }
 
 fn groups() -> EngineResult<String> {
-    cgroup::bounding(&["cpu", "memory", "pids"])
+    cgroup::check_controllers(&["cpu", "memory", "pids"])
 }
 
 fn space(config: &QemuConfig) -> EngineResult<String> {

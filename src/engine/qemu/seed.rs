@@ -1,5 +1,5 @@
-//! What is a virtual machine told at its boot, and how? Small files, secrets among them, as an archive on a disk of its own that
-//! only the guest's root reads; the initial RAM disk unpacks it (`packaging/vm/init`).
+//! Seed disk of a virtual machine: the small files of one boot, with secrets, as a tar archive that only the
+//! guest's root can read. The initial RAM disk unpacks it (`packaging/vm/init`).
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -7,21 +7,22 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::command::host_error;
-use crate::layout::remove_if_there;
-use crate::staged::StagedFile;
+use crate::host::command::host_error;
+use crate::state::boot_files::BootFile;
+use crate::state::layout::remove_if_there;
 use crate::{EngineError, EngineResult};
 
-/// Its size, always the same, because a guest that is continued expects the disk that it had; ten times what it holds.
+/// Its size in bytes. It is constant, because a resumed guest expects the disk that it had; ten times the
+/// usual content.
 const BYTES: usize = 64 * 1024;
 
-/// Writes a machine's seed.
-pub(super) fn write(path: &Path, files: &[StagedFile]) -> EngineResult<()> {
-    const STEP: &str = "write what the guest is told";
+/// Writes a machine's seed disk.
+pub(super) fn write(path: &Path, files: &[BootFile]) -> EngineResult<()> {
+    const STEP: &str = "write the seed disk";
     let failed = host_error(STEP, path);
     let text = archive(files).map_err(&failed)?;
     if text.len() != BYTES {
-        return Err(EngineError::failed(STEP, format!("{} bytes do not fit", text.len())));
+        return Err(EngineError::failed(STEP, format!("{} bytes do not fit into {BYTES}", text.len())));
     }
     remove_if_there(path)
         .and_then(|()| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path))
@@ -29,16 +30,16 @@ pub(super) fn write(path: &Path, files: &[StagedFile]) -> EngineResult<()> {
         .map_err(failed)
 }
 
-/// The files that a machine needs beside those of every guest.
-pub(super) fn own_files(
+/// The files that only virtual machines need.
+pub(super) fn vm_files(
     arguments: &[String],
     guest: Ipv4Addr,
     gateway: Ipv4Addr,
-) -> EngineResult<Vec<StagedFile>> {
+) -> EngineResult<Vec<BootFile>> {
     if arguments.iter().any(|argument| argument.contains('\n')) {
-        return Err(EngineError::failed("tell the guest its command", "an argument has several lines"));
+        return Err(EngineError::failed("write the guest's command", "an argument contains a newline"));
     }
-    let file = |name, text| StagedFile { name, text, mode: 0o400 };
+    let file = |name, text| BootFile { name, text, mode: 0o400 };
     Ok(vec![
         file("arguments", arguments.iter().map(|argument| format!("{argument}\n")).collect()),
         file("address", format!("{guest}/30\n")),
@@ -46,7 +47,7 @@ pub(super) fn own_files(
     ])
 }
 
-fn archive(files: &[StagedFile]) -> io::Result<Vec<u8>> {
+fn archive(files: &[BootFile]) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::with_capacity(BYTES));
     for file in files {
         let mut header = tar::Header::new_ustar();
@@ -64,12 +65,12 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn named(text: String) -> StagedFile {
-        StagedFile { name: "token", text, mode: 0o400 }
+    fn named(text: String) -> BootFile {
+        BootFile { name: "token", text, mode: 0o400 }
     }
 
     #[test]
-    fn a_seed_is_for_root_alone_and_always_as_long() {
+    fn a_seed_disk_is_private_and_has_a_constant_size() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("seed");
         for token in ["a", "another"] {
@@ -81,6 +82,6 @@ mod tests {
         let read = archive.entries().unwrap().next().unwrap().unwrap();
         assert_eq!((read.size(), read.header().mode().unwrap()), (7, 0o400));
         write(&path, &[named("x".repeat(BYTES))]).unwrap_err();
-        own_files(&["two\nlines".to_owned()], Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST).unwrap_err();
+        vm_files(&["two\nlines".to_owned()], Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST).unwrap_err();
     }
 }

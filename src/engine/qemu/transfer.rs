@@ -1,5 +1,5 @@
-//! How does a guest's memory get from its QEMU into a file, and back? As QEMU moves one to another host, through a pipe that it is
-//! handed: it opens no file and starts no program of its own. `zstd` is at the other end where it is installed.
+//! Transfer of a guest's memory between QEMU and a file: a QEMU migration through a passed pipe, so that QEMU
+//! opens no file and starts no program. `zstd` compresses at the other end if it is installed.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,33 +10,35 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::monitor::Monitor;
-use crate::command::{self, host_error, judge, run, spawn, tool};
+use crate::host::command::{self, check_status, host_error, run, spawn, tool};
+use crate::qemu::monitor::Monitor;
 use crate::{EngineError, EngineResult};
 
-/// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
+/// For saving or reading 16 GiB at the 60 MB/s of a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// Ending one under way: QEMU writes out what it has begun, and the machine's lock is waited for longer.
+/// For the cancellation of a migration: QEMU writes out what it has begun. Shorter than the wait for the
+/// machine's lock.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
-/// As fast as it goes, in bytes a second; QEMU's own choice spares a network.
-const UNBOUNDED: u64 = 1 << 40;
-/// What the memory is called, compressed where that can be done.
+/// Migration bandwidth in bytes a second, practically unlimited; QEMU's default is for networks.
+const UNLIMITED: u64 = 1 << 40;
+/// Names of the memory file, uncompressed and compressed.
 const PLAIN: &str = "memory";
 const COMPRESSED: &str = "memory.zst";
 
-/// Writes a standing guest's memory to a file in a folder.
+/// Writes a paused guest's memory to a file in a folder.
 pub(super) fn write(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
     const STEP: &str = "write the guest's memory";
     let (zstd, pipe) = if can_compress() {
-        // The least effort: memory is mostly zeros and text, and the guest waits.
-        let (zstd, pipe) = Zstd::reads(STEP, &["-1", "-T0", "-c"], create(STEP, &folder.join(COMPRESSED))?)?;
+        // The fastest level: memory is mostly zeros and text, and the guest is paused.
+        let (zstd, pipe) =
+            Zstd::start_reading(STEP, &["-1", "-T0", "-c"], create(STEP, &folder.join(COMPRESSED))?)?;
         (Some(zstd), pipe)
     } else {
         (None, create(STEP, &folder.join(PLAIN))?.into())
     };
-    monitor.hand_over("memory", pipe.as_fd())?;
+    monitor.pass_fd("memory", pipe.as_fd())?;
     drop(pipe);
-    monitor.ask("migrate-set-parameters", json!({ "max-bandwidth": UNBOUNDED }))?;
+    monitor.ask("migrate-set-parameters", json!({ "max-bandwidth": UNLIMITED }))?;
     monitor.ask("migrate", json!({ "uri": "fd:memory" }))?;
     let moved =
         monitor.until("query-migrate", TIMEOUT, |state| match state.get("status").and_then(Value::as_str) {
@@ -49,16 +51,16 @@ pub(super) fn write(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
     if moved.is_err()
         && let Err(error) = monitor.ask("migrate_cancel", json!({}))
     {
-        tracing::warn!(%error, "a guest's memory is still being written");
+        tracing::warn!(%error, "could not cancel a migration; QEMU still writes the guest's memory");
     }
     moved?;
     // Its input has ended with the migration.
-    zstd.map_or(Ok(()), Zstd::ended)
+    zstd.map_or(Ok(()), Zstd::finish)
 }
 
-/// Ends a transfer that was given up, or that a controller which died left under way: a guest that went on during it would be
-/// made to stand again at its end.
-pub(super) fn call_off(monitor: &mut Monitor) -> EngineResult<()> {
+/// Cancels a failed migration, or one that a dead controller left running. At its end it would pause a guest
+/// that was unpaused meanwhile.
+pub(super) fn cancel(monitor: &mut Monitor) -> EngineResult<()> {
     monitor.ask("migrate_cancel", json!({}))?;
     monitor.until("query-migrate", CANCEL_TIMEOUT, |state| {
         let status = state.get("status").and_then(Value::as_str);
@@ -66,26 +68,27 @@ pub(super) fn call_off(monitor: &mut Monitor) -> EngineResult<()> {
     })
 }
 
-/// Gives a QEMU that waits for it the memory in a folder. On return the guest has it and stands.
+/// Loads the memory in a folder into a QEMU that waits for it. On return the guest is paused.
 pub(super) fn read(folder: &Path, monitor: &mut Monitor) -> EngineResult<()> {
     const STEP: &str = "read the guest's memory";
     let open = |name: &str| File::open(folder.join(name)).map_err(host_error(STEP, &folder.join(name)));
     let (zstd, pipe) = if folder.join(COMPRESSED).exists() {
-        let (zstd, pipe) = Zstd::writes(STEP, &["-d", "-c"], open(COMPRESSED)?)?;
+        let (zstd, pipe) = Zstd::start_writing(STEP, &["-d", "-c"], open(COMPRESSED)?)?;
         (Some(zstd), pipe)
     } else {
         (None, open(PLAIN)?.into())
     };
-    monitor.hand_over("memory", pipe.as_fd())?;
+    monitor.pass_fd("memory", pipe.as_fd())?;
     drop(pipe);
     monitor.ask("migrate-incoming", json!({ "uri": "fd:memory" }))?;
-    // `inmigrate` until all of it is there; a guest that was let go on before would have half of its memory.
+    // The status is `inmigrate` until all memory is loaded. A guest unpaused before that would lack some of
+    // it.
     monitor.until("query-status", TIMEOUT, |state| match state.get("status").and_then(Value::as_str) {
         Some("paused" | "postmigrate") => Ok(Some(())),
         Some("inmigrate" | "prelaunch") => Ok(None),
         Some(_) | None => Err(EngineError::failed(STEP, state)),
     })?;
-    zstd.map_or(Ok(()), Zstd::ended)
+    zstd.map_or(Ok(()), Zstd::finish)
 }
 
 fn create(step: &'static str, path: &Path) -> EngineResult<File> {
@@ -99,23 +102,23 @@ fn can_compress() -> bool {
     run("look for zstd", zstd).is_ok()
 }
 
-/// `zstd` between a file and a pipe. It never outlives its holder, whatever became of what it was for.
+/// A `zstd` process between a file and a pipe. Dropping it kills the process.
 #[derive(Debug)]
 struct Zstd {
     step: &'static str,
-    /// `None` once it was waited for.
+    /// `None` once it was reaped.
     child: Option<Child>,
 }
 
 impl Zstd {
-    /// One that reads the pipe whose other end is returned.
-    fn reads(step: &'static str, options: &[&str], to: File) -> EngineResult<(Self, OwnedFd)> {
+    /// Starts one that reads from the pipe whose other end is returned.
+    fn start_reading(step: &'static str, options: &[&str], to: File) -> EngineResult<(Self, OwnedFd)> {
         let (ours, theirs) = pipe(step)?;
         Ok((Self::start(step, options, ours.into(), to.into())?, theirs))
     }
 
-    /// One that writes the pipe whose other end is returned.
-    fn writes(step: &'static str, options: &[&str], from: File) -> EngineResult<(Self, OwnedFd)> {
+    /// Starts one that writes to the pipe whose other end is returned.
+    fn start_writing(step: &'static str, options: &[&str], from: File) -> EngineResult<(Self, OwnedFd)> {
         let (theirs, ours) = pipe(step)?;
         Ok((Self::start(step, options, from.into(), ours.into())?, theirs))
     }
@@ -126,11 +129,11 @@ impl Zstd {
         spawn(step, &mut zstd).map(|child| Self { step, child: Some(child) })
     }
 
-    /// Waits for its end, which must be a good one.
-    fn ended(mut self) -> EngineResult<()> {
+    /// Waits for its end and checks its status.
+    fn finish(mut self) -> EngineResult<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let status = command::finish(self.step, &mut child, TIMEOUT)?;
-        judge(self.step, status, "zstd")
+        check_status(self.step, status, "zstd")
     }
 }
 
@@ -138,12 +141,12 @@ impl Drop for Zstd {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
         if let Err(error) = child.kill().and_then(|()| child.wait()) {
-            tracing::warn!(%error, "zstd was left behind");
+            tracing::warn!(%error, "could not kill zstd");
         }
     }
 }
 
-/// The ends of a pipe, the one to read first.
+/// A pipe: the read end, then the write end.
 fn pipe(step: &'static str) -> EngineResult<(OwnedFd, OwnedFd)> {
     let (read, write) = std::io::pipe().map_err(|error| EngineError::failed(step, error))?;
     Ok((read.into(), write.into()))
@@ -151,25 +154,25 @@ fn pipe(step: &'static str) -> EngineResult<(OwnedFd, OwnedFd)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::monitor::tests::speaks;
+    use super::super::monitor::tests::fake_qemu;
     use super::*;
 
-    /// The processes called `zstd` that this one has started and not waited for.
+    /// The `zstd` children of this process that were not reaped.
     fn left() -> Vec<String> {
         let own = format!("\nPPid:\t{}\n", std::process::id());
         let entries = std::fs::read_dir("/proc").unwrap().flatten();
-        let told = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok());
-        told.filter(|status| status.starts_with("Name:\tzstd\n") && status.contains(&own)).collect()
+        let statuses = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("status")).ok());
+        statuses.filter(|status| status.starts_with("Name:\tzstd\n") && status.contains(&own)).collect()
     }
 
     #[test]
-    fn nothing_is_left_of_a_transfer_that_cannot_begin() {
+    fn a_transfer_that_cannot_begin_leaves_no_process() {
         if !can_compress() {
             return eprintln!("skipped: zstd is not installed");
         }
         for reads in [false, true] {
             let place = tempfile::tempdir().unwrap();
-            let (folder, speaking) = speaks(&["{\"return\": {}}\n", "{\"error\": {\"desc\": \"no\"}}\n"]);
+            let (folder, speaking) = fake_qemu(&["{\"return\": {}}\n", "{\"error\": {\"desc\": \"no\"}}\n"]);
             let mut monitor = Monitor::open(&folder.path().join("qmp")).unwrap();
             let refused = if reads {
                 std::fs::write(place.path().join(COMPRESSED), "no memory").unwrap();

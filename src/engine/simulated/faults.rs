@@ -1,11 +1,11 @@
-//! Which call of which verb goes wrong, and how?
+//! Planned failures of engine calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::EngineError;
 
-/// A verb of the engine that can be made to fail.
+/// An operation of the engine that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub enum Verb {
@@ -26,53 +26,53 @@ pub enum Verb {
     Suspend,
     Resume,
     DiscardMemory,
-    Saved,
+    SavedState,
     ReadSaved,
     Evict,
     WriteSaved,
-    Arrived,
-    Converge,
+    FinishFetch,
+    SyncFetched,
 }
 
-/// What goes wrong.
+/// How a call fails.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// The verb fails and has done nothing.
+    /// The call fails and has done nothing.
     Before(EngineError),
-    /// The verb has done its work and still fails: its answer was lost.
+    /// The call has done its work and fails: its answer is lost.
     After(EngineError),
-    /// The verb takes longer.
+    /// The call takes this much longer.
     Delay(Duration),
-    /// The verb is never answered, as where its controller is killed: before it has done anything, or when all is done.
+    /// The call never returns, like that of a killed controller.
     Never {
-        /// Whether its work is done.
+        /// Whether it has done its work.
         done: bool,
     },
 }
 
-/// A failure at the `call`-th call of a verb, counted from 1 over all machines.
+/// A failure at the `call`-th call of an operation, counted from 1 over all machines.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Which verb.
+    /// The operation.
     pub verb: Verb,
-    /// Which of its calls.
+    /// The number of the call.
     pub call: u32,
-    /// What goes wrong.
+    /// How it fails.
     pub failure: Failure,
 }
 
-/// The failures that are planned and the calls that were made.
+/// The planned failures and the counts of calls.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) planned: Vec<Fault>,
     pub(super) calls: BTreeMap<Verb, u32>,
-    /// Calls that will never be answered, and are as far as they get.
+    /// Calls that will never return and have reached that point.
     pub(super) stuck: u32,
 }
 
 impl Faults {
-    /// Counts a call; what was planned for it.
-    pub(super) fn strike(&mut self, verb: Verb) -> Option<Failure> {
+    /// Counts a call and takes the failure that was planned for it.
+    pub(super) fn count_call(&mut self, verb: Verb) -> Option<Failure> {
         let call = self.calls.entry(verb).or_default();
         *call += 1;
         let call = *call;

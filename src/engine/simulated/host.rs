@@ -1,4 +1,4 @@
-//! Where do simulated machines live? On a host of folders and tasks, apart from the engines that drive it.
+//! Simulated host: folders and tasks that outlive the engines over it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,36 +14,36 @@ use crate::{Boot, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 
-/// What an agent of a simulated machine is made for.
+/// The inputs of an agent of a simulated machine.
 #[derive(Clone, Debug)]
-pub struct Birth {
+pub struct AgentBoot {
     /// The machine.
     pub spec: MachineSpec,
     /// Its boot.
     pub boot: Boot,
     /// A folder that lives as long as the machine: its disk.
     pub disk: PathBuf,
-    /// What the agent remembers as long as its machine keeps its memory.
-    pub memory: Remembered,
+    /// Lasts as long as the machine keeps its memory.
+    pub memory: GuestMemory,
 }
 
-/// What is in a simulated machine's memory and can be copied, by name. An agent that keeps all of its own here goes on in a
-/// fork, and in a rollback to a snapshot with memory, as it does after a suspend.
+/// The memory of a simulated machine: texts by name, which a snapshot or fork copies. An agent that stores
+/// all of its state here continues in a fork and after a rollback.
 #[derive(Clone, Debug, Default)]
-pub struct Remembered(Arc<Mutex<BTreeMap<String, String>>>);
+pub struct GuestMemory(Arc<Mutex<BTreeMap<String, String>>>);
 
-impl Remembered {
-    /// What is remembered under a name.
+impl GuestMemory {
+    /// Reads a value.
     pub fn get(&self, name: &str) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Remembers something under a name.
+    /// Writes a value.
     pub fn set(&self, name: &str, value: impl Into<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value.into());
     }
 
-    /// Counts on under a name, from 1.
+    /// Increments a counter and returns it, from 1.
     pub fn count(&self, name: &str) -> u32 {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = all.get(name).and_then(|count| count.parse().ok()).unwrap_or(0) + 1;
@@ -51,44 +51,44 @@ impl Remembered {
         count
     }
 
-    /// The same, for another machine or another time.
-    pub(super) fn copied(&self) -> Self {
+    /// An independent copy.
+    pub(super) fn copy(&self) -> Self {
         Self(Arc::new(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone())))
     }
 }
 
 /// Makes the agent of a machine that boots.
-pub type AgentFactory = Arc<dyn Fn(&Birth) -> Router + Send + Sync>;
+pub type AgentFactory = Arc<dyn Fn(&AgentBoot) -> Router + Send + Sync>;
 
-/// The simulated host: machines live in it whatever becomes of the engines that drive it.
+/// The simulated host; its machines outlive the engines over it.
 pub struct SimulatedHost {
     pub(super) folder: PathBuf,
     pub(super) agent: AgentFactory,
-    running: Mutex<BTreeMap<ComputerId, Running>>,
-    /// What each machine was started as, with what changed since.
+    running: Mutex<BTreeMap<ComputerId, RunningMachine>>,
+    /// The size of each machine since its last start.
     sizes: Mutex<BTreeMap<ComputerId, MachineSpec>>,
-    /// The agents of suspended machines, as they were.
-    saved: Mutex<BTreeMap<ComputerId, Saved>>,
-    /// The memory in snapshots.
-    kept: Mutex<BTreeMap<(ComputerId, Uuid), Birth>>,
-    /// The agents of machines whose files are away.
-    aside: Mutex<BTreeMap<ComputerId, Saved>>,
+    /// The agents of suspended machines.
+    suspended: Mutex<BTreeMap<ComputerId, SuspendedAgent>>,
+    /// The memory of snapshots.
+    snapshot_memory: Mutex<BTreeMap<(ComputerId, Uuid), AgentBoot>>,
+    /// The agents of evicted machines.
+    evicted_agents: Mutex<BTreeMap<ComputerId, SuspendedAgent>>,
     boots: AtomicU64,
 }
 
 /// The memory of a suspended machine.
 #[derive(Clone)]
-pub(super) struct Saved {
+pub(super) struct SuspendedAgent {
     pub(super) agent: Router,
-    pub(super) birth: Birth,
+    pub(super) agent_boot: AgentBoot,
 }
 
 #[derive(Clone)]
-pub(super) struct Running {
+pub(super) struct RunningMachine {
     pub(super) generation: u64,
-    /// The agent: what it holds is the machine's memory.
+    /// The agent: its state is the machine's memory.
     pub(super) agent: Router,
-    pub(super) birth: Birth,
+    pub(super) agent_boot: AgentBoot,
     pub(super) tasks: Tasks,
     pub(super) ended: CancellationToken,
 }
@@ -100,16 +100,16 @@ impl fmt::Debug for SimulatedHost {
 }
 
 impl SimulatedHost {
-    /// A host that keeps its machines' disks in `folder`.
+    /// A host with its machines' disks in `folder`.
     pub fn new(folder: impl Into<PathBuf>, agent: AgentFactory) -> Arc<Self> {
         Arc::new(Self {
             folder: folder.into(),
             agent,
             running: Mutex::default(),
             sizes: Mutex::default(),
-            saved: Mutex::default(),
-            kept: Mutex::default(),
-            aside: Mutex::default(),
+            suspended: Mutex::default(),
+            snapshot_memory: Mutex::default(),
+            evicted_agents: Mutex::default(),
             boots: AtomicU64::new(1),
         })
     }
@@ -122,18 +122,18 @@ impl SimulatedHost {
         }
     }
 
-    /// The host loses its power: every machine ends, disks and saved memory stay.
+    /// The host loses power: every machine ends; disks and saved memory stay.
     pub fn reboot(&self) {
         self.boots.fetch_add(1, Ordering::SeqCst);
         let ids: Vec<ComputerId> = self.running().keys().copied().collect();
         ids.into_iter().for_each(|id| self.crash(id));
     }
 
-    pub(super) fn running(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Running>> {
+    pub(super) fn running(&self) -> MutexGuard<'_, BTreeMap<ComputerId, RunningMachine>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The size that a machine has since it was last started.
+    /// The size of a machine since its last start.
     pub fn size(&self, id: ComputerId) -> Option<MachineSpec> {
         self.sizes().get(&id).cloned()
     }
@@ -142,19 +142,19 @@ impl SimulatedHost {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn saved(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Saved>> {
-        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn suspended(&self) -> MutexGuard<'_, BTreeMap<ComputerId, SuspendedAgent>> {
+        self.suspended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn kept(&self) -> MutexGuard<'_, BTreeMap<(ComputerId, Uuid), Birth>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn snapshot_memory(&self) -> MutexGuard<'_, BTreeMap<(ComputerId, Uuid), AgentBoot>> {
+        self.snapshot_memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn aside(&self) -> MutexGuard<'_, BTreeMap<ComputerId, Saved>> {
-        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn evicted_agents(&self) -> MutexGuard<'_, BTreeMap<ComputerId, SuspendedAgent>> {
+        self.evicted_agents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which boot of the host this is.
+    /// The number of the host's present boot, from 1.
     pub(super) fn boots(&self) -> u64 {
         self.boots.load(Ordering::SeqCst)
     }
@@ -167,8 +167,8 @@ impl SimulatedHost {
         self.machine(id).join("agent.sock")
     }
 
-    /// The file that says that memory is saved, and since which boot it ran. What it says is whole only with its last
-    /// letter, so that a test can damage it.
+    /// The file that marks saved memory and has its generation. It is valid only with its last letter, so
+    /// that a test can damage it.
     pub(super) fn memory(&self, id: ComputerId) -> PathBuf {
         self.machine(id).join("memory")
     }

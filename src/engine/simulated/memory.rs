@@ -1,23 +1,23 @@
-//! What is the memory of a simulated machine? Its agent, kept as it is, and a file on its host that says so.
+//! Saved memory of simulated machines: the agent itself, and a file on the host that marks it.
 
 use std::fs;
 use std::io;
 
-use super::host::Saved;
-use super::{SimulatedEngine, absent_is_fine};
-use crate::{Boot, Endpoint, EngineError, EngineResult, Place};
+use crate::simulated::host::SuspendedAgent;
+use crate::simulated::{SimulatedEngine, ignore_missing};
+use crate::{Boot, Endpoint, EngineError, EngineResult, SavedLocation};
 use hotdesk_base::ids::ComputerId;
 
-/// How the file ends that is whole.
+/// The end of a complete file.
 const WHOLE: &str = " whole";
 
-/// What the file says of memory that is whole.
+/// The content of a complete file.
 pub(super) fn whole(generation: u64) -> String {
     format!("{generation}{WHOLE}")
 }
 
 impl SimulatedEngine {
-    /// Since which boot a machine's saved memory ran; `None` when none is saved. A damaged file is memory as well.
+    /// The generation of saved memory; `None` without any. A damaged file counts too.
     pub(super) fn saved_since(&self, id: ComputerId) -> EngineResult<Option<u64>> {
         match fs::read_to_string(self.host.memory(id)) {
             Ok(text) => {
@@ -30,7 +30,7 @@ impl SimulatedEngine {
 
     pub(super) async fn save(&self, id: ComputerId) -> EngineResult<()> {
         let running = self.host.running().get(&id).map(|it| {
-            let saved = Saved { agent: it.agent.clone(), birth: it.birth.clone() };
+            let saved = SuspendedAgent { agent: it.agent.clone(), agent_boot: it.agent_boot.clone() };
             (it.generation, saved)
         });
         let Some((generation, saved)) = running else {
@@ -39,18 +39,18 @@ impl SimulatedEngine {
                 None => Err(EngineError::failed("save memory", "the machine does not run")),
             };
         };
-        self.host.saved().insert(id, saved);
+        self.host.suspended().insert(id, saved);
         fs::write(self.host.memory(id), whole(generation))
             .map_err(|error| EngineError::failed("save memory", error))?;
         self.halt(id).await
     }
 
-    pub(super) async fn go_on(&self, id: ComputerId, boot: &Boot) -> EngineResult<Endpoint> {
+    pub(super) async fn resume_machine(&self, id: ComputerId, boot: &Boot) -> EngineResult<Endpoint> {
         if let Some(endpoint) = self.runs_already(id, boot)? {
             return Ok(endpoint);
         }
-        if let Some((_, Place::Away)) = self.away(id)? {
-            return Err(EngineError::failed("read saved memory", "it is away"));
+        if let Some((_, SavedLocation::Evicted)) = self.eviction(id)? {
+            return Err(EngineError::failed("read saved memory", "the machine is evicted"));
         }
         let text = match fs::read_to_string(self.host.memory(id)) {
             Ok(text) => text,
@@ -59,24 +59,26 @@ impl SimulatedEngine {
             }
             Err(error) => return Err(EngineError::failed("read saved memory", error)),
         };
-        let saved = self.host.saved().get(&id).cloned();
-        let Some(Saved { agent, birth }) = saved.filter(|_| text.ends_with(WHOLE)) else {
-            return Err(EngineError::Damaged("the saved memory is not whole".to_owned()));
+        let saved = self.host.suspended().get(&id).cloned();
+        let Some(SuspendedAgent { agent, agent_boot }) = saved.filter(|_| text.ends_with(WHOLE)) else {
+            return Err(EngineError::Damaged("the saved memory is incomplete".to_owned()));
         };
         self.discard(id)?;
-        self.run(boot.generation, agent, birth).await
+        self.run(boot.generation, agent, agent_boot).await
     }
 
     pub(super) fn drop_memory(&self, id: ComputerId) -> EngineResult<()> {
-        match self.away(id)? {
-            Some((_, Place::Away)) => Err(EngineError::failed("drop the memory", "the disk is away")),
+        match self.eviction(id)? {
+            Some((_, SavedLocation::Evicted)) => {
+                Err(EngineError::failed("drop the memory", "the machine is evicted: fetch its disk first"))
+            }
             Some(_) | None => self.discard(id),
         }
     }
 
     pub(super) fn discard(&self, id: ComputerId) -> EngineResult<()> {
-        self.host.saved().remove(&id);
+        self.host.suspended().remove(&id);
         let file = self.host.memory(id);
-        absent_is_fine(fs::remove_file(&file), "discard saved memory", &file)
+        ignore_missing(fs::remove_file(&file), "discard saved memory", &file)
     }
 }

@@ -1,12 +1,12 @@
-//! How do the fleet's rules behave when machines fail? An engine whose machines are folders and tasks of this process,
-//! with failures at chosen calls. Its agents are real HTTP servers on unix sockets, made by an injected closure.
+//! Engine for tests: machines are folders and tasks of this process, and chosen calls fail. Its agents are
+//! real HTTP servers on unix sockets, made by an injected closure.
 
+mod evicted;
 mod faults;
-mod hardware;
 mod host;
 mod memory;
+mod resize;
 mod snapshots;
-mod stored;
 
 use std::fs;
 use std::io;
@@ -20,19 +20,20 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::faults::Faults;
-pub use self::faults::{Failure, Fault, Verb};
-use self::host::Running;
-pub use self::host::{AgentFactory, Birth, Remembered, SimulatedHost};
-use super::{
+use crate::simulated::faults::Faults;
+pub use crate::simulated::faults::{Failure, Fault, Verb};
+use crate::simulated::host::RunningMachine;
+pub use crate::simulated::host::{AgentBoot, AgentFactory, GuestMemory, SimulatedHost};
+use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,
-    Observation, Place, SavedFile, SavedState, Snapshot,
+    Observation, SavedFile, SavedLocation, SavedState, Snapshot,
 };
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_http::serve::{Listen, bind, serve};
 
-/// The simulated engine. Engines over one host see the same machines, as a controller that was restarted does.
+/// The simulated engine. Engines over one host share its machines, like a controller before and after its
+/// restart.
 #[derive(Debug)]
 pub struct SimulatedEngine {
     host: Arc<SimulatedHost>,
@@ -40,11 +41,11 @@ pub struct SimulatedEngine {
     capabilities: Capabilities,
 }
 
-/// How long an agent's connections may take to end when its machine stops.
-const DRAIN: Duration = Duration::from_secs(1);
+/// For an agent's connections to end when its machine stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl SimulatedEngine {
-    /// An engine over a host, with everything that it can.
+    /// An engine over a host, with all capabilities that it supports.
     pub fn open(host: Arc<SimulatedHost>) -> Self {
         let all = Capabilities {
             suspend: true,
@@ -59,22 +60,22 @@ impl SimulatedEngine {
         Self::limited(host, all)
     }
 
-    /// An engine that says that it can do this.
+    /// An engine over a host with chosen capabilities.
     pub fn limited(host: Arc<SimulatedHost>, capabilities: Capabilities) -> Self {
         Self { host, faults: Mutex::default(), capabilities }
     }
 
-    /// Plans a failure.
+    /// Plans a failure of one call.
     pub fn plan(&self, fault: Fault) {
         self.faults().planned.push(fault);
     }
 
-    /// How often a verb was called.
+    /// The number of calls of an operation.
     pub fn calls(&self, verb: Verb) -> u32 {
         self.faults().calls.get(&verb).copied().unwrap_or_default()
     }
 
-    /// How many calls wait for an answer that will never come.
+    /// The number of calls that will never return ([`Failure::Never`]).
     pub fn stuck(&self) -> u32 {
         self.faults().stuck
     }
@@ -83,13 +84,13 @@ impl SimulatedEngine {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does a verb, with what was planned for this call of it.
+    /// Runs an operation with the failure that was planned for this call.
     async fn act<T>(
         &self,
         verb: Verb,
         work: impl Future<Output = EngineResult<T>> + Send,
     ) -> EngineResult<T> {
-        let planned = self.faults().strike(verb);
+        let planned = self.faults().count_call(verb);
         match planned {
             None => work.await,
             Some(Failure::Before(error)) => Err(error),
@@ -120,11 +121,11 @@ impl SimulatedEngine {
             return Err(EngineError::failed("start the machine", "its memory is saved"));
         }
         let (spec, boot, disk) = (spec.clone(), boot.clone(), machine.join("disk"));
-        let birth = Birth { spec, boot, disk, memory: Remembered::default() };
-        self.run(birth.boot.generation, (self.host.agent)(&birth), birth).await
+        let agent_boot = AgentBoot { spec, boot, disk, memory: GuestMemory::default() };
+        self.run(agent_boot.boot.generation, (self.host.agent)(&agent_boot), agent_boot).await
     }
 
-    /// Where the agent of a machine answers that runs since this very boot.
+    /// The agent's endpoint of a machine that runs this generation; an error for another generation.
     fn runs_already(&self, id: ComputerId, boot: &Boot) -> EngineResult<Option<Endpoint>> {
         match self.host.running().get(&id) {
             None => Ok(None),
@@ -132,14 +133,14 @@ impl SimulatedEngine {
                 Ok(Some(Endpoint::Unix(self.host.socket(id))))
             }
             Some(running) => {
-                let detail = format!("it runs since boot {}, not {}", running.generation, boot.generation);
+                let detail = format!("it runs generation {}, not {}", running.generation, boot.generation);
                 Err(EngineError::failed("start the machine", detail))
             }
         }
     }
 
-    async fn run(&self, generation: u64, agent: Router, birth: Birth) -> EngineResult<Endpoint> {
-        let id = birth.spec.id;
+    async fn run(&self, generation: u64, agent: Router, agent_boot: AgentBoot) -> EngineResult<Endpoint> {
+        let id = agent_boot.spec.id;
         let socket = self.host.socket(id);
         let bound = bind(&Listen::Unix(socket.clone()))
             .await
@@ -147,20 +148,20 @@ impl SimulatedEngine {
         let (tasks, ended) = (Tasks::new(), CancellationToken::new());
         let (router, group) = (agent.clone(), tasks.clone());
         let _agent = tasks.spawn("simulated agent", async move { serve(bound, router, &group).await });
-        self.host.running().insert(id, Running { generation, agent, birth, tasks, ended });
+        self.host.running().insert(id, RunningMachine { generation, agent, agent_boot, tasks, ended });
         Ok(Endpoint::Unix(socket))
     }
 
     async fn halt(&self, id: ComputerId) -> EngineResult<()> {
         let running = self.host.running().remove(&id);
         if let Some(running) = running {
-            let late = running.tasks.drain(DRAIN).await;
+            let late = running.tasks.drain(DRAIN_TIMEOUT).await;
             running.ended.cancel();
             if !late.is_empty() {
-                tracing::warn!(computer = %id, ?late, "a simulated agent ends late");
+                tracing::warn!(computer = %id, ?late, "a simulated agent did not end in time");
             }
         }
-        absent_is_fine(
+        ignore_missing(
             fs::remove_file(self.host.socket(id)),
             "remove the agent's socket",
             &self.host.socket(id),
@@ -168,7 +169,7 @@ impl SimulatedEngine {
     }
 }
 
-fn absent_is_fine(outcome: io::Result<()>, step: &'static str, path: &Path) -> EngineResult<()> {
+fn ignore_missing(outcome: io::Result<()>, step: &'static str, path: &Path) -> EngineResult<()> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(EngineError::failed(step, format!("{}: {error}", path.display())))
@@ -177,7 +178,7 @@ fn absent_is_fine(outcome: io::Result<()>, step: &'static str, path: &Path) -> E
     }
 }
 
-/// The ids that name what is in a folder, in order; none where it is not there.
+/// The ids in the names of a folder's entries, ascending; none when it is missing.
 fn ids_in<T: FromStr + Ord>(folder: &Path, step: &'static str) -> EngineResult<Vec<T>> {
     let failed = |error: io::Error| EngineError::failed(step, error);
     let entries = match fs::read_dir(folder) {
@@ -233,10 +234,10 @@ impl Engine for SimulatedEngine {
         let machine = self.host.machine(id);
         self.act(Verb::Destroy, async move {
             self.halt(id).await?;
-            self.host.saved().remove(&id);
-            self.host.kept().retain(|(of, _), _| *of != id);
-            self.host.aside().remove(&id);
-            absent_is_fine(fs::remove_dir_all(&machine), "remove the machine", &machine)
+            self.host.suspended().remove(&id);
+            self.host.snapshot_memory().retain(|(of, _), _| *of != id);
+            self.host.evicted_agents().remove(&id);
+            ignore_missing(fs::remove_dir_all(&machine), "remove the machine", &machine)
         })
         .await
     }
@@ -251,8 +252,8 @@ impl Engine for SimulatedEngine {
                     address: None,
                 },
                 None if !self.host.machine(id).is_dir() => Observation::Absent,
-                None => match (self.away(id)?, self.saved_since(id)?) {
-                    (Some((generation, Place::Away)), _) | (_, Some(generation)) => {
+                None => match (self.eviction(id)?, self.saved_since(id)?) {
+                    (Some((generation, SavedLocation::Evicted)), _) | (_, Some(generation)) => {
                         Observation::Suspended { generation }
                     }
                     (Some(_) | None, None) => Observation::Stopped,
@@ -266,7 +267,7 @@ impl Engine for SimulatedEngine {
         self.act(Verb::List, async { ids_in(&self.host.folder, "list the machines") }).await
     }
 
-    async fn stopped(&self, id: ComputerId) -> EngineResult<()> {
+    async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()> {
         let ended = self.host.running().get(&id).map(|running| running.ended.clone());
         if let Some(ended) = ended {
             ended.cancelled().await;
@@ -291,7 +292,7 @@ impl Engine for SimulatedEngine {
     }
 
     async fn snapshot(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        self.act(Verb::Snapshot, async { self.keep(id, snapshot, memory) }).await
+        self.act(Verb::Snapshot, async { self.take_snapshot(id, snapshot, memory) }).await
     }
 
     async fn rollback(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
@@ -299,11 +300,11 @@ impl Engine for SimulatedEngine {
     }
 
     async fn remove_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
-        self.act(Verb::RemoveSnapshot, async { self.forget(id, snapshot) }).await
+        self.act(Verb::RemoveSnapshot, async { self.delete_snapshot(id, snapshot) }).await
     }
 
     async fn snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
-        self.act(Verb::Snapshots, async { self.kept(id) }).await
+        self.act(Verb::Snapshots, async { self.list_snapshots(id) }).await
     }
 
     async fn suspend(&self, id: ComputerId) -> EngineResult<()> {
@@ -311,15 +312,15 @@ impl Engine for SimulatedEngine {
     }
 
     async fn resume(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint> {
-        self.act(Verb::Resume, self.go_on(spec.id, boot)).await
+        self.act(Verb::Resume, self.resume_machine(spec.id, boot)).await
     }
 
     async fn discard_memory(&self, id: ComputerId) -> EngineResult<()> {
         self.act(Verb::DiscardMemory, async { self.drop_memory(id) }).await
     }
 
-    async fn saved(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
-        self.act(Verb::Saved, async { self.state_saved(id) }).await
+    async fn saved_state(&self, id: ComputerId) -> EngineResult<Option<SavedState>> {
+        self.act(Verb::SavedState, async { self.describe_saved(id) }).await
     }
 
     async fn read_saved(&self, id: ComputerId, file: &str, from: u64, most: usize) -> EngineResult<Extents> {
@@ -327,18 +328,18 @@ impl Engine for SimulatedEngine {
     }
 
     async fn evict(&self, id: ComputerId) -> EngineResult<()> {
-        self.act(Verb::Evict, async { self.send_away(id) }).await
+        self.act(Verb::Evict, async { self.evict_machine(id) }).await
     }
 
     async fn write_saved(&self, id: ComputerId, file: &SavedFile, data: Extents) -> EngineResult<()> {
-        self.act(Verb::WriteSaved, async { self.put_back(id, file, &data) }).await
+        self.act(Verb::WriteSaved, async { self.write_fetched(id, file, &data) }).await
     }
 
-    async fn arrived(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
-        self.act(Verb::Arrived, async { self.take_back(id, with_memory) }).await
+    async fn finish_fetch(&self, id: ComputerId, with_memory: bool) -> EngineResult<()> {
+        self.act(Verb::FinishFetch, async { self.install_fetched(id, with_memory) }).await
     }
 
-    async fn converge(&self, id: ComputerId) -> EngineResult<()> {
-        self.act(Verb::Converge, async { self.settle(id) }).await
+    async fn sync_fetched(&self, id: ComputerId) -> EngineResult<()> {
+        self.act(Verb::SyncFetched, async { self.sync_fetched_files(id) }).await
     }
 }

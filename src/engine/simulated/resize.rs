@@ -1,15 +1,16 @@
-//! How do simulated machines change their size, and how are their disks copied?
+//! Resize and disk copies of simulated machines.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::SimulatedEngine;
+use crate::simulated::SimulatedEngine;
 use crate::{Change, Effect, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
 impl SimulatedEngine {
-    /// A machine that runs has its new size at once where the capability says so; any other with its next start.
+    /// A running machine has its new size at once if the engine has the capability; any other at its next
+    /// start.
     pub(super) fn change(&self, id: ComputerId, change: Change) -> EngineResult<Effect> {
         if !self.host.machine(id).is_dir() {
             return Err(EngineError::Absent);

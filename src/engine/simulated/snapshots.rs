@@ -1,5 +1,5 @@
-//! How are simulated machines kept as they are at one moment, and forked? The disk is a folder to be copied; the memory is
-//! what the agent keeps in [`Remembered`], from which another agent is made.
+//! Snapshots and forks of simulated machines: the disk is a copied folder, the memory a copied
+//! [`GuestMemory`] for a new agent.
 
 use std::fs;
 use std::io;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::hardware::copy_folder;
-use super::host::{Birth, Saved};
-use super::{SimulatedEngine, absent_is_fine, ids_in};
+use crate::simulated::host::{AgentBoot, SuspendedAgent};
+use crate::simulated::resize::copy_folder;
+use crate::simulated::{SimulatedEngine, ids_in, ignore_missing};
 use crate::{EngineError, EngineResult, MachineSpec, Snapshot};
 use hotdesk_base::ids::ComputerId;
 
@@ -18,23 +18,23 @@ impl SimulatedEngine {
         self.host.machine(id).join("snapshots").join(snapshot.to_string())
     }
 
-    /// What a machine that runs is and remembers, apart from what it remembers from now on.
-    fn alike(&self, id: ComputerId) -> Option<Birth> {
+    /// A copy of a running machine with its memory; `None` when it does not run.
+    fn copy_running(&self, id: ComputerId) -> Option<AgentBoot> {
         let size = self.host.size(id);
         self.host.running().get(&id).map(|running| {
-            let memory = running.birth.memory.copied();
-            let spec = size.unwrap_or_else(|| running.birth.spec.clone());
-            Birth { memory, spec, ..running.birth.clone() }
+            let memory = running.agent_boot.memory.copy();
+            let spec = size.unwrap_or_else(|| running.agent_boot.spec.clone());
+            AgentBoot { memory, spec, ..running.agent_boot.clone() }
         })
     }
 
-    /// Puts memory in place, as if the machine had been suspended with it.
-    fn put_memory(&self, id: ComputerId, birth: Birth) -> EngineResult<()> {
-        let generation = birth.boot.generation;
-        // It goes on in a machine of the size that it knows.
-        self.host.sizes().insert(id, birth.spec.clone());
-        let agent = (self.host.agent)(&birth);
-        self.host.saved().insert(id, Saved { agent, birth });
+    /// Installs memory, as if the machine had been suspended with it.
+    fn put_memory(&self, id: ComputerId, agent_boot: AgentBoot) -> EngineResult<()> {
+        let generation = agent_boot.boot.generation;
+        // Resumed memory has the size of the machine that it comes from.
+        self.host.sizes().insert(id, agent_boot.spec.clone());
+        let agent = (self.host.agent)(&agent_boot);
+        self.host.suspended().insert(id, SuspendedAgent { agent, agent_boot });
         fs::write(self.host.memory(id), super::memory::whole(generation))
             .map_err(|error| EngineError::failed("copy memory", error))
     }
@@ -49,10 +49,10 @@ impl SimulatedEngine {
         if !self.host.machine(from).is_dir() {
             return Err(EngineError::Absent);
         }
-        let Some(birth) = self.alike(from) else {
+        let Some(agent_boot) = self.copy_running(from) else {
             return Err(EngineError::failed("copy memory", "the machine does not run"));
         };
-        self.begin(to, &self.host.machine(from).join("disk"), birth)
+        self.begin(to, &self.host.machine(from).join("disk"), agent_boot)
     }
 
     pub(super) fn launch_machine(
@@ -64,72 +64,77 @@ impl SimulatedEngine {
         if self.host.memory(to.id).exists() {
             return Ok(());
         }
-        let birth = self.host.kept().get(&(from, snapshot)).cloned();
-        let Some(birth) = birth else {
-            return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+        let agent_boot = self.host.snapshot_memory().get(&(from, snapshot)).cloned();
+        let Some(agent_boot) = agent_boot else {
+            return Err(EngineError::Damaged(format!("there is no snapshot {snapshot}")));
         };
-        let memory = birth.memory.copied();
-        self.begin(to, &self.snapshot_folder(from, snapshot), Birth { memory, ..birth })
+        let memory = agent_boot.memory.copy();
+        self.begin(to, &self.snapshot_folder(from, snapshot), AgentBoot { memory, ..agent_boot })
     }
 
-    /// Makes a machine that begins with a disk and a memory that were another's.
-    fn begin(&self, to: &MachineSpec, disk_of: &Path, birth: Birth) -> EngineResult<()> {
+    /// Makes a suspended machine from a disk and memory of another.
+    fn begin(&self, to: &MachineSpec, disk_of: &Path, agent_boot: AgentBoot) -> EngineResult<()> {
         let disk = self.host.machine(to.id).join("disk");
         copy_folder(disk_of, &disk).map_err(|error| EngineError::failed("copy the disk", error))?;
         self.host.sizes().insert(to.id, to.clone());
-        self.put_memory(to.id, Birth { spec: to.clone(), disk, ..birth })
+        self.put_memory(to.id, AgentBoot { spec: to.clone(), disk, ..agent_boot })
     }
 
-    pub(super) fn keep(&self, id: ComputerId, snapshot: Uuid, memory: bool) -> EngineResult<Snapshot> {
-        const STEP: &str = "keep the machine";
+    pub(super) fn take_snapshot(
+        &self,
+        id: ComputerId,
+        snapshot: Uuid,
+        memory: bool,
+    ) -> EngineResult<Snapshot> {
+        const STEP: &str = "take a snapshot";
         if memory && !self.capabilities.memory_snapshot {
-            return Err(EngineError::Unsupported("keep memory"));
+            return Err(EngineError::Unsupported("snapshot memory"));
         }
-        let (machine, kept) = (self.host.machine(id), self.snapshot_folder(id, snapshot));
+        let (machine, folder) = (self.host.machine(id), self.snapshot_folder(id, snapshot));
         if !machine.is_dir() {
             return Err(EngineError::Absent);
         }
         let failed = |error: io::Error| EngineError::failed(STEP, error);
-        if !kept.is_dir() {
-            let birth = self.alike(id);
-            if memory && birth.is_none() {
+        if !folder.is_dir() {
+            let agent_boot = self.copy_running(id);
+            if memory && agent_boot.is_none() {
                 return Err(EngineError::failed(STEP, "the machine does not run"));
             }
-            copy_folder(&machine.join("disk"), &kept).map_err(failed)?;
-            if let Some(birth) = birth.filter(|_| memory) {
-                self.host.kept().insert((id, snapshot), birth);
+            copy_folder(&machine.join("disk"), &folder).map_err(failed)?;
+            if let Some(agent_boot) = agent_boot.filter(|_| memory) {
+                self.host.snapshot_memory().insert((id, snapshot), agent_boot);
             }
         }
-        let memory = self.host.kept().contains_key(&(id, snapshot));
-        Ok(Snapshot { bytes: size_of(&kept).map_err(failed)?, memory })
+        let memory = self.host.snapshot_memory().contains_key(&(id, snapshot));
+        Ok(Snapshot { bytes: size_of(&folder).map_err(failed)?, memory })
     }
 
     pub(super) fn roll_back(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
         const STEP: &str = "roll the disk back";
-        let (disk, kept) = (self.host.machine(id).join("disk"), self.snapshot_folder(id, snapshot));
+        let (disk, folder) = (self.host.machine(id).join("disk"), self.snapshot_folder(id, snapshot));
         if self.host.running().contains_key(&id) {
             return Err(EngineError::failed(STEP, "the machine runs"));
         }
-        if !kept.is_dir() {
-            return Err(EngineError::Damaged(format!("snapshot {snapshot} is not there")));
+        if !folder.is_dir() {
+            return Err(EngineError::Damaged(format!("there is no snapshot {snapshot}")));
         }
         self.discard(id)?;
-        absent_is_fine(fs::remove_dir_all(&disk), STEP, &disk)?;
-        copy_folder(&kept, &disk).map_err(|error| EngineError::failed(STEP, error))?;
-        let birth = self.host.kept().get(&(id, snapshot)).cloned();
-        if let Some(birth) = birth {
-            self.put_memory(id, Birth { memory: birth.memory.copied(), ..birth })?;
+        ignore_missing(fs::remove_dir_all(&disk), STEP, &disk)?;
+        copy_folder(&folder, &disk).map_err(|error| EngineError::failed(STEP, error))?;
+        let agent_boot = self.host.snapshot_memory().get(&(id, snapshot)).cloned();
+        if let Some(agent_boot) = agent_boot {
+            self.put_memory(id, AgentBoot { memory: agent_boot.memory.copy(), ..agent_boot })?;
         }
-        self.part(id)
+        self.forget_eviction(id)
     }
 
-    pub(super) fn forget(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
-        self.host.kept().remove(&(id, snapshot));
-        let kept = self.snapshot_folder(id, snapshot);
-        absent_is_fine(fs::remove_dir_all(&kept), "remove the snapshot", &kept)
+    pub(super) fn delete_snapshot(&self, id: ComputerId, snapshot: Uuid) -> EngineResult<()> {
+        self.host.snapshot_memory().remove(&(id, snapshot));
+        let folder = self.snapshot_folder(id, snapshot);
+        ignore_missing(fs::remove_dir_all(&folder), "remove the snapshot", &folder)
     }
 
-    pub(super) fn kept(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
+    pub(super) fn list_snapshots(&self, id: ComputerId) -> EngineResult<Vec<Uuid>> {
         ids_in(&self.host.machine(id).join("snapshots"), "list the snapshots")
     }
 }

@@ -1,5 +1,5 @@
-//! Which executable do guests run as their agent? The controller's own as it was when the controller started, kept under
-//! the name of its content, so that an upgrade on the host never changes a file that a guest has open.
+//! The agent's executable for guests: a copy of the controller's own, named by its SHA-256, so that an
+//! upgrade on the host never changes a file that a guest has open.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,46 +8,47 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::command::host_error;
-use super::layout::{StateDir, sync_folder};
 use crate::EngineResult;
+use crate::host::command::host_error;
+use crate::state::layout::{StateDir, sync_folder};
 use hotdesk_base::hex::hex;
 
-/// Keeps `binary` and removes earlier ones; guests that run have theirs open and need no name for it.
-pub(super) fn keep(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
-    keep_as(binary, state, "", |fresh| {
+/// Copies `binary` into the state folder, removes earlier copies, and returns the path. Running guests keep
+/// theirs open.
+pub(crate) fn install(binary: &Path, state: &StateDir) -> EngineResult<PathBuf> {
+    install_as(binary, state, "", |fresh| {
         fs::copy(binary, fresh)
             .and_then(|_| fs::set_permissions(fresh, fs::Permissions::from_mode(0o755)))
-            .map_err(host_error("keep the agent's executable", fresh))
+            .map_err(host_error("copy the agent's executable", fresh))
     })
 }
 
-/// As [`keep`], in another form: `make` makes a file of it, whose name ends with `suffix`.
-pub(super) fn keep_as(
+/// [`install`] in another form: `make` writes a file from it, whose name ends with `suffix`.
+pub(crate) fn install_as(
     binary: &Path,
     state: &StateDir,
     suffix: &str,
     make: impl FnOnce(&Path) -> EngineResult<()>,
 ) -> EngineResult<PathBuf> {
-    const STEP: &str = "keep the agent's executable";
+    const STEP: &str = "copy the agent's executable";
     let failed = host_error(STEP, binary);
     let mut source = File::open(binary).map_err(&failed)?;
     let mut hasher = Sha256::new();
     io::copy(&mut source, &mut HashWriter(&mut hasher)).map_err(&failed)?;
     let name = hex(hasher.finalize().get(..16).unwrap_or_default()) + suffix;
-    let kept = state.agents().join(&name);
+    let path = state.agents().join(&name);
     remove_others(state, &name)?;
-    if kept.exists() {
-        return Ok(kept);
+    if path.exists() {
+        return Ok(path);
     }
     let fresh = state.agents().join("new");
     make(&fresh)?;
     File::open(&fresh)
         .and_then(|file| file.sync_all())
-        .and_then(|()| fs::rename(&fresh, &kept))
+        .and_then(|()| fs::rename(&fresh, &path))
         .and_then(|()| sync_folder(&state.agents()))
         .map_err(host_error(STEP, &fresh))?;
-    Ok(kept)
+    Ok(path)
 }
 
 fn remove_others(state: &StateDir, name: &str) -> EngineResult<()> {
@@ -80,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upgrade_replaces_the_kept_agent_and_the_same_binary_is_kept_once() {
+    fn an_upgrade_replaces_the_copy_and_the_same_binary_has_one_copy() {
         let temp = tempfile::tempdir().unwrap();
         let state = StateDir::open(&temp.path().join("state")).unwrap();
         let binary = temp.path().join("hotdesk");
         fs::write(&binary, "one").unwrap();
-        let first = keep(&binary, &state).unwrap();
-        assert_eq!(keep(&binary, &state).unwrap(), first);
+        let first = install(&binary, &state).unwrap();
+        assert_eq!(install(&binary, &state).unwrap(), first);
         fs::write(&binary, "two").unwrap();
-        let second = keep(&binary, &state).unwrap();
+        let second = install(&binary, &state).unwrap();
         assert_eq!(fs::read_to_string(&second).unwrap(), "two");
         assert_eq!(fs::metadata(&second).unwrap().permissions().mode() & 0o777, 0o755);
         assert_eq!(fs::read_dir(state.agents()).unwrap().count(), 1);

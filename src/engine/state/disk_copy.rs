@@ -1,5 +1,5 @@
-//! How is a disk file copied? At once where the host's file system shares blocks (reflink), else the parts that hold data.
-//! The copy gets its name when it is whole and on the host's disk.
+//! Copies of disk files: by reflink where the host's file system shares blocks, else extent by extent without
+//! the holes. The copy gets its name once it is complete and synced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,32 +9,33 @@ use std::time::Instant;
 
 use rustix::fs::{SeekFrom, copy_file_range, ioctl_ficlone, seek};
 
-use super::command::host_error;
-use super::layout::{remove_if_there, sync_folder};
-use super::{disk, still};
+use crate::host::command::host_error;
+use crate::host::freeze;
+use crate::state::disk;
+use crate::state::layout::{remove_if_there, sync_folder};
 use crate::{EngineError, EngineResult};
 
 const STEP: &str = "copy the disk";
-/// What is copied between two looks at the clock and at the host's free space: a fraction of a second.
+/// Bytes between two checks of the deadline and of the host's free space: a fraction of a second.
 const PIECE: u64 = 32 << 20;
 
-/// Copies the disk file `from`, in use or not, as it is at one moment. It is `fresh` until it is whole, then `to`; both in
-/// one folder. A failed copy leaves nothing. Blocks.
-pub(super) fn disk(from: &Path, fresh: &Path, to: &Path) -> EngineResult<()> {
-    disk_during(from, fresh, to, |copy| still::during(from, copy))
+/// Copies the disk file `from`, in use or not, as of one moment. The copy is named `fresh` until it is
+/// complete, then `to`, in the same folder. A failed copy leaves nothing. Blocks.
+pub(crate) fn copy_disk(from: &Path, fresh: &Path, to: &Path) -> EngineResult<()> {
+    copy_disk_during(from, fresh, to, |copy| freeze::with_frozen(from, copy))
 }
 
-/// As [`disk`], for a disk that `still` makes hold still while it calls back, with the time by which the copy must be done.
-pub(super) fn disk_during(
+/// [`copy_disk`] for a disk that `frozen` freezes while it calls back with the deadline of the copy.
+pub(crate) fn copy_disk_during(
     from: &Path,
     fresh: &Path,
     to: &Path,
-    still: impl FnOnce(&mut dyn FnMut(Option<Instant>) -> EngineResult<File>) -> EngineResult<File>,
+    frozen: impl FnOnce(&mut dyn FnMut(Option<Instant>) -> EngineResult<File>) -> EngineResult<File>,
 ) -> EngineResult<()> {
     let failed = host_error(STEP, fresh);
     let folder = to.parent().ok_or_else(|| EngineError::failed(STEP, "a path without a folder"))?;
     remove_if_there(fresh).map_err(&failed)?;
-    let copied = still(&mut |deadline| contents(from, fresh, folder, deadline)).and_then(|copy| {
+    let copied = frozen(&mut |deadline| contents(from, fresh, folder, deadline)).and_then(|copy| {
         copy.sync_all().map_err(&failed)?;
         fs::rename(fresh, to).map_err(host_error(STEP, to))?;
         sync_folder(folder).map_err(host_error(STEP, folder))
@@ -42,20 +43,20 @@ pub(super) fn disk_during(
     if copied.is_err()
         && let Err(error) = remove_if_there(fresh)
     {
-        tracing::warn!(%error, path = %fresh.display(), "a failed copy stays");
+        tracing::warn!(%error, path = %fresh.display(), "could not remove a failed copy");
     }
     copied
 }
 
-/// Refuses a copy of the disk file `from` for which a folder has no room.
-pub(super) fn check(from: &Path, folder: &Path) -> EngineResult<()> {
+/// Fails with `NoCapacity` when a folder has no space for a copy of the disk file `from`.
+pub(crate) fn check_space(from: &Path, folder: &Path) -> EngineResult<()> {
     disk::check_reserve(folder)?;
-    let bytes = File::open(from).and_then(|file| spent(&file)).map_err(host_error(STEP, from))?;
-    disk::check_room(folder, bytes)
+    let bytes = File::open(from).and_then(|file| allocated(&file)).map_err(host_error(STEP, from))?;
+    disk::check_free_space(folder, bytes)
 }
 
-/// Bytes that a file takes on the host's disk.
-pub(super) fn spent(file: &File) -> io::Result<u64> {
+/// Bytes that a file takes on the host's disk, without its holes.
+pub(crate) fn allocated(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.blocks().saturating_mul(512))
 }
 
@@ -63,11 +64,12 @@ fn contents(from: &Path, fresh: &Path, folder: &Path, deadline: Option<Instant>)
     let failed = host_error(STEP, fresh);
     let source = File::open(from).map_err(host_error(STEP, from))?;
     let copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(fresh).map_err(&failed)?;
-    // File systems have several words for not being able to share blocks; the long way then tells what is wrong.
+    // File systems report the lack of reflinks with several errors. A real error fails the copy below as
+    // well.
     if ioctl_ficlone(&copy, &source).is_ok() {
         return Ok(copy);
     }
-    disk::check_room(folder, spent(&source).map_err(&failed)?)?;
+    disk::check_free_space(folder, allocated(&source).map_err(&failed)?)?;
     let length = source.metadata().and_then(|data| copy.set_len(data.len()).map(|()| data.len()));
     let (length, mut at) = (length.map_err(&failed)?, 0);
     while let Some((start, end)) = next_data(&source, at, length).map_err(&failed)? {
@@ -76,7 +78,7 @@ fn contents(from: &Path, fresh: &Path, folder: &Path, deadline: Option<Instant>)
             if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                 return Err(EngineError::failed(
                     STEP,
-                    "it takes too long for a machine that runs: stop it first",
+                    "it takes too long for a running machine: stop the computer first",
                 ));
             }
             disk::check_reserve(folder)?;
@@ -86,7 +88,7 @@ fn contents(from: &Path, fresh: &Path, folder: &Path, deadline: Option<Instant>)
     Ok(copy)
 }
 
-/// Where the next data of a sparse file is, from `at`.
+/// Start and end of the next data extent of a sparse file, from `at`.
 fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     let start = match seek(file, SeekFrom::Data(at)) {
         Ok(start) if start < length => start,
@@ -96,7 +98,7 @@ fn next_data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>
     Ok(Some((start, seek(file, SeekFrom::Hole(start))?.min(length))))
 }
 
-/// Copies one piece at its own place; how much of it.
+/// Copies up to `bytes` at the same offset. Returns the number copied.
 fn piece(source: &File, copy: &File, at: u64, bytes: u64) -> io::Result<u64> {
     let (mut read_at, mut write_at) = (at, at);
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
@@ -120,7 +122,7 @@ mod tests {
         source.write_all_at(&[7; 10_000], 4096).unwrap();
         source.write_all_at(b"the end", (1 << 30) - 7).unwrap();
         fs::write(path("disk.new"), "left by a crash").unwrap();
-        disk(&path("disk.img"), &path("disk.new"), &path("copy.img")).unwrap();
+        copy_disk(&path("disk.img"), &path("disk.new"), &path("copy.img")).unwrap();
 
         let copy = File::open(path("copy.img")).unwrap();
         assert_eq!(copy.metadata().unwrap().len(), 1 << 30);
@@ -129,7 +131,7 @@ mod tests {
         copy.read_exact_at(&mut read[10_000..], (1 << 30) - 7).unwrap();
         assert!(read[..10_000].iter().all(|byte| *byte == 7));
         assert_eq!(&read[10_000..], b"the end");
-        assert!(spent(&copy).unwrap() < 1 << 20, "{}", spent(&copy).unwrap());
+        assert!(allocated(&copy).unwrap() < 1 << 20, "{}", allocated(&copy).unwrap());
         assert!(!path("disk.new").exists());
     }
 
@@ -140,11 +142,11 @@ mod tests {
         fs::write(&from, "some data").unwrap();
         let past = Instant::now().checked_sub(std::time::Duration::from_secs(1));
         if let Ok(copy) = contents(&from, &fresh, temp.path(), past) {
-            // A host that shares blocks is never late.
-            assert_eq!(spent(&copy).unwrap(), spent(&File::open(&from).unwrap()).unwrap());
+            // With reflinks the copy is instant.
+            assert_eq!(allocated(&copy).unwrap(), allocated(&File::open(&from).unwrap()).unwrap());
         }
         let missing = temp.path().join("nothing");
-        disk(&missing, &fresh, &temp.path().join("copy.img")).unwrap_err();
+        copy_disk(&missing, &fresh, &temp.path().join("copy.img")).unwrap_err();
         assert!(!fresh.exists());
     }
 }

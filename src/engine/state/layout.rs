@@ -1,23 +1,25 @@
-//! Where on the host is what belongs to a machine? One folder per machine, readable by root alone.
+//! Layout of the state folder: one folder per machine, readable by root alone.
 //!
 //! ```text
-//! <state>/machines/<id>/machine.json   what it is; written before anything else of it
-//!                      /disk.img       its disk: ext4 in a sparse file, holding the overlay's upper/ and work/
-//!                      /snapshots/     its disk as it was, and what ran then (`machinery/kept.rs`)
+//! <state>/machines/<id>/machine.json   its record; written before anything else
+//!                      /disk.img       its disk: ext4 in a sparse file, with the overlay's folders
+//!                      /snapshots/     its snapshots (`driver/snapshot_files.rs`)
 //!                      /bundle/        the OCI runtime's description of the current boot
-//!                      /runtime.log    what the OCI runtime complained of at the current boot
-//!                      /agent.sock     where its agent answers
-//!                      /agent          its agent's executable, or a file system with it, where saved memory may refer to it
-//!                      /seed           what a virtual machine is told at its boot
-//!                      /qmp.sock, /line.in, /line.out    where QEMU and the guest's process 1 take requests
-//!                      /memory*        its saved memory (`memory.rs`)
-//!                      /away.json      that its disk and memory are in storage (`away.rs`)
-//!                      /arriving/      what of them was fetched so far
-//! <state>/runtime/                     the OCI runtime's own records
-//! <state>/agent/<hash>                 the guests' executable, or a file system with it, by content
-//! <state>/trash/                       machines being destroyed
+//!                      /runtime.log    messages of the OCI runtime at the current boot
+//!                      /agent.sock     its agent's socket
+//!                      /agent          the agent of saved memory: an executable or a file system
+//!                      /seed           boot files of a virtual machine (`qemu/seed.rs`)
+//!                      /qmp.sock       QEMU's monitor
+//!                      /line.in, /line.out    control port of the guest's process 1 (`qemu/control_port.rs`)
+//!                      /memory*        its saved memory (`state/memory.rs`)
+//!                      /away.json      eviction record: disk and memory are in storage (`state/evicted.rs`)
+//!                      /arriving/      files of an unfinished fetch
+//! <state>/runtime/                     records of the OCI runtime
+//! <state>/agent/<hash>                 the agent for guests: an executable or a file system
+//! <state>/trash/                       machines that are being destroyed
 //! ```
-//! Nothing that a guest can write is opened by path: its files are mounted nowhere in the controller's own view.
+//! The controller opens nothing by path that a guest can write: the files of guests are mounted nowhere in
+//! its namespace.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -26,60 +28,61 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::command::host_error;
+use crate::host::command::host_error;
 use crate::{Change, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
-/// A unix socket's path is at most 107 bytes; this is what `/machines/<id>/agent.sock` leaves of it.
+/// Longest path of the state folder: a unix socket's path is at most 107 bytes (unix(7)), less
+/// `/machines/<id>/agent.sock`.
 const LONGEST_STATE_DIR: usize = 107 - "/machines/".len() - 36 - "/agent.sock".len();
 
 /// The controller's state folder.
 #[derive(Clone, Debug)]
-pub(super) struct StateDir {
+pub(crate) struct StateDir {
     root: PathBuf,
 }
 
 /// One machine's folder.
 #[derive(Clone, Debug)]
-pub(super) struct Folder {
-    /// Whose machine it is.
-    pub(super) id: ComputerId,
+pub(crate) struct Folder {
+    /// The machine's id.
+    pub(crate) id: ComputerId,
     /// The folder itself.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
-/// `machine.json`: what a machine is.
+/// `machine.json`: the id and sizes of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The computer that it belongs to.
-    pub(super) computer: uuid::Uuid,
+    pub(crate) computer: uuid::Uuid,
     /// vCPUs.
-    pub(super) cpu: f64,
+    pub(crate) cpu: f64,
     /// Memory in bytes.
-    pub(super) memory_bytes: u64,
+    pub(crate) memory_bytes: u64,
     /// Disk in bytes.
-    pub(super) disk_bytes: u64,
-    /// Megabits a second each way, 0 without a bound; records of earlier versions lack it.
+    pub(crate) disk_bytes: u64,
+    /// Megabits a second each way, 0 for unlimited; records of earlier versions lack it.
     #[serde(default)]
-    pub(super) bandwidth_mbps: u32,
+    pub(crate) bandwidth_mbps: u32,
 }
 
 impl Record {
-    /// What is remembered of a spec.
-    pub(super) fn of(spec: &MachineSpec) -> Self {
+    /// The record of a spec.
+    pub(crate) fn of(spec: &MachineSpec) -> Self {
         let MachineSpec { id, cpu, memory_bytes, disk_bytes, bandwidth_mbps } = *spec;
         Self { computer: id.0, cpu, memory_bytes, disk_bytes, bandwidth_mbps }
     }
 
     /// The record after a change. Disks never shrink.
-    pub(super) fn changed(&self, change: Change) -> EngineResult<Self> {
+    pub(crate) fn changed(&self, change: Change) -> EngineResult<Self> {
         let mut after = self.clone();
         match change {
             Change::Cpu(cpu) => after.cpu = cpu,
             Change::Memory(bytes) => after.memory_bytes = bytes,
             Change::Disk(bytes) if bytes < self.disk_bytes => {
                 let detail =
-                    format!("{bytes} bytes is less than {}, and disks never shrink", self.disk_bytes);
+                    format!("{bytes} bytes is less than {}, and a disk cannot shrink", self.disk_bytes);
                 return Err(EngineError::failed("grow the disk", detail));
             }
             Change::Disk(bytes) => after.disk_bytes = bytes,
@@ -90,8 +93,8 @@ impl Record {
 }
 
 impl StateDir {
-    /// Makes the folders.
-    pub(super) fn open(path: &Path) -> EngineResult<Self> {
+    /// Opens a state folder, making it and its sub-folders when missing.
+    pub(crate) fn open(path: &Path) -> EngineResult<Self> {
         const STEP: &str = "open the state folder";
         private_folder(path).map_err(host_error(STEP, path))?;
         let root = fs::canonicalize(path).map_err(host_error(STEP, path))?;
@@ -107,28 +110,28 @@ impl StateDir {
         Ok(this)
     }
 
-    pub(super) fn runtime(&self) -> PathBuf {
+    pub(crate) fn runtime(&self) -> PathBuf {
         self.root.join("runtime")
     }
 
-    pub(super) fn agents(&self) -> PathBuf {
+    pub(crate) fn agents(&self) -> PathBuf {
         self.root.join("agent")
     }
 
-    pub(super) fn trash(&self) -> PathBuf {
+    pub(crate) fn trash(&self) -> PathBuf {
         self.root.join("trash")
     }
 
-    pub(super) fn machines(&self) -> PathBuf {
+    pub(crate) fn machines(&self) -> PathBuf {
         self.root.join("machines")
     }
 
-    pub(super) fn folder(&self, id: ComputerId) -> Folder {
+    pub(crate) fn folder(&self, id: ComputerId) -> Folder {
         Folder { id, path: self.machines().join(id.to_string()) }
     }
 
-    /// Every machine that has a folder.
-    pub(super) fn list(&self) -> EngineResult<Vec<ComputerId>> {
+    /// Every machine that has a folder, ascending.
+    pub(crate) fn list(&self) -> EngineResult<Vec<ComputerId>> {
         let machines = self.machines();
         let failed = host_error("list the machines", &machines);
         let mut found = Vec::new();
@@ -142,108 +145,108 @@ impl StateDir {
 }
 
 impl Folder {
-    pub(super) fn record(&self) -> PathBuf {
+    pub(crate) fn record(&self) -> PathBuf {
         self.path.join("machine.json")
     }
 
-    pub(super) fn disk(&self) -> PathBuf {
+    pub(crate) fn disk(&self) -> PathBuf {
         self.path.join("disk.img")
     }
 
-    /// Where a disk that is being made or copied is until it is whole.
-    pub(super) fn fresh_disk(&self) -> PathBuf {
+    /// A disk while it is made or copied.
+    pub(crate) fn fresh_disk(&self) -> PathBuf {
         self.path.join("disk.new")
     }
 
-    pub(super) fn snapshots(&self) -> PathBuf {
+    pub(crate) fn snapshots(&self) -> PathBuf {
         self.path.join("snapshots")
     }
 
-    pub(super) fn bundle(&self) -> PathBuf {
+    pub(crate) fn bundle(&self) -> PathBuf {
         self.path.join("bundle")
     }
 
-    pub(super) fn boot_config(&self) -> PathBuf {
+    pub(crate) fn boot_config(&self) -> PathBuf {
         self.bundle().join("config.json")
     }
 
-    pub(super) fn runtime_log(&self) -> PathBuf {
+    pub(crate) fn runtime_log(&self) -> PathBuf {
         self.path.join("runtime.log")
     }
 
-    pub(super) fn agent(&self) -> PathBuf {
+    pub(crate) fn agent(&self) -> PathBuf {
         self.path.join("agent")
     }
 
-    /// What a virtual machine is told at its boot: a disk's worth of small files.
-    pub(super) fn seed(&self) -> PathBuf {
+    /// The seed disk of a virtual machine: small files for one boot.
+    pub(crate) fn seed(&self) -> PathBuf {
         self.path.join("seed")
     }
 
     /// QEMU's monitor.
-    pub(super) fn monitor(&self) -> PathBuf {
+    pub(crate) fn monitor(&self) -> PathBuf {
         self.path.join("qmp.sock")
     }
 
-    /// The line to a virtual machine's process 1. QEMU adds `.in` and `.out` for its two ways.
-    pub(super) fn line(&self) -> PathBuf {
+    /// The control port of a virtual machine's process 1. QEMU adds `.in` and `.out` for the two directions.
+    pub(crate) fn line(&self) -> PathBuf {
         self.path.join("line")
     }
 
-    pub(super) fn line_in(&self) -> PathBuf {
+    pub(crate) fn line_in(&self) -> PathBuf {
         self.path.join("line.in")
     }
 
-    pub(super) fn line_out(&self) -> PathBuf {
+    pub(crate) fn line_out(&self) -> PathBuf {
         self.path.join("line.out")
     }
 
-    pub(super) fn memory(&self) -> PathBuf {
+    pub(crate) fn memory(&self) -> PathBuf {
         self.path.join("memory")
     }
 
-    pub(super) fn fresh_memory(&self) -> PathBuf {
+    pub(crate) fn fresh_memory(&self) -> PathBuf {
         self.path.join("memory.new")
     }
 
-    pub(super) fn used_memory(&self) -> PathBuf {
+    pub(crate) fn used_memory(&self) -> PathBuf {
         self.path.join("memory.used")
     }
 
-    /// Says that disk and memory are in storage, or have come back and may not be on the host's disk yet.
-    pub(super) fn away(&self) -> PathBuf {
+    /// The eviction record: disk and memory are in storage, or were fetched and may not be synced yet.
+    pub(crate) fn away(&self) -> PathBuf {
         self.path.join("away.json")
     }
 
-    pub(super) fn arriving(&self) -> PathBuf {
+    pub(crate) fn arriving(&self) -> PathBuf {
         self.path.join("arriving")
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.path.join("agent.sock")
     }
 
-    /// Whether create came to its end here: the disk gets its name last.
-    pub(super) fn is_whole(&self) -> EngineResult<bool> {
+    /// Whether the create finished: the disk gets its name last.
+    pub(crate) fn is_whole(&self) -> EngineResult<bool> {
         let disk = self.disk();
         disk.try_exists().map_err(host_error("look for the disk", &disk))
     }
 
-    /// Remembers what the machine is.
-    pub(super) fn write_record(&self, record: &Record) -> EngineResult<()> {
+    /// Writes the record durably.
+    pub(crate) fn write_record(&self, record: &Record) -> EngineResult<()> {
         const STEP: &str = "write the machine's record";
         let text = serde_json::to_vec_pretty(record).map_err(|error| EngineError::failed(STEP, error))?;
         write_durably(&self.record(), &text).map_err(host_error(STEP, &self.record()))
     }
 
-    /// Lets the record say what the machine is started as: its size may have changed since.
-    pub(super) fn keep_record(&self, spec: &MachineSpec) -> EngineResult<()> {
+    /// Updates the record to the spec that the machine starts with, if its sizes changed.
+    pub(crate) fn update_record(&self, spec: &MachineSpec) -> EngineResult<()> {
         let record = Record::of(spec);
         if self.read_record()? == record { Ok(()) } else { self.write_record(&record) }
     }
 
-    /// What the machine is.
-    pub(super) fn read_record(&self) -> EngineResult<Record> {
+    /// Reads the record.
+    pub(crate) fn read_record(&self) -> EngineResult<Record> {
         const STEP: &str = "read the machine's record";
         let path = self.record();
         let text = fs::read(&path).map_err(host_error(STEP, &path))?;
@@ -252,13 +255,13 @@ impl Folder {
     }
 }
 
-/// A folder for root alone, with its parents.
-pub(super) fn private_folder(path: &Path) -> io::Result<()> {
+/// Makes a folder with mode 0700, with its parents.
+pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Writes a file so that after a crash it holds the old text or the new, on the disk before this returns.
-pub(super) fn write_durably(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Replaces a file atomically and syncs it: after a crash it holds the old text or the new.
+pub(crate) fn write_durably(path: &Path, text: &[u8]) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let fresh = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
@@ -268,13 +271,13 @@ pub(super) fn write_durably(path: &Path, text: &[u8]) -> io::Result<()> {
     sync_folder(parent)
 }
 
-/// Brings a folder's entries to the disk.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+/// Syncs the entries of a folder.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Removes a file; one that is not there is removed already.
-pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
+/// Removes a file; a missing one counts as removed.
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),

@@ -1,5 +1,5 @@
-//! What is saved of a suspended machine, and how does it leave its host and come back? Files of the engine's own formats,
-//! carried in pieces of data without the holes; whoever carries them need not know what is in them.
+//! Saved state of a suspended machine, for transfer to and from storage: opaque files of the engine, read and
+//! written in extents without their holes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,25 +8,26 @@ use std::path::Path;
 
 use rustix::fs::{SeekFrom, seek};
 
-/// Where the saved state of a suspended machine is.
+/// The location of the saved state of a suspended machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On the host's disk.
-    Here,
-    /// Fetched back, and not yet on the host's disk for certain: a host that loses its power has it [`Place::Away`] again.
-    Arrived,
-    /// Not on this host.
-    Away,
+pub enum SavedLocation {
+    /// On the host's disk, synced.
+    Local,
+    /// Fetched, but not yet synced to the host's disk: after a power loss it is [`SavedLocation::Evicted`]
+    /// again.
+    Fetched,
+    /// In storage, not on this host.
+    Evicted,
 }
 
-/// What is saved of one machine.
+/// The saved state of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedState {
-    /// The boot that it ran since: each sleep has another.
+    /// The generation of the boot that was suspended; every suspend has another.
     pub generation: u64,
-    /// Where it is.
-    pub place: Place,
-    /// What it is made of; empty for one that is away.
+    /// Its location.
+    pub location: SavedLocation,
+    /// Its files, the disk last; empty when it is evicted.
     pub files: Vec<SavedFile>,
 }
 
@@ -35,40 +36,40 @@ pub struct SavedState {
 pub struct SavedFile {
     /// The engine's name for it.
     pub name: String,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// What it takes on the host's disk.
-    pub spent: u64,
-    /// Whether it is of the disk: a machine that gives up its memory needs these alone.
+    /// Bytes that it takes on the host's disk.
+    pub allocated: u64,
+    /// Whether it belongs to the disk: a machine without its memory needs only these.
     pub disk: bool,
 }
 
 impl SavedState {
-    /// What it takes on the host's disk.
-    pub fn spent(&self) -> u64 {
-        self.files.iter().map(|file| file.spent).sum()
+    /// Bytes that it takes on the host's disk.
+    pub fn allocated(&self) -> u64 {
+        self.files.iter().map(|file| file.allocated).sum()
     }
 }
 
-/// Data of a file with the places where it belongs; what lies between is a hole.
+/// Extents of a file: data with its offsets; between them are holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extents {
-    /// Offset and length of each stretch, ascending.
+    /// Offset and length of each extent in bytes, ascending.
     pub places: Vec<(u64, u64)>,
-    /// The stretches' bytes, one after the other.
+    /// The data of the extents, concatenated.
     pub bytes: Vec<u8>,
 }
 
 impl Extents {
-    /// Where the file goes on behind them; `None` where there are none.
+    /// The offset behind the last extent; `None` without extents.
     pub fn end(&self) -> Option<u64> {
         self.places.last().map(|(at, length)| at.saturating_add(*length))
     }
 
-    /// Reads a file's data from an offset on, at most `most` bytes of it. None is left when there are no places.
+    /// Reads at most `most` bytes of a file's data from an offset on; no extents mean the end.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Those of read(2) and lseek(2).
     pub fn read(file: &File, from: u64, most: usize) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let (mut found, mut at) = (Self::default(), from);
@@ -90,10 +91,11 @@ impl Extents {
         Ok(found)
     }
 
-    /// Writes them to a file of this length, which is made (mode 0600) when it is missing. Not synced.
+    /// Writes them to a file of this length, which is made (mode 0600) when missing. Does not sync.
     ///
     /// # Errors
-    /// When the file cannot be written, or places and bytes do not fit together.
+    /// Those of write(2); `UnexpectedEof` or `InvalidData` when the lengths in `places` do not add up to
+    /// `bytes`.
     pub fn write(&self, path: &Path, length: u64) -> io::Result<()> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         if file.metadata()?.len() != length {
@@ -102,21 +104,21 @@ impl Extents {
         let mut rest = self.bytes.as_slice();
         for (at, bytes) in &self.places {
             let bytes = usize::try_from(*bytes).map_err(io::Error::other)?;
-            let (now, later) = rest.split_at_checked(bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
-            file.write_all_at(now, *at)?;
+            let (extent, later) = rest.split_at_checked(bytes).ok_or(io::ErrorKind::UnexpectedEof)?;
+            file.write_all_at(extent, *at)?;
             rest = later;
         }
         if rest.is_empty() { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 }
 
-/// What is known of a file by its metadata.
+/// Describes a file by its metadata.
 ///
 /// # Errors
-/// When it cannot be asked for.
+/// Those of stat(2).
 pub fn saved_file(path: &Path, name: String, disk: bool) -> io::Result<SavedFile> {
     let data = path.metadata()?;
-    Ok(SavedFile { name, bytes: data.len(), spent: data.blocks().saturating_mul(512), disk })
+    Ok(SavedFile { name, bytes: data.len(), allocated: data.blocks().saturating_mul(512), disk })
 }
 
 #[cfg(test)]
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sparse_file_goes_over_in_pieces_without_its_holes() {
+    fn a_sparse_file_is_copied_in_pieces_without_its_holes() {
         let temp = tempfile::tempdir().unwrap();
         let (path, copy) = (temp.path().join("disk.img"), temp.path().join("copy.img"));
         let file = File::create_new(&path).unwrap();
@@ -144,7 +146,7 @@ mod tests {
         assert!(carried < 100_000 && pieces > 2, "{carried} bytes in {pieces} pieces");
         let copied = File::open(&copy).unwrap();
         assert_eq!(copied.metadata().unwrap().len(), 1 << 30);
-        assert!(saved_file(&copy, String::new(), true).unwrap().spent < 1 << 20);
+        assert!(saved_file(&copy, String::new(), true).unwrap().allocated < 1 << 20);
         for (at, byte, length) in [(8192, 7, 10_000), (1 << 20, 8, 5000), (500_000_000, 0, 100)] {
             let mut read = vec![1; length];
             copied.read_exact_at(&mut read, at).unwrap();

@@ -1,17 +1,17 @@
-//! How does a machine's folder go? It leaves the machines' folder at once and whole; what a crash leaves half removed is trash
-//! that the next one removes.
+//! Removal of folders: an atomic rename into the trash, then the deletion, which a later call finishes after
+//! a crash.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::EngineResult;
-use super::command::host_error;
-use super::layout::{Folder, StateDir, sync_folder};
+use crate::EngineResult;
+use crate::host::command::host_error;
+use crate::state::layout::{Folder, StateDir, sync_folder};
 use hotdesk_base::ids::ComputerId;
 
-/// Removes a machine's folder. It leaves the machines' folder at once and whole; the rest is trash with its name.
-pub(super) fn folder(state: &StateDir, folder: &Folder) -> EngineResult<()> {
+/// Removes a machine's folder.
+pub(crate) fn folder(state: &StateDir, folder: &Folder) -> EngineResult<()> {
     const STEP: &str = "remove the machine's folder";
     let trash = state.trash().join(format!("{}.{}", folder.id, uuid::Uuid::new_v4().simple()));
     fs::rename(&folder.path, &trash).map_err(host_error(STEP, &folder.path))?;
@@ -21,8 +21,8 @@ pub(super) fn folder(state: &StateDir, folder: &Folder) -> EngineResult<()> {
     remove_tree(&trash)
 }
 
-/// Finishes a destroy of the machine that a crash cut short.
-pub(super) fn of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
+/// Finishes an interrupted destroy of one machine.
+pub(crate) fn of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
     let trash = state.trash();
     let failed = host_error("empty the trash", &trash);
     for entry in fs::read_dir(&trash).map_err(&failed)? {
@@ -34,8 +34,8 @@ pub(super) fn of(state: &StateDir, id: ComputerId) -> EngineResult<()> {
     Ok(())
 }
 
-/// Finishes the destroys that a crash cut short.
-pub(super) fn empty(state: &StateDir) -> EngineResult<()> {
+/// Finishes all interrupted destroys.
+pub(crate) fn empty(state: &StateDir) -> EngineResult<()> {
     let trash = state.trash();
     let failed = host_error("empty the trash", &trash);
     for entry in fs::read_dir(&trash).map_err(&failed)? {
@@ -44,8 +44,8 @@ pub(super) fn empty(state: &StateDir) -> EngineResult<()> {
     Ok(())
 }
 
-/// Removes a folder with all that is in it.
-pub(super) fn remove_tree(path: &Path) -> EngineResult<()> {
+/// Removes a folder with its contents; a missing one counts as removed.
+pub(crate) fn remove_tree(path: &Path) -> EngineResult<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(host_error("empty the trash", path)(error))

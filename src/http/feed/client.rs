@@ -1,45 +1,46 @@
-//! How does one client speak with a feed? It subscribes, and is told what happens (interface.md "Events").
+//! Serving of one events client over a WebSocket (docs/api/events.md).
 //!
-//! One half reads, the other writes and is the only one that changes the subscription: so an answer stands before the
-//! first event of what was added, and behind the last one of what was removed.
+//! One task reads requests. The other writes, and it alone changes the subscription. So an answer comes
+//! before the first event of an added type, and after the last event of a removed one.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::request::Request;
+use super::request::ClientRequest;
 use super::{Feed, Listener};
-use crate::socket::{Closing, Gone, Receiver, Sender};
-use hotdesk_domain::channel::NORMAL;
-use hotdesk_wire::event::ServerMessage;
+use crate::socket::{CloseReason, PeerGone, Receiver, Sender};
+use hotdesk_domain::desktop::channel::NORMAL;
+use hotdesk_wire::desktop::event::EventServerMessage;
 
-/// Requests that wait for their answers. Who asks more without reading is not read either.
+/// Unanswered requests; a client that sends more without reading answers is not read.
 const MAX_REQUESTS: usize = 8;
 
-/// How long a subscription's answer may wait until what it asks for is detected. That takes milliseconds, on a busy machine seconds; a
-/// source that is down is not waited for longer.
+/// Longest delay of a subscription's answer until its types are detected. That takes milliseconds, or seconds
+/// on a busy machine; a source that is down is not waited for longer.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// One client's conversation, until the client leaves, does not read for too long, or `stop` says how to end it.
-pub async fn converse(
+/// Serves one client until it disconnects, does not read for too long, or `stop` resolves. Returns how to
+/// close the socket.
+pub async fn serve_client(
     feed: &Feed,
     sender: Sender,
     receiver: Receiver,
-    stop: impl Future<Output = Closing>,
-) -> Closing {
-    let (asked, requests) = mpsc::channel(MAX_REQUESTS);
+    stop: impl Future<Output = CloseReason>,
+) -> CloseReason {
+    let (request_sender, requests) = mpsc::channel(MAX_REQUESTS);
     tokio::select! {
         closing = stop => closing,
-        () = read(receiver, asked) => Closing::new(NORMAL, ""),
-        // Nobody hears the close of a socket that is gone.
-        _gone = write(feed.listen(), &sender, requests) => Closing::new(NORMAL, ""),
+        () = read(receiver, request_sender) => CloseReason::new(NORMAL, ""),
+        // The peer is gone and does not read the close.
+        _gone = write(feed.listen(), &sender, requests) => CloseReason::new(NORMAL, ""),
     }
 }
 
-async fn read(mut receiver: Receiver, asked: mpsc::Sender<Request>) {
-    while let Some(heard) = receiver.receive().await {
-        if asked.send(Request::read(&heard)).await.is_err() {
+async fn read(mut receiver: Receiver, request_sender: mpsc::Sender<ClientRequest>) {
+    while let Some(message) = receiver.receive().await {
+        if request_sender.send(ClientRequest::read(&message)).await.is_err() {
             return;
         }
     }
@@ -48,32 +49,32 @@ async fn read(mut receiver: Receiver, asked: mpsc::Sender<Request>) {
 async fn write(
     listener: Listener,
     sender: &Sender,
-    mut requests: mpsc::Receiver<Request>,
-) -> Result<(), Gone> {
+    mut requests: mpsc::Receiver<ClientRequest>,
+) -> Result<(), PeerGone> {
     loop {
         tokio::select! {
             request = requests.recv() => match request {
                 Some(request) => sender.json(&answer(&listener, request).await).await?,
                 None => return Ok(()),
             },
-            news = listener.next() => sender.text(news.message()).await?,
+            event = listener.next() => sender.text(event.message()).await?,
         }
     }
 }
 
-async fn answer(listener: &Listener, request: Request) -> ServerMessage {
+async fn answer(listener: &Listener, request: ClientRequest) -> EventServerMessage {
     let message = "ok".to_owned();
     match request {
-        Request::Subscribe(kinds) => {
+        ClientRequest::Subscribe(kinds) => {
             listener.add(kinds);
-            listener.feed.watched(kinds, WATCH_TIMEOUT).await;
-            ServerMessage::Subscribed { message }
+            listener.feed.wait_watched(kinds, WATCH_TIMEOUT).await;
+            EventServerMessage::Subscribed { message }
         }
-        Request::Unsubscribe(kinds) => {
+        ClientRequest::Unsubscribe(kinds) => {
             listener.remove(kinds);
-            ServerMessage::Unsubscribed { message }
+            EventServerMessage::Unsubscribed { message }
         }
-        Request::Ping => ServerMessage::Pong,
-        Request::Wrong(message) => ServerMessage::Error { message },
+        ClientRequest::Ping => EventServerMessage::Pong,
+        ClientRequest::Invalid(message) => EventServerMessage::Error { message },
     }
 }

@@ -1,11 +1,15 @@
-//! Who hears of an event? Everybody who subscribed to its type, each at a pace of their own.
+//! Event feed of one computer: sources publish, listeners subscribe to types and read at their own pace.
 //!
-//! Publishing never waits. Each listener has a bounded queue; one that is full loses an old event and counts it
-//! (interface.md "Delivery rules"). A source that can wait does so for a moment before ([`Feed::room`]), and whoever reads
-//! misses nothing of a burst. What nobody subscribed to is not even written down, and [`Feed::wanted`] tells those who
-//! look for events what to look for.
+//! ```text
+//!   source -- publish --> one bounded queue per listener -- next --> client
+//!     ^                        |-- full: drop the oldest event of the largest type, count it
+//!     |-- wait_for_space: back-pressure, bounded in time
+//! ```
+//! Publishing never waits. A full queue drops an old event and counts it (docs/api/events.md). A source that
+//! can wait does so before ([`Feed::wait_for_space`]), so that an active reader misses nothing of a burst.
+//! Events without a subscriber are not even serialized; [`Feed::wanted`] tells sources which types to detect.
 
-mod converse;
+mod client;
 mod queue;
 mod request;
 
@@ -15,33 +19,33 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use hotdesk_domain::event::{Kind, Kinds};
-use hotdesk_wire::event::Event;
+use hotdesk_domain::desktop::event::{EventKind, EventKinds};
+use hotdesk_wire::desktop::event::Event;
 
-pub use converse::converse;
+pub use client::serve_client;
 pub use queue::{MAX_WAITING, MAX_WAITING_BYTES};
-use queue::{Missed, Published, Queue};
+use queue::{MissedCounts, PublishedEvent, Queue};
 
-/// The events of one computer on their way to those who subscribed; cheap to clone.
+/// The event feed of one computer; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Feed(Arc<Shared>);
+pub struct Feed(Arc<FeedState>);
 
 #[derive(Debug)]
-struct Shared {
+struct FeedState {
     listeners: Mutex<Listeners>,
-    /// Somebody who had much before them has nothing any more: for tasks that wait for it, and for threads.
-    room: Notify,
-    room_for_threads: Condvar,
-    wanted: watch::Sender<Kinds>,
-    /// The types whose events would come here now; all, unless somebody says otherwise.
-    watched: watch::Sender<Kinds>,
+    /// Signals that a congested queue was emptied, to tasks and to threads.
+    space: Notify,
+    space_for_threads: Condvar,
+    wanted: watch::Sender<EventKinds>,
+    /// The types that sources detect now; all, unless a source says otherwise.
+    watched: watch::Sender<EventKinds>,
 }
 
-impl Default for Shared {
+impl Default for FeedState {
     fn default() -> Self {
-        let watched = watch::Sender::new(Kind::ALL.into_iter().collect());
+        let watched = watch::Sender::new(EventKind::ALL.into_iter().collect());
         let (listeners, wanted) = (Mutex::default(), watch::Sender::default());
-        Self { listeners, room: Notify::new(), room_for_threads: Condvar::new(), wanted, watched }
+        Self { listeners, space: Notify::new(), space_for_threads: Condvar::new(), wanted, watched }
     }
 }
 
@@ -52,19 +56,19 @@ struct Listeners {
 }
 
 impl Listeners {
-    /// How much longer a source that can wait so long should, so that nothing is lost.
-    fn crowded_for(&self, patience: Duration) -> Option<Duration> {
-        self.queues.values().filter_map(|queue| queue.crowded_for(patience)).max()
+    /// How much longer a source should wait that can wait for `timeout`; `None` when it need not.
+    fn remaining_wait(&self, timeout: Duration) -> Option<Duration> {
+        self.queues.values().filter_map(|queue| queue.remaining_wait(timeout)).max()
     }
 }
 
 impl Feed {
-    /// A feed that nobody listens to.
+    /// A feed without listeners.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives an event to all who subscribed to its type. Never waits.
+    /// Queues an event for every listener that subscribed to its type. Never waits.
     pub fn publish(&self, event: Event) {
         let kind = event.kind();
         if !self.0.wanted.borrow().contains(kind) {
@@ -73,51 +77,51 @@ impl Feed {
         let json = match serde_json::to_string(&event) {
             Ok(json) => json,
             Err(error) => {
-                tracing::error!(%error, kind = kind.name(), "an event could not be written down");
+                tracing::error!(%error, kind = kind.name(), "could not serialize an event");
                 return;
             }
         };
-        let event = Arc::new(Published { kind, json });
+        let event = Arc::new(PublishedEvent { kind, json });
         for queue in self.lock().queues.values_mut().filter(|queue| queue.kinds().contains(kind)) {
             queue.push(Arc::clone(&event));
         }
     }
 
-    /// Tells those who subscribed to a type that events of it were lost before they came here; all who subscribed to
-    /// anything where it is not known of which type they were.
-    pub fn missed(&self, kind: Option<Kind>, count: u64) {
+    /// Counts events that were lost before they reached this feed, for the subscribers of their type; for all
+    /// subscribers when the type is not known.
+    pub fn report_missed(&self, kind: Option<EventKind>, count: u64) {
         for queue in self.lock().queues.values_mut() {
             queue.miss(kind, count);
         }
     }
 
-    /// Waits until nobody has much before them; for a listener that does not take it in so long only once. For sources
-    /// that can wait: what they would publish meanwhile stays where it is.
-    pub async fn room(&self, patience: Duration) {
+    /// Waits until no queue is congested. A listener that does not empty its queue within `timeout` is waited
+    /// for only once. For sources that can hold their events back meanwhile.
+    pub async fn wait_for_space(&self, timeout: Duration) {
         loop {
-            // From now on, so that nothing between the look and the wait is missed.
-            let room = self.0.room.notified();
-            let Some(left) = self.lock().crowded_for(patience) else { return };
-            // Whoever takes nothing in that time is waited for no longer.
-            let _ = tokio::time::timeout(left, room).await;
+            // Registered before the check, so that a signal between the check and the wait is not lost.
+            let space = self.0.space.notified();
+            let Some(left) = self.lock().remaining_wait(timeout) else { return };
+            // On a timeout the next check returns.
+            let _ = tokio::time::timeout(left, space).await;
         }
     }
 
-    /// The same for a thread that may block.
-    pub fn block_for_room(&self, patience: Duration) {
+    /// [`Self::wait_for_space`] for a thread that may block.
+    pub fn block_for_space(&self, timeout: Duration) {
         let mut listeners = self.lock();
-        while let Some(left) = listeners.crowded_for(patience) {
-            let waited = self.0.room_for_threads.wait_timeout(listeners, left);
+        while let Some(left) = listeners.remaining_wait(timeout) {
+            let waited = self.0.space_for_threads.wait_timeout(listeners, left);
             listeners = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    fn tell_room(&self) {
-        self.0.room.notify_waiters();
-        self.0.room_for_threads.notify_all();
+    fn signal_space(&self) {
+        self.0.space.notify_waiters();
+        self.0.space_for_threads.notify_all();
     }
 
-    /// A new listener, subscribed to nothing.
+    /// Adds a listener without subscriptions.
     pub fn listen(&self) -> Listener {
         let queue = Queue::default();
         let news = Arc::clone(&queue.news);
@@ -128,39 +132,39 @@ impl Feed {
         Listener { feed: self.clone(), id, news }
     }
 
-    /// The types that anybody is subscribed to, and each change of it. Whoever detects events runs for these alone.
-    pub fn wanted(&self) -> watch::Receiver<Kinds> {
+    /// The types with a subscriber, and each change of them. Sources detect only these.
+    pub fn wanted(&self) -> watch::Receiver<EventKinds> {
         self.0.wanted.subscribe()
     }
 
-    /// Says that events of these types would come here from now on, or would not.
-    pub fn set_watched(&self, kinds: Kinds, watched: bool) {
+    /// Reports that a source detects events of these types from now on, or no longer.
+    pub fn set_watched(&self, kinds: EventKinds, watched: bool) {
         self.0.watched.send_modify(|all| *all = if watched { all.union(kinds) } else { all.without(kinds) });
     }
 
-    /// Waits until events of all these types would come here, so that what happens after a subscription was confirmed is
-    /// told; at most so long, because a source may be down.
-    pub async fn watched(&self, kinds: Kinds, patience: Duration) {
+    /// Waits until sources detect all these types, so that a confirmed subscription misses nothing; at most
+    /// for `timeout`, because a source may be down.
+    pub async fn wait_watched(&self, kinds: EventKinds, timeout: Duration) {
         let mut watched = self.0.watched.subscribe();
-        // Whether they are makes no difference to who waits.
-        let _ = tokio::time::timeout(patience, watched.wait_for(|all| kinds.without(*all).is_empty())).await;
+        // The subscription is confirmed in any case.
+        let _ = tokio::time::timeout(timeout, watched.wait_for(|all| kinds.without(*all).is_empty())).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Listeners> {
         self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is listened to, and what is wanted with it.
+    /// Changes the listeners and updates the wanted types.
     fn change(&self, work: impl FnOnce(&mut Listeners)) {
         let mut listeners = self.lock();
         work(&mut listeners);
-        let union = listeners.queues.values().fold(Kinds::NONE, |all, queue| all.union(queue.kinds()));
+        let union = listeners.queues.values().fold(EventKinds::NONE, |all, queue| all.union(queue.kinds()));
         self.0.wanted.send_if_modified(|wanted| std::mem::replace(wanted, union) != union);
-        self.tell_room();
+        self.signal_space();
     }
 }
 
-/// One listener; its place is free again when it is dropped.
+/// One listener; dropping it removes its queue.
 #[derive(Debug)]
 pub struct Listener {
     feed: Feed,
@@ -168,20 +172,21 @@ pub struct Listener {
     news: Arc<Notify>,
 }
 
-/// An event that was waiting.
+/// An event from a listener's queue, with its count of missed events.
 #[derive(Clone, Debug)]
-pub struct News {
-    event: Arc<Published>,
-    missed: Missed,
+pub struct QueuedEvent {
+    event: Arc<PublishedEvent>,
+    missed: MissedCounts,
 }
 
-impl News {
-    /// How many events this listener has missed until now.
+impl QueuedEvent {
+    /// The number of events that this listener has missed so far.
     pub fn dropped(&self) -> u64 {
         self.missed.total
     }
 
-    /// The whole message to a client: as [`hotdesk_wire::event::ServerMessage::Event`] is written.
+    /// The message to a client, in the JSON form of
+    /// [`hotdesk_wire::desktop::event::EventServerMessage::Event`].
     pub fn message(&self) -> String {
         let event = &self.event.json;
         if self.missed.total == 0 {
@@ -199,34 +204,34 @@ impl News {
 
 impl Listener {
     /// Subscribes to more types.
-    pub fn add(&self, kinds: Kinds) {
+    pub fn add(&self, kinds: EventKinds) {
         self.change(|queue| queue.add(kinds));
     }
 
-    /// Unsubscribes from types. What waits of them is not delivered any more, and was not missed.
-    pub fn remove(&self, kinds: Kinds) {
+    /// Unsubscribes from types. Queued events of them are discarded and not counted as missed.
+    pub fn remove(&self, kinds: EventKinds) {
         self.change(|queue| queue.remove(kinds));
     }
 
-    /// The oldest event that waits, or the next one. Nothing is lost when the wait is broken off.
-    pub async fn next(&self) -> News {
+    /// The oldest queued event, or the next one. Cancel-safe.
+    pub async fn next(&self) -> QueuedEvent {
         loop {
-            if let Some(news) = self.take() {
-                return news;
+            if let Some(event) = self.take() {
+                return event;
             }
             self.news.notified().await;
         }
     }
 
-    fn take(&self) -> Option<News> {
+    fn take(&self) -> Option<QueuedEvent> {
         let mut listeners = self.feed.lock();
         let queue = listeners.queues.get_mut(&self.id)?;
-        let was_crowded = queue.is_crowded();
+        let was_congested = queue.is_congested();
         let (event, missed) = queue.pop()?;
-        if was_crowded && !queue.is_crowded() {
-            self.feed.tell_room();
+        if was_congested && !queue.is_congested() {
+            self.feed.signal_space();
         }
-        Some(News { event, missed })
+        Some(QueuedEvent { event, missed })
     }
 
     fn change(&self, work: impl FnOnce(&mut Queue)) {

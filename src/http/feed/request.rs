@@ -1,71 +1,71 @@
-//! What does a client ask of its events socket? Read strictly, refused in words (interface.md "Client to server messages").
+//! Requests of events clients, parsed strictly (docs/api/events.md).
 
 use serde_json::Value;
 
-use crate::socket::Heard;
-use hotdesk_domain::event::{Kind, Kinds};
+use crate::socket::PeerMessage;
+use hotdesk_domain::desktop::event::{EventKind, EventKinds};
 
-/// Largest message that is read, in bytes: every type a hundred times over.
+/// Largest message in bytes: enough to name every type a hundred times.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
-/// Longest part of a client's own words in an answer, in characters.
+/// Characters of a client's text that an error message quotes.
 const MAX_QUOTED: usize = 64;
 
-/// What is to be done.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Request {
-    /// Add types.
-    Subscribe(Kinds),
-    /// Remove types.
-    Unsubscribe(Kinds),
-    /// Answer.
+pub(super) enum ClientRequest {
+    /// Add subscriptions to types.
+    Subscribe(EventKinds),
+    /// Remove subscriptions from types.
+    Unsubscribe(EventKinds),
+    /// Answer with a pong.
     Ping,
-    /// Say what is wrong with it; nothing changes.
-    Wrong(String),
+    /// Answer with this error message; nothing changes.
+    Invalid(String),
 }
 
-impl Request {
-    /// Reads a message. A list with one unknown name is refused as a whole.
-    pub(super) fn read(heard: &Heard) -> Self {
-        let text = match heard {
-            Heard::Text(text) => text.as_str(),
-            Heard::Binary(_) => return wrong("Messages are JSON in text frames"),
+impl ClientRequest {
+    /// Parses a message. A list with one unknown name is rejected as a whole.
+    pub(super) fn read(message: &PeerMessage) -> Self {
+        let text = match message {
+            PeerMessage::Text(text) => text.as_str(),
+            PeerMessage::Binary(_) => return invalid("Messages are JSON in text frames"),
         };
         if text.len() > MAX_REQUEST_BYTES {
-            return Self::Wrong(format!("The message is longer than {MAX_REQUEST_BYTES} bytes"));
+            return Self::Invalid(format!("The message is longer than {MAX_REQUEST_BYTES} bytes"));
         }
         let Ok(Value::Object(message)) = serde_json::from_str(text) else {
-            return wrong("The message is not a JSON object");
+            return invalid("The message is not a JSON object");
         };
         let Some(Value::String(kind)) = message.get("type") else {
-            return wrong("The message has no type: subscribe, unsubscribe or ping");
+            return invalid("The message has no type: subscribe, unsubscribe or ping");
         };
         let change = match kind.as_str() {
             "ping" => return Self::Ping,
             "subscribe" => Self::Subscribe,
             "unsubscribe" => Self::Unsubscribe,
-            other => return Self::Wrong(format!("Unknown message type: {}", quoted(other))),
+            other => return Self::Invalid(format!("Unknown message type: {}", quoted(other))),
         };
         match kinds(message.get("event_types")) {
             Ok(kinds) => change(kinds),
-            Err(why) => Self::Wrong(why),
+            Err(reason) => Self::Invalid(reason),
         }
     }
 }
 
-fn kinds(given: Option<&Value>) -> Result<Kinds, String> {
+fn kinds(given: Option<&Value>) -> Result<EventKinds, String> {
     let strings = || "event_types must be an array of strings".to_owned();
     let Some(Value::Array(names)) = given else { return Err(strings()) };
     names
         .iter()
         .map(|name| {
             let name = name.as_str().ok_or_else(strings)?;
-            Kind::parse(name).ok_or_else(|| format!("Unknown event type: {}", quoted(name)))
+            EventKind::parse(name).ok_or_else(|| format!("Unknown event type: {}", quoted(name)))
         })
         .collect()
 }
 
-fn wrong(why: &str) -> Request {
-    Request::Wrong(why.to_owned())
+fn invalid(reason: &str) -> ClientRequest {
+    ClientRequest::Invalid(reason.to_owned())
 }
 
 fn quoted(text: &str) -> String {
@@ -80,33 +80,36 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Request {
-        Request::read(&Heard::Text(text.into()))
+    fn read(text: &str) -> ClientRequest {
+        ClientRequest::read(&PeerMessage::Text(text.into()))
     }
 
     #[test]
-    fn messages_are_read_as_the_specification_has_them() {
-        let two: Kinds = [Kind::Idle, Kind::Clipboard].into_iter().collect();
+    fn documented_messages_are_parsed() {
+        let two: EventKinds = [EventKind::Idle, EventKind::Clipboard].into_iter().collect();
         for (text, expected) in [
-            (r#"{"type":"ping"}"#, Request::Ping),
-            (r#"{"type":"ping","id":7}"#, Request::Ping),
-            (r#"{"type":"subscribe","event_types":["clipboard","idle","idle"]}"#, Request::Subscribe(two)),
-            (r#"{"event_types":["idle","clipboard"],"type":"unsubscribe"}"#, Request::Unsubscribe(two)),
-            (r#"{"type":"subscribe","event_types":[]}"#, Request::Subscribe(Kinds::NONE)),
+            (r#"{"type":"ping"}"#, ClientRequest::Ping),
+            (r#"{"type":"ping","id":7}"#, ClientRequest::Ping),
+            (
+                r#"{"type":"subscribe","event_types":["clipboard","idle","idle"]}"#,
+                ClientRequest::Subscribe(two),
+            ),
+            (r#"{"event_types":["idle","clipboard"],"type":"unsubscribe"}"#, ClientRequest::Unsubscribe(two)),
+            (r#"{"type":"subscribe","event_types":[]}"#, ClientRequest::Subscribe(EventKinds::NONE)),
         ] {
             assert_eq!(read(text), expected, "{text}");
         }
-        for kind in Kind::ALL {
+        for kind in EventKind::ALL {
             let text = format!(r#"{{"type":"subscribe","event_types":["{}"]}}"#, kind.name());
-            assert_eq!(read(&text), Request::Subscribe(kind.into()));
+            assert_eq!(read(&text), ClientRequest::Subscribe(kind.into()));
         }
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused_in_words() {
+    fn invalid_messages_get_an_error_message() {
         let nested = format!("{}{}", "[".repeat(8000), "]".repeat(8000));
         let long = format!(r#"{{"type":"ping","x":"{}"}}"#, "x".repeat(MAX_REQUEST_BYTES));
-        let stranger = format!(r#"{{"type":"{}"}}"#, "é".repeat(1000));
+        let unknown = format!(r#"{{"type":"{}"}}"#, "é".repeat(1000));
         for (text, word) in [
             (r#"{"type":"subscribe","event_types":["idle","window_focused"]}"#, "window_focused"),
             (r#"{"type":"subscribe","event_types":["Idle"]}"#, "Idle"),
@@ -121,11 +124,14 @@ mod tests {
             ("{\"type\":\"ping\"", "JSON object"),
             (&nested, "JSON object"),
             (&long, "longer than"),
-            (&stranger, "é…"),
+            (&unknown, "é…"),
         ] {
-            let Request::Wrong(why) = read(text) else { panic!("{text:.80}") };
-            assert!(why.contains(word) && why.chars().count() < 120, "{why}");
+            let ClientRequest::Invalid(reason) = read(text) else { panic!("{text:.80}") };
+            assert!(reason.contains(word) && reason.chars().count() < 120, "{reason}");
         }
-        assert!(matches!(Request::read(&Heard::Binary(b"{}".as_slice().into())), Request::Wrong(_)));
+        assert!(matches!(
+            ClientRequest::read(&PeerMessage::Binary(b"{}".as_slice().into())),
+            ClientRequest::Invalid(_)
+        ));
     }
 }

@@ -1,16 +1,17 @@
-//! What was said of payments? Set by the operator, or by events of a payment service, each of
-//! which counts once. They come in any order, so each field knows as of when it is.
+//! Billing changes by the operator, or by events of a payment service.
+//!
+//! Each event counts once. Events arrive in any order, so each field stores the time of its value.
 
-use super::{Store, Write, failed};
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId};
-use hotdesk_domain::billing::{Change, Payment, Variant};
+use hotdesk_domain::billing::plan::{AccountTerms, Plans};
+use hotdesk_domain::billing::{BillingChange, Payment, Variant};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::plan::{Plans, Terms};
 
-/// What a change is about.
+/// The object of a billing change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum BillingSubject {
     /// An account.
     Account(AccountId),
     /// A computer.
@@ -19,32 +20,32 @@ pub enum Subject {
 
 /// An event of a payment service.
 #[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
-    /// Its id: it counts once.
+pub struct PaymentEvent<'a> {
+    /// Its id, for deduplication.
     pub id: &'a str,
-    /// When what it tells came to be, by the service's own clock, in milliseconds since 1970.
+    /// Time of the event by the payment service's clock, in Unix milliseconds.
     pub occurred_at: i64,
 }
 
-/// What became of what was said.
+/// Result of a billing change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// The event had been carried out before, and changed nothing.
+pub struct BillingOutcome {
+    /// Whether the event was processed before; it changes nothing then.
     pub repeated: bool,
-    /// Fields of which something newer was known; they are as they were.
+    /// Fields with a newer value, which are unchanged.
     pub outdated: Vec<&'static str>,
 }
 
-/// As of when something is said. Events come in any order: of each field the newest one counts.
+/// Time of a billing change. Of several changes to a field the newest one counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AsOf {
-    /// In milliseconds since 1970.
-    pub(super) at: i64,
-    /// The operator's word, which counts whatever was known.
-    pub(super) overrides: bool,
+pub(crate) struct ChangeTime {
+    /// Unix milliseconds.
+    pub(crate) at: i64,
+    /// Whether it is a change by the operator, which overrides newer values.
+    pub(crate) overrides: bool,
 }
 
-/// A field that something is said of, and the column with the time as of which its value is.
+/// A billing field, and the column with the time of its value.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     name: &'static str,
@@ -62,32 +63,34 @@ impl Field {
 }
 
 impl Store {
-    /// Stores what was said; an event at most once, and of it what is newer than what is known, field by field. Without an
-    /// event it is the operator who says it, as of now and whatever was known.
+    /// Applies a billing change. An event applies at most once, and only to fields without a newer value. A
+    /// change without an event is the operator's: it applies now and overrides all values.
     ///
     /// # Errors
-    /// `NotFound` for what is gone; `Invalid` for a plan that there is none of, or a change of another kind of thing; or
-    /// the store fails. The event may come again then.
+    /// `NotFound` when the account or computer does not exist; `Invalid` for an unknown plan, or a change of
+    /// the other kind of object; `Unavailable` or `Internal` when the store fails. The event can be sent
+    /// again then.
     pub async fn change_billing(
         &self,
-        event: Option<Event<'_>>,
-        subject: Subject,
-        change: &Change,
+        event: Option<PaymentEvent<'_>>,
+        subject: BillingSubject,
+        change: &BillingChange,
         plans: &Plans,
-    ) -> Result<Taken> {
+    ) -> Result<BillingOutcome> {
         let mut write = self.write().await?;
         let now = now_ms();
-        let mut taken = Taken::default();
+        let mut taken = BillingOutcome::default();
         if let Some(event) = event
             && !write.note_event(event.id, now).await?
         {
-            return Ok(Taken { repeated: true, ..taken });
+            return Ok(BillingOutcome { repeated: true, ..taken });
         }
-        let as_of = AsOf { at: event.map_or(now, |event| event.occurred_at), overrides: event.is_none() };
+        let as_of =
+            ChangeTime { at: event.map_or(now, |event| event.occurred_at), overrides: event.is_none() };
         let outdated = &mut taken.outdated;
         match (subject, change) {
-            (Subject::Account(account), Change::Account { plan, payment }) => {
-                // Whether it is there.
+            (BillingSubject::Account(account), BillingChange::Account { plan, payment }) => {
+                // Fails when the account does not exist.
                 write.standing(account).await?;
                 let row = account.to_string();
                 let plan = write.newest(plan.as_ref(), Field::PLAN, &row, as_of, outdated).await?;
@@ -99,7 +102,10 @@ impl Store {
                     write.set_payment(account, payment).await?;
                 }
             }
-            (Subject::Computer(computer), Change::Computer { variant, payment, trial_ends_at, device }) => {
+            (
+                BillingSubject::Computer(computer),
+                BillingChange::Computer { variant, payment, trial_ends_at, device },
+            ) => {
                 write.computer(computer).await?;
                 let row = computer.to_string();
                 let variant = write.newest(*variant, Field::VARIANT, &row, as_of, outdated).await?;
@@ -109,9 +115,12 @@ impl Store {
                 write.set_variant(computer, variant, payment).await?;
                 write.set_trial(computer, ends, device).await?;
             }
-            (Subject::Account(_), Change::Computer { .. })
-            | (Subject::Computer(_), Change::Account { .. }) => {
-                return Err(Error::invalid("an account and a computer have other fields"));
+            (BillingSubject::Account(_), BillingChange::Computer { .. })
+            | (BillingSubject::Computer(_), BillingChange::Account { .. }) => {
+                return Err(Error::invalid(
+                    "the change does not fit the object: an account has plan and payment, a computer has variant, \
+                     payment, trial_ends_at and device",
+                ));
             }
         }
         write.commit().await?;
@@ -120,7 +129,7 @@ impl Store {
 }
 
 impl Write {
-    /// Writes an event's id down; false when it was before.
+    /// Stores an event's id; returns false when it is stored already.
     async fn note_event(&mut self, event: &str, now: i64) -> Result<bool> {
         let fresh = sqlx::query(
             "INSERT INTO billing_events (id, received_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING",
@@ -133,14 +142,14 @@ impl Write {
         Ok(fresh.rows_affected() > 0)
     }
 
-    /// What is said of a field, unless something newer is known; from then on it is as of that. Of two that say the same
-    /// time the later one to come counts.
+    /// Returns a field's new value unless a newer one is stored, and stores its time. Of two values with the
+    /// same time, the later call wins.
     async fn newest<T>(
         &mut self,
         said: Option<T>,
         field: Field,
         row: &str,
-        as_of: AsOf,
+        as_of: ChangeTime,
         outdated: &mut Vec<&'static str>,
     ) -> Result<Option<T>> {
         if said.is_none() {
@@ -156,7 +165,7 @@ impl Write {
             .bind(i64::from(as_of.overrides))
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("note as of when something was said"))?;
+            .map_err(failed("store the time of a billing field"))?;
         if stamped.rows_affected() > 0 {
             return Ok(said);
         }
@@ -190,13 +199,13 @@ impl Write {
         .bind(now_ms())
         .execute(&mut *self.tx)
         .await
-        .map_err(failed("set how a computer is paid for"))?;
+        .map_err(failed("set a computer's billing"))?;
         Ok(())
     }
 
-    /// Stamps how a computer is paid for as if its owner, whose terms these are, made it now: what was said of it before was
-    /// about another payer, and is outdated where it comes later. What plan the owner has may come later and still count.
-    pub(super) async fn stamp_billing(&mut self, computer: ComputerId, terms: &Terms) -> Result<()> {
+    /// Stamps a computer's billing as if its owner, who has these terms, created it now: earlier events
+    /// concern another payer, and are outdated. A later event about the owner's plan still counts.
+    pub(crate) async fn stamp_billing(&mut self, computer: ComputerId, terms: &AccountTerms) -> Result<()> {
         sqlx::query(
             "UPDATE computers SET billing = $2, payment = $3, payment_as_of = $5, trial_ends_at = $4, device = 0, \
              device_as_of = $5, updated_at = $5 WHERE id = $1",
@@ -208,7 +217,7 @@ impl Write {
         .bind(now_ms())
         .execute(&mut *self.tx)
         .await
-        .map_err(failed("stamp how a computer is paid for"))?;
+        .map_err(failed("stamp a computer's billing"))?;
         Ok(())
     }
 

@@ -1,12 +1,12 @@
-//! Which plan has each account, what did it add to it, and is it paid?
+//! Plans of accounts, their added computers and their payment state.
 
-use super::billing::AsOf;
-use super::{Store, Write, failed};
+use crate::billing::payments::ChangeTime;
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId};
 use hotdesk_domain::billing::Payment;
+use hotdesk_domain::billing::plan::{AccountStanding, AccountTerms, CapacityChange, Plans};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::plan::{Capacity, Plans, Standing, Terms};
 
 const STANDING: &str = "SELECT plan, COALESCE(plan_since, created_at) AS plan_since, added_computers, payment \
                         FROM accounts WHERE id = $1";
@@ -19,7 +19,7 @@ struct Row {
     payment: String,
 }
 
-impl TryFrom<Row> for Standing {
+impl TryFrom<Row> for AccountStanding {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
@@ -28,7 +28,7 @@ impl TryFrom<Row> for Standing {
             plan: row.plan,
             plan_since: row.plan_since,
             added_computers: u32::try_from(row.added_computers).map_err(|_| bad("number of computers"))?,
-            payment: Payment::named(&row.payment).ok_or_else(|| bad("payment"))?,
+            payment: Payment::from_name(&row.payment).ok_or_else(|| bad("payment"))?,
         })
     }
 }
@@ -38,36 +38,37 @@ fn gone() -> Error {
 }
 
 impl Store {
-    /// How an account stands.
+    /// Returns the plan, added computers and payment state of an account.
     ///
     /// # Errors
-    /// `NotFound` when it is gone; or the store fails.
-    pub async fn standing(&self, account: AccountId) -> Result<Standing> {
+    /// `NotFound` when it does not exist; `Unavailable` or `Internal` when the store fails.
+    pub async fn standing(&self, account: AccountId) -> Result<AccountStanding> {
         let row: Option<Row> = sqlx::query_as(STANDING)
             .bind(account.to_string())
             .fetch_optional(&self.pool)
             .await
-            .map_err(failed("read how an account stands"))?;
+            .map_err(failed("read an account's plan"))?;
         row.ok_or_else(gone)?.try_into()
     }
 
-    /// Adds computers to an account's plan, or gives some back, together with the look at what is used (threats.md T23).
-    /// Without `really` nothing is stored. The terms as they are then.
+    /// Adds computers to an account's plan or removes them, checking its use in the same transaction (T23,
+    /// docs/security.md). Without `really`, nothing is stored. Returns the resulting terms.
     ///
     /// # Errors
-    /// [`Terms::changed`]'s; or the store fails.
+    /// Those of [`AccountTerms::apply_change`]; `Unavailable` or `Internal` when the store fails. Nothing is
+    /// changed then.
     pub async fn change_capacity(
         &self,
         account: AccountId,
-        change: Capacity,
+        change: CapacityChange,
         plans: &Plans,
         really: bool,
-    ) -> Result<Terms> {
+    ) -> Result<AccountTerms> {
         let mut write = self.write().await?;
         let standing = write.standing(account).await?;
-        // No computer is left out.
-        let used = write.used_beside(account, ComputerId::random()).await?;
-        let added_computers = plans.terms(&standing)?.changed(change, &used)?;
+        // A random id excludes no computer.
+        let used = write.resource_use_besides(account, ComputerId::random()).await?;
+        let added_computers = plans.terms(&standing)?.apply_change(change, &used)?;
         if really {
             sqlx::query("UPDATE accounts SET added_computers = $2 WHERE id = $1")
                 .bind(account.to_string())
@@ -77,35 +78,36 @@ impl Store {
                 .map_err(failed("change an account's capacity"))?;
             write.commit().await?;
         }
-        plans.terms(&Standing { added_computers, ..standing })
+        plans.terms(&AccountStanding { added_computers, ..standing })
     }
 }
 
 impl Write {
-    /// How an account stands, as this write sees it.
-    pub(super) async fn standing(&mut self, account: AccountId) -> Result<Standing> {
+    /// Returns the plan, added computers and payment state as this transaction sees them.
+    pub(crate) async fn standing(&mut self, account: AccountId) -> Result<AccountStanding> {
         let row: Option<Row> = sqlx::query_as(STANDING)
             .bind(account.to_string())
             .fetch_optional(&mut *self.tx)
             .await
-            .map_err(failed("read how an account stands"))?;
+            .map_err(failed("read an account's plan"))?;
         row.ok_or_else(gone)?.try_into()
     }
 
-    /// Gives an account a plan. What was on trial is included when the new plan is no trial, and on trial until its end
-    /// when it is one; but for what a computer's own events say as of later than `as_of`, unless that overrides it.
-    pub(super) async fn set_plan(
+    /// Sets an account's plan. Computers on trial or included become included, or on trial until its end when
+    /// the new plan is a trial. Billing set by a computer's own events later than `as_of` stays, unless
+    /// `as_of` overrides it.
+    pub(crate) async fn set_plan(
         &mut self,
         account: AccountId,
         plan: Option<&str>,
         plans: &Plans,
-        as_of: AsOf,
+        as_of: ChangeTime,
     ) -> Result<()> {
         if let Some(name) = plan {
             plans.check(name)?;
         }
         let now = now_ms();
-        // The same plan said again goes on: its trial does not begin anew.
+        // Setting the same plan again does not restart its trial.
         let before = self.standing(account).await?;
         let since = if before.plan.as_deref() == plan { before.plan_since } else { now };
         sqlx::query("UPDATE accounts SET plan = $2, plan_since = $3 WHERE id = $1")
@@ -132,7 +134,7 @@ impl Write {
         .bind(i64::from(as_of.overrides))
         .execute(&mut *self.tx)
         .await
-        .map_err(failed("set how computers are paid for"))?;
+        .map_err(failed("set the billing of computers"))?;
         Ok(())
     }
 }

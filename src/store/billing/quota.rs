@@ -1,13 +1,13 @@
-//! What does an account keep beside its computers, and is there room for more? Counted in the transaction that stores it, so
-//! that of many at once only as many win as there is room (threats.md T23).
+//! Quotas of workspaces, clients, members and files. They are counted in the transaction that stores the
+//! object, so that concurrent requests cannot exceed them (T23, docs/security.md).
 //!
-//! What an account owns is counted, never what it reaches: a workspace that it is a member of is its owner's.
+//! Quotas count what an account owns: a workspace that it is a member of counts for its owner.
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::ids::{AccountId, WorkspaceId};
+use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::billing::quota::{CountedResource, Quota, StoredFiles};
 use hotdesk_domain::error::Result;
-use hotdesk_domain::plan::Plans;
-use hotdesk_domain::quota::{Files, Kept, Quota};
 
 /// A client's workspace counts as the client.
 const WORKSPACES: &str = "SELECT COUNT(*) FROM workspaces w WHERE w.account_id = $1 \
@@ -18,14 +18,14 @@ const BROUGHT: &str = "SELECT COUNT(*) FROM accounts WHERE brought_by = $1";
 const FILES: &str = "SELECT COUNT(*), CAST(COALESCE(SUM(f.size_bytes), 0) AS BIGINT) FROM files f \
     JOIN workspaces w ON w.id = f.workspace_id WHERE w.account_id = $1";
 
-/// One if a workspace counts as that, and is no client's.
+/// One if the workspace counts as a workspace and is no client's.
 const NO_CLIENT: &str = "SELECT COUNT(*) FROM workspaces w WHERE w.id = $1 \
     AND NOT EXISTS (SELECT 1 FROM clients k WHERE k.workspace_id = w.id)";
 const FILES_IN: &str =
     "SELECT COUNT(*), CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM files WHERE workspace_id = $1";
 
-fn files((count, bytes): (i64, i64)) -> Files {
-    Files { count: whole(count), bytes: whole(bytes) }
+fn files((count, bytes): (i64, i64)) -> StoredFiles {
+    StoredFiles { count: whole(count), bytes: whole(bytes) }
 }
 
 fn whole(value: i64) -> u64 {
@@ -33,11 +33,11 @@ fn whole(value: i64) -> u64 {
 }
 
 impl Store {
-    /// The files that an account's workspaces hold.
+    /// Returns number and bytes of the files in an account's workspaces.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn stored_files(&self, account: AccountId) -> Result<Files> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn stored_files(&self, account: AccountId) -> Result<StoredFiles> {
         let row = sqlx::query_as(FILES)
             .bind(account.to_string())
             .fetch_one(&self.pool)
@@ -48,20 +48,21 @@ impl Store {
 }
 
 impl Write {
-    /// Refuses one more workspace of an account.
-    pub(super) async fn check_workspaces(&mut self, account: AccountId, plans: &Plans) -> Result<()> {
+    /// Refuses one more workspace beyond an account's quota.
+    pub(crate) async fn check_workspaces(&mut self, account: AccountId, plans: &Plans) -> Result<()> {
         let held = self.count(WORKSPACES, account).await?;
-        self.quota(account, plans).await?.admit(Kept::Workspaces, held)
+        self.quota(account, plans).await?.admit(CountedResource::Workspaces, held)
     }
 
-    /// Refuses one more client of an account.
-    pub(super) async fn check_clients(&mut self, account: AccountId, plans: &Plans) -> Result<()> {
+    /// Refuses one more client beyond an account's quota.
+    pub(crate) async fn check_clients(&mut self, account: AccountId, plans: &Plans) -> Result<()> {
         let held = self.count(CLIENTS, account).await?;
-        self.quota(account, plans).await?.admit(Kept::Clients, held)
+        self.quota(account, plans).await?.admit(CountedResource::Clients, held)
     }
 
-    /// Refuses one more invitation into a workspace, but in the place of the one that the address has.
-    pub(super) async fn check_people(
+    /// Refuses one more invitation beyond a workspace's quota; replacing the address's own invitation is
+    /// possible.
+    pub(crate) async fn check_people(
         &mut self,
         workspace: WorkspaceId,
         but: &str,
@@ -78,11 +79,11 @@ impl Write {
         .fetch_one(&mut *self.tx)
         .await
         .map_err(failed("count members"))?;
-        quota.admit(Kept::People, whole(people))
+        quota.admit(CountedResource::People, whole(people))
     }
 
-    /// Refuses one more file of so many bytes in a workspace.
-    pub(super) async fn check_file(
+    /// Refuses one more file of this size in bytes beyond a workspace's quota.
+    pub(crate) async fn check_file(
         &mut self,
         workspace: WorkspaceId,
         bytes: u64,
@@ -93,38 +94,40 @@ impl Write {
         quota.admit_file(&self.files_of(owner).await?, bytes)
     }
 
-    /// Refuses workspaces that have just come to an account together, when it keeps more with them than its plan gives. Of
-    /// what they do not bring it may keep too much: the plan was larger once.
-    pub(super) async fn check_come(
+    /// Refuses transferred workspaces if the account exceeds its quota with them. A kind of object that they
+    /// do not contain may exceed the quota: the plan may have been larger once.
+    pub(crate) async fn check_transferred_workspaces(
         &mut self,
         account: AccountId,
-        come: &[WorkspaceId],
+        transferred: &[WorkspaceId],
         plans: &Plans,
     ) -> Result<()> {
         let quota = self.quota(account, plans).await?;
-        let (mut workspaces, mut brought) = (0, Files::default());
-        for workspace in come {
-            workspaces += self.counts(*workspace).await?;
+        let (mut workspaces, mut brought) = (0, StoredFiles::default());
+        for workspace in transferred {
+            workspaces += self.workspace_count(*workspace).await?;
             let more = self.files_in(*workspace).await?;
-            brought = Files { count: brought.count + more.count, bytes: brought.bytes + more.bytes };
+            brought = StoredFiles { count: brought.count + more.count, bytes: brought.bytes + more.bytes };
         }
-        // As if the last of them came now.
+        // Checked as if the last workspace were added now.
         if workspaces > 0 {
             let held = self.count(WORKSPACES, account).await?;
-            quota.admit(Kept::Workspaces, held.saturating_sub(1))?;
+            quota.admit(CountedResource::Workspaces, held.saturating_sub(1))?;
         }
         if brought.count == 0 {
             return Ok(());
         }
         let held = self.files_of(account).await?;
-        let before =
-            Files { count: held.count.saturating_sub(1), bytes: held.bytes.saturating_sub(brought.bytes) };
+        let before = StoredFiles {
+            count: held.count.saturating_sub(1),
+            bytes: held.bytes.saturating_sub(brought.bytes),
+        };
         quota.admit_file(&before, brought.bytes)
     }
 
-    /// Refuses an address for which an account would have to come into being, where none may any more: nobody could take
-    /// the invitation.
-    pub(super) async fn check_comer(
+    /// Refuses an address without an account when no more accounts may be created by invitation, because the
+    /// invitation could not be accepted.
+    pub(crate) async fn check_invitee(
         &mut self,
         email: &str,
         workspace: WorkspaceId,
@@ -136,32 +139,33 @@ impl Write {
             .await
             .map_err(failed("look for an account"))?;
         if known == 0 {
-            self.admit_comer(workspace, plans).await?;
+            self.admit_invited_account(workspace, plans).await?;
         }
         Ok(())
     }
 
-    /// Notes by whom a new account came: the owner of the workspace that it is invited into, or whoever brought that one, so
-    /// that a chain of invitations has one bound. Refuses one too many.
-    pub(super) async fn bring(
+    /// Stores the account that a new account was invited by: the workspace's owner, or the account at the
+    /// start of its chain of invitations, so that the chain has one bound. Refuses one more account beyond
+    /// the bound.
+    pub(crate) async fn record_inviter(
         &mut self,
         fresh: AccountId,
         workspace: WorkspaceId,
         plans: &Plans,
     ) -> Result<()> {
-        let first = self.admit_comer(workspace, plans).await?;
+        let first = self.admit_invited_account(workspace, plans).await?;
         sqlx::query("UPDATE accounts SET brought_by = $2 WHERE id = $1")
             .bind(fresh.to_string())
             .bind(first.to_string())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("note by whom an account came"))?;
+            .map_err(failed("store an account's inviter"))?;
         Ok(())
     }
 
-    /// Refuses one more account that comes by an invitation into a workspace. Who began the chain of invitations: that is the
-    /// owner, too, when whoever brought that one is gone (agents' accounts go).
-    async fn admit_comer(&mut self, workspace: WorkspaceId, plans: &Plans) -> Result<AccountId> {
+    /// Refuses one more account by an invitation into a workspace. Returns the account at the start of the
+    /// chain of invitations; the owner itself if that account was removed, as agents' accounts are.
+    async fn admit_invited_account(&mut self, workspace: WorkspaceId, plans: &Plans) -> Result<AccountId> {
         let owner = self.owner(workspace).await?;
         let (first,): (String,) = sqlx::query_as(
             "SELECT COALESCE((SELECT b.id FROM accounts b WHERE b.id = a.brought_by), a.id) \
@@ -170,10 +174,10 @@ impl Write {
         .bind(owner.to_string())
         .fetch_one(&mut *self.tx)
         .await
-        .map_err(failed("read by whom an account came"))?;
+        .map_err(failed("read an account's inviter"))?;
         let first: AccountId = id(&first)?;
         let held = self.count(BROUGHT, first).await?;
-        self.quota(first, plans).await?.admit(Kept::BroughtAccounts, held)?;
+        self.quota(first, plans).await?.admit(CountedResource::BroughtAccounts, held)?;
         Ok(first)
     }
 
@@ -182,11 +186,11 @@ impl Write {
             .bind(account.to_string())
             .fetch_one(&mut *self.tx)
             .await
-            .map_err(failed("count what an account keeps"))?;
+            .map_err(failed("count an account's objects"))?;
         Ok(whole(held))
     }
 
-    async fn counts(&mut self, workspace: WorkspaceId) -> Result<u64> {
+    async fn workspace_count(&mut self, workspace: WorkspaceId) -> Result<u64> {
         let (held,): (i64,) = sqlx::query_as(NO_CLIENT)
             .bind(workspace.to_string())
             .fetch_one(&mut *self.tx)
@@ -195,7 +199,7 @@ impl Write {
         Ok(whole(held))
     }
 
-    async fn files_in(&mut self, workspace: WorkspaceId) -> Result<Files> {
+    async fn files_in(&mut self, workspace: WorkspaceId) -> Result<StoredFiles> {
         let row = sqlx::query_as(FILES_IN)
             .bind(workspace.to_string())
             .fetch_one(&mut *self.tx)
@@ -208,7 +212,7 @@ impl Write {
         Ok(plans.terms(&self.standing(account).await?)?.plan.quota)
     }
 
-    async fn files_of(&mut self, account: AccountId) -> Result<Files> {
+    async fn files_of(&mut self, account: AccountId) -> Result<StoredFiles> {
         let row = sqlx::query_as(FILES)
             .bind(account.to_string())
             .fetch_one(&mut *self.tx)

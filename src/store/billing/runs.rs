@@ -1,20 +1,21 @@
-//! When did which computer run, and how large was it? A row per run of one size for one payer, kept in the transactions
-//! that change the computer's own row, so that the two never differ.
+//! Running times of computers: one row per run of one size for one payer.
 //!
-//! Machines outlive their controller, so a run goes on while there is none. What is found dead afterwards ran until it was
-//! last seen: every running computer is stamped now and then, and a run that was not seen since this store was opened ends
-//! with that stamp.
+//! The rows are written in the transactions that change the computer's own row, so that the two never differ.
+//!
+//! Machines run on while the controller is down, and so do their runs. Each running computer is stamped
+//! periodically. If a computer is found dead and was not seen since this store was opened, its run ends at
+//! its last stamp.
 
 use std::ops::Range;
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{ClientId, ComputerId};
+use hotdesk_domain::billing::usage::Run;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
-use hotdesk_domain::usage::Run;
 
-/// What is charged for, and to whom; a run ends when it changes.
+/// Charged resources and payer; a run ends when they change.
 #[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
 struct Load {
     cpu: f64,
@@ -45,17 +46,17 @@ impl TryFrom<Row> for Run {
 }
 
 impl Store {
-    /// Stamps computers that are known to run at this moment.
+    /// Stamps computers that are known to run now.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn saw_running(&self, computers: &[ComputerId]) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn mark_running(&self, computers: &[ComputerId]) -> Result<()> {
         if computers.is_empty() {
             return Ok(());
         }
         let mut write = self.write().await?;
         for computer in computers {
-            // Also opens the run of one that ran before runs were kept.
+            // Also starts the run of a computer that ran before runs were recorded.
             write.meter(*computer).await?;
             sqlx::query(
                 "UPDATE runs SET seen_at = $2 WHERE computer_id = $1 AND ended_at IS NULL AND seen_at < $2",
@@ -69,10 +70,10 @@ impl Store {
         write.commit().await
     }
 
-    /// The runs of a client's computers that touch a time.
+    /// Returns the runs of a client's computers that overlap a range of Unix milliseconds.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn runs_of(&self, client: ClientId, within: &Range<i64>) -> Result<Vec<Run>> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT computer_id, ram_gb, started_at, ended_at FROM runs WHERE client_id = $1 AND started_at < $2 \
@@ -89,9 +90,9 @@ impl Store {
 }
 
 impl Write {
-    /// Brings a computer's runs in line with its row: to be called last in every transaction that changes its status, its
-    /// size, its workspace or that workspace's owner, or removes it.
-    pub(super) async fn meter(&mut self, computer: ComputerId) -> Result<()> {
+    /// Updates a computer's runs from its row. Every transaction that changes its status, size, workspace or
+    /// that workspace's owner, or removes it, calls this last.
+    pub(crate) async fn meter(&mut self, computer: ComputerId) -> Result<()> {
         let text = computer.to_string();
         let runs: Option<Load> = sqlx::query_as(
             "SELECT c.cpu, c.ram_gb, w.account_id, k.id AS client_id FROM computers c \
@@ -102,7 +103,7 @@ impl Write {
         .bind(Status::Running.name())
         .fetch_optional(&mut *self.tx)
         .await
-        .map_err(failed("read what a computer runs as"))?;
+        .map_err(failed("read a computer's load"))?;
         let noted: Option<Load> = sqlx::query_as(
             "SELECT cpu, ram_gb, account_id, client_id FROM runs WHERE computer_id = $1 AND ended_at IS NULL",
         )

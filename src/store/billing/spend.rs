@@ -1,30 +1,30 @@
-//! What did AI models cost a client? A ledger; what would go above a client's cap is not written.
+//! Ledger of AI model costs per client. A cost above the client's cap is refused.
 
 use std::ops::Range;
 
-use super::{Store, Write, failed};
-use crate::clients::Client;
+use crate::identity::clients::Client;
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::{month, month_of, now_ms};
 use hotdesk_base::ids::ClientId;
-use hotdesk_domain::client::Terms;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::client::ClientTerms;
 
-/// Costs of one client in a month that have rows of their own: one every four minutes. Of more the oldest are added up, which
-/// leaves the sum of the month; only what comes again after so many others counts as another cost.
+/// Rows per client and month: one every four minutes. Beyond that the oldest are added up, which preserves
+/// the month's sum. A repeated id then counts as a new cost only after that many other costs.
 const MAX_COSTS: i64 = 10_000;
 
-/// The sum of a client's spend within a time.
+/// Sum of a client's costs within a time.
 const SPENT: &str = "SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM ai_spend \
                      WHERE client_id = $1 AND spent_at >= $2 AND spent_at < $3";
 
 impl Store {
-    /// Writes down a cost of this month, in millionths of a dollar, at most once for each id of the month's newest
-    /// 10,000; false when it was written before. The cap is checked in the same transaction.
+    /// Adds a cost to this month, in millionths of a dollar, at most once for each id among the month's
+    /// newest 10,000. Checks the cap in the same transaction. Returns false when the cost was stored before.
     ///
     /// # Errors
-    /// [`check_spend`](hotdesk_domain::client::Terms::check_spend)'s; `Invalid` for more than can be added up; or the store
-    /// fails.
-    pub async fn spend(&self, client: &Client, entry: &str, amount: i64, note: &str) -> Result<bool> {
+    /// Those of [`check_spend`](hotdesk_domain::identity::client::ClientTerms::check_spend); `Invalid` when
+    /// the sum would overflow; `Unavailable` or `Internal` when the store fails. Nothing is changed then.
+    pub async fn add_ai_cost(&self, client: &Client, entry: &str, amount: i64, note: &str) -> Result<bool> {
         let now = now_ms();
         let within = month(&month_of(now)).ok_or_else(|| Error::internal("this month has no bounds"))?;
         let mut write = self.write().await?;
@@ -50,10 +50,10 @@ impl Store {
                 .fetch_one(&mut *write.tx)
                 .await
                 .map_err(failed("read a client's cap"))?;
-        Terms { monthly_ai_cap, ..client.terms }.check_spend(spent, amount)?;
+        ClientTerms { monthly_ai_cap, ..client.terms }.check_spend(spent, amount)?;
         if spent.checked_add(amount).is_none() {
-            // A sum that the store cannot tell would take the month with it.
-            return Err(Error::invalid("amount_usd is more than can be added to this month's"));
+            // An overflowing sum would make the month unreadable.
+            return Err(Error::invalid("amount_usd is too large: this month's sum would overflow"));
         }
         sqlx::query(
             "INSERT INTO ai_spend (id, account_id, client_id, amount, note, spent_at) VALUES ($1, $2, $3, $4, $5, $6)",
@@ -72,11 +72,11 @@ impl Store {
         Ok(true)
     }
 
-    /// What AI models cost a client within a time, in millionths of a dollar.
+    /// Returns a client's costs in millionths of a dollar, within a range of Unix milliseconds.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn spent(&self, client: ClientId, within: &Range<i64>) -> Result<i64> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn ai_spend(&self, client: ClientId, within: &Range<i64>) -> Result<i64> {
         let (spent,): (i64,) = sqlx::query_as(SPENT)
             .bind(client.to_string())
             .bind(within.start)
@@ -89,7 +89,7 @@ impl Store {
 }
 
 impl Write {
-    /// Adds the oldest cost of a client's month to the next one, when there are many.
+    /// Adds the oldest cost of a client's month to the next one, beyond the bound of rows.
     async fn fold_costs(&mut self, client: ClientId, within: &Range<i64>) -> Result<()> {
         let (costs,): (i64,) = sqlx::query_as(
             "SELECT COUNT(*) FROM ai_spend WHERE client_id = $1 AND spent_at >= $2 AND spent_at < $3",
@@ -124,7 +124,7 @@ impl Write {
             .bind(first)
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("fold a cost"))?;
+            .map_err(failed("merge a cost"))?;
         Ok(())
     }
 }

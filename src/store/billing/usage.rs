@@ -1,24 +1,26 @@
-//! How long is it known what was used, and in how many rows? Whoever starts and stops a computer in a loop writes the same
-//! sums as before, not one row for each time.
+//! Retention of usage and bound on its rows.
+//!
+//! A computer that starts and stops in a loop changes the sums, but does not add a row each time.
 
-use super::{Store, Write, failed};
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::{month, month_of};
 use hotdesk_base::ids::{AccountId, ClientId, ComputerId};
 use hotdesk_domain::error::{Error, Result};
 
-/// Runs of one computer in a month that have rows of their own: three or four a day. Later ones lengthen the last one of the
-/// same size, which leaves the sums of the month, and nothing else is told of runs.
+/// Rows of one computer in a month: three or four a day. Later runs extend the last one of the same size.
+/// That preserves the month's sums, which are all that is reported.
 const MAX_RUNS: i64 = 100;
-/// Removed clients whose usage is kept, of one account: ten times as many as it has by default. Each of them ran a computer
-/// or cost something, so that many within the time that usage is kept are a loop that does nothing else.
+/// Removed clients of one account whose usage is stored: ten times the default number of clients. Each of
+/// them ran a computer or cost something, so more within the retention time mean a loop.
 const MAX_PAST_CLIENTS: i64 = 10_000;
 
 impl Store {
-    /// Forgets what was used and paid before a moment ([`hotdesk_domain::usage::kept_since`]), and removed clients of which nothing
-    /// else is known. Runs that go on stay, however long ago they began.
+    /// Removes usage and payments before a time in Unix milliseconds
+    /// ([`hotdesk_domain::billing::usage::retained_since`]), and removed clients without any other record.
+    /// Runs in progress stay, however long ago they started.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn forget_usage(&self, before: i64) -> Result<()> {
         let mut write = self.write().await?;
         for step in [
@@ -27,7 +29,7 @@ impl Store {
             "DELETE FROM billing_events WHERE received_at < $1",
         ] {
             let done = sqlx::query(step).bind(before).execute(&mut *write.tx).await;
-            done.map_err(failed("forget what was used"))?;
+            done.map_err(failed("remove old usage"))?;
         }
         write.forget_unused_clients(before, None).await?;
         write.commit().await
@@ -35,26 +37,26 @@ impl Store {
 }
 
 #[derive(sqlx::FromRow)]
-struct Ended {
+struct EndedRun {
     id: String,
     started_at: i64,
     ended_at: i64,
 }
 
-/// The last run of a computer, once it has ended.
+/// The last run of a computer, if it has ended.
 const LAST: &str = "SELECT id, started_at, ended_at FROM runs WHERE computer_id = $1 AND ended_at IS NOT NULL \
     ORDER BY started_at DESC, ended_at DESC, id DESC LIMIT 1";
-/// The run before it within the same month, at the same size and for the same payer.
+/// The run before it in the same month, at the same size and for the same payer.
 const BEFORE: &str = "SELECT p.id, p.started_at, p.ended_at FROM runs p JOIN runs r ON r.id = $2 \
     WHERE p.computer_id = $1 AND p.id <> r.id AND p.ended_at <= r.started_at AND p.started_at >= $3 \
     AND p.cpu = r.cpu AND p.ram_gb = r.ram_gb AND p.account_id = r.account_id \
     AND COALESCE(p.client_id, '') = COALESCE(r.client_id, '') ORDER BY p.started_at DESC, p.id DESC LIMIT 1";
 
 impl Write {
-    /// Adds the run of a computer that has just ended to an earlier one, when the computer has many of this month.
-    pub(super) async fn fold_runs(&mut self, computer: ComputerId) -> Result<()> {
+    /// Adds the run of a computer that has just ended to an earlier one, beyond the bound of rows per month.
+    pub(crate) async fn fold_runs(&mut self, computer: ComputerId) -> Result<()> {
         let text = computer.to_string();
-        let last: Option<Ended> = sqlx::query_as(LAST)
+        let last: Option<EndedRun> = sqlx::query_as(LAST)
             .bind(&text)
             .fetch_optional(&mut *self.tx)
             .await
@@ -62,7 +64,7 @@ impl Write {
         let Some(last) = last else { return Ok(()) };
         let within = month(&month_of(last.started_at));
         let within = within.ok_or_else(|| Error::internal("a run's month has no bounds"))?;
-        // A run that goes over midnight of a month's last day belongs to both.
+        // A run over midnight of a month's last day belongs to both months.
         if last.ended_at > within.end {
             return Ok(());
         }
@@ -78,7 +80,7 @@ impl Write {
         if runs <= MAX_RUNS {
             return Ok(());
         }
-        let before: Option<Ended> = sqlx::query_as(BEFORE)
+        let before: Option<EndedRun> = sqlx::query_as(BEFORE)
             .bind(&text)
             .bind(&last.id)
             .bind(within.start)
@@ -92,17 +94,17 @@ impl Write {
             .bind(longer)
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("lengthen a run"))?;
+            .map_err(failed("extend a run"))?;
         sqlx::query("DELETE FROM runs WHERE id = $1")
             .bind(&last.id)
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("fold a run"))?;
+            .map_err(failed("merge a run"))?;
         Ok(())
     }
 
-    /// Refuses one more client of an account that made and removed very many.
-    pub(super) async fn check_past_clients(&mut self, account: AccountId) -> Result<()> {
+    /// Refuses one more client of an account with too many removed ones.
+    pub(crate) async fn check_past_clients(&mut self, account: AccountId) -> Result<()> {
         let (past,): (i64,) =
             sqlx::query_as("SELECT COUNT(*) FROM clients WHERE account_id = $1 AND removed_at IS NOT NULL")
                 .bind(account.to_string())
@@ -112,13 +114,15 @@ impl Write {
         if past < MAX_PAST_CLIENTS {
             return Ok(());
         }
-        let message =
-            format!("The usage of {past} removed clients is kept, and of no more: keep one instead");
+        let message = format!(
+            "The account has {past} removed clients with stored usage, the maximum: reuse an existing client"
+        );
         Err(Error::forbidden(message).code("CLIENT_LIMIT"))
     }
 
-    /// Forgets clients that were removed before `before` and have no usage that is kept: one, or all of them.
-    pub(super) async fn forget_unused_clients(&mut self, before: i64, one: Option<ClientId>) -> Result<()> {
+    /// Removes records of clients that were removed before a time in Unix milliseconds and have no stored
+    /// usage: one, or all.
+    pub(crate) async fn forget_unused_clients(&mut self, before: i64, one: Option<ClientId>) -> Result<()> {
         sqlx::query(
             "DELETE FROM clients WHERE removed_at < $1 AND ($2 = '' OR id = $2) \
              AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.client_id = clients.id) \
@@ -128,7 +132,7 @@ impl Write {
         .bind(one.map(|client| client.to_string()).unwrap_or_default())
         .execute(&mut *self.tx)
         .await
-        .map_err(failed("forget removed clients"))?;
+        .map_err(failed("remove records of removed clients"))?;
         Ok(())
     }
 }

@@ -1,81 +1,82 @@
-//! Which computers are there? Their rows, and how one comes, is changed and goes.
+//! Computers: rows, creation, renaming and removal.
 
-use super::status::BootSecrets;
-use super::{Store, Write, failed, id, is_duplicate};
+use crate::fleet::status::BootSecrets;
+use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, FileId, InstanceId, SnapshotId, WorkspaceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::billing::{Billing, Payment, Variant};
 use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
 use hotdesk_domain::name::Name;
-use hotdesk_domain::plan::Plans;
 
-/// A computer as it is stored, with its workspace's name and owner.
+/// Record of a computer, with its workspace's name and owner.
 #[derive(Clone, Debug)]
 pub struct Computer {
-    /// The stable handle.
+    /// Its permanent id.
     pub id: ComputerId,
-    /// The workspace that holds it.
+    /// Its workspace.
     pub workspace: WorkspaceId,
-    /// That workspace's name.
+    /// Name of the workspace.
     pub workspace_name: String,
     /// The account that owns the workspace.
     pub owner: AccountId,
-    /// Its name, unique in the workspace whatever the case.
+    /// Its name, unique in the workspace regardless of case.
     pub name: String,
-    /// CPU, RAM, disk, resolution, bandwidth.
+    /// CPU, RAM, disk, resolution and bandwidth.
     pub hardware: Hardware,
-    /// The size that a resize under way leads to.
+    /// Target size of a resize in progress.
     pub wanted: Option<Hardware>,
-    /// Idle minutes before it suspends itself; 0 is always-on.
+    /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
-    /// How it is paid for.
+    /// Its billing.
     pub billing: Billing,
-    /// What it is doing.
+    /// Its status.
     pub status: Status,
-    /// Why, where the service ended it by itself.
+    /// Reason of the status, when the service changed it.
     pub status_reason: Option<String>,
-    /// Handle of its current instance.
+    /// Id of its current instance.
     pub instance: InstanceId,
-    /// Counts its starts.
+    /// Number of its boots.
     pub generation: u64,
-    /// Its agent's bearer token.
+    /// Bearer token of its agent.
     pub agent_token: Secret,
-    /// The token that its saved memory knows, while a resume is under way or has failed and `agent_token` is the next one.
+    /// Token in its saved memory, while a resume is in progress or has failed and `agent_token` is the next
+    /// one.
     pub saved_token: Option<Secret>,
-    /// The snapshot that a rollback under way leads to.
+    /// Target snapshot of a rollback in progress.
     pub rollback_to: Option<SnapshotId>,
-    /// Whether it woke from storage and what it fetched may not be on the host's disk yet.
+    /// Whether it was resumed from storage, and fetched state may not be on the host's disk yet.
     pub converging: bool,
     /// Password of its screens and sockets.
     pub vnc_password: Secret,
-    /// When it was made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it last changed.
+    /// Time of the last change, in Unix milliseconds.
     pub updated_at: i64,
 }
 
-/// What a create stores.
+/// Record of a new computer.
 #[derive(Clone, Debug)]
 pub struct NewComputer {
     /// Its id.
     pub id: ComputerId,
-    /// The workspace that will hold it.
+    /// Its workspace.
     pub workspace: WorkspaceId,
     /// Its name.
     pub name: Name,
-    /// CPU, RAM, disk, resolution, bandwidth.
+    /// CPU, RAM, disk, resolution and bandwidth.
     pub hardware: Hardware,
-    /// Idle minutes before it suspends itself; 0 is always-on.
+    /// Idle minutes before it is suspended; 0 means never.
     pub auto_stop_minutes: i64,
-    /// What plans give: the owner's is looked up in the same transaction.
+    /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
 }
 
 #[derive(sqlx::FromRow)]
-pub(super) struct Row {
+pub(crate) struct Row {
     id: String,
     workspace_id: String,
     workspace_name: String,
@@ -109,7 +110,7 @@ pub(super) struct Row {
     updated_at: i64,
 }
 
-pub(super) const SELECT: &str = "SELECT c.*, w.name AS workspace_name, w.account_id, a.payment AS account_payment \
+pub(crate) const SELECT: &str = "SELECT c.*, w.name AS workspace_name, w.account_id, a.payment AS account_payment \
                       FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
                       JOIN accounts a ON a.id = w.account_id ";
 
@@ -128,7 +129,7 @@ impl TryFrom<Row> for Computer {
         };
         let lapsed = [&row.payment, &row.account_payment].iter().any(|it| *it == Payment::Lapsed.name());
         let billing = Billing {
-            variant: Variant::named(&row.billing).ok_or_else(|| bad("billing"))?,
+            variant: Variant::from_name(&row.billing).ok_or_else(|| bad("billing"))?,
             payment: if lapsed { Payment::Lapsed } else { Payment::Current },
             trial_ends_at: row.trial_ends_at,
             device: row.device != 0,
@@ -169,31 +170,33 @@ impl TryFrom<Row> for Computer {
     }
 }
 
-pub(super) fn name_taken(name: impl std::fmt::Display) -> Error {
+pub(crate) fn name_taken(name: impl std::fmt::Display) -> Error {
     Error::conflict(format!("A computer named \"{name}\" already exists in this workspace"))
         .code("NAME_TAKEN")
 }
 
 impl Store {
-    /// Stores a computer with the intent to make it (status `creating`). The limit and the name are checked in the
-    /// same transaction, so that of many at once only as many win as there is room (threats.md T23).
+    /// Stores a computer with status `creating`, before the engine creates it. Limit and name are checked in
+    /// the same transaction, so that concurrent requests cannot exceed the limit (T23, docs/security.md).
     ///
     /// # Errors
-    /// `NAME_TAKEN`; [`Terms::admit`](hotdesk_domain::plan::Terms::admit)'s; `DESKTOP_LIMIT` for a client's own cap;
-    /// `NotFound` when the workspace is gone; or the store fails.
+    /// `Conflict` (`NAME_TAKEN`); those of
+    /// [`AccountTerms::admit`](hotdesk_domain::billing::plan::AccountTerms::admit); `Forbidden`
+    /// (`DESKTOP_LIMIT`) at a client's own limit; `NotFound` when the workspace does not exist; `Unavailable`
+    /// or `Internal` when the store fails. Nothing is changed then.
     pub async fn add_computer(&self, new: &NewComputer) -> Result<Computer> {
         let mut write = self.write().await?;
         write.add(new).await?;
-        // Read before the commit: afterwards nothing may fail, or nobody would own what was reserved.
+        // Read before the commit: a failure afterwards would leave a reservation without an owner.
         let made = write.computer(new.id).await?;
         write.commit().await?;
         Ok(made)
     }
 
-    /// Sets after how many idle minutes a computer suspends itself; 0 is never.
+    /// Sets the idle minutes after which a computer is suspended; 0 means never.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn set_auto_stop(&self, computer: ComputerId, minutes: i64) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE computers SET auto_stop_minutes = $2, updated_at = $3 WHERE id = $1")
@@ -206,10 +209,11 @@ impl Store {
         write.commit().await
     }
 
-    /// Renames a computer; it as it is then.
+    /// Renames a computer and returns it.
     ///
     /// # Errors
-    /// `NAME_TAKEN`; `NotFound` when it is gone; or the store fails.
+    /// `Conflict` (`NAME_TAKEN`); `NotFound` when it does not exist; `Unavailable` or `Internal` when the
+    /// store fails. Nothing is changed then, unless only the final read failed.
     pub async fn rename_computer(&self, computer: ComputerId, name: &Name) -> Result<Computer> {
         let mut write = self.write().await?;
         let renamed =
@@ -229,11 +233,11 @@ impl Store {
         renamed.ok_or_else(|| Error::not_found("Desktop not found"))
     }
 
-    /// Removes a computer's row and what was meant for it alone; copies of its saved state are to be removed. Files that
-    /// were exported from it stay in its workspace. Returns the ids of the files whose records went.
+    /// Removes a computer's row and its uploads, and marks copies of its saved state for removal. Exported
+    /// files stay in the workspace. Returns the ids of the files whose records were removed.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_computer(&self, computer: ComputerId) -> Result<Vec<FileId>> {
         let text = computer.to_string();
         let mut write = self.write().await?;
@@ -241,13 +245,13 @@ impl Store {
             .bind(&text)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("keep a computer's exports"))?;
+            .map_err(failed("detach a computer's exports"))?;
         let files: Vec<(String,)> = sqlx::query_as("SELECT id FROM files WHERE computer_id = $1")
             .bind(&text)
             .fetch_all(&mut *write.tx)
             .await
             .map_err(failed("list a computer's files"))?;
-        write.give_up_copies(computer).await?;
+        write.discard_copies(computer).await?;
         sqlx::query("DELETE FROM computers WHERE id = $1")
             .bind(&text)
             .execute(&mut *write.tx)
@@ -260,11 +264,11 @@ impl Store {
 }
 
 impl Write {
-    /// Stores a computer with the intent to make it.
-    pub(super) async fn add(&mut self, new: &NewComputer) -> Result<()> {
+    /// Stores a computer with status `creating`.
+    pub(crate) async fn add(&mut self, new: &NewComputer) -> Result<()> {
         let owner = self.owner(new.workspace).await?;
         let terms = new.plans.terms(&self.standing(owner).await?)?;
-        let used = self.used_beside(owner, new.id).await?;
+        let used = self.resource_use_besides(owner, new.id).await?;
         terms.admit(&new.hardware, &used, now_ms())?;
         self.check_client(new.workspace, new.id).await?;
         let secrets = BootSecrets::random();
@@ -299,8 +303,8 @@ impl Write {
         }
     }
 
-    /// Whose a workspace is.
-    pub(super) async fn owner(&mut self, workspace: WorkspaceId) -> Result<AccountId> {
+    /// Returns the owner of a workspace; `NotFound` when the workspace does not exist.
+    pub(crate) async fn owner(&mut self, workspace: WorkspaceId) -> Result<AccountId> {
         let owner: Option<(String,)> = sqlx::query_as("SELECT account_id FROM workspaces WHERE id = $1")
             .bind(workspace.to_string())
             .fetch_optional(&mut *self.tx)

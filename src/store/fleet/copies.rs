@@ -1,30 +1,30 @@
-//! How does a computer's row come from another's, and how does it change its workspace? Names and quotas are checked in
-//! the same transaction (threats.md T23).
+//! Clones, forks and moves of computers. Names and quotas are checked in the same transaction (T23,
+//! docs/security.md).
 
 use std::collections::HashSet;
 
-use super::computers::{Computer, NewComputer, name_taken};
-use super::snapshots::Kept;
-use super::{Store, Write, failed, is_duplicate};
+use crate::fleet::computers::{Computer, NewComputer, name_taken};
+use crate::fleet::snapshots::LaunchState;
+use crate::{Store, Write, failed, is_duplicate};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{ComputerId, SnapshotId, WorkspaceId};
-use hotdesk_domain::access::Role;
-use hotdesk_domain::clone::free_name;
+use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::name::Name;
-use hotdesk_domain::plan::Plans;
 
-/// What is copied of a computer.
+/// Scope of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Its disk.
+    /// The disk.
     Clone,
-    /// Its disk and its memory, as they are now or were in a snapshot.
+    /// The disk and the memory, now or in a snapshot.
     Fork(Option<SnapshotId>),
 }
 
 impl Extent {
-    /// The snapshot that it is of, if it is not of the computer as it is.
+    /// Returns the snapshot that is copied, or `None` for the computer's current state.
     pub fn snapshot(self) -> Option<SnapshotId> {
         match self {
             Self::Clone => None,
@@ -33,37 +33,39 @@ impl Extent {
     }
 }
 
-/// What a clone or a fork stores.
+/// Record of a new clone or fork.
 #[derive(Clone, Debug)]
 pub struct NewCopy {
     /// Its id.
     pub id: ComputerId,
-    /// The computer that it is a copy of.
+    /// The source computer.
     pub source: ComputerId,
-    /// What is copied.
+    /// Scope of the copy.
     pub extent: Extent,
-    /// The workspace that will hold it; `None` is the source's.
+    /// Its workspace; `None` is the source's.
     pub workspace: Option<WorkspaceId>,
-    /// Its name; `None` makes one of the source's.
+    /// Its name; `None` derives one from the source's.
     pub name: Option<Name>,
-    /// What plans give: the owner's is looked up in the same transaction.
+    /// Limits of all plans; the owner's plan is read in the same transaction.
     pub plans: Plans,
 }
 
 impl Store {
-    /// Stores a copy with the intent to make it (status `creating`): the source's size and resolution, always-on, with
-    /// ids and secrets of its own. What was delivered to the source is on its disk, so it counts as delivered. Of a
-    /// snapshot all of this is as it was then, and the token that its memory knows is stored with the row.
+    /// Stores a copy with status `creating`: size and resolution of the source, never suspended, with new ids
+    /// and secrets. Files delivered to the source count as delivered, because they are on its disk. For a
+    /// copy of a snapshot, the state at the snapshot's time counts, and the token in its memory is stored
+    /// with the row.
     ///
     /// # Errors
-    /// As [`Store::add_computer`]; `NotFound` when the source or the snapshot is gone, `Conflict` when that is not ready.
+    /// Those of [`Store::add_computer`]; `NotFound` when the source or the snapshot does not exist;
+    /// `Conflict` when the snapshot is not ready. Nothing is stored then.
     pub async fn add_copy(&self, copy: &NewCopy) -> Result<Computer> {
         let mut write = self.write().await?;
         let source = write.computer(copy.source).await?;
-        // A copy is no way around what its source may not do.
+        // A copy must not bypass the limits of its source.
         source.billing.check_paid(now_ms())?;
         let kept = match copy.extent.snapshot() {
-            Some(snapshot) => Some(write.kept(&source, snapshot).await?),
+            Some(snapshot) => Some(write.launch_state(&source, snapshot).await?),
             None => None,
         };
         let workspace = copy.workspace.unwrap_or(source.workspace);
@@ -80,14 +82,14 @@ impl Store {
         };
         let (hardware, until) = match &kept {
             Some(kept) => (kept.hardware, kept.since),
-            // What a resize under way is to lead to: a disk that is larger than its source's is no harm.
+            // The target of a resize in progress: a disk larger than the source's is harmless.
             None => (source.wanted.unwrap_or(source.hardware), i64::MAX),
         };
         let plans = copy.plans.clone();
         let new = NewComputer { id: copy.id, workspace, name, hardware, auto_stop_minutes: 0, plans };
         write.add(&new).await?;
-        if let Some(Kept { token: Some(token), .. }) = &kept {
-            write.memory_knows(copy.id, token).await?;
+        if let Some(LaunchState { token: Some(token), .. }) = &kept {
+            write.set_saved_token(copy.id, token).await?;
         }
         sqlx::query(
             "INSERT INTO deliveries (file_id, computer_id, outcome, delivered_at) \
@@ -99,19 +101,21 @@ impl Store {
         .bind(until)
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("copy what was delivered"))?;
-        // Read before the commit: afterwards nothing may fail, or nobody would own what was reserved.
+        .map_err(failed("copy deliveries"))?;
+        // Read before the commit: a failure afterwards would leave a reservation without an owner.
         let made = write.computer(copy.id).await?;
         write.commit().await?;
         Ok(made)
     }
 
-    /// Gives a computer to another workspace, with the uploads meant for it alone; what was exported from it stays. Where
-    /// somebody loses it by that, it gets another password. The computers whose stream is to be ended: it or none.
+    /// Moves a computer to another workspace, with the uploads meant for it alone; its exports stay. When an
+    /// account loses access, the computer gets a new password. Returns the computer if its stream must end,
+    /// else nothing.
     ///
     /// # Errors
-    /// `NAME_TAKEN` when the workspace has one of that name; `DESKTOP_LIMIT` of a client that it comes to;
-    /// `NotFound` when either is gone; or the store fails.
+    /// `Conflict` (`NAME_TAKEN`) when the workspace has a computer of that name; `Forbidden`
+    /// (`DESKTOP_LIMIT`) at the limit of the target's client; `NotFound` when the computer or the workspace
+    /// does not exist; `Unavailable` or `Internal` when the store fails. Nothing is changed then.
     pub async fn move_computer(
         &self,
         computer: ComputerId,
@@ -119,31 +123,35 @@ impl Store {
     ) -> Result<Vec<ComputerId>> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
-        // Whether it is there.
+        // Fails when the workspace does not exist.
         write.owner(workspace).await?;
         write.check_client(workspace, computer).await?;
-        write.put(&row, workspace).await?;
-        let lost = write.is_reached_otherwise(row.workspace, workspace).await?;
+        write.move_to_workspace(&row, workspace).await?;
+        let lost = write.loses_users(row.workspace, workspace).await?;
         let mut streams = Vec::new();
         if lost {
             write.change_password(computer).await?;
-            streams = write.stream_of_a_stranger(computer).await?;
+            streams = write.end_unauthorized_stream(computer).await?;
         }
         write.meter(computer).await?;
         write.commit().await?;
         if lost {
-            self.end_passes(&[row.pass()]);
+            self.end_password_sessions(&[row.password_digest()]);
         }
         Ok(streams)
     }
 }
 
 impl Write {
-    /// Puts a computer into another workspace, with the uploads meant for it alone; what was exported from it stays.
+    /// Moves a computer to another workspace, with the uploads meant for it alone; its exports stay.
     ///
     /// # Errors
-    /// `NAME_TAKEN` when the workspace has one of that name.
-    pub(super) async fn put(&mut self, computer: &Computer, workspace: WorkspaceId) -> Result<()> {
+    /// `Conflict` (`NAME_TAKEN`) when the workspace has a computer of that name.
+    pub(crate) async fn move_to_workspace(
+        &mut self,
+        computer: &Computer,
+        workspace: WorkspaceId,
+    ) -> Result<()> {
         let moved = sqlx::query("UPDATE computers SET workspace_id = $2, updated_at = $3 WHERE id = $1")
             .bind(computer.id.to_string())
             .bind(workspace.to_string())
@@ -163,8 +171,8 @@ impl Write {
         Ok(())
     }
 
-    /// Whether somebody who works in a workspace does not in another one: a member, or the holder of a key to it alone.
-    async fn is_reached_otherwise(&mut self, from: WorkspaceId, to: WorkspaceId) -> Result<bool> {
+    /// Whether a member, or the owner of a key, of one workspace has no access to another one.
+    async fn loses_users(&mut self, from: WorkspaceId, to: WorkspaceId) -> Result<bool> {
         let (lost,): (i64,) = sqlx::query_as(
             "SELECT (SELECT COUNT(*) FROM members o WHERE o.workspace_id = $1 AND NOT EXISTS (SELECT 1 FROM members n \
              WHERE n.workspace_id = $2 AND n.account_id = o.account_id AND (n.role <> $3 OR o.role = $3))) \
@@ -175,11 +183,11 @@ impl Write {
         .bind(Role::Viewer.name())
         .fetch_one(&mut *self.tx)
         .await
-        .map_err(failed("look for who loses a computer"))?;
+        .map_err(failed("look for members who lose a computer"))?;
         Ok(lost > 0)
     }
 
-    /// The folded names of a workspace's computers.
+    /// Returns the case-folded names of a workspace's computers.
     async fn names(&mut self, workspace: WorkspaceId) -> Result<HashSet<String>> {
         let names: Vec<(String,)> =
             sqlx::query_as("SELECT name_folded FROM computers WHERE workspace_id = $1")

@@ -1,35 +1,36 @@
-//! Which of the computers is meant, and which are listed?
+//! Look-up and listing of computers.
 
-use super::computers::{Computer, Row, SELECT};
-use super::{Store, Write, failed};
+use crate::fleet::computers::{Computer, Row, SELECT};
+use crate::{Store, Write, failed};
 use hotdesk_base::ids::{AccountId, ComputerId, ComputerRef, WorkspaceId};
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
 
-/// Handles are random: one that is somebody's present one and was another's before is the former's.
+/// Finds a computer by an instance id, current ids first: they are random, so a current id can equal an
+/// earlier id of another computer.
 const BY_INSTANCE: &str = "c.id = COALESCE((SELECT id FROM computers WHERE instance_id = $1), \
                            (SELECT computer_id FROM earlier_instances WHERE instance_id = $1))";
 
-/// Which computers a listing shows.
+/// Filter and page of a listing of computers.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only this workspace's.
+pub struct ComputerFilter {
+    /// Only computers of this workspace.
     pub workspace: Option<WorkspaceId>,
-    /// Only those with this status.
+    /// Only computers with this status.
     pub status: Option<Status>,
-    /// Only those whose name holds this text, whatever the case.
+    /// Only computers whose name contains this text, regardless of case.
     pub name_contains: Option<String>,
-    /// At most so many; `None` is all.
+    /// Page size; `None` is all.
     pub limit: Option<u32>,
-    /// After so many.
+    /// Number of computers to skip.
     pub offset: u32,
 }
 
 impl Store {
-    /// One computer by UUID or instance handle, its present one or one of before.
+    /// Returns a computer by its UUID or by a current or earlier instance id.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn computer(&self, reference: &ComputerRef) -> Result<Option<Computer>> {
         let (clause, value) = match reference {
             ComputerRef::Id(id) => ("c.id = $1", id.to_string()),
@@ -43,10 +44,10 @@ impl Store {
         row.map(Computer::try_from).transpose()
     }
 
-    /// Every computer there is, for recovery.
+    /// Returns all computers, oldest first, for recovery.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn all_computers(&self) -> Result<Vec<Computer>> {
         let rows: Vec<Row> =
             sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} ORDER BY c.created_at, c.id")))
@@ -56,12 +57,16 @@ impl Store {
         rows.into_iter().map(Computer::try_from).collect()
     }
 
-    /// The computers of an account's workspaces, its own and those that it is a member of, that a filter lets through,
-    /// oldest first, and how many there are without the page.
+    /// Returns a page of the computers that an account can access and that match a filter, oldest first, and
+    /// their total number.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn computers(&self, account: AccountId, filter: &Filter) -> Result<(Vec<Computer>, u64)> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn computers(
+        &self,
+        account: AccountId,
+        filter: &ComputerFilter,
+    ) -> Result<(Vec<Computer>, u64)> {
         let clause = "WHERE (w.account_id = $1 OR EXISTS (SELECT 1 FROM members m WHERE m.workspace_id = w.id \
                       AND m.account_id = $1)) AND ($2 = '' OR c.workspace_id = $2) AND ($3 = '' OR c.status = $3) \
                       AND ($4 = '' OR c.name_folded LIKE $4 ESCAPE '\\')";
@@ -96,8 +101,8 @@ impl Store {
 }
 
 impl Write {
-    /// A computer as this write sees it.
-    pub(super) async fn computer(&mut self, computer: ComputerId) -> Result<Computer> {
+    /// Returns a computer as this transaction sees it; `NotFound` when it does not exist.
+    pub(crate) async fn computer(&mut self, computer: ComputerId) -> Result<Computer> {
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE c.id = $1")))
             .bind(computer.to_string())
             .fetch_optional(&mut *self.tx)
@@ -107,7 +112,7 @@ impl Write {
     }
 }
 
-/// A LIKE pattern that finds a text anywhere, its own wildcards taken literally.
+/// Returns a LIKE pattern that finds a text anywhere, with its wildcards escaped.
 fn like_pattern(text: &str) -> String {
     let mut pattern = String::from("%");
     for character in text.to_lowercase().chars() {

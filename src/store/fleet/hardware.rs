@@ -1,17 +1,18 @@
-//! What size has each computer, and what size shall it get? The intent of a resize and its outcome are stored with the
-//! row, so that a crash in between leaves both sizes to go on from.
+//! Sizes of computers and resizes. Target and outcome of a resize are stored with the row, so that recovery
+//! after a crash knows both sizes.
 
-use super::{Store, Write, failed};
-use crate::computers::Computer;
+use crate::fleet::computers::Computer;
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId};
-use hotdesk_domain::allowance::Used;
 use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::computer::allowance::ResourceUse;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::lifecycle::Status;
 
-/// What an account's computers hold but for one; a resize and a rollback under way hold the larger size, and snapshots, the
-/// one's too, what they take (in the last column). SUM of BIGINT is NUMERIC in PostgreSQL, hence the casts.
+/// Resources of an account's computers except one. A resize or rollback in progress counts with the larger
+/// size. The last column has the bytes of all snapshots, those of the excepted computer included. SUM of
+/// BIGINT is NUMERIC in PostgreSQL, hence the casts.
 const USED: &str = "SELECT COUNT(*), \
     CAST(COALESCE(SUM((SELECT MAX(size.gb) FROM (SELECT c.ram_gb AS gb UNION ALL SELECT c.wanted_ram_gb UNION ALL \
         SELECT s.ram_gb FROM snapshots s WHERE s.id = c.rollback_to) size)), 0) AS BIGINT), \
@@ -21,20 +22,24 @@ const USED: &str = "SELECT COUNT(*), \
     FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
     WHERE w.account_id = $1 AND c.id <> $2";
 
-fn used((computers, ram_gb, disk_gb, snapshots): (i64, i64, i64, i64)) -> Used {
+fn used((computers, ram_gb, disk_gb, snapshots): (i64, i64, i64, i64)) -> ResourceUse {
     let bounded = |value: i64| u32::try_from(value).unwrap_or(u32::MAX);
     let disk_gb = bounded(disk_gb).saturating_add(bounded(whole_gb(snapshots)));
-    Used { computers: bounded(computers), ram_gb: bounded(ram_gb), disk_gb }
+    ResourceUse { computers: bounded(computers), ram_gb: bounded(ram_gb), disk_gb }
 }
 
-/// GB that hold so many bytes.
+/// Returns bytes in GB, rounded up.
 fn whole_gb(bytes: i64) -> i64 {
     bytes.saturating_add((1 << 30) - 1) >> 30
 }
 
 impl Write {
-    /// What an account holds, but for one computer (which may be one that is yet to be stored).
-    pub(super) async fn used_beside(&mut self, account: AccountId, but: ComputerId) -> Result<Used> {
+    /// Returns the resources of an account without one computer, which may not be stored yet.
+    pub(crate) async fn resource_use_besides(
+        &mut self,
+        account: AccountId,
+        but: ComputerId,
+    ) -> Result<ResourceUse> {
         let row = sqlx::query_as(USED)
             .bind(account.to_string())
             .bind(but.to_string())
@@ -46,24 +51,24 @@ impl Write {
 }
 
 impl Store {
-    /// What the owner of a computer holds besides it.
+    /// Returns the resources of a computer's owner without that computer.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn used_beside(&self, computer: &Computer) -> Result<Used> {
-        self.used_but(computer.owner, computer.id).await
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn resource_use_besides(&self, computer: &Computer) -> Result<ResourceUse> {
+        self.resource_use_without(computer.owner, computer.id).await
     }
 
-    /// What an account holds.
+    /// Returns the resources of an account.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn used(&self, account: AccountId) -> Result<Used> {
-        // No computer is left out.
-        self.used_but(account, ComputerId::random()).await
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn resource_use(&self, account: AccountId) -> Result<ResourceUse> {
+        // A random id excludes no computer.
+        self.resource_use_without(account, ComputerId::random()).await
     }
 
-    async fn used_but(&self, account: AccountId, but: ComputerId) -> Result<Used> {
+    async fn resource_use_without(&self, account: AccountId, but: ComputerId) -> Result<ResourceUse> {
         let row = sqlx::query_as(USED)
             .bind(account.to_string())
             .bind(but.to_string())
@@ -73,21 +78,22 @@ impl Store {
         Ok(used(row))
     }
 
-    /// Stores the intent of a resize: `plan` makes the wanted size of the current one and of what the owner's other
-    /// computers hold, in one transaction, so that two resizes cannot take the same last GB (threats.md T23). The
-    /// current size is the one that an unfinished resize was to lead to. Returns the wanted size; one that the computer
-    /// has already is not stored.
+    /// Stores the target of a resize. `plan` derives it from the current size and the resources of the
+    /// owner's other computers, in one transaction, so that two resizes cannot take the same last GB (T23,
+    /// docs/security.md). The current size is the target of an unfinished resize. Returns the target; it is
+    /// not stored when the computer has that size already.
     ///
     /// # Errors
-    /// `plan`'s; `NotFound` when the computer is gone; or the store fails.
+    /// Those of `plan`; `NotFound` when the computer does not exist; `Unavailable` or `Internal` when the
+    /// store fails. Nothing is changed then.
     pub async fn intend_hardware(
         &self,
         computer: ComputerId,
-        plan: impl FnOnce(&Hardware, &Used) -> Result<Hardware> + Send,
+        plan: impl FnOnce(&Hardware, &ResourceUse) -> Result<Hardware> + Send,
     ) -> Result<Hardware> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
-        let others = write.used_beside(row.owner, computer).await?;
+        let others = write.resource_use_besides(row.owner, computer).await?;
         let target = plan(&row.wanted.unwrap_or(row.hardware), &others)?;
         if target == row.hardware && row.wanted.is_none() {
             return Ok(target);
@@ -104,16 +110,16 @@ impl Store {
         .bind(now_ms())
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("store the intent to resize"))?;
+        .map_err(failed("store a resize's target"))?;
         write.commit().await?;
         Ok(target)
     }
 
-    /// Stores the outcome of a resize: the size that the computer has, or that its machine gets with the boot whose
-    /// intent `boot` is stored along with it.
+    /// Stores the outcome of a resize: the size that the computer has, or gets with the boot whose target
+    /// status `boot` is stored along.
     ///
     /// # Errors
-    /// When the store fails; the intent stays then.
+    /// `Unavailable` or `Internal` when the store fails; the target stays stored then.
     pub async fn settle_hardware(
         &self,
         computer: ComputerId,

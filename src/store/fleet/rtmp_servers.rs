@@ -1,44 +1,44 @@
-//! Which RTMP servers has an account saved, and for whom?
+//! Saved RTMP servers of accounts.
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::desktop::stream::MAX_CONNECTIONS;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::name::Name;
-use hotdesk_domain::stream::MAX_CONNECTIONS;
 
-/// A saved connection.
+/// A saved RTMP server.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct RtmpConnection {
     /// The account that owns it.
     pub account: AccountId,
-    /// The workspace whose keys may use it, with its name; `None`: account-wide keys alone.
+    /// The workspace whose keys may use it, with its name; `None` for account-wide keys only.
     pub workspace: Option<(WorkspaceId, String)>,
-    /// Its name, unique per account whatever the case.
+    /// Its name, unique per account regardless of case.
     pub name: String,
-    /// The server and its application.
+    /// URL of the server and its application.
     pub url: String,
-    /// What the server knows the stream by.
+    /// Stream key on the server.
     pub key: Secret,
-    /// When it was first saved.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it was last saved.
+    /// Time of the last change, in Unix milliseconds.
     pub updated_at: i64,
 }
 
-/// What is saved.
+/// Record of an RTMP server to save.
 #[derive(Clone, Debug)]
-pub struct NewConnection {
+pub struct NewRtmpConnection {
     /// The account.
     pub account: AccountId,
     /// The workspace whose keys may use it.
     pub workspace: Option<WorkspaceId>,
     /// Its name.
     pub name: Name,
-    /// The server and its application.
+    /// URL of the server and its application.
     pub url: String,
-    /// The key.
+    /// Stream key on the server.
     pub key: Secret,
 }
 
@@ -54,7 +54,7 @@ struct Row {
     updated_at: i64,
 }
 
-impl TryFrom<Row> for Connection {
+impl TryFrom<Row> for RtmpConnection {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
@@ -79,39 +79,40 @@ const SELECT: &str = "SELECT c.account_id, c.workspace_id, w.name AS workspace_n
     WHERE c.account_id = $1 AND ($2 = '' OR c.name_folded = $2) ORDER BY c.name_folded";
 
 impl Store {
-    /// An account's connections by name; with a folded name only the one that has it.
+    /// Returns an account's connections in the order of their names; with a case-folded name, only that one.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn stream_connections(
         &self,
         account: AccountId,
         folded: Option<&str>,
-    ) -> Result<Vec<Connection>> {
+    ) -> Result<Vec<RtmpConnection>> {
         let rows: Vec<Row> = sqlx::query_as(SELECT)
             .bind(account.to_string())
             .bind(folded.unwrap_or_default())
             .fetch_all(&self.pool)
             .await
             .map_err(failed("list streaming connections"))?;
-        rows.into_iter().map(Connection::try_from).collect()
+        rows.into_iter().map(RtmpConnection::try_from).collect()
     }
 
-    /// Saves a connection in the place of the one that has its name, if `may` lets that be replaced. True when there was
-    /// none.
+    /// Saves a connection, replacing the one with the same name if `may` permits it. Returns it, and whether
+    /// it is new.
     ///
     /// # Errors
-    /// What `may` says; `Forbidden` when the account has too many; or the store fails.
+    /// Those of `may`; `Forbidden` when the account has the most connections that it may have; `Unavailable`
+    /// or `Internal` when the store fails. Nothing is changed then.
     pub async fn save_stream_connection(
         &self,
-        new: &NewConnection,
-        may: impl FnOnce(&Connection) -> Result<()>,
-    ) -> Result<(Connection, bool)> {
+        new: &NewRtmpConnection,
+        may: impl FnOnce(&RtmpConnection) -> Result<()>,
+    ) -> Result<(RtmpConnection, bool)> {
         let mut write = self.write().await?;
-        let old = found(&mut write, new.account, &new.name.folded()).await?;
+        let old = find(&mut write, new.account, &new.name.folded()).await?;
         match &old {
             Some(old) => may(old)?,
-            None => check_room(&mut write, new.account).await?,
+            None => check_connection_limit(&mut write, new.account).await?,
         }
         sqlx::query(
             "INSERT INTO stream_connections \
@@ -132,16 +133,16 @@ impl Store {
         .execute(&mut *write.tx)
         .await
         .map_err(failed("save a streaming connection"))?;
-        let saved = found(&mut write, new.account, &new.name.folded()).await?;
+        let saved = find(&mut write, new.account, &new.name.folded()).await?;
         write.commit().await?;
         let saved = saved.ok_or_else(|| Error::internal("a saved streaming connection is not there"))?;
         Ok((saved, old.is_none()))
     }
 
-    /// Removes a connection.
+    /// Removes a connection; a missing one is not an error.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_stream_connection(&self, account: AccountId, folded: &str) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM stream_connections WHERE account_id = $1 AND name_folded = $2")
@@ -154,18 +155,18 @@ impl Store {
     }
 }
 
-async fn found(write: &mut Write, account: AccountId, folded: &str) -> Result<Option<Connection>> {
+async fn find(write: &mut Write, account: AccountId, folded: &str) -> Result<Option<RtmpConnection>> {
     let row: Option<Row> = sqlx::query_as(SELECT)
         .bind(account.to_string())
         .bind(folded)
         .fetch_optional(&mut *write.tx)
         .await
         .map_err(failed("look for a streaming connection"))?;
-    row.map(Connection::try_from).transpose()
+    row.map(RtmpConnection::try_from).transpose()
 }
 
-/// Refuses when an account has as many connections as may be.
-pub(super) async fn check_room(write: &mut Write, account: AccountId) -> Result<()> {
+/// Refuses one more connection beyond the limit.
+pub(crate) async fn check_connection_limit(write: &mut Write, account: AccountId) -> Result<()> {
     let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM stream_connections WHERE account_id = $1")
         .bind(account.to_string())
         .fetch_one(&mut *write.tx)
@@ -173,7 +174,7 @@ pub(super) async fn check_room(write: &mut Write, account: AccountId) -> Result<
         .map_err(failed("count streaming connections"))?;
     if count >= i64::from(MAX_CONNECTIONS) {
         let message =
-            format!("The account has {MAX_CONNECTIONS} streaming connections, and may have no more");
+            format!("The account has {MAX_CONNECTIONS} streaming connections, the maximum: delete one first");
         return Err(Error::forbidden(message));
     }
     Ok(())

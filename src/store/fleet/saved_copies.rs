@@ -1,35 +1,41 @@
-//! Which computers' saved states are copied to storage, and which handles did a computer have before it woke from there?
+//! Copies of saved states in storage, and the earlier instance ids of computers resumed from there.
+//!
+//! ```text
+//! (no row) --suspend_with_copy--> saving --mark_copy_complete--> whole
+//!                                   |                              |
+//!                                   +------- discard_copies -------+--> removing --forget_copy--> (no row)
+//! ```
 
 use uuid::Uuid;
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{ComputerId, InstanceId};
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::saved_state::CopyState;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
-use hotdesk_domain::stored::CopyState;
 
-/// Handles of earlier instances that lead to a computer: one a day for a year and more, or one an hour for a fortnight. Older
-/// ones are forgotten.
+/// Earlier instance ids of a computer that are stored: one a day for more than a year, or one an hour for two
+/// weeks. The oldest are removed.
 const MAX_EARLIER: i64 = 400;
 
-/// A copy of a saved state.
+/// A copy of a saved state in storage.
 #[derive(Clone, Debug)]
 pub struct SavedCopy {
-    /// The try at copying; a part of its objects' names.
+    /// Id of the copy operation, and part of its objects' names.
     pub operation: Uuid,
-    /// The computer, which may be gone.
+    /// The computer, which may be removed already.
     pub computer: ComputerId,
-    /// The boot that the saved memory ran since.
+    /// Number of the boot that the memory was saved from.
     pub generation: u64,
-    /// How far it is.
+    /// Its state.
     pub state: CopyState,
-    /// The token that the saved memory knows.
+    /// Agent token in the saved memory.
     pub token: Secret,
-    /// The manifest's sum, once it is whole.
+    /// Checksum of the manifest, once the copy is complete.
     pub manifest: Option<String>,
-    /// When it was asked for: with the suspend, as a rule.
+    /// Creation time, in Unix milliseconds; usually that of the suspend.
     pub created_at: i64,
 }
 
@@ -62,10 +68,10 @@ impl TryFrom<Row> for SavedCopy {
 }
 
 impl Store {
-    /// The copy of a computer's saved state, unless that is being removed.
+    /// Returns the copy of a computer's saved state, unless it is being removed.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn saved_copy(&self, computer: ComputerId) -> Result<Option<SavedCopy>> {
         let row: Option<Row> =
             sqlx::query_as("SELECT * FROM saved_copies WHERE computer_id = $1 AND state <> 'removing'")
@@ -76,10 +82,10 @@ impl Store {
         row.map(SavedCopy::try_from).transpose()
     }
 
-    /// Every copy, also of computers that are gone.
+    /// Returns all copies, also those of removed computers, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn saved_copies(&self) -> Result<Vec<SavedCopy>> {
         let rows: Vec<Row> = sqlx::query_as("SELECT * FROM saved_copies ORDER BY created_at, operation")
             .fetch_all(&self.pool)
@@ -88,13 +94,18 @@ impl Store {
         rows.into_iter().map(SavedCopy::try_from).collect()
     }
 
-    /// Stores that a computer sleeps, with the intent to copy its saved state of this generation. A copy of the same
-    /// generation is kept as it is, others are given up. With `first` a computer whose copy is not whole is stored as
-    /// `suspending`. The status as it is then.
+    /// Stores that a computer is suspended and that its saved state of this generation must be copied. A copy
+    /// of the same generation stays; others are marked for removal. With `first`, the status is `suspending`
+    /// until the copy is complete. Returns the status.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn fall_asleep(&self, computer: ComputerId, generation: u64, first: bool) -> Result<Status> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn suspend_with_copy(
+        &self,
+        computer: ComputerId,
+        generation: u64,
+        first: bool,
+    ) -> Result<Status> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
         let generation = i64::try_from(generation).map_err(Error::internal)?;
@@ -103,7 +114,7 @@ impl Store {
             .bind(generation)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("give up earlier copies"))?;
+            .map_err(failed("discard earlier copies"))?;
         let (whole, there): (i64, i64) = sqlx::query_as(
             "SELECT CAST(COALESCE(SUM(CASE WHEN state = 'whole' THEN 1 ELSE 0 END), 0) AS BIGINT), COUNT(*) \
              FROM saved_copies WHERE computer_id = $1 AND state <> 'removing'",
@@ -125,7 +136,7 @@ impl Store {
             .bind(now_ms())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("store the intent to copy"))?;
+            .map_err(failed("store a new saved copy"))?;
         }
         let status = if first && whole == 0 { Status::Suspending } else { Status::Suspended };
         if row.status != status {
@@ -135,12 +146,12 @@ impl Store {
         Ok(status)
     }
 
-    /// Stores that a copy is whole, by its manifest's sum; a computer that was `suspending` for it is `suspended` since
-    /// then. A copy that was given up meanwhile stays so.
+    /// Stores that a copy is complete, with the checksum of its manifest. A computer that is `suspending` for
+    /// it becomes `suspended`. A copy marked for removal stays so.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn copy_is_whole(&self, copy: &SavedCopy, manifest: &str) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn mark_copy_complete(&self, copy: &SavedCopy, manifest: &str) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query(
             "UPDATE saved_copies SET state = 'whole', manifest = $2 WHERE operation = $1 AND state = 'saving'",
@@ -149,7 +160,7 @@ impl Store {
         .bind(manifest)
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("store that a copy is whole"))?;
+        .map_err(failed("mark a copy as complete"))?;
         sqlx::query(
             "UPDATE computers SET status = 'suspended', updated_at = $2 WHERE id = $1 AND status = 'suspending'",
         )
@@ -161,35 +172,35 @@ impl Store {
         write.commit().await
     }
 
-    /// Stores that nobody needs the copies of a computer's saved state.
+    /// Marks the copies of a computer's saved state for removal.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn give_up_copies(&self, computer: ComputerId) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn discard_copies(&self, computer: ComputerId) -> Result<()> {
         let mut write = self.write().await?;
-        write.give_up_copies(computer).await?;
+        write.discard_copies(computer).await?;
         write.commit().await
     }
 
-    /// Forgets a copy whose objects are gone.
+    /// Removes the record of a copy whose objects are removed.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn forget_copy(&self, operation: Uuid) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM saved_copies WHERE operation = $1 AND state = 'removing'")
             .bind(operation.to_string())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("forget a saved copy"))?;
+            .map_err(failed("remove a saved copy's record"))?;
         write.commit().await
     }
 
-    /// Stores the intent to wake from storage: as [`Store::begin_resume`], with a new instance handle, the old one kept,
-    /// and `converging` from now on.
+    /// Stores that a computer resumes from storage: like [`Store::begin_resume`], with a new instance id and
+    /// `converging` set. The previous instance id still leads to the computer.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn begin_wake_from_storage(&self, computer: ComputerId) -> Result<()> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
@@ -202,7 +213,7 @@ impl Store {
         .bind(now_ms())
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("keep an instance's handle"))?;
+        .map_err(failed("store an earlier instance id"))?;
         sqlx::query(
             "DELETE FROM earlier_instances WHERE computer_id = $1 AND instance_id NOT IN (SELECT instance_id \
              FROM earlier_instances WHERE computer_id = $1 ORDER BY ended_at DESC, instance_id LIMIT $2)",
@@ -211,23 +222,23 @@ impl Store {
         .bind(MAX_EARLIER)
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("forget an instance's handle"))?;
+        .map_err(failed("remove earlier instance ids"))?;
         sqlx::query("UPDATE computers SET instance_id = $2, converging = 1 WHERE id = $1")
             .bind(computer.to_string())
             .bind(InstanceId::random().as_str())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("give a new instance its handle"))?;
+            .map_err(failed("store a new instance id"))?;
         write.next_wake(computer).await?;
         write.commit().await
     }
 
-    /// Stores that a computer sleeps on with the saved state that its whole copy is of: nothing was booted from it, or
-    /// what was is gone with its host's power.
+    /// Stores that a computer stays suspended with the state of its complete copy: nothing booted from it, or
+    /// what did was lost with its host.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn sleep_on(&self, copy: &SavedCopy) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn keep_suspended(&self, copy: &SavedCopy) -> Result<()> {
         let mut write = self.write().await?;
         write.status(copy.computer, Status::Suspended).await?;
         sqlx::query("UPDATE computers SET saved_token = $2, converging = 0 WHERE id = $1")
@@ -235,34 +246,34 @@ impl Store {
             .bind(copy.token.reveal())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("keep the saved token"))?;
+            .map_err(failed("store the saved token"))?;
         write.commit().await
     }
 
-    /// Stores that what a computer fetched is on its host's disk: its copy is not needed any more.
+    /// Stores that the fetched state is on the host's disk, so that the copy is not needed any more.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn converged(&self, computer: ComputerId) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn mark_converged(&self, computer: ComputerId) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE computers SET converging = 0 WHERE id = $1")
             .bind(computer.to_string())
             .execute(&mut *write.tx)
             .await
             .map_err(failed("store that a computer converged"))?;
-        write.give_up_copies(computer).await?;
+        write.discard_copies(computer).await?;
         write.commit().await
     }
 }
 
 impl Write {
-    /// What is to be removed of a computer that wakes or goes.
-    pub(super) async fn give_up_copies(&mut self, computer: ComputerId) -> Result<()> {
+    /// Marks the copies of a computer for removal.
+    pub(crate) async fn discard_copies(&mut self, computer: ComputerId) -> Result<()> {
         sqlx::query("UPDATE saved_copies SET state = 'removing' WHERE computer_id = $1")
             .bind(computer.to_string())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("give up a saved copy"))?;
+            .map_err(failed("discard saved copies"))?;
         Ok(())
     }
 }

@@ -1,65 +1,65 @@
-//! Which snapshots has a computer, and to which is it being rolled back? Intents are stored before the engine acts, and
-//! outcomes after.
+//! Snapshots of computers and rollbacks. The intended state is stored before the engine acts, the outcome
+//! afterwards.
 
-use super::computers::Computer;
-use super::{Store, Write, failed, id};
+use crate::fleet::computers::Computer;
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{ComputerId, SnapshotId};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::allowance::Allowance;
 use hotdesk_domain::computer::Hardware;
+use hotdesk_domain::computer::allowance::Allowance;
+use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::snapshot::{MachineSize, SnapshotState, admit, check_ready, most_bytes};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
 use hotdesk_domain::name::Name;
-use hotdesk_domain::snapshot::{Size, State, admit, check_ready, most_bytes};
 
-/// A snapshot as it is stored.
+/// Record of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Its id.
     pub id: SnapshotId,
-    /// The computer that it is of.
+    /// Its computer.
     pub computer: ComputerId,
-    /// What its maker calls it.
+    /// Its name, chosen by the user.
     pub name: Option<String>,
-    /// Whether it is there.
-    pub state: State,
-    /// Whether it holds memory besides the disk.
+    /// Its state.
+    pub state: SnapshotState,
+    /// Whether it contains memory besides the disk.
     pub memory: bool,
-    /// The size that its memory knows; none without memory.
-    pub size: Option<Size>,
+    /// Machine size in its memory; `None` without memory.
+    pub size: Option<MachineSize>,
     /// Bytes on the host; while it is being made, the most that it may take.
     pub bytes: u64,
-    /// When it was asked for.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
 }
 
-/// What is stored of a snapshot that is about to be made.
+/// Record of a new snapshot.
 #[derive(Clone, Debug)]
 pub struct NewSnapshot {
     /// Its id.
     pub id: SnapshotId,
-    /// What its maker calls it.
+    /// Its name, chosen by the user.
     pub name: Option<Name>,
-    /// Whether it holds memory besides the disk.
+    /// Whether it contains memory besides the disk.
     pub memory: bool,
-    /// What the owner may have.
+    /// Limits of the owner.
     pub allowance: Allowance,
 }
 
-/// What a computer that is launched from a snapshot begins with.
+/// State of a snapshot from which a computer is launched.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
-    /// The size that the computer had, with the present bound of its network.
-    pub(super) hardware: Hardware,
-    /// The token that its memory knows, where there is memory.
-    pub(super) token: Option<Secret>,
-    /// When it was kept.
-    pub(super) since: i64,
+pub(crate) struct LaunchState {
+    /// Size of the computer at that time, with the current bandwidth limit.
+    pub(crate) hardware: Hardware,
+    /// Agent token in its memory, if it contains memory.
+    pub(crate) token: Option<Secret>,
+    /// Time of the snapshot, in Unix milliseconds.
+    pub(crate) since: i64,
 }
 
 #[derive(sqlx::FromRow)]
-struct KeptRow {
+struct LaunchStateRow {
     state: String,
     cpu: f64,
     ram_gb: i64,
@@ -93,9 +93,9 @@ impl TryFrom<Row> for Snapshot {
         Ok(Self {
             id: id(&row.id)?,
             computer: id(&row.computer_id)?,
-            state: State::parse(&row.state).ok_or_else(|| bad("state"))?,
+            state: SnapshotState::parse(&row.state).ok_or_else(|| bad("state"))?,
             memory: row.memory != 0,
-            size: (row.memory != 0).then_some(Size { cpu: row.cpu, ram_gb }),
+            size: (row.memory != 0).then_some(MachineSize { cpu: row.cpu, ram_gb }),
             bytes: u64::try_from(row.bytes).map_err(|_| bad("number of bytes"))?,
             name: row.name,
             created_at: row.created_at,
@@ -104,11 +104,12 @@ impl TryFrom<Row> for Snapshot {
 }
 
 impl Store {
-    /// Stores a snapshot of a computer with the intent to make it (state `creating`). Limits are checked in the same
-    /// transaction (threats.md T23). `token` is the one that its memory knows, where it keeps memory.
+    /// Stores a snapshot with state `creating`. Limits are checked in the same transaction (T23,
+    /// docs/security.md). `token` is the agent token in its memory, if it contains memory.
     ///
     /// # Errors
-    /// [`admit`]'s; `NotFound` when the computer is gone; or the store fails.
+    /// Those of [`admit`]; `NotFound` when the computer does not exist; `Unavailable` or `Internal` when the
+    /// store fails. Nothing is changed then.
     pub async fn add_snapshot(&self, computer: ComputerId, new: &NewSnapshot, token: &Secret) -> Result<()> {
         let mut write = self.write().await?;
         let row = write.computer(computer).await?;
@@ -118,8 +119,8 @@ impl Store {
             .await
             .map_err(failed("count a computer's snapshots"))?;
         let bytes = most_bytes(&row.hardware, new.memory);
-        // No computer is left out: this one's disk counts too.
-        let used = write.used_beside(row.owner, ComputerId::random()).await?;
+        // A random id excludes no computer: this one's disk counts too.
+        let used = write.resource_use_besides(row.owner, ComputerId::random()).await?;
         admit(&new.allowance, u32::try_from(there).unwrap_or(u32::MAX), bytes, &used)?;
         sqlx::query(
             "INSERT INTO snapshots (id, computer_id, name, state, memory, bytes, agent_token, created_at, cpu, ram_gb, \
@@ -128,7 +129,7 @@ impl Store {
         .bind(new.id.to_string())
         .bind(computer.to_string())
         .bind(new.name.as_ref().map(|name| name.as_str().to_owned()))
-        .bind(State::Creating.name())
+        .bind(SnapshotState::Creating.name())
         .bind(i64::from(new.memory))
         .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
         .bind(new.memory.then(|| token.reveal().to_owned()))
@@ -142,10 +143,10 @@ impl Store {
         write.commit().await
     }
 
-    /// A computer's snapshots, oldest first.
+    /// Returns a computer's snapshots, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn snapshots(&self, computer: ComputerId) -> Result<Vec<Snapshot>> {
         let query = format!("{SELECT} WHERE computer_id = $1 ORDER BY created_at, id");
         let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
@@ -156,10 +157,10 @@ impl Store {
         rows.into_iter().map(Snapshot::try_from).collect()
     }
 
-    /// One of a computer's snapshots.
+    /// Returns a snapshot of a computer.
     ///
     /// # Errors
-    /// `NotFound`; or the store fails.
+    /// `NotFound` when the computer has no such snapshot; `Unavailable` or `Internal` when the store fails.
     pub async fn snapshot(&self, computer: ComputerId, snapshot: SnapshotId) -> Result<Snapshot> {
         let query = format!("{SELECT} WHERE computer_id = $1 AND id = $2");
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
@@ -168,27 +169,32 @@ impl Store {
             .fetch_optional(&self.pool)
             .await
             .map_err(failed("read a snapshot"))?;
-        row.ok_or_else(no_snapshot)?.try_into()
+        row.ok_or_else(snapshot_not_found)?.try_into()
     }
 
-    /// Stores that a snapshot is there, and what it takes.
+    /// Stores that a snapshot is ready, and its size in bytes.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn snapshot_is_ready(&self, snapshot: SnapshotId, bytes: u64) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn mark_snapshot_ready(&self, snapshot: SnapshotId, bytes: u64) -> Result<()> {
         let bytes = Some(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.set_snapshot(snapshot, State::Ready, bytes).await
+        self.set_snapshot(snapshot, SnapshotState::Ready, bytes).await
     }
 
-    /// Stores the intent to remove a snapshot.
+    /// Marks a snapshot for removal.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn begin_snapshot_removal(&self, snapshot: SnapshotId) -> Result<()> {
-        self.set_snapshot(snapshot, State::Deleting, None).await
+        self.set_snapshot(snapshot, SnapshotState::Deleting, None).await
     }
 
-    async fn set_snapshot(&self, snapshot: SnapshotId, state: State, bytes: Option<i64>) -> Result<()> {
+    async fn set_snapshot(
+        &self,
+        snapshot: SnapshotId,
+        state: SnapshotState,
+        bytes: Option<i64>,
+    ) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE snapshots SET state = $2, bytes = COALESCE($3, bytes) WHERE id = $1")
             .bind(snapshot.to_string())
@@ -200,10 +206,10 @@ impl Store {
         write.commit().await
     }
 
-    /// Removes a snapshot's row; one that is not there is removed already.
+    /// Removes a snapshot's row; a missing one is not an error.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn forget_snapshot(&self, snapshot: SnapshotId) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM snapshots WHERE id = $1")
@@ -214,11 +220,12 @@ impl Store {
         write.commit().await
     }
 
-    /// Stores the intent to roll a computer back, under the status that it has meanwhile. Any other status that is
-    /// stored ends the intent. Until then the computer holds the larger of its size and the snapshot's.
+    /// Stores the target snapshot of a rollback, and the status during it. Storing any other status ends the
+    /// rollback. Until then the computer counts with the larger of its size and the snapshot's.
     ///
     /// # Errors
-    /// [`Size::admit`]'s; `NotFound` when the computer is gone; or the store fails.
+    /// Those of [`MachineSize::admit`]; `NotFound` when the computer does not exist; `Unavailable` or
+    /// `Internal` when the store fails. Nothing is changed then.
     pub async fn begin_rollback(
         &self,
         computer: ComputerId,
@@ -229,7 +236,7 @@ impl Store {
         let mut write = self.write().await?;
         if let Some(size) = &target.size {
             let row = write.computer(computer).await?;
-            let others = write.used_beside(row.owner, computer).await?;
+            let others = write.resource_use_besides(row.owner, computer).await?;
             size.admit(&row.hardware, allowance, &others)?;
         }
         sqlx::query("UPDATE computers SET status = $2, rollback_to = $3, updated_at = $4 WHERE id = $1")
@@ -239,16 +246,17 @@ impl Store {
             .bind(now_ms())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("store the intent to roll back"))?;
+            .map_err(failed("store a rollback's target"))?;
         write.meter(computer).await?;
         write.commit().await
     }
 
-    /// Stores that a computer has the memory of the snapshot to which it was rolled back: it is suspended, with the token and
-    /// the size of that time, whatever it was to become since; with `wake`, the intent to wake it is stored along with that.
+    /// Stores that a computer was rolled back to a snapshot with memory: it is suspended, with that
+    /// snapshot's token and size. A resize in progress is dropped. With `wake`, stores the start of its
+    /// resume along.
     ///
     /// # Errors
-    /// When the store fails; the intent to roll back stays then.
+    /// `Unavailable` or `Internal` when the store fails; the rollback stays stored then.
     pub async fn settle_rollback_of_memory(&self, computer: ComputerId, wake: bool) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query(
@@ -271,21 +279,25 @@ impl Store {
         write.commit().await
     }
 
-    /// Stores in the row of a fork which token the memory knows that it gets: that of its source.
+    /// Stores the agent token in the memory of a fork: that of its source.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn intend_fork(&self, fork: ComputerId, source: &Computer) -> Result<()> {
         let mut write = self.write().await?;
-        write.memory_knows(fork, &source.agent_token).await?;
+        write.set_saved_token(fork, &source.agent_token).await?;
         write.commit().await
     }
 }
 
 impl Write {
-    /// What a computer was when it was kept in a snapshot that is ready.
-    pub(super) async fn kept(&mut self, computer: &Computer, snapshot: SnapshotId) -> Result<Kept> {
-        let row: Option<KeptRow> = sqlx::query_as(
+    /// Returns a computer's state in a snapshot; fails unless the snapshot is ready.
+    pub(crate) async fn launch_state(
+        &mut self,
+        computer: &Computer,
+        snapshot: SnapshotId,
+    ) -> Result<LaunchState> {
+        let row: Option<LaunchStateRow> = sqlx::query_as(
             "SELECT state, cpu, ram_gb, disk_gb, agent_token, created_at FROM snapshots \
              WHERE computer_id = $1 AND id = $2",
         )
@@ -293,21 +305,21 @@ impl Write {
         .bind(snapshot.to_string())
         .fetch_optional(&mut *self.tx)
         .await
-        .map_err(failed("read what was kept"))?;
-        let row = row.ok_or_else(no_snapshot)?;
+        .map_err(failed("read a snapshot's state"))?;
+        let row = row.ok_or_else(snapshot_not_found)?;
         let bad = |what: &str| Error::internal(format!("snapshot {snapshot} holds a bad {what}"));
-        check_ready(State::parse(&row.state).ok_or_else(|| bad("state"))?)?;
+        check_ready(SnapshotState::parse(&row.state).ok_or_else(|| bad("state"))?)?;
         let hardware = Hardware {
             cpu: row.cpu,
             ram_gb: u32::try_from(row.ram_gb).map_err(|_| bad("ram_gb"))?,
             disk_gb: u32::try_from(row.disk_gb).map_err(|_| bad("disk_gb"))?,
             ..computer.hardware
         };
-        Ok(Kept { hardware, token: row.agent_token.map(Secret::new), since: row.created_at })
+        Ok(LaunchState { hardware, token: row.agent_token.map(Secret::new), since: row.created_at })
     }
 
-    /// Stores which token the memory knows that a new computer begins with.
-    pub(super) async fn memory_knows(&mut self, computer: ComputerId, token: &Secret) -> Result<()> {
+    /// Stores the agent token in the memory with which a new computer starts.
+    pub(crate) async fn set_saved_token(&mut self, computer: ComputerId, token: &Secret) -> Result<()> {
         sqlx::query("UPDATE computers SET saved_token = $2 WHERE id = $1")
             .bind(computer.to_string())
             .bind(token.reveal())
@@ -318,7 +330,7 @@ impl Write {
     }
 }
 
-/// The computer has no such snapshot.
-pub fn no_snapshot() -> Error {
+/// Returns the `NotFound` error of a missing snapshot.
+pub fn snapshot_not_found() -> Error {
     Error::not_found("Snapshot not found")
 }

@@ -1,55 +1,56 @@
-//! What is each computer doing? Statuses are intents before a step and outcomes after it; every boot has a generation and
-//! secrets of its own.
+//! Statuses and boots of computers. A status is stored before a step, its outcome afterwards. Every boot has
+//! a generation and new secrets.
 
-use super::{Store, Write, failed};
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::lifecycle::Status;
 
-/// What a boot changes in a row: the next generation with fresh secrets.
+/// Secrets of a boot, new with each generation.
 #[derive(Clone, Debug)]
-pub(super) struct BootSecrets {
+pub(crate) struct BootSecrets {
     /// The new agent token.
-    pub(super) agent_token: Secret,
+    pub(crate) agent_token: Secret,
     /// The new password.
-    pub(super) vnc_password: Secret,
+    pub(crate) vnc_password: Secret,
 }
 
 impl BootSecrets {
-    /// Characters of an agent token: 43 of base62 are 256 bits (threats.md design 4).
+    /// Length of an agent token: 43 base62 characters are 256 bits (D4, docs/security.md).
     const TOKEN_CHARACTERS: usize = 43;
-    /// Characters of a VNC password: 16 of base62; RFB looks at 8 of them, 47 bits (threats.md design 5).
+    /// Length of a VNC password in base62 characters; RFB uses 8 of them, 47 bits (D5, docs/security.md).
     const PASSWORD_CHARACTERS: usize = 16;
 
-    /// Fresh secrets.
-    pub(super) fn random() -> Self {
+    /// Returns random secrets.
+    pub(crate) fn random() -> Self {
         Self { agent_token: Secret::random(Self::TOKEN_CHARACTERS), vnc_password: Self::password() }
     }
 
-    /// A fresh password, without a boot.
-    pub(super) fn password() -> Secret {
+    /// Returns a random password, for a change without a boot.
+    pub(crate) fn password() -> Secret {
         Secret::random(Self::PASSWORD_CHARACTERS)
     }
 }
 
 impl Store {
-    /// Sets a computer's status: the intent before a step, or its outcome. Only one that is suspended has memory that
-    /// may know an older token.
+    /// Sets a computer's status, before a step or after it. Clears the token of the saved memory unless the
+    /// computer is suspended.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn set_status(&self, computer: ComputerId, status: Status) -> Result<()> {
         let mut write = self.write().await?;
         write.status(computer, status).await?;
         write.commit().await
     }
 
-    /// As [`Store::set_status`], with why the service does that by itself. It is told until the computer runs again.
+    /// Sets a computer's status with the reason for which the service changes it. The reason stays until the
+    /// computer runs again.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn set_status_because(
         &self,
         computer: ComputerId,
@@ -63,26 +64,26 @@ impl Store {
             .bind(reason)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("store why a status is set"))?;
+            .map_err(failed("store the reason of a status"))?;
         write.commit().await
     }
 
-    /// Stores the intent of a boot from disk: its status, the next generation and fresh secrets (wire.md 5.2: a restart
-    /// rotates the password).
+    /// Stores the start of a boot from disk: its status, the next generation and new secrets. A restart
+    /// thereby rotates the password (docs/lifecycle.md).
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn begin_boot(&self, computer: ComputerId, status: Status) -> Result<()> {
         let mut write = self.write().await?;
         write.next_boot(computer, status).await?;
         write.commit().await
     }
 
-    /// Stores the intent to go on from saved memory: as [`Store::begin_boot`] with `starting`, and the token that the
-    /// memory knows is kept until its agent has taken the new one.
+    /// Stores the start of a resume from saved memory: like [`Store::begin_boot`] with `starting`. The token
+    /// in the memory stays stored until its agent has the new one.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn begin_resume(&self, computer: ComputerId) -> Result<()> {
         let mut write = self.write().await?;
         write.next_wake(computer).await?;
@@ -91,15 +92,15 @@ impl Store {
 }
 
 impl Write {
-    /// The next generation with fresh secrets, under this status.
-    pub(super) async fn next_boot(&mut self, computer: ComputerId, status: Status) -> Result<()> {
+    /// Starts the next generation with new secrets and this status.
+    pub(crate) async fn next_boot(&mut self, computer: ComputerId, status: Status) -> Result<()> {
         self.begin(computer, status, "NULL").await?;
-        self.forget_stream_end(computer).await
+        self.discard_stream_end(computer).await
     }
 
-    /// The next generation with fresh secrets, on its way up from saved memory.
-    pub(super) async fn next_wake(&mut self, computer: ComputerId) -> Result<()> {
-        // The right-hand side is of the row before; a resume that is tried again keeps the first one's.
+    /// Starts the next generation with new secrets, by a resume from saved memory.
+    pub(crate) async fn next_wake(&mut self, computer: ComputerId) -> Result<()> {
+        // The right-hand side reads the previous row; a retried resume keeps the token of the first one.
         self.begin(computer, Status::Starting, "COALESCE(saved_token, agent_token)").await
     }
 
@@ -116,12 +117,12 @@ impl Write {
         .bind(now_ms())
         .execute(&mut *self.tx)
         .await
-        .map_err(failed("store the intent to boot"))?;
+        .map_err(failed("store the start of a boot"))?;
         self.meter(computer).await
     }
 
     /// See [`Store::set_status`].
-    pub(super) async fn status(&mut self, computer: ComputerId, status: Status) -> Result<()> {
+    pub(crate) async fn status(&mut self, computer: ComputerId, status: Status) -> Result<()> {
         sqlx::query(
             "UPDATE computers SET status = $2, updated_at = $3, rollback_to = NULL, \
              status_reason = CASE WHEN $2 = 'running' THEN NULL ELSE status_reason END, \

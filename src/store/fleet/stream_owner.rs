@@ -1,19 +1,19 @@
-//! Whose is the stream of a computer, and is it to be ended? Its agent sends it to wherever it was told, and does not know who
-//! told it.
+//! Accounts that started the streams of computers, and streams that must end. An agent does not know which
+//! account started its stream.
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
-use hotdesk_domain::access::Role;
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::Role;
 
 impl Store {
-    /// Stores whose stream a computer's is: an account's, which has just begun it, or nobody's that is known. What was to be
-    /// ended is gone where another one could begin; one of whoever lost the computer meanwhile is to be ended itself.
+    /// Stores the account that started a computer's stream, or `None` when it is unknown. A new stream
+    /// replaces one that had to end. If the account lost access meanwhile, the new one must end too.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn set_streamed_by(&self, computer: ComputerId, account: Option<AccountId>) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn set_stream_owner(&self, computer: ComputerId, account: Option<AccountId>) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query(
             "UPDATE computers SET streamed_by = $2, \
@@ -23,85 +23,90 @@ impl Store {
         .bind(account.map(|account| account.to_string()))
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("store whose stream it is"))?;
+        .map_err(failed("store the owner of a stream"))?;
         if account.is_some() {
-            write.stream_of_a_stranger(computer).await?;
+            write.end_unauthorized_stream(computer).await?;
         }
         write.commit().await
     }
 
-    /// Stores that a computer's stream is to be ended.
+    /// Stores that a computer's stream must end.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn order_stream_end(&self, computer: ComputerId) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn request_stream_end(&self, computer: ComputerId) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE computers SET stream_ends_since = $2 WHERE id = $1")
             .bind(computer.to_string())
             .bind(now_ms())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("store that a stream is to be ended"))?;
+            .map_err(failed("mark a stream that must end"))?;
         write.commit().await
     }
 
-    /// Since when a computer's stream is to be ended, in milliseconds since 1970, if it is.
+    /// Returns the time since which a computer's stream must end, in Unix milliseconds; `None` if it need
+    /// not.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn stream_ends_since(&self, computer: ComputerId) -> Result<Option<i64>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn stream_end_requested_at(&self, computer: ComputerId) -> Result<Option<i64>> {
         let row: Option<(Option<i64>,)> =
             sqlx::query_as("SELECT stream_ends_since FROM computers WHERE id = $1")
                 .bind(computer.to_string())
                 .fetch_optional(&self.pool)
                 .await
-                .map_err(failed("read whether a stream is to be ended"))?;
+                .map_err(failed("read whether a stream must end"))?;
         Ok(row.and_then(|(since,)| since))
     }
 
-    /// The computers whose stream is to be ended, also those that do not run now.
+    /// Returns the computers whose stream must end, also those that do not run now.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn streams_to_end(&self) -> Result<Vec<ComputerId>> {
         let rows: Vec<(String,)> =
             sqlx::query_as("SELECT id FROM computers WHERE stream_ends_since IS NOT NULL")
                 .fetch_all(&self.pool)
                 .await
-                .map_err(failed("look for streams to be ended"))?;
+                .map_err(failed("list streams that must end"))?;
         rows.iter().map(|(text,)| id(text)).collect()
     }
 
-    /// Stores that a stream has ended which was to be ended since then: what was ordered later is another one's end.
+    /// Stores that a stream ended. `since` is the time of the request in Unix milliseconds; a later request
+    /// stays, because it concerns another stream.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn stream_has_ended(&self, computer: ComputerId, since: i64) -> Result<()> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn clear_stream_end(&self, computer: ComputerId, since: i64) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE computers SET stream_ends_since = NULL WHERE id = $1 AND stream_ends_since = $2")
             .bind(computer.to_string())
             .bind(since)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("store that a stream has ended"))?;
+            .map_err(failed("clear a stream's end"))?;
         write.commit().await
     }
 }
 
 impl Write {
-    /// The computers of a workspace whose stream, should there be one, is nobody's who may start one there, as this write
-    /// sees it: they are to be ended from now on, in memory that sleeps too. One of which nobody knows whose it is counts
-    /// as well: to end what there is not is no harm.
-    pub(super) async fn streams_of_strangers(&mut self, workspace: WorkspaceId) -> Result<Vec<ComputerId>> {
-        self.end_strangers("c.workspace_id", &workspace.to_string()).await
+    /// Marks the streams in a workspace that were started by accounts which cannot start one any more, also
+    /// those in saved memory. Returns their computers. A stream of an unknown account counts as well: ending
+    /// a missing stream is harmless.
+    pub(crate) async fn end_unauthorized_streams(
+        &mut self,
+        workspace: WorkspaceId,
+    ) -> Result<Vec<ComputerId>> {
+        self.end_streams_where("c.workspace_id", &workspace.to_string()).await
     }
 
-    /// The same for one computer: it or none.
-    pub(super) async fn stream_of_a_stranger(&mut self, computer: ComputerId) -> Result<Vec<ComputerId>> {
-        self.end_strangers("c.id", &computer.to_string()).await
+    /// Like [`Self::end_unauthorized_streams`] for one computer: returns it or nothing.
+    pub(crate) async fn end_unauthorized_stream(&mut self, computer: ComputerId) -> Result<Vec<ComputerId>> {
+        self.end_streams_where("c.id", &computer.to_string()).await
     }
 
-    async fn end_strangers(&mut self, column: &'static str, of: &str) -> Result<Vec<ComputerId>> {
+    async fn end_streams_where(&mut self, column: &'static str, of: &str) -> Result<Vec<ComputerId>> {
         let strangers = format!(
             "SELECT c.id FROM computers c JOIN workspaces w ON w.id = c.workspace_id \
              WHERE {column} = $1 AND (c.streamed_by IS NULL OR (c.streamed_by <> w.account_id \
@@ -115,28 +120,28 @@ impl Write {
             .bind(now_ms())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("store that strangers' streams are to be ended"))?;
+            .map_err(failed("mark unauthorized streams"))?;
         let rows: Vec<(String,)> = sqlx::query_as(sqlx::AssertSqlSafe(strangers))
             .bind(of)
             .bind(Role::Viewer.name())
             .fetch_all(&mut *self.tx)
             .await
-            .map_err(failed("look for strangers' streams"))?;
+            .map_err(failed("list unauthorized streams"))?;
         rows.iter().map(|(text,)| id(text)).collect()
     }
 
-    /// Nothing of a computer's stream is left to be ended: it boots.
-    pub(super) async fn forget_stream_end(&mut self, computer: ComputerId) -> Result<()> {
+    /// Clears the mark of a stream that must end, because the computer boots.
+    pub(crate) async fn discard_stream_end(&mut self, computer: ComputerId) -> Result<()> {
         sqlx::query("UPDATE computers SET stream_ends_since = NULL WHERE id = $1")
             .bind(computer.to_string())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("forget a stream that was to be ended"))?;
+            .map_err(failed("clear a stream's end"))?;
         Ok(())
     }
 
-    /// Makes the streams of an account in a workspace another account's.
-    pub(super) async fn give_streams(
+    /// Transfers the streams of an account in a workspace to another account.
+    pub(crate) async fn transfer_streams(
         &mut self,
         workspace: WorkspaceId,
         from: AccountId,
@@ -148,7 +153,7 @@ impl Write {
             .bind(to.to_string())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("give streams to another account"))?;
+            .map_err(failed("transfer streams"))?;
         Ok(())
     }
 }

@@ -1,41 +1,41 @@
-//! Which accounts and keys are there? Keys by digest only; their text is never here.
+//! Accounts, API keys and installation-wide values. Of a key only the digest is stored, never its text.
 
-use super::{Store, failed, id};
+use crate::{Store, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::Result;
 
-/// A key as it is stored.
+/// Record of a new API key.
 #[derive(Clone, Debug)]
 pub struct NewKey<'a> {
-    /// The account it belongs to.
+    /// Its account.
     pub account: AccountId,
-    /// The only workspace it reaches; `None` for an account-wide key.
+    /// The only workspace that it can access; `None` for an account-wide key.
     pub workspace: Option<WorkspaceId>,
-    /// What its owner calls it.
+    /// Its name, chosen by its owner.
     pub name: &'a str,
-    /// SHA-256 of its text, hex.
+    /// SHA-256 of its text, in hex.
     pub digest: &'a str,
-    /// Its last four characters, to recognise it by.
+    /// Its last four characters, by which its owner recognises it.
     pub last_four: &'a str,
 }
 
-/// Whose a key is.
+/// Owner and scope of an API key.
 #[derive(Clone, Debug)]
-pub struct Holder {
-    /// The key's record.
+pub struct KeyOwner {
+    /// Id of the key.
     pub key: KeyId,
-    /// The account that it belongs to.
+    /// Its account.
     pub account: AccountId,
-    /// The only workspace that it reaches, with its name.
+    /// The only workspace that it can access, with its name; `None` for an account-wide key.
     pub scope: Option<(WorkspaceId, String)>,
-    /// What its owner calls it.
+    /// Its name, chosen by its owner.
     pub name: String,
 }
 
 #[derive(sqlx::FromRow)]
-struct HolderRow {
+struct KeyOwnerRow {
     id: String,
     account_id: String,
     name: String,
@@ -45,11 +45,12 @@ struct HolderRow {
 }
 
 impl Store {
-    /// Makes the operator's account with its first key, unless an account exists already. True when it was made.
+    /// Creates the operator's account with its first key, unless an account exists. Returns whether it was
+    /// created.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn first_account(
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn create_first_account(
         &self,
         account: AccountId,
         email: &str,
@@ -77,10 +78,10 @@ impl Store {
         Ok(true)
     }
 
-    /// Stores a key.
+    /// Stores an API key and returns its id.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn add_key(&self, key: &NewKey<'_>) -> Result<KeyId> {
         let mut write = self.write().await?;
         let id = KeyId::random();
@@ -89,11 +90,11 @@ impl Store {
         Ok(id)
     }
 
-    /// The only account of a fresh store.
+    /// Returns the operator's account, which is the oldest one.
     ///
     /// # Errors
-    /// When the store fails or has no account.
-    pub async fn operator(&self) -> Result<AccountId> {
+    /// `Internal` when there is no account; `Unavailable` or `Internal` when the store fails.
+    pub async fn operator_account(&self) -> Result<AccountId> {
         let (text,): (String,) = sqlx::query_as("SELECT id FROM accounts ORDER BY created_at LIMIT 1")
             .fetch_one(&self.pool)
             .await
@@ -101,12 +102,12 @@ impl Store {
         id(&text)
     }
 
-    /// Who holds the key with this digest.
+    /// Returns the owner of the key with this digest, or `None` for an unknown key.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn holder(&self, digest: &str) -> Result<Option<Holder>> {
-        let row: Option<HolderRow> = sqlx::query_as(
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn key_owner(&self, digest: &str) -> Result<Option<KeyOwner>> {
+        let row: Option<KeyOwnerRow> = sqlx::query_as(
             "SELECT k.id, k.account_id, k.name, k.digest, k.workspace_id, w.name AS workspace_name FROM api_keys k \
              LEFT JOIN workspaces w ON w.id = k.workspace_id WHERE k.digest = $1",
         )
@@ -114,28 +115,29 @@ impl Store {
         .fetch_optional(&self.pool)
         .await
         .map_err(failed("look up a key"))?;
-        // The index compares digests, of which a guesser controls no byte; the last word is a comparison that takes as long
-        // wherever two texts differ (access.md A4).
-        let same = |row: &HolderRow| Secret::new(row.digest.as_str()).matches(digest);
+        // The index compares digests, of which an attacker controls no byte. The final comparison takes
+        // constant time (A4, docs/authentication-rules.md).
+        let same = |row: &KeyOwnerRow| Secret::new(row.digest.as_str()).matches(digest);
         let Some(row) = row.filter(same) else { return Ok(None) };
         let scope = match (row.workspace_id, row.workspace_name) {
             (Some(workspace), Some(name)) => Some((id(&workspace)?, name)),
             _ => None,
         };
-        Ok(Some(Holder { key: id(&row.id)?, account: id(&row.account_id)?, scope, name: row.name }))
+        Ok(Some(KeyOwner { key: id(&row.id)?, account: id(&row.account_id)?, scope, name: row.name }))
     }
 
-    /// A value that this installation made once and keeps (a signing secret, say); `make` gives the first one.
+    /// Returns a value of this installation, such as a signing secret. Stores the result of `make` if there
+    /// is none yet.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn keep(&self, name: &str, make: impl FnOnce() -> String) -> Result<String> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn get_or_create_value(&self, name: &str, make: impl FnOnce() -> String) -> Result<String> {
         let mut write = self.write().await?;
         let kept: Option<(String,)> = sqlx::query_as("SELECT value FROM meta WHERE name = $1")
             .bind(name)
             .fetch_optional(&mut *write.tx)
             .await
-            .map_err(failed("read a kept value"))?;
+            .map_err(failed("read an installation value"))?;
         if let Some((value,)) = kept {
             return Ok(value);
         }
@@ -145,14 +147,14 @@ impl Store {
             .bind(&value)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("keep a value"))?;
+            .map_err(failed("store an installation value"))?;
         write.commit().await?;
         Ok(value)
     }
 }
 
-/// Stores a key as part of a write.
-pub(super) async fn insert_key(write: &mut super::Write, key_id: KeyId, key: &NewKey<'_>) -> Result<()> {
+/// Stores an API key as part of this transaction.
+pub(crate) async fn insert_key(write: &mut crate::Write, key_id: KeyId, key: &NewKey<'_>) -> Result<()> {
     sqlx::query(
         "INSERT INTO api_keys (id, account_id, workspace_id, name, digest, last_four, created_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",

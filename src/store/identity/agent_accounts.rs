@@ -1,22 +1,22 @@
-//! Which accounts did AI agents make for themselves, who may claim them, and which of them go?
+//! Accounts that AI agents created for themselves: claim links, expiry and removal.
 
-use super::accounts::{NewKey, insert_key};
-use super::people::Account;
-use super::{Store, failed, id};
+use crate::identity::accounts::{NewKey, insert_key};
+use crate::identity::people::Account;
+use crate::{Store, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, KeyId};
 use hotdesk_domain::error::{Error, Result};
 
-/// An agent's account that waits to be claimed.
+/// An unclaimed account of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentAccount {
     /// The account.
     pub account: AccountId,
-    /// What the agent calls itself.
+    /// Name of the agent, chosen by itself.
     pub name: String,
-    /// When it was made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it goes if nobody claims it.
+    /// Expiry, in Unix milliseconds; an unclaimed account is removed then.
     pub expires_at: i64,
     /// Whether it has a claim link.
     pub claimable: bool,
@@ -51,10 +51,12 @@ impl TryFrom<Row> for AgentAccount {
 }
 
 impl Store {
-    /// Makes an agent's account with its key and the digest of its claim link's code.
+    /// Creates an agent's account with a key (its digest and last four characters) and the digest of its
+    /// claim code. `expires_at` is in Unix milliseconds.
     ///
     /// # Errors
-    /// `Unavailable` (`agent_accounts_full`) when `most` wait to be claimed; or the store fails.
+    /// `Unavailable` (`agent_accounts_full`) when `most` accounts are unclaimed; `Unavailable` or `Internal`
+    /// when the store fails. Nothing is changed then.
     pub async fn add_agent_account(
         &self,
         account: &Account,
@@ -70,7 +72,7 @@ impl Store {
                 .await
                 .map_err(failed("count agents' accounts"))?;
         if waiting >= i64::from(most) {
-            return Err(Error::unavailable("Too many agents' accounts wait to be claimed")
+            return Err(Error::unavailable("Too many agents' accounts are unclaimed: try again later")
                 .code("agent_accounts_full")
                 .retry_after(3600));
         }
@@ -89,19 +91,19 @@ impl Store {
         write.commit().await
     }
 
-    /// An agent's account that nobody has claimed, by the account.
+    /// Returns an unclaimed agent's account by its id.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn agent_account(&self, account: AccountId) -> Result<Option<AgentAccount>> {
         self.agent_where("AND g.account_id = $2", &account.to_string()).await
     }
 
-    /// The agent's account that a claim link's code with this digest leads to.
+    /// Returns the unclaimed agent's account whose claim code has this digest.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn agent_of_claim(&self, digest: &str) -> Result<Option<AgentAccount>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn agent_account_of_claim(&self, digest: &str) -> Result<Option<AgentAccount>> {
         self.agent_where("AND g.claim_digest = $2", digest).await
     }
 
@@ -115,10 +117,11 @@ impl Store {
         row.map(AgentAccount::try_from).transpose()
     }
 
-    /// Gives an agent's account another claim link, or none; the one before is dead.
+    /// Replaces the claim code of an agent's account, or removes it. The previous code becomes invalid.
     ///
     /// # Errors
-    /// `Conflict` when it was claimed or goes; or the store fails.
+    /// `Conflict` (`not_claimable`) when the account was claimed, has expired or is being removed;
+    /// `Unavailable` or `Internal` when the store fails. Nothing is changed then.
     pub async fn set_claim(&self, account: AccountId, digest: Option<&str>) -> Result<()> {
         let mut write = self.write().await?;
         let set = sqlx::query(
@@ -137,10 +140,10 @@ impl Store {
         write.commit().await
     }
 
-    /// Agents' accounts that go: nobody claimed them in time, or what is left of them was not wanted.
+    /// Returns the agents' accounts to be removed: expired ones, and the remains of claimed ones.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn expired_agents(&self) -> Result<Vec<AccountId>> {
         let rows: Vec<(String,)> =
             sqlx::query_as("SELECT account_id FROM agent_accounts WHERE closing = 1 OR expires_at <= $1")
@@ -151,10 +154,11 @@ impl Store {
         rows.iter().map(|(text,)| id(text)).collect()
     }
 
-    /// Begins to remove an agent's account: its keys and its claim link end, so that nobody makes more of it.
+    /// Starts the removal of an agent's account: removes its keys and its claim code, so that nobody can add
+    /// to it.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn begin_agent_removal(&self, account: AccountId) -> Result<()> {
         let mut write = self.write().await?;
         for step in [
@@ -167,10 +171,10 @@ impl Store {
         write.commit().await
     }
 
-    /// Removes an agent's account that holds nothing any more.
+    /// Removes an agent's account that owns no workspace any more, with its saved streaming connections.
     ///
     /// # Errors
-    /// When it holds something still, or the store fails.
+    /// `Unavailable` or `Internal` when it still owns something or the store fails.
     pub async fn finish_agent_removal(&self, account: AccountId) -> Result<()> {
         let mut write = self.write().await?;
         for step in

@@ -1,34 +1,36 @@
-//! Which keys has an account, and when was each last used? Making and removing one is written into the audit log in the same
-//! transaction; whoever uses a key that goes is told to stop.
+//! API keys of an account and their last use.
+//!
+//! Creating and removing a key writes its audit entry in the same transaction. Removing a key revokes the
+//! leases of its users.
 
-use super::accounts::{NewKey, insert_key};
-use super::{Store, Write, failed, id};
+use crate::identity::accounts::{NewKey, insert_key};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
-use hotdesk_domain::access::Credential;
-use hotdesk_domain::api_key::{MAX_CLIENT_KEYS, MAX_KEYS};
 use hotdesk_domain::audit::Entry;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::Credential;
+use hotdesk_domain::identity::api_key::{MAX_CLIENT_KEYS, MAX_KEYS};
 
-/// Credentials that one question is about; SQLite takes tens of thousands of values, PostgreSQL 65,535.
+/// Ids per query; SQLite allows tens of thousands of parameters, PostgreSQL 65,535.
 const MAX_AT_ONCE: usize = 500;
 
-/// A key's record. Its text was shown once, and only its digest is kept.
+/// Record of an API key. Its text was shown once; only the digest is stored.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct ApiKey {
     /// Its id.
     pub id: KeyId,
-    /// The account that it belongs to.
+    /// Its account.
     pub account: AccountId,
-    /// The only workspace that it reaches; `None` for an account-wide key.
+    /// The only workspace that it can access; `None` for an account-wide key.
     pub workspace: Option<KeyWorkspace>,
-    /// What its owner calls it.
+    /// Its name, chosen by its owner.
     pub name: String,
     /// Its last four characters.
     pub last_four: String,
-    /// When it was made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it was last used, to the minute.
+    /// Last use, in Unix milliseconds, to the minute.
     pub last_used_at: Option<i64>,
 }
 
@@ -59,7 +61,7 @@ struct Row {
 const SELECT: &str = "SELECT k.id, k.account_id, k.workspace_id, w.name AS workspace_name, w.account_id AS owner_id, k.name, \
     k.last_four, k.created_at, k.last_used_at FROM api_keys k LEFT JOIN workspaces w ON w.id = k.workspace_id";
 
-impl TryFrom<Row> for Key {
+impl TryFrom<Row> for ApiKey {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
@@ -82,11 +84,13 @@ impl TryFrom<Row> for Key {
 }
 
 impl Store {
-    /// Stores a key of an account that has room for one more, with its line in the audit log, which gets the key's id.
+    /// Stores a key if the account's key limit admits it, with its audit entry, which gets the key's id.
     ///
     /// # Errors
-    /// `Forbidden` (`KEY_LIMIT`) where there are as many as may be; or the store fails.
-    pub async fn mint_key(&self, key: &NewKey<'_>, entry: Option<Entry>) -> Result<Key> {
+    /// `Forbidden` (`KEY_LIMIT`) when the account or client has the most keys that it may have; `Unavailable`
+    /// or `Internal` when the store fails. Nothing is changed then, unless only the final read of the key
+    /// failed.
+    pub async fn mint_key(&self, key: &NewKey<'_>, entry: Option<Entry>) -> Result<ApiKey> {
         let mut write = self.write().await?;
         write.check_keys(key.account, key.workspace).await?;
         let fresh = KeyId::random();
@@ -98,49 +102,50 @@ impl Store {
         self.key(fresh).await?.ok_or_else(|| Error::internal("the new key is not there"))
     }
 
-    /// One key.
+    /// Returns a key, or `None` when it does not exist.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn key(&self, key: KeyId) -> Result<Option<Key>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn key(&self, key: KeyId) -> Result<Option<ApiKey>> {
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!("{SELECT} WHERE k.id = $1")))
             .bind(key.to_string())
             .fetch_optional(&self.pool)
             .await
             .map_err(failed("read a key"))?;
-        row.map(Key::try_from).transpose()
+        row.map(ApiKey::try_from).transpose()
     }
 
-    /// An account's keys, oldest first.
+    /// Returns an account's keys, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn keys_of(&self, account: AccountId) -> Result<Vec<Key>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn keys_of(&self, account: AccountId) -> Result<Vec<ApiKey>> {
         self.keys_where("k.account_id", account.to_string()).await
     }
 
-    /// The keys of any account that reach one workspace alone, oldest first.
+    /// Returns the keys of all accounts that are limited to this workspace, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn keys_to(&self, workspace: WorkspaceId) -> Result<Vec<Key>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn keys_to(&self, workspace: WorkspaceId) -> Result<Vec<ApiKey>> {
         self.keys_where("k.workspace_id", workspace.to_string()).await
     }
 
-    async fn keys_where(&self, column: &'static str, value: String) -> Result<Vec<Key>> {
+    async fn keys_where(&self, column: &'static str, value: String) -> Result<Vec<ApiKey>> {
         let select = format!("{SELECT} WHERE {column} = $1 ORDER BY k.created_at, k.id");
         let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
             .bind(value)
             .fetch_all(&self.pool)
             .await
             .map_err(failed("list keys"))?;
-        rows.into_iter().map(Key::try_from).collect()
+        rows.into_iter().map(ApiKey::try_from).collect()
     }
 
-    /// Removes a key, with its line in the audit log; whoever uses it hears of that. False when it was not there.
+    /// Removes a key with its audit entry, and revokes the leases of its users. Returns false when it does
+    /// not exist.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_key(&self, key: KeyId, entry: Option<Entry>) -> Result<bool> {
         let mut write = self.write().await?;
         let removed = sqlx::query("DELETE FROM api_keys WHERE id = $1")
@@ -155,14 +160,14 @@ impl Store {
             write.audit(&Entry { target: Some(key.to_string()), ..entry }).await?;
         }
         write.commit().await?;
-        self.live.end(&Credential::Key(key));
+        self.credentials.revoke(&Credential::Key(key));
         Ok(true)
     }
 
-    /// Notes when keys were last used.
+    /// Records the last use of keys, in Unix milliseconds.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn note_used(&self, used: &[(KeyId, i64)]) -> Result<()> {
         let mut write = self.write().await?;
         for (key, at) in used {
@@ -171,16 +176,16 @@ impl Store {
                 .bind(*at)
                 .execute(&mut *write.tx)
                 .await
-                .map_err(failed("note a key's use"))?;
+                .map_err(failed("record a key's use"))?;
         }
         write.commit().await
     }
 
-    /// Which of these are not there any more, whoever removed them, or past their time.
+    /// Returns those of the credentials that were removed or have expired.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn gone(&self, credentials: &[Credential]) -> Result<Vec<Credential>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn ended_credentials(&self, credentials: &[Credential]) -> Result<Vec<Credential>> {
         let (mut keys, mut sessions, mut grants) = (Vec::new(), Vec::new(), Vec::new());
         for credential in credentials {
             match credential {
@@ -198,7 +203,7 @@ impl Store {
         Ok(keys.chain(browsers).chain(grants.into_iter().map(Credential::Grant)).collect())
     }
 
-    /// Those of some ids that a query with one more condition does not find.
+    /// Returns those of the ids that the query, extended by one condition, does not find.
     async fn missing<T: Copy + ToString>(&self, select: &str, ids: &[T]) -> Result<Vec<T>> {
         let mut missing = Vec::new();
         for some in ids.chunks(MAX_AT_ONCE) {
@@ -217,14 +222,14 @@ impl Store {
 }
 
 impl Write {
-    /// Refuses (`KEY_LIMIT`) when an account has as many keys as may be. Those to a client's workspace are counted there,
-    /// whosever they are: a client must not use up its operator's.
-    pub(super) async fn check_keys(
+    /// Refuses one more key (`KEY_LIMIT`) beyond the limit. Keys to a client's workspace count for the
+    /// client, whichever account they belong to: a client must not use up its operator's limit.
+    pub(crate) async fn check_keys(
         &mut self,
         account: AccountId,
         workspace: Option<WorkspaceId>,
     ) -> Result<()> {
-        // Of a key for no single workspace there is no client: no workspace has the empty id.
+        // An account-wide key belongs to no client: no workspace has the empty id.
         let workspace = workspace.map(|workspace| workspace.to_string()).unwrap_or_default();
         let (clients, theirs): (i64, i64) = sqlx::query_as(
             "SELECT (SELECT COUNT(*) FROM clients WHERE workspace_id = $1), \
@@ -235,7 +240,7 @@ impl Write {
         .await
         .map_err(failed("count a client's keys"))?;
         if clients > 0 {
-            return room_for_key("client", theirs, MAX_CLIENT_KEYS);
+            return check_key_count("client", theirs, MAX_CLIENT_KEYS);
         }
         let (own,): (i64,) = sqlx::query_as(
             "SELECT COUNT(*) FROM api_keys a WHERE a.account_id = $1 \
@@ -245,11 +250,11 @@ impl Write {
         .fetch_one(&mut *self.tx)
         .await
         .map_err(failed("count keys"))?;
-        room_for_key("account", own, MAX_KEYS)
+        check_key_count("account", own, MAX_KEYS)
     }
 
-    /// The keys that go with a workspace.
-    pub(super) async fn keys_to(&mut self, workspace: WorkspaceId) -> Result<Vec<Credential>> {
+    /// Returns the keys that are removed with a workspace.
+    pub(crate) async fn keys_to(&mut self, workspace: WorkspaceId) -> Result<Vec<Credential>> {
         let rows: Vec<(String,)> = sqlx::query_as("SELECT id FROM api_keys WHERE workspace_id = $1")
             .bind(workspace.to_string())
             .fetch_all(&mut *self.tx)
@@ -259,10 +264,10 @@ impl Write {
     }
 }
 
-fn room_for_key(whose: &str, held: i64, most: u32) -> Result<()> {
+fn check_key_count(whose: &str, held: i64, most: u32) -> Result<()> {
     if held < i64::from(most) {
         return Ok(());
     }
-    let message = format!("The {whose} has {most} API keys, and may have no more: delete one first");
+    let message = format!("The {whose} has {most} API keys, the maximum: delete one first");
     Err(Error::forbidden(message).code("KEY_LIMIT"))
 }

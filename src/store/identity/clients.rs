@@ -1,37 +1,37 @@
-//! For whom does an operator run desktops? Each client has a workspace of its own and bounds that are held in the
-//! transactions that would break them.
+//! Clients of an operator. Each has a workspace of its own and limits, which are checked in the transaction
+//! that would exceed them.
 
-use super::accounts::{NewKey, insert_key};
-use super::{Store, Write, failed, id};
+use crate::identity::accounts::{NewKey, insert_key};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ClientId, ComputerId, FileId, KeyId, WorkspaceId};
-use hotdesk_domain::client::{BilledTo, Terms};
-use hotdesk_domain::clone::free_name;
-use hotdesk_domain::counted::counted;
+use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::client::{BilledTo, ClientTerms};
 use hotdesk_domain::name::Name;
-use hotdesk_domain::plan::Plans;
+use hotdesk_domain::plural::plural;
 
-/// A client as it is stored.
+/// Record of a client.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// Its id.
     pub id: ClientId,
-    /// The account of its operator.
+    /// The operator's account.
     pub account: AccountId,
-    /// Its workspace; `None` since it was removed.
+    /// Its workspace; `None` after its removal.
     pub workspace: Option<WorkspaceId>,
-    /// What the operator calls it; unique among the operator's clients.
+    /// The operator's id for it; unique among the operator's clients.
     pub external_id: String,
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Its bounds, and who pays.
-    pub terms: Terms,
-    /// How many computers its workspace holds.
+    /// Its limits, and which side is billed.
+    pub terms: ClientTerms,
+    /// Number of computers in its workspace.
     pub computers: u32,
-    /// When it was made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it was last changed.
+    /// Time of the last change, in Unix milliseconds.
     pub updated_at: i64,
 }
 
@@ -64,10 +64,10 @@ impl TryFrom<Row> for Client {
             id: id(&row.id)?,
             account: id(&row.account_id)?,
             workspace: row.workspace_id.as_deref().map(id).transpose()?,
-            terms: Terms {
+            terms: ClientTerms {
                 max_computers: row.max_computers.map(|most| whole(most, "max_computers")).transpose()?,
                 monthly_ai_cap: row.monthly_ai_cap,
-                billed_to: BilledTo::named(&row.billed_to).ok_or_else(|| bad("billed_to"))?,
+                billed_to: BilledTo::from_name(&row.billed_to).ok_or_else(|| bad("billed_to"))?,
             },
             computers: whole(row.computers, "number of computers")?,
             external_id: row.external_id,
@@ -83,17 +83,19 @@ fn unknown() -> Error {
 }
 
 impl Store {
-    /// Makes a client with a workspace and the key that reaches only it.
+    /// Creates a client with a workspace and a key (digest and last four characters) limited to it.
     ///
     /// # Errors
-    /// `Conflict` (`EXTERNAL_ID_TAKEN`); [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s; `Forbidden`
-    /// (`CLIENT_LIMIT`) when too many were removed; or the store fails.
+    /// `Conflict` (`EXTERNAL_ID_TAKEN`); those of
+    /// [`Quota::admit`](hotdesk_domain::billing::quota::Quota::admit); `Forbidden` (`CLIENT_LIMIT`) when too
+    /// many clients were removed; `Unavailable` or `Internal` when the store fails. Nothing is changed
+    /// then, unless only the final read failed.
     pub async fn add_client(
         &self,
         account: AccountId,
         external_id: &str,
         name: &Name,
-        terms: &Terms,
+        terms: &ClientTerms,
         key: (&str, &str),
         plans: &Plans,
     ) -> Result<Client> {
@@ -145,10 +147,10 @@ impl Store {
         self.client(account, fresh).await
     }
 
-    /// An operator's clients, oldest first.
+    /// Returns an operator's clients, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn clients(&self, account: AccountId) -> Result<Vec<Client>> {
         let query =
             format!("{SELECT} WHERE k.account_id = $1 AND k.removed_at IS NULL ORDER BY k.created_at, k.id");
@@ -160,19 +162,19 @@ impl Store {
         rows.into_iter().map(Client::try_from).collect()
     }
 
-    /// One client of an operator.
+    /// Returns a client of an operator.
     ///
     /// # Errors
-    /// `NotFound` when there is none, or it was removed; or the store fails.
+    /// `NotFound` when it does not exist or was removed; `Unavailable` or `Internal` when the store fails.
     pub async fn client(&self, account: AccountId, client: ClientId) -> Result<Client> {
         let found = self.past_client(account, client).await?;
         if found.workspace.is_some() { Ok(found) } else { Err(unknown()) }
     }
 
-    /// One client of an operator, also one that was removed.
+    /// Returns a client of an operator, including removed ones.
     ///
     /// # Errors
-    /// `NotFound` when there was none; or the store fails.
+    /// `NotFound` when it never existed; `Unavailable` or `Internal` when the store fails.
     pub async fn past_client(&self, account: AccountId, client: ClientId) -> Result<Client> {
         let query = format!("{SELECT} WHERE k.account_id = $1 AND k.id = $2");
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
@@ -184,10 +186,10 @@ impl Store {
         row.ok_or_else(unknown)?.try_into()
     }
 
-    /// The client that a workspace belongs to.
+    /// Returns the client of a workspace, or `None` when the workspace is no client's.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn client_of(&self, workspace: WorkspaceId) -> Result<Option<Client>> {
         let query = format!("{SELECT} WHERE k.workspace_id = $1");
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
@@ -201,13 +203,14 @@ impl Store {
     /// Stores a client's name and terms.
     ///
     /// # Errors
-    /// `NotFound` when it is gone; or the store fails.
+    /// `NotFound` when it does not exist; `Unavailable` or `Internal` when the store fails. Nothing is
+    /// changed then.
     pub async fn change_client(
         &self,
         account: AccountId,
         client: ClientId,
         name: &Name,
-        terms: &Terms,
+        terms: &ClientTerms,
     ) -> Result<Client> {
         let mut write = self.write().await?;
         sqlx::query(
@@ -228,10 +231,12 @@ impl Store {
         self.client(account, client).await
     }
 
-    /// Begins to remove a client: its keys end, and it gets no more computers. To be begun again after a crash.
+    /// Starts the removal of a client: removes its keys and sets its computer limit to zero. The caller
+    /// repeats it after a crash.
     ///
     /// # Errors
-    /// `Conflict` (`CLIENT_HAS_COMPUTERS`) while it holds computers, unless they are to go too; or the store fails.
+    /// `Conflict` (`CLIENT_HAS_COMPUTERS`) when it has computers and `computers_too` is not set;
+    /// `Unavailable` or `Internal` when the store fails. Nothing is changed then.
     pub async fn begin_client_removal(&self, client: &Client, computers_too: bool) -> Result<()> {
         let Some(workspace) = client.workspace.map(|id| id.to_string()) else { return Ok(()) };
         let mut write = self.write().await?;
@@ -241,7 +246,7 @@ impl Store {
             .await
             .map_err(failed("count a client's computers"))?;
         if computers > 0 && !computers_too {
-            let held = counted(computers, "computer");
+            let held = plural(computers, "computer");
             return Err(Error::conflict(format!(
                 "The client still holds {held}: remove what it holds, or ask with ?computers=delete \
                  (`hotdesk clients delete --computers`)"
@@ -258,11 +263,12 @@ impl Store {
         write.commit().await
     }
 
-    /// Removes a client whose computers are gone, with its workspace; its usage, if there was any, can still be read. Returns
-    /// the ids of the files whose records went.
+    /// Removes a client without computers, and its workspace. Its usage stays readable. Returns the ids of
+    /// the files whose records were removed.
     ///
     /// # Errors
-    /// `Conflict` while it holds computers; or the store fails.
+    /// `Conflict` when it still has computers; `Unavailable` or `Internal` when the store fails. Nothing is
+    /// changed then.
     pub async fn finish_client_removal(&self, client: &Client) -> Result<Vec<FileId>> {
         let Some(workspace) = client.workspace else { return Ok(Vec::new()) };
         let mut write = self.write().await?;
@@ -280,8 +286,8 @@ impl Store {
 }
 
 impl Write {
-    /// Refuses one more computer in the workspace of a client that has as many as it may.
-    pub(super) async fn check_client(&mut self, workspace: WorkspaceId, but: ComputerId) -> Result<()> {
+    /// Refuses one more computer in a client's workspace beyond the client's limit.
+    pub(crate) async fn check_client(&mut self, workspace: WorkspaceId, but: ComputerId) -> Result<()> {
         let bound: Option<(Option<i64>, i64)> = sqlx::query_as(
             "SELECT k.max_computers, (SELECT COUNT(*) FROM computers c WHERE c.workspace_id = k.workspace_id \
              AND c.id <> $2) FROM clients k WHERE k.workspace_id = $1",
@@ -290,10 +296,10 @@ impl Write {
         .bind(but.to_string())
         .fetch_optional(&mut *self.tx)
         .await
-        .map_err(failed("read a client's bound"))?;
+        .map_err(failed("read a client's limit"))?;
         match bound {
             Some((Some(most), held)) if held >= most => {
-                let allowed = counted(most, "computer");
+                let allowed = plural(most, "computer");
                 Err(Error::forbidden(format!("This client may have {allowed} and has {held}"))
                     .code("DESKTOP_LIMIT")
                     .number("max_computers", most))

@@ -1,45 +1,46 @@
-//! Which programs wait for a key that a person approves? Both codes as SHA-256 only; a key's text is never here.
+//! Device authorization requests: programs that wait until a person approves a key. Both codes are stored as
+//! SHA-256; the key's text is never stored.
 
-use super::accounts::{NewKey, insert_key};
-use super::{Store, Write, failed, id};
+use crate::identity::accounts::{NewKey, insert_key};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::Moment;
 use hotdesk_base::ids::{AccountId, KeyId};
-use hotdesk_domain::device::is_alive;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::device::is_alive;
 
-/// Programs that wait at once (access.md A32): the one that has waited longest makes room.
+/// Most requests at once (A32, docs/authentication-rules.md); the oldest is evicted.
 pub const MAX_WAITING: usize = 1000;
 
-/// What a program that asks for a key stores.
+/// Record of a new device authorization request.
 #[derive(Clone, Debug)]
 pub struct NewDevice<'a> {
-    /// SHA-256 of the code that it polls with, hex.
+    /// SHA-256 of the code with which the program polls, in hex.
     pub device_digest: &'a str,
-    /// SHA-256 of the code that its person types, hex.
+    /// SHA-256 of the code that the person types, in hex.
     pub user_digest: &'a str,
-    /// What it calls itself, as a page may show it.
+    /// Name of the program, cleaned for display.
     pub client: &'a str,
-    /// Where it says that it runs, as a page may show it.
+    /// Host name that the program reports, cleaned for display.
     pub hostname: &'a str,
-    /// From where it asked, for people.
+    /// Client address, for display.
     pub source: &'a str,
-    /// When it asked.
+    /// Time of the request.
     pub began: &'a Moment,
 }
 
-/// How a person decided.
+/// Decision of the person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Not yet.
+pub enum DeviceDecision {
+    /// No decision yet.
     Pending,
-    /// Yes.
+    /// The key was approved.
     Approved,
-    /// No.
+    /// The key was denied.
     Denied,
 }
 
-impl Decision {
-    /// Its word in the store.
+impl DeviceDecision {
+    /// Its value in the database.
     fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -56,17 +57,17 @@ impl Decision {
     }
 }
 
-/// A program that waits.
+/// A device authorization request.
 #[derive(Clone, Debug)]
-pub struct Device {
-    /// What it calls itself.
+pub struct DeviceRequest {
+    /// Name of the program.
     pub client: String,
-    /// Where it says that it runs.
+    /// Host name that the program reports.
     pub hostname: String,
-    /// From where it asked.
+    /// Client address.
     pub source: String,
-    /// How its person decided.
-    pub decision: Decision,
+    /// Decision of the person.
+    pub decision: DeviceDecision,
     digest: String,
     key: Option<KeyId>,
     began: Moment,
@@ -85,7 +86,7 @@ struct Row {
     began_up_ms: i64,
 }
 
-impl TryFrom<Row> for Device {
+impl TryFrom<Row> for DeviceRequest {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
@@ -93,7 +94,7 @@ impl TryFrom<Row> for Device {
             client: row.client,
             hostname: row.hostname,
             source: row.source,
-            decision: Decision::named(&row.status)?,
+            decision: DeviceDecision::named(&row.status)?,
             digest: row.device_digest,
             key: row.key_id.as_deref().map(id).transpose()?,
             began: Moment { wall_ms: row.began_at, boot_id: row.boot_id, up_ms: row.began_up_ms },
@@ -101,16 +102,16 @@ impl TryFrom<Row> for Device {
     }
 }
 
-/// By which of its codes a program is looked for.
+/// Digest of the code by which a device request is looked up.
 #[derive(Clone, Copy, Debug)]
-pub enum By<'a> {
-    /// The digest of its own.
+pub enum CodeDigest<'a> {
+    /// Digest of the program's code.
     Device(&'a str),
-    /// The digest of its person's.
+    /// Digest of the person's code.
     User(&'a str),
 }
 
-impl By<'_> {
+impl CodeDigest<'_> {
     fn select(self) -> String {
         let column = match self {
             Self::Device(_) => "device_digest",
@@ -127,10 +128,10 @@ impl By<'_> {
 }
 
 impl Store {
-    /// Stores a program that asks for a key; those whose time is over go, and with them keys that nobody fetched.
+    /// Stores a request. Removes expired requests, and the keys of approved ones that were never fetched.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn add_device(&self, new: &NewDevice<'_>) -> Result<()> {
         let mut write = self.write().await?;
         write.sweep_devices(new.began).await?;
@@ -148,28 +149,29 @@ impl Store {
         .bind(new.began.up_ms)
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("store a device's request"))?;
+        .map_err(failed("store a device request"))?;
         write.commit().await
     }
 
-    /// A program whose time is not over.
+    /// Returns a request that has not expired, or `None`.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn device(&self, by: By<'_>, now: &Moment) -> Result<Option<Device>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn device(&self, by: CodeDigest<'_>, now: &Moment) -> Result<Option<DeviceRequest>> {
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(by.select()))
             .bind(by.digest())
             .fetch_optional(&self.pool)
             .await
-            .map_err(failed("read a device's request"))?;
+            .map_err(failed("read a device request"))?;
         alive(row, now)
     }
 
-    /// Approves a program that waits, by its person's code: makes the record of its key, whose text is made when it is
-    /// fetched. That record; `None` when nothing waits there (any more).
+    /// Approves a request by the person's code: stores a key without a text, which is generated when the
+    /// program fetches it. Returns the key's id, or `None` when no request is undecided.
     ///
     /// # Errors
-    /// `Forbidden` (`KEY_LIMIT`) for an account with as many keys as may be; or the store fails.
+    /// `Forbidden` (`KEY_LIMIT`) when the account has the most keys that it may have; `Unavailable` or
+    /// `Internal` when the store fails. Nothing is changed then.
     pub async fn approve_device(
         &self,
         user_digest: &str,
@@ -181,29 +183,29 @@ impl Store {
         write.check_keys(key.account, key.workspace).await?;
         let made = KeyId::random();
         insert_key(&mut write, made, key).await?;
-        write.decide(&device, Decision::Approved, Some(made)).await?;
+        write.decide(&device, DeviceDecision::Approved, Some(made)).await?;
         write.commit().await?;
         Ok(Some(made))
     }
 
-    /// Denies a program that waits, by its person's code. False when nothing waits there (any more).
+    /// Denies a request by the person's code. Returns false when no request is undecided.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn deny_device(&self, user_digest: &str, now: &Moment) -> Result<bool> {
         let mut write = self.write().await?;
         let Some(device) = write.waiting(user_digest, now).await? else { return Ok(false) };
-        write.decide(&device, Decision::Denied, None).await?;
+        write.decide(&device, DeviceDecision::Denied, None).await?;
         write.commit().await?;
         Ok(true)
     }
 
-    /// Gives the key of an approved program the text with this digest, and forgets the program: of many polls at once one
-    /// gets here. Whose key it is, with the address that they sign in with; `None` for the others.
+    /// Sets the digest of an approved request's key and removes the request, so that only one of several
+    /// polls gets the key. Returns the owner's account and e-mail address; `None` for the other polls.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn hand_out(
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn issue_device_key(
         &self,
         device_digest: &str,
         digest: &str,
@@ -211,7 +213,7 @@ impl Store {
         now: &Moment,
     ) -> Result<Option<(AccountId, String)>> {
         let mut write = self.write().await?;
-        let device = write.device(By::Device(device_digest), now).await?;
+        let device = write.device(CodeDigest::Device(device_digest), now).await?;
         let Some(key) = device.and_then(|device| device.key) else { return Ok(None) };
         write.forget_device(device_digest).await?;
         sqlx::query("UPDATE api_keys SET digest = $2, last_four = $3 WHERE id = $1")
@@ -220,22 +222,22 @@ impl Store {
             .bind(last_four)
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("hand out a key"))?;
+            .map_err(failed("issue a device's key"))?;
         let owner: Option<(String, String)> = sqlx::query_as(
             "SELECT a.id, a.email FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.id = $1",
         )
         .bind(key.to_string())
         .fetch_optional(&mut *write.tx)
         .await
-        .map_err(failed("read whose key it is"))?;
+        .map_err(failed("read the owner of a key"))?;
         write.commit().await?;
         owner.map(|(account, email)| Ok((id(&account)?, email))).transpose()
     }
 
-    /// Forgets a program that was told what there was to tell; false when it was told before.
+    /// Removes a request whose outcome was delivered; returns false when it did not exist.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn forget_device(&self, device_digest: &str) -> Result<bool> {
         let mut write = self.write().await?;
         let forgotten = write.forget_device(device_digest).await?;
@@ -244,28 +246,33 @@ impl Store {
     }
 }
 
-fn alive(row: Option<Row>, now: &Moment) -> Result<Option<Device>> {
-    let device = row.map(Device::try_from).transpose()?;
+fn alive(row: Option<Row>, now: &Moment) -> Result<Option<DeviceRequest>> {
+    let device = row.map(DeviceRequest::try_from).transpose()?;
     Ok(device.filter(|device| is_alive(now.since(&device.began))))
 }
 
 impl Write {
-    async fn device(&mut self, by: By<'_>, now: &Moment) -> Result<Option<Device>> {
+    async fn device(&mut self, by: CodeDigest<'_>, now: &Moment) -> Result<Option<DeviceRequest>> {
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(by.select()))
             .bind(by.digest())
             .fetch_optional(&mut *self.tx)
             .await
-            .map_err(failed("read a device's request"))?;
+            .map_err(failed("read a device request"))?;
         alive(row, now)
     }
 
-    /// The program that waits for its person's decision.
-    async fn waiting(&mut self, user_digest: &str, now: &Moment) -> Result<Option<Device>> {
-        let found = self.device(By::User(user_digest), now).await?;
-        Ok(found.filter(|device| device.decision == Decision::Pending))
+    /// Returns the undecided request with the person's code.
+    async fn waiting(&mut self, user_digest: &str, now: &Moment) -> Result<Option<DeviceRequest>> {
+        let found = self.device(CodeDigest::User(user_digest), now).await?;
+        Ok(found.filter(|device| device.decision == DeviceDecision::Pending))
     }
 
-    async fn decide(&mut self, device: &Device, decision: Decision, key: Option<KeyId>) -> Result<()> {
+    async fn decide(
+        &mut self,
+        device: &DeviceRequest,
+        decision: DeviceDecision,
+        key: Option<KeyId>,
+    ) -> Result<()> {
         sqlx::query("UPDATE device_requests SET status = $2, key_id = $3 WHERE device_digest = $1")
             .bind(&device.digest)
             .bind(decision.name())
@@ -273,7 +280,7 @@ impl Write {
             .execute(&mut *self.tx)
             .await
             .map(drop)
-            .map_err(failed("decide a device's request"))
+            .map_err(failed("store a decision on a device request"))
     }
 
     async fn forget_device(&mut self, device_digest: &str) -> Result<bool> {
@@ -281,21 +288,21 @@ impl Write {
             .bind(device_digest)
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("forget a device's request"))?;
+            .map_err(failed("remove a device request"))?;
         Ok(forgotten.rows_affected() > 0)
     }
 
-    /// Removes what is over, and makes room for one more.
+    /// Removes expired requests, and the oldest ones beyond the bound.
     async fn sweep_devices(&mut self, now: &Moment) -> Result<()> {
         let rows: Vec<Row> = sqlx::query_as("SELECT * FROM device_requests ORDER BY began_at, device_digest")
             .fetch_all(&mut *self.tx)
             .await
-            .map_err(failed("list devices' requests"))?;
-        let all: Vec<Device> = rows.into_iter().map(Device::try_from).collect::<Result<_>>()?;
+            .map_err(failed("list device requests"))?;
+        let all: Vec<DeviceRequest> = rows.into_iter().map(DeviceRequest::try_from).collect::<Result<_>>()?;
         let (alive, over): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|device| is_alive(now.since(&device.began)));
         let excess = (alive.len() + 1).saturating_sub(MAX_WAITING);
-        let undecided = alive.iter().filter(|device| device.decision != Decision::Approved);
+        let undecided = alive.iter().filter(|device| device.decision != DeviceDecision::Approved);
         for device in over.iter().chain(undecided.take(excess)) {
             self.forget_device(&device.digest).await?;
             if let Some(key) = device.key {
@@ -303,7 +310,7 @@ impl Write {
                     .bind(key.to_string())
                     .execute(&mut *self.tx)
                     .await
-                    .map_err(failed("remove a key that nobody fetched"))?;
+                    .map_err(failed("remove an unfetched key"))?;
             }
         }
         Ok(())

@@ -1,50 +1,51 @@
-//! Who is asked into a workspace? An address and a role; of the link only its token's SHA-256.
+//! Invitations into workspaces: an e-mail address and a role. Of the link only the SHA-256 of its token is
+//! stored.
 
-use super::members::role;
-use super::people::Account;
-use super::{Store, Write, failed, id};
+use crate::identity::members::role;
+use crate::identity::people::Account;
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
-use hotdesk_domain::access::Role;
-use hotdesk_domain::email::Email;
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::plan::Plans;
+use hotdesk_domain::identity::access::Role;
+use hotdesk_domain::identity::email::Email;
 
-/// An invitation as it is stored.
+/// An invitation.
 #[derive(Clone, Debug)]
 pub struct Invitation {
-    /// Into which workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// That workspace's name.
+    /// Name of the workspace.
     pub workspace_name: String,
-    /// Who is invited.
+    /// E-mail address of the invited person.
     pub email: String,
-    /// What they become.
+    /// Role that the invited person gets.
     pub role: Role,
-    /// The address of who invites.
+    /// E-mail address of the inviting account.
     pub inviter: String,
-    /// When it was made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it is worth nothing any more.
+    /// Expiry, in Unix milliseconds.
     pub expires_at: i64,
 }
 
-/// What an invitation stores.
+/// Record of a new invitation.
 #[derive(Clone, Debug)]
 pub struct NewInvitation<'a> {
-    /// Into which workspace.
+    /// The workspace.
     pub workspace: WorkspaceId,
-    /// Who is invited.
+    /// E-mail address of the invited person.
     pub email: &'a Email,
-    /// What they become.
+    /// Role that the invited person gets.
     pub role: Role,
-    /// Who invites.
+    /// The inviting account.
     pub inviter: AccountId,
-    /// SHA-256 of the link's token, hex.
+    /// SHA-256 of the link's token, in hex.
     pub digest: &'a str,
-    /// When it is made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it is worth nothing any more.
+    /// Expiry, in Unix milliseconds.
     pub expires_at: i64,
 }
 
@@ -79,19 +80,20 @@ const SELECT: &str = "SELECT i.workspace_id, w.name AS workspace_name, i.email, 
     i.expires_at FROM invitations i JOIN workspaces w ON w.id = i.workspace_id JOIN accounts a ON a.id = i.invited_by";
 
 impl Store {
-    /// Stores an invitation in the place of the one that the address has.
+    /// Stores an invitation, replacing the address's previous one to this workspace.
     ///
     /// # Errors
-    /// `NotFound` when the workspace is gone; `ALREADY_MEMBER`; [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s when
-    /// it has as many people as its owner's plan gives, or the address has no account and none may come any more; or the
-    /// store fails.
+    /// `NotFound` when the workspace does not exist; `Conflict` (`ALREADY_MEMBER`); those of
+    /// [`Quota::admit`](hotdesk_domain::billing::quota::Quota::admit) when the workspace is full, or when the
+    /// address has no account and no more accounts may be created by invitation; `Unavailable` or `Internal`
+    /// when the store fails. Nothing is changed then.
     pub async fn invite(&self, new: &NewInvitation<'_>, plans: &Plans) -> Result<()> {
         let mut write = self.write().await?;
-        // Whether it is there.
+        // Fails when the workspace does not exist.
         write.owner(new.workspace).await?;
         write.check_no_member(new).await?;
         write.check_people(new.workspace, new.email.as_str(), plans).await?;
-        write.check_comer(new.email.as_str(), new.workspace, plans).await?;
+        write.check_invitee(new.email.as_str(), new.workspace, plans).await?;
         sqlx::query(
             "INSERT INTO invitations (workspace_id, email, role, digest, invited_by, created_at, expires_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (workspace_id, email) DO UPDATE SET \
@@ -111,10 +113,10 @@ impl Store {
         write.commit().await
     }
 
-    /// A workspace's invitations by age.
+    /// Returns a workspace's invitations, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn invitations(&self, workspace: WorkspaceId) -> Result<Vec<Invitation>> {
         let select = format!("{SELECT} WHERE i.workspace_id = $1 ORDER BY i.created_at, i.email");
         let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
@@ -125,11 +127,11 @@ impl Store {
         rows.into_iter().map(Invitation::try_from).collect()
     }
 
-    /// Takes an invitation back. False when the address has none.
+    /// Removes an invitation. Returns false when the address has none.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn uninvite(&self, workspace: WorkspaceId, email: &Email) -> Result<bool> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn remove_invitation(&self, workspace: WorkspaceId, email: &Email) -> Result<bool> {
         let mut write = self.write().await?;
         let removed = sqlx::query("DELETE FROM invitations WHERE workspace_id = $1 AND email = $2")
             .bind(workspace.to_string())
@@ -141,12 +143,12 @@ impl Store {
         Ok(removed.rows_affected() > 0)
     }
 
-    /// The invitation whose token has this digest, while it may be taken.
+    /// Returns the valid invitation whose token has this digest.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn invitation(&self, digest: &str) -> Result<Option<Invitation>> {
-        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(open()))
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select_valid()))
             .bind(digest)
             .bind(now_ms())
             .fetch_optional(&self.pool)
@@ -155,24 +157,26 @@ impl Store {
         row.map(Invitation::try_from).transpose()
     }
 
-    /// Takes an invitation for the account that signs in with its address; the workspace, or `None` when nobody may take
-    /// this one (any more).
+    /// Makes an account a member by an invitation to its address. Returns the workspace, or `None` when no
+    /// valid invitation matches.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn join(&self, digest: &str, account: AccountId) -> Result<Option<WorkspaceId>> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn accept_invitation(&self, digest: &str, account: AccountId) -> Result<Option<WorkspaceId>> {
         let mut write = self.write().await?;
-        let joined = write.join(digest, account).await?;
+        let joined = write.accept_invitation(digest, account).await?;
         write.commit().await?;
         Ok(joined)
     }
 
-    /// As [`Store::join`], for an account that is made for it.
+    /// Creates an account and makes it a member by an invitation to its address. Returns the workspace, or
+    /// `None` when no valid invitation matches.
     ///
     /// # Errors
-    /// `EMAIL_TAKEN`; [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s when as many accounts came by these invitations
-    /// as may; or the store fails.
-    pub async fn join_anew(
+    /// `Conflict` (`EMAIL_TAKEN`); those of [`Quota::admit`](hotdesk_domain::billing::quota::Quota::admit)
+    /// when no more accounts may be created by these invitations; `Unavailable` or `Internal` when the store
+    /// fails. Nothing is changed then.
+    pub async fn accept_invitation_with_new_account(
         &self,
         digest: &str,
         account: &Account,
@@ -180,14 +184,14 @@ impl Store {
     ) -> Result<Option<WorkspaceId>> {
         let mut write = self.write().await?;
         write.insert_account(account).await?;
-        let Some(workspace) = write.join(digest, account.id).await? else { return Ok(None) };
-        write.bring(account.id, workspace, plans).await?;
+        let Some(workspace) = write.accept_invitation(digest, account.id).await? else { return Ok(None) };
+        write.record_inviter(account.id, workspace, plans).await?;
         write.commit().await?;
         Ok(Some(workspace))
     }
 }
 
-fn open() -> String {
+fn select_valid() -> String {
     format!("{SELECT} WHERE i.digest = $1 AND i.expires_at > $2")
 }
 
@@ -210,8 +214,8 @@ impl Write {
         Ok(())
     }
 
-    async fn join(&mut self, digest: &str, account: AccountId) -> Result<Option<WorkspaceId>> {
-        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(open()))
+    async fn accept_invitation(&mut self, digest: &str, account: AccountId) -> Result<Option<WorkspaceId>> {
+        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select_valid()))
             .bind(digest)
             .bind(now_ms())
             .fetch_optional(&mut *self.tx)
@@ -238,7 +242,7 @@ impl Write {
             .bind(digest)
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("use an invitation up"))?;
+            .map_err(failed("remove a used invitation"))?;
         id(&row.workspace_id).map(Some)
     }
 }

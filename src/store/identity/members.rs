@@ -1,41 +1,41 @@
-//! What is an account in a workspace? Its owner, or what a row says.
+//! Members of workspaces and their roles. The owner has no row.
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, GrantId, WorkspaceId};
-use hotdesk_domain::access::{Credential, Role};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::{Credential, Role};
 
-/// That an account belongs to a workspace of another: what its requests there go on under.
+/// Membership of an account in a workspace of another account; the key of leases on its requests there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Belonging {
+pub struct Membership {
     /// The workspace.
     pub workspace: WorkspaceId,
     /// The account.
     pub account: AccountId,
 }
 
-/// One who belongs to a workspace.
+/// A member of a workspace, or its owner.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The account.
     pub account: AccountId,
-    /// What it is there.
+    /// Its role.
     pub role: Role,
-    /// The address that it signs in with.
+    /// E-mail address that it signs in with.
     pub email: String,
-    /// What it is called.
+    /// Its name.
     pub full_name: String,
-    /// Since when.
+    /// Start of the membership, in Unix milliseconds.
     pub created_at: i64,
 }
 
-/// What ends with somebody's belonging to a workspace, and is still to be told.
+/// Consequences of a removal that the caller still has to carry out.
 #[derive(Clone, Debug)]
-pub struct Removed {
-    /// The computers whose stream is to be ended.
+pub struct RemovalEffects {
+    /// Computers whose stream must end.
     pub streams: Vec<ComputerId>,
-    /// The connections of MCP clients that are gone.
+    /// Removed connections of MCP clients.
     pub grants: Vec<GrantId>,
 }
 
@@ -63,10 +63,10 @@ impl TryFrom<Row> for Member {
 }
 
 impl Store {
-    /// What an account is in a workspace that it does not own.
+    /// Returns an account's role in a workspace that it does not own, or `None`.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn membership(&self, workspace: WorkspaceId, account: AccountId) -> Result<Option<Role>> {
         let row: Option<(String,)> =
             sqlx::query_as("SELECT role FROM members WHERE workspace_id = $1 AND account_id = $2")
@@ -78,10 +78,10 @@ impl Store {
         row.map(|(name,)| role(&name)).transpose()
     }
 
-    /// Makes an account a member of a workspace, or changes what it is there.
+    /// Makes an account a member of a workspace, or changes its role.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn set_member(&self, workspace: WorkspaceId, account: AccountId, role: Role) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query(
@@ -98,11 +98,12 @@ impl Store {
         write.commit().await
     }
 
-    /// Changes what a member is; whoever may not invite any more takes their invitations along, and whoever only looks from
-    /// now on knows no password any more, and what they have under way there ends. The computers whose stream is to be ended; `None` when there is no such member.
+    /// Changes a member's role. Without the right to invite, the member's invitations are removed. A member
+    /// who becomes a viewer loses access to passwords, and its running requests end. Returns the computers
+    /// whose stream must end; `None` when there is no such member.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn change_member(
         &self,
         workspace: WorkspaceId,
@@ -125,16 +126,20 @@ impl Store {
             write.commit().await?;
             return Ok(Some(Vec::new()));
         }
-        self.lose(write, Belonging { workspace, account }).await.map(Some)
+        self.commit_access_loss(write, Membership { workspace, account }).await.map(Some)
     }
 
-    /// Takes a member out of a workspace, with their keys to it, the MCP clients that they let into it, their invitations and
-    /// the passwords that they know; what they and those clients have under way there ends. `None` when there is no such
-    /// member.
+    /// Removes a member with its keys, MCP connections and invitations in this workspace, and changes the
+    /// passwords that it knows. Requests of the member and of those clients end. Returns `None` when there is
+    /// no such member.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn remove_member(&self, workspace: WorkspaceId, account: AccountId) -> Result<Option<Removed>> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn remove_member(
+        &self,
+        workspace: WorkspaceId,
+        account: AccountId,
+    ) -> Result<Option<RemovalEffects>> {
         let mut write = self.write().await?;
         if write.role_of(workspace, account).await?.is_none() {
             return Ok(None);
@@ -147,26 +152,27 @@ impl Store {
             .map_err(failed("remove a member"))?;
         let grants = write.grants_of(workspace, account).await?;
         write.of_member(workspace, account, &[INVITATIONS_BY, KEYS_OF, GRANTS_OF]).await?;
-        let streams = self.lose(write, Belonging { workspace, account }).await?;
-        grants.iter().for_each(|grant| self.live.end(&Credential::Grant(*grant)));
-        Ok(Some(Removed { streams, grants }))
+        let streams = self.commit_access_loss(write, Membership { workspace, account }).await?;
+        grants.iter().for_each(|grant| self.credentials.revoke(&Credential::Grant(*grant)));
+        Ok(Some(RemovalEffects { streams, grants }))
     }
 
-    /// Commits that somebody lost what they could do in a workspace, and ends what is open there by the passwords, and by the
-    /// tickets that a viewer has too, and what they have under way. The computers whose stream is to be ended.
-    async fn lose(&self, mut write: Write, lost: Belonging) -> Result<Vec<ComputerId>> {
-        let streams = write.streams_of_strangers(lost.workspace).await?;
+    /// Commits a loss of access: ends streams and changes passwords in the workspace, and revokes the
+    /// member's leases. Tickets of viewers end with the passwords. Returns the computers whose stream must
+    /// end.
+    async fn commit_access_loss(&self, mut write: Write, lost: Membership) -> Result<Vec<ComputerId>> {
+        let streams = write.end_unauthorized_streams(lost.workspace).await?;
         let before = write.change_passwords(lost.workspace).await?;
         write.commit().await?;
-        self.end_passes(&before);
-        self.belonging.end(&lost);
+        self.end_password_sessions(&before);
+        self.memberships.revoke(&lost);
         Ok(streams)
     }
 
-    /// Who belongs to a workspace, the owner first, then by age.
+    /// Returns the owner, then the members, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn members(&self, workspace: WorkspaceId) -> Result<Vec<Member>> {
         let rows: Vec<Row> = sqlx::query_as(
             "SELECT a.id AS id, 'owner' AS role, a.email, a.full_name, w.created_at AS created_at, 0 AS place \
@@ -182,10 +188,10 @@ impl Store {
         rows.into_iter().map(Member::try_from).collect()
     }
 
-    /// How many belong to a workspace, its owner included.
+    /// Returns the number of members, the owner included.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn member_count(&self, workspace: WorkspaceId) -> Result<u32> {
         let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM members WHERE workspace_id = $1")
             .bind(workspace.to_string())
@@ -201,7 +207,7 @@ const KEYS_OF: &str = "DELETE FROM api_keys WHERE workspace_id = $1 AND account_
 const GRANTS_OF: &str = "DELETE FROM oauth_grants WHERE workspace_id = $1 AND account_id = $2";
 
 impl Write {
-    /// What an account let MCP clients into a workspace by, codes that were not used yet among it.
+    /// Returns the grants by which an account let MCP clients into a workspace, unused codes included.
     async fn grants_of(&mut self, workspace: WorkspaceId, account: AccountId) -> Result<Vec<GrantId>> {
         let rows: Vec<(String,)> =
             sqlx::query_as("SELECT id FROM oauth_grants WHERE workspace_id = $1 AND account_id = $2")
@@ -213,7 +219,7 @@ impl Write {
         rows.iter().map(|(text,)| id(text)).collect()
     }
 
-    /// What an account is in a workspace that it does not own, as this write sees it.
+    /// Returns an account's role as this transaction sees it.
     async fn role_of(&mut self, workspace: WorkspaceId, account: AccountId) -> Result<Option<Role>> {
         let row: Option<(String,)> =
             sqlx::query_as("SELECT role FROM members WHERE workspace_id = $1 AND account_id = $2")
@@ -225,7 +231,7 @@ impl Write {
         row.map(|(name,)| role(&name)).transpose()
     }
 
-    /// Runs statements about a workspace and a member of it.
+    /// Runs statements with a workspace and a member as parameters.
     async fn of_member(
         &mut self,
         workspace: WorkspaceId,
@@ -238,13 +244,13 @@ impl Write {
                 .bind(account.to_string())
                 .execute(&mut *self.tx)
                 .await
-                .map_err(failed("take back what a member gave"))?;
+                .map_err(failed("remove what a member granted"))?;
         }
         Ok(())
     }
 }
 
-/// Reads a role that this store wrote.
-pub(super) fn role(name: &str) -> Result<Role> {
-    Role::named(name).ok_or_else(|| Error::internal(format!("the store holds a bad role: {name:?}")))
+/// Parses a role that this store wrote.
+pub(crate) fn role(name: &str) -> Result<Role> {
+    Role::from_name(name).ok_or_else(|| Error::internal(format!("the store holds a bad role: {name:?}")))
 }

@@ -1,17 +1,17 @@
-//! Which MCP clients registered themselves? So many, and only as long as somebody uses them.
+//! Dynamically registered MCP clients. Their number is bounded, and unused ones are removed.
 
-use super::{Store, Write, failed};
+use crate::{Store, Write, failed};
 use hotdesk_base::clock::now_ms;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::oauth::client::Client;
+use hotdesk_domain::identity::oauth::client::Client;
 
-/// Registered clients at once, of up to 20 KB each.
+/// Most registered clients, of up to 20 KB each.
 const MAX_CLIENTS: i64 = 2_000;
-/// How long one is kept that nobody has let in yet: a sign-in takes minutes.
+/// Retention of a client without any connection so far; a sign-in takes minutes.
 const UNUSED_MS: i64 = 24 * 3_600_000;
-/// How long one is kept that has no connection any more, since somebody let it in: clients keep their ids.
+/// Retention of a client whose connections all ended; clients reuse their ids.
 const LEFT_MS: i64 = 90 * 24 * 3_600_000;
-/// The clients with a connection, or with a code for one, at `$1`.
+/// Clients with a connection, or with a code for one, at time `$1`.
 const CONNECTED: &str = "SELECT client_id FROM oauth_grants WHERE expires_at > $1 \
     AND (refresh IS NOT NULL OR code_expires_at > $1)";
 
@@ -32,11 +32,12 @@ impl TryFrom<Row> for Client {
 }
 
 impl Store {
-    /// Registers a client. Those that nobody uses go; when there are too many, also one without a connection: the oldest that
-    /// never had any, or else the one that was let in longest ago.
+    /// Registers a client. Removes unused clients. At the bound, evicts one without a connection: the oldest
+    /// that never had any, else the one that was used longest ago.
     ///
     /// # Errors
-    /// `Unavailable` when all that may be are connected; or the store fails.
+    /// `Unavailable` when the bound is reached and all clients are connected; `Unavailable` or `Internal`
+    /// when the store fails. Nothing is changed then.
     pub async fn add_oauth_client(&self, client: &Client) -> Result<()> {
         let mut write = self.write().await?;
         sweep(&mut write).await?;
@@ -55,10 +56,10 @@ impl Store {
         write.commit().await
     }
 
-    /// A registered client.
+    /// Returns a registered client, or `None`.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn oauth_client(&self, id: &str) -> Result<Option<Client>> {
         let row: Option<Row> =
             sqlx::query_as("SELECT id, name, redirect_uris FROM oauth_clients WHERE id = $1")
@@ -97,7 +98,7 @@ async fn make_room(write: &mut Write) -> Result<()> {
         .bind(MAX_CLIENTS)
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("make room for a client"))?;
+        .map_err(failed("evict an MCP client"))?;
     let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM oauth_clients")
         .fetch_one(&mut *write.tx)
         .await
@@ -105,7 +106,5 @@ async fn make_room(write: &mut Write) -> Result<()> {
     if count < MAX_CLIENTS {
         return Ok(());
     }
-    Err(Error::unavailable(
-        "As many clients are registered as may be; name yours by a URL (client_id) instead",
-    ))
+    Err(Error::unavailable("The maximum number of clients is registered: use a URL as client_id instead"))
 }

@@ -1,41 +1,41 @@
-//! Who can sign in, and which browsers did? Passwords as argon2 texts, cookies as SHA-256 only.
+//! Accounts of people and their browser sessions. Passwords are stored as argon2 hashes, cookies as SHA-256.
 
-use super::{Store, Write, failed, id, is_duplicate};
+use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, SessionId};
-use hotdesk_domain::access::Credential;
-use hotdesk_domain::email::Email;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::Credential;
+use hotdesk_domain::identity::email::Email;
 
-/// Browsers that one account may be signed in at, which are more than a person has; the sign-in that is longest ago makes room.
+/// Sessions of one account, more than a person has browsers; the oldest is evicted.
 const MAX_SESSIONS: i64 = 100;
-/// Sessions that end at once to make room: one, as a rule.
+/// Sessions removed in one go; usually there is one.
 const ENDED_AT_ONCE: i64 = 1000;
 
-/// What `kind` holds for a person's account.
+/// Value of `kind` for a person's account.
 const PERSON: &str = "person";
 
-/// An account as it is stored.
+/// Record of an account.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// Its id.
     pub id: AccountId,
-    /// The e-mail address that it signs in with, in small letters; unique.
+    /// E-mail address that it signs in with, in lower case; unique.
     pub email: String,
-    /// What it is called.
+    /// Its name.
     pub full_name: String,
-    /// Its password's argon2 text; `None` for an account that cannot sign in.
+    /// Argon2 hash of its password; `None` for an account that cannot sign in.
     pub password_hash: Option<String>,
     /// `person` or `agent`.
     pub kind: String,
-    /// The name of its plan; `None` is the default one.
+    /// Name of its plan; `None` is the default plan.
     pub plan: Option<String>,
-    /// When it was made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
 }
 
 impl Account {
-    /// A new account of a person who signs in with this password (its argon2 text), if with any.
+    /// Returns a new account of a person; `password_hash` is an argon2 hash.
     pub fn person(email: &Email, full_name: &str, password_hash: Option<String>) -> Self {
         Self {
             id: AccountId::random(),
@@ -79,20 +79,21 @@ impl TryFrom<Row> for Account {
 const COLUMNS: &str = "id, email, full_name, password_hash, kind, plan, created_at";
 
 impl Store {
-    /// Makes an account.
+    /// Stores an account.
     ///
     /// # Errors
-    /// `EMAIL_TAKEN` when one has this address; or the store fails.
+    /// `Conflict` (`EMAIL_TAKEN`) when another account has this address; `Unavailable` or `Internal` when the
+    /// store fails. Nothing is changed then.
     pub async fn add_account(&self, account: &Account) -> Result<()> {
         let mut write = self.write().await?;
         write.insert_account(account).await?;
         write.commit().await
     }
 
-    /// All accounts, the oldest, which is the operator's, first.
+    /// Returns all accounts, oldest first; the first is the operator's.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn accounts(&self) -> Result<Vec<Account>> {
         let select = format!("SELECT {COLUMNS} FROM accounts ORDER BY created_at, id");
         let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
@@ -102,18 +103,18 @@ impl Store {
         rows.into_iter().map(Account::try_from).collect()
     }
 
-    /// One account.
+    /// Returns an account, or `None` when it does not exist.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn account(&self, account: AccountId) -> Result<Option<Account>> {
         self.account_where("id", &account.to_string()).await
     }
 
-    /// The account that signs in with an address, given in small letters.
+    /// Returns the account with an e-mail address, which must be in lower case.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn account_of(&self, email: &str) -> Result<Option<Account>> {
         self.account_where("email", email).await
     }
@@ -128,11 +129,11 @@ impl Store {
         row.map(Account::try_from).transpose()
     }
 
-    /// Gives an account that nobody can sign in to yet the address, the name and the password (its argon2 text) for it.
-    /// False when somebody can by now.
+    /// Sets the address, name and argon2 hash of an account without a password. Returns false when the
+    /// account has a password already.
     ///
     /// # Errors
-    /// `EMAIL_TAKEN`; or the store fails.
+    /// `Conflict` (`EMAIL_TAKEN`); `Unavailable` or `Internal` when the store fails. Nothing is changed then.
     pub async fn set_sign_in(
         &self,
         account: AccountId,
@@ -159,10 +160,10 @@ impl Store {
         Ok(updated.rows_affected() > 0)
     }
 
-    /// Sets an account's password (its argon2 text) and ends its sessions, but for the one that asked.
+    /// Sets an account's password (an argon2 hash) and ends its sessions, except the caller's.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn set_password(&self, account: AccountId, hash: &str, keep: Option<SessionId>) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE accounts SET password_hash = $2 WHERE id = $1")
@@ -176,14 +177,15 @@ impl Store {
             .bind(keep.map(|session| session.to_string()).unwrap_or_default())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("end sessions"))?;
+            .map_err(failed("remove sessions"))?;
         write.commit().await
     }
 
-    /// Stores a signed-in browser by its cookie's digest; sessions past their time go, and the oldest of too many.
+    /// Stores a session by its cookie's digest. Removes expired sessions, and the oldest ones beyond the
+    /// bound. `expires_at` is in Unix milliseconds.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn add_session(&self, account: AccountId, digest: &str, expires_at: i64) -> Result<SessionId> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM sessions WHERE expires_at <= $1")
@@ -205,14 +207,14 @@ impl Store {
         .await
         .map_err(failed("store a session"))?;
         write.commit().await?;
-        excess.iter().for_each(|session| self.live.end(&Credential::Session(*session)));
+        excess.iter().for_each(|session| self.credentials.revoke(&Credential::Session(*session)));
         Ok(session)
     }
 
-    /// The session of a cookie with this digest that has not expired, and whose it is.
+    /// Returns the unexpired session whose cookie has this digest, with its account.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn session(&self, digest: &str) -> Result<Option<(SessionId, AccountId)>> {
         let row: Option<(String, String)> =
             sqlx::query_as("SELECT id, account_id FROM sessions WHERE digest = $1 AND expires_at > $2")
@@ -224,10 +226,10 @@ impl Store {
         row.map(|(session, account)| Ok((id(&session)?, id(&account)?))).transpose()
     }
 
-    /// Ends a session, and what goes on under it.
+    /// Removes a session and revokes its leases.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_session(&self, session: SessionId) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("DELETE FROM sessions WHERE id = $1")
@@ -236,13 +238,13 @@ impl Store {
             .await
             .map_err(failed("remove a session"))?;
         write.commit().await?;
-        self.live.end(&Credential::Session(session));
+        self.credentials.revoke(&Credential::Session(session));
         Ok(())
     }
 }
 
 impl Write {
-    /// Ends the oldest sessions of an account that has as many as may be; those that end.
+    /// Removes the oldest sessions of an account beyond the bound; returns those.
     async fn make_room_for_session(&mut self, account: AccountId) -> Result<Vec<SessionId>> {
         let oldest: Vec<(String,)> = sqlx::query_as(
             "SELECT id FROM sessions WHERE account_id = $1 ORDER BY created_at DESC, id LIMIT $2 OFFSET $3",
@@ -258,13 +260,13 @@ impl Write {
                 .bind(session)
                 .execute(&mut *self.tx)
                 .await
-                .map_err(failed("end an old session"))?;
+                .map_err(failed("remove an old session"))?;
         }
         oldest.iter().map(|(text,)| id(text)).collect()
     }
 
     /// See [`Store::add_account`].
-    pub(super) async fn insert_account(&mut self, account: &Account) -> Result<()> {
+    pub(crate) async fn insert_account(&mut self, account: &Account) -> Result<()> {
         let inserted = sqlx::query(
             "INSERT INTO accounts (id, email, full_name, password_hash, kind, plan, created_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7)",

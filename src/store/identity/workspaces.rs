@@ -1,36 +1,36 @@
-//! Which workspaces are there?
+//! Workspaces.
 
 use std::collections::HashSet;
 
-use super::{Store, Write, failed, id, is_duplicate};
+use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, FileId, WorkspaceId};
+use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::name::Name;
-use hotdesk_domain::plan::Plans;
 
-/// A workspace as it is stored.
+/// Record of a workspace.
 #[derive(Clone, Debug)]
 pub struct Workspace {
     /// Its id.
     pub id: WorkspaceId,
     /// The account that owns it.
     pub account: AccountId,
-    /// Its name, unique per account whatever the case.
+    /// Its name, unique per account regardless of case.
     pub name: String,
-    /// Where its picture is, if it has one.
+    /// URL of its picture, if any.
     pub icon_url: Option<String>,
     /// `active` or `inactive`.
     pub status: String,
-    /// When it was made.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// When it was last changed.
+    /// Time of the last change, in Unix milliseconds.
     pub updated_at: i64,
 }
 
-/// What an update changes; `None` leaves it.
+/// Changes to a workspace; `None` leaves a field.
 #[derive(Clone, Debug, Default)]
-pub struct Change {
+pub struct WorkspaceChange {
     /// A new name.
     pub name: Option<Name>,
     /// A new picture; `Some(None)` removes it.
@@ -66,21 +66,22 @@ impl TryFrom<Row> for Workspace {
     }
 }
 
-/// What an account reaches.
-const REACHED: &str = "SELECT * FROM workspaces WHERE (account_id = $1 OR id IN \
+/// Workspaces that an account can access.
+const ACCESSIBLE: &str = "SELECT * FROM workspaces WHERE (account_id = $1 OR id IN \
                        (SELECT workspace_id FROM members WHERE account_id = $1))";
 
 fn name_taken(name: &Name) -> Error {
-    // Invalid, not Conflict: wire.md 3 documents 400 for a taken workspace name.
+    // `Invalid`, not `Conflict`: the API answers 400 for a duplicate workspace name (docs/api/workspaces.md).
     Error::invalid(format!("A workspace named \"{name}\" already exists")).code("NAME_TAKEN")
 }
 
 impl Store {
-    /// Makes a workspace of an account that has room for one more.
+    /// Creates a workspace if the account's quota admits it.
     ///
     /// # Errors
-    /// [`Quota::admit`](hotdesk_domain::quota::Quota::admit)'s; `NAME_TAKEN` when the account has one of that name; or the
-    /// store fails.
+    /// Those of [`Quota::admit`](hotdesk_domain::billing::quota::Quota::admit); `Invalid` (`NAME_TAKEN`) when
+    /// the account has a workspace of this name; `Unavailable` or `Internal` when the store fails. Nothing is
+    /// changed then.
     pub async fn add_workspace(
         &self,
         account: AccountId,
@@ -96,13 +97,13 @@ impl Store {
         Ok(made)
     }
 
-    /// An account's workspaces, its own and those that it is a member of, oldest first.
+    /// Returns the workspaces that an account owns or is a member of, oldest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn workspaces(&self, account: AccountId) -> Result<Vec<Workspace>> {
         let rows: Vec<Row> =
-            sqlx::query_as(sqlx::AssertSqlSafe(format!("{REACHED} ORDER BY created_at, id")))
+            sqlx::query_as(sqlx::AssertSqlSafe(format!("{ACCESSIBLE} ORDER BY created_at, id")))
                 .bind(account.to_string())
                 .fetch_all(&self.pool)
                 .await
@@ -110,10 +111,10 @@ impl Store {
         rows.into_iter().map(Workspace::try_from).collect()
     }
 
-    /// One workspace.
+    /// Returns a workspace, or `None` when it does not exist.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn workspace(&self, workspace: WorkspaceId) -> Result<Option<Workspace>> {
         let row: Option<Row> = sqlx::query_as("SELECT * FROM workspaces WHERE id = $1")
             .bind(workspace.to_string())
@@ -123,14 +124,14 @@ impl Store {
         row.map(Workspace::try_from).transpose()
     }
 
-    /// A workspace of an account by its name. Its own goes before the oldest that it is a member of: names are each
-    /// owner's.
+    /// Returns a workspace by its case-folded name. Names are unique per owner, so the account's own
+    /// workspace takes precedence over the oldest one that it is a member of.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn workspace_named(&self, account: AccountId, folded: &str) -> Result<Option<Workspace>> {
         let select = format!(
-            "{REACHED} AND name_folded = $2 ORDER BY CASE WHEN account_id = $1 THEN 0 ELSE 1 END, created_at, id LIMIT 1"
+            "{ACCESSIBLE} AND name_folded = $2 ORDER BY CASE WHEN account_id = $1 THEN 0 ELSE 1 END, created_at, id LIMIT 1"
         );
         let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(select))
             .bind(account.to_string())
@@ -141,11 +142,16 @@ impl Store {
         row.map(Workspace::try_from).transpose()
     }
 
-    /// Changes a workspace.
+    /// Changes a workspace and returns it.
     ///
     /// # Errors
-    /// `NAME_TAKEN`; `NotFound` when it is gone; or the store fails.
-    pub async fn change_workspace(&self, workspace: WorkspaceId, change: &Change) -> Result<Workspace> {
+    /// `Invalid` (`NAME_TAKEN`); `NotFound` when it does not exist; `Unavailable` or `Internal` when the
+    /// store fails. Nothing is changed then.
+    pub async fn change_workspace(
+        &self,
+        workspace: WorkspaceId,
+        change: &WorkspaceChange,
+    ) -> Result<Workspace> {
         let gone = || Error::not_found("Workspace not found");
         let mut write = self.write().await?;
         let row: Option<Row> = sqlx::query_as("SELECT * FROM workspaces WHERE id = $1")
@@ -183,23 +189,24 @@ impl Store {
         Ok(changed)
     }
 
-    /// Removes a workspace that holds no computers, with its files' records and its keys; returns the ids of those files.
+    /// Removes a workspace without computers, with its file records and keys. Returns the ids of those files.
     ///
     /// # Errors
-    /// `Conflict` while it holds computers; or the store fails.
+    /// `Conflict` when it still has computers; `Unavailable` or `Internal` when the store fails. Nothing is
+    /// changed then.
     pub async fn remove_workspace(&self, workspace: WorkspaceId) -> Result<Vec<FileId>> {
         let mut write = self.write().await?;
         let keys = write.keys_to(workspace).await?;
         let files = write.remove_workspace(workspace).await?;
         write.commit().await?;
-        keys.iter().for_each(|key| self.live.end(key));
+        keys.iter().for_each(|key| self.credentials.revoke(key));
         Ok(files)
     }
 }
 
 impl Write {
-    /// Stores a workspace, whatever its account has room for.
-    pub(super) async fn add_workspace(
+    /// Stores a workspace without a quota check.
+    pub(crate) async fn add_workspace(
         &mut self,
         account: AccountId,
         name: &Name,
@@ -235,8 +242,8 @@ impl Write {
         })
     }
 
-    /// The folded names of an account's workspaces.
-    pub(super) async fn workspace_names(&mut self, account: AccountId) -> Result<HashSet<String>> {
+    /// Returns the case-folded names of an account's workspaces.
+    pub(crate) async fn workspace_names(&mut self, account: AccountId) -> Result<HashSet<String>> {
         let names: Vec<(String,)> =
             sqlx::query_as("SELECT name_folded FROM workspaces WHERE account_id = $1")
                 .bind(account.to_string())
@@ -247,7 +254,7 @@ impl Write {
     }
 
     /// See [`Store::remove_workspace`].
-    pub(super) async fn remove_workspace(&mut self, workspace: WorkspaceId) -> Result<Vec<FileId>> {
+    pub(crate) async fn remove_workspace(&mut self, workspace: WorkspaceId) -> Result<Vec<FileId>> {
         let (computers,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM computers WHERE workspace_id = $1")
             .bind(workspace.to_string())
             .fetch_one(&mut *self.tx)

@@ -1,4 +1,4 @@
-//! What does an account learn of its plan, and how does it add to it? (wire.md 14)
+//! Plan and added capacity of an account (docs/api/accounts.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -6,41 +6,41 @@ use utoipa::{IntoParams, ToSchema};
 /// `GET` and `POST /account/capacity`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AccountCapacity {
-    /// The name of the account's plan.
+    /// Name of the account's plan.
     pub plan: String,
-    /// Computers that the plan gives.
+    /// Number of computers that the plan includes.
     pub included_computers: u32,
-    /// Computers that the account added.
+    /// Number of computers that the account added.
     pub added_computers: u32,
-    /// Computers that it may add in all.
+    /// Largest number of computers that the account can add.
     pub max_added_computers: u32,
-    /// Both together.
+    /// Included and added computers together.
     pub max_computers: u32,
-    /// Computers that it has.
+    /// Number of computers of the account.
     pub computers_used: u32,
-    /// GB of RAM of all its computers together.
+    /// RAM limit for all computers of the account, in GB.
     pub account_ram_gb: u32,
-    /// GB of RAM that they have.
+    /// RAM of all computers of the account, in GB.
     pub account_ram_used_gb: u32,
-    /// GB of disk of all its computers together.
+    /// Disk limit for all computers of the account, in GB.
     pub account_disk_gb: u32,
-    /// GB of disk that they and their snapshots have.
+    /// Disk of all computers and snapshots of the account, in GB.
     pub account_disk_used_gb: u32,
-    /// Whether this was only tried: nothing was stored.
+    /// True when nothing was stored.
     pub dry_run: bool,
 }
 
-/// `POST /account/capacity`: one of the two.
+/// `POST /account/capacity`. Exactly one of `add` and `give_back` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"add": 1, "dry_run": true}))]
 pub struct ChangeCapacity {
-    /// Computers to add.
+    /// Number of computers to add.
     #[serde(default)]
     pub add: Option<u32>,
-    /// Computers to give back.
+    /// Number of added computers to give back.
     #[serde(default)]
     pub give_back: Option<u32>,
-    /// Only says what would become of it.
+    /// True to return the result without storing it.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -49,35 +49,35 @@ pub struct ChangeCapacity {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Subscription {
-    /// The name of the account's plan.
+    /// Name of the account's plan.
     pub tier: String,
-    /// What it gives, with what was added.
+    /// Limits of the plan and the added capacity together.
     pub plan_limits: Option<PlanLimits>,
-    /// Whether templates can be authored: the plan lets the account, and there are routes for it, which there are not yet.
+    /// Whether the account can author templates. Always false in this version.
     pub template_authoring: bool,
-    /// ISO 8601: when the trial ends; null where there is none.
+    /// End of the trial, ISO 8601; null when there is no trial.
     pub trial_ends_at: Option<String>,
     /// `current` or `lapsed`.
     pub payment: String,
 }
 
-/// The limits of a plan, under the names that clients read.
+/// Limits of a plan, under the names that clients read.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanLimits {
-    /// Computers of the account.
+    /// Number of computers of the account.
     pub max_desktops: u32,
-    /// GB of RAM of all of them together.
+    /// RAM of all computers of the account, in GB.
     pub max_ram_per_user: u32,
-    /// vCPUs of one computer.
+    /// Number of vCPUs of one computer.
     pub max_cpu: u32,
-    /// GB of RAM of one computer.
+    /// RAM of one computer, in GB.
     pub max_ram: u32,
-    /// GB of disk of one computer.
+    /// Disk of one computer, in GB.
     pub max_disk_size_gb: u32,
-    /// Mbps of one computer; 0 is without a bound.
+    /// Bandwidth of one computer, in Mbit/s; 0 means no limit.
     pub max_bandwidth_mbps: u32,
-    /// Snapshots of one computer.
+    /// Number of snapshots of one computer.
     pub max_snapshots: u32,
 }
 
@@ -85,21 +85,21 @@ pub struct PlanLimits {
 #[derive(Clone, Debug, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ComputeLimitsQuery {
-    /// The workspace whose owner's plan counts.
+    /// The workspace; its owner's plan applies.
     pub workspace_id: String,
 }
 
 /// `GET /billing/compute-limits`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ComputeLimits {
-    /// Computers that may be there: the owner's, or those of the client whose workspace it is.
+    /// Largest number of computers of the owner, or of the client to whom the workspace belongs.
     pub max_computers: u32,
-    /// Computers that are there, counted in the same way.
+    /// Number of computers, counted in the same way.
     pub computers_used: u32,
-    /// GB of RAM of one computer.
+    /// RAM limit of one computer, in GB.
     pub max_ram_gb: u32,
-    /// GB of RAM of all the owner's computers together.
+    /// RAM limit for all computers of the owner, in GB.
     pub account_ram_budget_gb: u32,
-    /// GB of RAM that they have.
+    /// RAM of all computers of the owner, in GB.
     pub account_ram_used_gb: u32,
 }

@@ -1,53 +1,54 @@
-//! What does a payment service tell? (`POST /billing/webhook`)
+//! Events of a payment service (`POST /billing/webhook`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::omitted;
+use crate::nullable;
 
-/// An event: what is so of one account or of one computer since `occurred_at`. Omitted fields stay.
+/// Change of the billing of one account or one computer at `occurred_at`. Omitted fields are unchanged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"id": "evt_1", "occurred_at": "2026-01-31T12:00:00.000Z", "account_id": "5f0c8a52-3a1e-4f7b-9a44-0c6c2a1d9b10", "plan": "scale", "payment": "current"}))]
 pub struct BillingEvent {
-    /// The event's own id, 1 to 255 characters: it is carried out once, however often it comes.
+    /// Id of the event, 1 to 255 characters. An event is applied once, even if it is delivered several times.
     #[schema(min_length = 1, max_length = 255)]
     pub id: String,
-    /// ISO 8601: when it came to be so, by the payment service's own clock. Of each field the newest event counts, in whatever
-    /// order they come; of two of the same time the one that comes later.
+    /// Time of the change by the payment service's clock, ISO 8601. For each field the newest event counts,
+    /// in any order of delivery; of two events of the same time, the one that is delivered later.
     pub occurred_at: String,
-    /// The account that it is about, by its id (this or `computer_id`).
+    /// Id of the account; this or `computer_id` is required.
     #[serde(default)]
     pub account_id: Option<String>,
-    /// The computer that it is about, by its UUID or instance id.
+    /// UUID or instance id of the computer.
     #[serde(default)]
     pub computer_id: Option<String>,
-    /// The account's plan; null is the default one.
-    #[serde(default, deserialize_with = "omitted::present", skip_serializing_if = "Option::is_none")]
+    /// Plan of the account; null for the default plan.
+    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub plan: Option<Option<String>>,
     /// `current` or `lapsed`.
     #[serde(default)]
     pub payment: Option<String>,
-    /// How the computer is paid for: `included`, `trial`, `hourly`, `reservation` or `dedicated`.
+    /// Billing of the computer: `included`, `trial`, `hourly`, `reservation` or `dedicated`.
     #[serde(default)]
     pub variant: Option<String>,
-    /// ISO 8601: when the computer's trial ends; null: never.
-    #[serde(default, deserialize_with = "omitted::present", skip_serializing_if = "Option::is_none")]
+    /// End of the computer's trial, ISO 8601; null when it does not end.
+    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub trial_ends_at: Option<Option<String>>,
-    /// Whether the service itself manages the computer, as a device.
+    /// Whether the service manages the computer, as a device.
     #[serde(default)]
     pub device: Option<bool>,
 }
 
 /// The answer to an event.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct BillingEventTaken {
-    /// Always true; a refusal is an error body.
+#[schema(as = BillingEventTaken)]
+pub struct BillingEventResult {
+    /// Always true; a failure has an error body.
     pub success: bool,
-    /// Whether it had been carried out before.
+    /// True when the event had been applied before.
     pub repeated: bool,
-    /// The fields that were left as they are, because an event that occurred later had come before.
+    /// Fields that were not changed, because a newer event had already set them.
     pub outdated: Vec<String>,
 }

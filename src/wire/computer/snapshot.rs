@@ -1,37 +1,37 @@
-//! What are snapshots and a rollback on the wire?
+//! Snapshots and rollbacks (docs/lifecycle.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// `POST /computers/{id}/snapshots`; the body may be left out.
+/// `POST /computers/{id}/snapshots`; the body is optional.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "before the update"}))]
 pub struct CreateSnapshot {
-    /// What it is called, 1 to 255 characters after trimming; need not be unique.
+    /// Name, 1 to 255 characters after trimming; it need not be unique.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
     pub name: Option<String>,
-    /// Whether it holds what runs besides the disk; not every engine can.
+    /// Whether the snapshot includes the memory; not every engine supports it.
     #[serde(default)]
     pub memory: bool,
 }
 
-/// A computer as it was at one moment.
+/// State of a computer at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Snapshot {
     /// UUID.
     pub id: String,
-    /// The computer that it is of.
+    /// The computer.
     pub computer_id: String,
-    /// What it is called, if anything.
+    /// Name, if it has one.
     pub name: Option<String>,
     /// `creating`, `ready` or `deleting`.
     pub state: String,
-    /// Whether it holds what ran besides the disk.
+    /// Whether the snapshot includes the memory.
     pub memory: bool,
-    /// Bytes that it takes on its host; null while it is being made.
+    /// Size on the host, in bytes; null while the snapshot is being created.
     pub size_bytes: Option<u64>,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
 }
 
@@ -39,10 +39,10 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotListQuery {
-    /// At most so many, 1 to 1000; all when absent.
+    /// Largest number of entries, 1 to 1000; all when absent.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// After so many.
+    /// Number of entries to skip; 0 when absent.
     #[serde(default)]
     pub offset: Option<u32>,
 }
@@ -50,11 +50,11 @@ pub struct SnapshotListQuery {
 /// `GET /computers/{id}/snapshots`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotList {
-    /// The snapshots, oldest first.
+    /// Snapshots, oldest first.
     pub snapshots: Vec<Snapshot>,
-    /// How many there are in all.
+    /// Total number of entries, without `limit` and `offset`.
     pub total: u64,
-    /// Where the next page begins; null on the last.
+    /// Offset of the next page; null on the last.
     pub next_offset: Option<u64>,
 }
 
@@ -62,17 +62,18 @@ pub struct SnapshotList {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"snapshot_id": "00000000-0000-4000-8000-000000000000"}))]
 pub struct RollBack {
-    /// The snapshot that the computer goes back to.
+    /// Snapshot to restore.
     pub snapshot_id: String,
 }
 
-/// A computer that went back to a snapshot.
+/// The answer to a rollback.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct RolledBack {
-    /// Always true; a refusal is an error body.
+#[schema(as = RolledBack)]
+pub struct RollbackResult {
+    /// Always true; a failure has an error body.
     pub success: bool,
-    /// The status at the time of the answer.
+    /// Status at the time of the answer.
     pub status: String,
-    /// The snapshot.
+    /// The restored snapshot.
     pub snapshot_id: String,
 }

@@ -1,26 +1,28 @@
-//! How do clients suspend, wake and let idle computers sleep? (interface.md "Suspend" and "Suspension state", wire.md 5.2)
+//! Suspend, resume and auto-stop of a computer (docs/lifecycle.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The answer to `POST /computers/{id}/suspend`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Suspended {
-    /// Always true; a refusal is an error body.
+#[schema(as = Suspended)]
+pub struct SuspendResult {
+    /// Always true; a failure has an error body.
     pub success: bool,
-    /// `suspended` (200), or `suspending` (202): poll the suspension.
+    /// `suspended` (200), or `suspending` (202): poll `GET /computers/{id}/suspension`.
     pub status: String,
-    /// Present while its copy is being saved to storage in the background.
+    /// Present while a copy of its saved state is written to object storage in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<SavingCopy>,
 }
 
-/// The copy of a suspended computer that is on its way to storage. The computer may be resumed or deleted meanwhile.
+/// Copy of a suspended computer that is being written to object storage. The computer can be resumed or
+/// deleted meanwhile.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SavingCopy {
     /// Always `saving`.
     pub state: String,
-    /// Where it goes, if that is configured.
+    /// Region of the storage, if it is configured.
     pub region: Option<String>,
 }
 
@@ -29,40 +31,42 @@ pub struct SavingCopy {
 pub struct Suspension {
     /// `suspending` or `suspended`.
     pub status: String,
-    /// Present while its copy is being saved to storage in the background.
+    /// Present while a copy of its saved state is written to object storage in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<SavingCopy>,
 }
 
 /// The answer to `POST /computers/{id}/resume`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Resumed {
-    /// Always true; a refusal is an error body.
+#[schema(as = Resumed)]
+pub struct ResumeResult {
+    /// Always true; a failure has an error body.
     pub success: bool,
-    /// `running`, or `starting` while it is on its way.
+    /// `running`, or `starting` while the resume is in progress.
     pub status: String,
-    /// Whether it is on its way up, or woke from storage (202): poll the computer, whose instance id may be new.
+    /// Whether the resume is in progress or was made from object storage (202): poll the computer, whose
+    /// instance id may have changed.
     pub waking: bool,
-    /// As `waking`.
+    /// Same as `waking`.
     pub pending: bool,
-    /// Seconds after which it should be there; 0 when it is.
+    /// Expected remaining time, in seconds; 0 when the computer runs.
     pub expected_seconds: u32,
 }
 
 /// `GET /computers/{id}/auto-stop`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AutoStopSetting {
-    /// Idle minutes before the computer suspends itself; 0 is always-on.
+    /// Idle timeout in minutes, after which the computer is suspended; 0 means always on.
     pub auto_stop_minutes: i64,
-    /// Whether it can be changed: always.
+    /// Whether it can be changed; always true.
     pub configurable: bool,
 }
 
-/// `PATCH /computers/{id}/auto-stop`. One of the two is needed.
+/// `PATCH /computers/{id}/auto-stop`. One of the two fields is required.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"auto_stop_minutes": 15}))]
 pub struct SetAutoStop {
-    /// Idle minutes before the computer suspends itself, 0 (always-on) to 43200.
+    /// Idle timeout in minutes, 0 (always on) to 43200.
     #[serde(default)]
     pub auto_stop_minutes: Option<i64>,
     /// Older name of `auto_stop_minutes`.
@@ -72,9 +76,10 @@ pub struct SetAutoStop {
 
 /// The answer to `PATCH /computers/{id}/auto-stop`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct AutoStopSet {
-    /// Idle minutes before the computer suspends itself; 0 is always-on.
+#[schema(as = AutoStopSet)]
+pub struct AutoStopChanged {
+    /// Idle timeout in minutes; 0 means always on.
     pub auto_stop_minutes: i64,
-    /// The same in words: `15m`, or `0s` for always-on.
+    /// The same as a duration: `15m`, or `0s` for always on.
     pub auto_suspend_after: String,
 }

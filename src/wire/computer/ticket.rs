@@ -1,16 +1,16 @@
-//! Tickets: one-use links to a screen.
+//! Stream tickets: single-use links to a screen (docs/api/authentication.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What the holder of a ticket may do.
+/// Permission of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = TicketMode)]
-pub enum Mode {
-    /// See the screen; input that is sent nevertheless reaches nobody.
+pub enum TicketMode {
+    /// View the screen; input is discarded.
     View,
-    /// See it and act on it.
+    /// View the screen and send input.
     Control,
 }
 
@@ -18,30 +18,30 @@ pub enum Mode {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"mode": "view", "ttl_seconds": 60}))]
 pub struct NewTicket {
-    /// What its holder may do.
-    pub mode: Mode,
-    /// The screen; the boot screen, `default`, when absent.
+    /// Permission of the ticket.
+    pub mode: TicketMode,
+    /// Id of the screen; the boot screen, `default`, when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// Seconds until it is worth nothing, 1 to 3600; 60 when absent. A connection that it opened may last longer.
+    /// Lifetime in seconds, 1 to 3600; 60 when absent. A connection that the ticket opened can last longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600)]
     pub ttl_seconds: Option<u32>,
 }
 
-/// A ticket. It opens one connection, until the computer starts again or the controller does.
+/// A ticket for one connection. It also expires when the computer or the controller restarts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ticket {
-    /// The viewer page with the ticket in its fragment, which browsers send to nobody.
+    /// URL of the viewer page. The ticket is in its fragment, which browsers do not send.
     pub url: String,
-    /// The socket that speaks RFB, for programs.
+    /// URL of the RFB socket, for programs.
     pub ws_url: String,
-    /// The ticket alone, the socket's query parameter `ticket`.
+    /// The ticket alone, for the socket's query parameter `ticket`.
     pub ticket: String,
-    /// What its holder may do.
-    pub mode: Mode,
-    /// The one screen that it opens.
+    /// Permission of the ticket.
+    pub mode: TicketMode,
+    /// Id of the screen.
     pub screen: String,
-    /// When it is worth nothing any more, ISO 8601.
+    /// Time of expiry, ISO 8601.
     pub expires_at: String,
 }

@@ -1,33 +1,33 @@
-//! What is said on a sound socket, beside the sound? (wire.md 10.5)
+//! JSON messages of the audio channel (docs/channels.md).
 
 use serde::{Deserialize, Serialize};
 
-/// What a listener says.
+/// Message from a client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Said {
-    /// No more sound is wanted.
+pub enum AudioClientMessage {
+    /// Stop the audio.
     Stop,
-    /// A sign of life is wanted.
+    /// Request for a pong.
     Ping,
 }
 
-/// What is told besides the binary frames.
+/// Message to a client, besides the binary frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Told<'a> {
-    /// The sound begins, in this form: signed 16-bit samples, little-endian.
+pub enum AudioServerMessage<'a> {
+    /// The audio starts in this format: signed 16-bit samples, little-endian.
     Started {
-        /// Samples a second.
+        /// Sample rate in Hz.
         sample_rate: u32,
-        /// Channels.
+        /// Number of channels.
         channels: u8,
     },
-    /// Something failed, or was not understood.
+    /// A failure, or an invalid message.
     Error {
-        /// Why, for people.
+        /// Reason, for people.
         message: &'a str,
     },
-    /// The sign of life.
+    /// Answer to a ping.
     Pong,
 }

@@ -1,4 +1,4 @@
-//! What is sent to have several actions done in one request? (`POST actions`)
+//! Batches of actions (`POST actions`).
 
 use std::fmt;
 
@@ -7,11 +7,13 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::action::{Click, Drag, Key, Move, PointerButton, Scroll, Type, Wait, WaitChange, WaitStable};
-use super::effect::{ActionResult, Options};
-use super::screenshot::ScreenshotQuery;
+use crate::desktop::action::{
+    Click, Drag, KeyPress, Move, PointerButton, Scroll, Type, Wait, WaitChange, WaitStable,
+};
+use crate::desktop::effect::{ActionResult, Options};
+use crate::desktop::screenshot::ScreenshotQuery;
 
-/// One action of a list: its name, and the fields of the route of that name.
+/// One action of a batch: its name, and the fields of the route with that name.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum Action {
@@ -30,23 +32,23 @@ pub enum Action {
     /// `POST type`.
     Type(Type),
     /// `POST key`.
-    Key(Key),
+    Key(KeyPress),
     /// `POST key_down`.
-    KeyDown(Key),
+    KeyDown(KeyPress),
     /// `POST key_up`.
-    KeyUp(Key),
+    KeyUp(KeyPress),
     /// `POST wait`.
     Wait(Wait),
     /// `POST wait_stable`.
     WaitStable(WaitStable),
     /// `POST wait_change`.
     WaitChange(WaitChange),
-    /// A screenshot, as base64.
+    /// A screenshot in base64.
     Screenshot(ScreenshotQuery),
 }
 
 impl Action {
-    /// What it asks for beside its own fields; `None` for what only looks or waits.
+    /// Returns the common options; `None` for actions that only observe or wait.
     pub fn options(&self) -> Option<&Options> {
         match self {
             Self::Click(body) => Some(&body.options),
@@ -62,26 +64,37 @@ impl Action {
 }
 
 macro_rules! action_from {
-    ($($body:ident),*) => {
+    ($($action:ident($body:ident)),*) => {
         $(impl From<$body> for Action {
             fn from(body: $body) -> Self {
-                Self::$body(body)
+                Self::$action(body)
             }
         })*
     };
 }
 
-// Bodies that belong to one action only.
-action_from!(Click, Move, Drag, Scroll, Type, Key, Wait, WaitStable, WaitChange);
+// Actions whose body type belongs to no other action.
+action_from!(
+    Click(Click),
+    Move(Move),
+    Drag(Drag),
+    Scroll(Scroll),
+    Type(Type),
+    Key(KeyPress),
+    Wait(Wait),
+    WaitStable(WaitStable),
+    WaitChange(WaitChange)
+);
 
-/// `POST actions`. A bare array is read as its `actions`.
+/// `POST actions`. A bare array is accepted as `actions`.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"actions": [{"action": "click", "x": 10, "y": 10}, {"action": "type", "text": "hello"}]}))]
 pub struct Batch {
-    /// Done in this order on one screen, with nobody else's between them; at most 200.
+    /// Actions, at most 200. They run in this order on one screen, without other clients' actions between
+    /// them.
     #[schema(max_items = 200)]
     pub actions: Vec<Action>,
-    /// Goes on after an action that failed; otherwise the list ends there.
+    /// True to continue after a failed action; otherwise the batch ends there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continue_on_error: Option<bool>,
 }
@@ -119,38 +132,39 @@ impl<'de> Deserialize<'de> for Batch {
     }
 }
 
-/// What became of one action of a list.
+/// Result of one action.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchItem {
-    /// Its result, when it was done.
+    /// Result, when it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ActionResult>,
-    /// Why it was not, when it failed.
+    /// Error, when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BatchError>,
 }
 
-/// Why an action of a list failed.
+/// Error of one action.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchError {
-    /// The status that its own route would have answered.
+    /// HTTP status that its own route would answer.
     pub status: u16,
-    /// For people.
+    /// Message for people.
     pub error: String,
-    /// For programs, where one is defined.
+    /// Machine-readable code, if one is defined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }
 
-/// What became of a list of actions.
+/// Result of a batch.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchResult {
-    /// True when every action was done.
+    /// True when every action succeeded.
     pub success: bool,
-    /// One entry for each action that was tried, in order; those after a failure that ended the list have none.
+    /// One entry for each action that was tried, in order. Actions after a failure that ended the batch have
+    /// no entry.
     pub results: Vec<BatchItem>,
-    /// How many actions were not tried.
+    /// Number of actions that were not tried.
     pub not_tried: usize,
-    /// Milliseconds that all took.
+    /// Duration of the batch in milliseconds.
     pub took_ms: u64,
 }

@@ -1,22 +1,22 @@
-//! What does an action answer? Its result, what could be observed of it, and the settled screen if that was asked for.
+//! Results of actions: what was done, what could be observed, and the settled screen if it was requested.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::object;
-use super::screenshot::{ScreenshotBase64, ScreenshotQuery};
-use hotdesk_domain::area;
+use crate::desktop::screenshot::{ScreenshotBase64, ScreenshotQuery};
+use crate::object;
+use hotdesk_domain::desktop::area;
 
-/// A part of a screen, in pixels.
+/// A rectangle of a screen, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Area {
-    /// Pixels from the left edge.
+    /// Distance from the left edge of the screen, in pixels.
     pub x: i32,
-    /// Pixels from the top edge.
+    /// Distance from the top edge of the screen, in pixels.
     pub y: i32,
-    /// Pixels across.
+    /// Width, in pixels.
     pub width: u32,
-    /// Pixels down.
+    /// Height, in pixels.
     pub height: u32,
 }
 
@@ -32,77 +32,80 @@ impl From<Area> for area::Area {
     }
 }
 
-/// Waits until a screen is quiet, instead of sleeping.
+/// Conditions of a wait until the screen stops changing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Settle {
-    /// Milliseconds without a change that count as quiet; 250 when absent, 10 to 10,000.
+    /// Time without a change in milliseconds, 10 to 10,000; 250 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 10, maximum = 10_000)]
     pub quiet_ms: Option<u32>,
-    /// Milliseconds after which it is answered anyway; 5,000 when absent, at most 60,000.
+    /// Timeout in milliseconds, at most 60,000; 5,000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 60_000)]
     pub timeout_ms: Option<u32>,
-    /// Only changes that touch this part of the screen count.
+    /// Only changes that overlap this part of the screen count.
     #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub region: Option<Area>,
-    /// Changes of at most this many pixels do not count: a blinking caret (about 40), a panel's clock (about 2,000).
-    /// 100 when absent; 0 counts everything.
+    /// Changes of at most this number of pixels are ignored, for example a blinking caret (about 40) or a
+    /// panel's clock (about 2,000). 100 when absent; 0 ignores nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_pixels: Option<u32>,
-    /// With it, the answer holds a screenshot in this form, taken at the end.
+    /// Options for a screenshot at the end, which is part of the answer; no screenshot when absent.
     #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotQuery>,
 }
 
-/// What any action may ask for beside its own fields.
+/// Options that every action accepts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct Options {
-    /// Waits after the action until the screen is quiet, and answers with what changed.
+    /// Wait after the action until the screen stops changing, and return what changed.
     #[serde(default, deserialize_with = "object::or_null", skip_serializing_if = "Option::is_none")]
     pub settle: Option<Settle>,
-    /// The `frame` of the screenshot that the coordinates were read from: they are its pixels, whatever its scale and
-    /// region. Coordinates are screen pixels when absent.
+    /// `frame` of the screenshot from which the coordinates were read: they are its pixels, for any scale and
+    /// region. Without it, coordinates are screen pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
-    /// Refuses the action with 409 `stale_frame` when something was painted within 8 pixels of its target since that frame.
+    /// True to refuse the action with 409 `stale_frame` when the screen changed within 8 pixels of its target
+    /// since that frame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refuse_stale: Option<bool>,
 }
 
-/// How waiting for the screen ended.
+/// Result of a wait for the screen.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Watched {
-    /// True when what was waited for came; false at the time-out.
+#[schema(as = Watched)]
+pub struct ScreenObservation {
+    /// True when the condition was reached; false at the timeout.
     pub reached: bool,
-    /// Milliseconds that it took.
+    /// Duration of the wait in milliseconds.
     pub waited_ms: u64,
-    /// What was painted meanwhile: a few areas that hold all of it, the small ones included.
+    /// Rectangles that together contain all changes, including ignored ones.
     pub changed: Vec<Area>,
 }
 
-/// A window, as far as an action needs to tell of it.
+/// Id and title of a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WindowName {
-    /// Its id on the screen, for example `0x1400003`.
+    /// X id, for example `0x1400003`.
     pub id: String,
-    /// Its title, where it has one.
+    /// Title, if it has one.
     pub title: Option<String>,
 }
 
-/// What could be observed of an action until it was answered.
+/// Observed effect of an action until its answer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Effect {
-    /// Which window had the keyboard before; null when none had.
+    /// Window with the keyboard focus before the action; null when there was none.
     pub window_before: Option<WindowName>,
-    /// Which window has it now.
+    /// Window with the keyboard focus after the action.
     pub window_after: Option<WindowName>,
-    /// What was painted: a few areas that hold all of it.
+    /// Rectangles that together contain all changes.
     pub changed: Vec<Area>,
-    /// Milliseconds for which it was observed. Programs need some to react: `settle` observes until they have.
+    /// Duration of the observation in milliseconds. Programs need time to react; use `settle` to wait for
+    /// them.
     pub observed_ms: f64,
-    /// Present when the screen was observed until it was quiet, or at least as long as programs take: true when nothing
-    /// was painted, so that the action had no visible effect.
+    /// True when nothing changed, so that the action had no visible effect. Present when the screen was
+    /// observed until it stopped changing, or for long enough that programs can react.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_visible_change: Option<bool>,
 }
@@ -112,20 +115,21 @@ pub struct Effect {
 pub struct ActionResult {
     /// True when the input was delivered to the X server.
     pub success: bool,
-    /// `click`, `double_click`, `triple_click`, `move`, `mouse_down`, `mouse_up`, `drag`, `scroll`, `type`, `key_press`,
-    /// `key_down`, `key_up`, `wait`, `wait_stable`, `wait_change`, `screenshot` or `cursor_position`.
+    /// `click`, `double_click`, `triple_click`, `move`, `mouse_down`, `mouse_up`, `drag`, `scroll`, `type`,
+    /// `key_press`, `key_down`, `key_up`, `wait`, `wait_stable`, `wait_change`, `screenshot` or
+    /// `cursor_position`.
     pub action: String,
-    /// What was done, in the request's terms.
+    /// What was done, with the names of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub details: Option<serde_json::Value>,
-    /// What could be observed of it; absent for what only looks or waits.
+    /// Observed effect; absent for actions that only observe or wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// How the waiting that was asked for ended.
+    /// Result of the requested wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settle: Option<Watched>,
-    /// The screen at the end, where that was asked for.
+    pub settle: Option<ScreenObservation>,
+    /// Screenshot at the end, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screenshot: Option<ScreenshotBase64>,
 }
@@ -135,10 +139,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::action::{Click, WaitChange};
+    use crate::desktop::action::{Click, WaitChange};
 
     #[test]
-    fn objects_are_objects_wherever_they_stand() {
+    fn arrays_are_refused_for_objects() {
         let area = json!({"x": 1, "y": 2, "width": 3, "height": 4});
         let click = |settle: Value| json!({"x": 0, "y": 0, "settle": settle});
         let read = |body: Value| serde_json::from_value::<Click>(body).map(|click| click.options.settle);

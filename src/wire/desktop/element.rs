@@ -1,61 +1,62 @@
-//! How is what a program offers on a screen told? Elements of the accessibility tree (AT-SPI).
+//! Elements of the accessibility tree (AT-SPI).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// `GET elements`' query.
+/// The query of `GET elements`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ElementsQuery {
-    /// Most elements to list, 1 to 5000; 500 when absent.
+    /// Largest number of elements, 1 to 5000; 500 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 5000)]
     pub max_nodes: Option<u32>,
-    /// Deepest level below a window, 0 (the window itself) to 100; 50 when absent.
+    /// Largest depth below a window, 0 (the window itself) to 100; 50 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(maximum = 100)]
     pub max_depth: Option<u32>,
-    /// Milliseconds after which the walk ends with what it has, 50 to 10000; 2000 when absent.
+    /// Timeout in milliseconds, 50 to 10000; 2000 when absent. The answer then has the elements found so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 50, maximum = 10_000)]
     pub timeout_ms: Option<u32>,
-    /// Only elements of this role, for example `button` or `check box`.
+    /// Only elements with this role, for example `button` or `check box`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Only elements whose name has this in it, whatever the case.
+    /// Only elements whose name contains this text, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Only elements of windows whose title has this in it, whatever the case.
+    /// Only elements of windows whose title contains this text, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<String>,
-    /// `visible` (default): what is shown now; `all`: also what is scrolled away, hidden or minimised.
+    /// `visible` (default): visible elements; `all`: also elements that are scrolled out of view, hidden or
+    /// minimized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^(visible|all)$")]
     pub include: Option<String>,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
 }
 
-/// `GET elements/marked`'s query.
+/// The query of `GET elements/marked`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MarkedQuery {
-    /// Most marks, 1 to 500; 100 when absent.
+    /// Largest number of marks, 1 to 500; 100 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 500)]
     pub max_nodes: Option<u32>,
-    /// Milliseconds after which the walk ends with what it has, 50 to 10000; 2000 when absent.
+    /// Timeout in milliseconds, 50 to 10000; 2000 when absent. The answer then has the elements found so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 50, maximum = 10_000)]
     pub timeout_ms: Option<u32>,
-    /// Only elements of this role; without it, those that take input are marked.
+    /// Only elements with this role; when absent, elements that accept input are marked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Only elements whose name has this in it, whatever the case.
+    /// Only elements whose name contains this text, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Only elements of windows whose title has this in it, whatever the case.
+    /// Only elements of windows whose title contains this text, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<String>,
     /// `png` (default) or `jpeg`.
@@ -66,88 +67,91 @@ pub struct MarkedQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 100)]
     pub quality: Option<u8>,
-    /// Factor on both sides, above 0 and at most 1. Boxes stay in pixels of the screen.
+    /// Scale factor for width and height, above 0 and at most 1. Boxes stay in pixels of the screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(exclusive_minimum = 0, maximum = 1)]
     pub scale: Option<f64>,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
 }
 
-/// One thing that a program shows: a button, an entry, a heading. Long texts are cut and end in `…`.
+/// An element of a program: a button, an entry, a heading. Long texts are truncated and end in `…`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Element {
-    /// Stable for as long as the element exists and is not forgotten (20,000 are remembered).
+    /// Id, stable while the element exists and is among the 20,000 elements that the agent remembers.
     pub id: String,
-    /// Its number in the picture, where one was asked for.
+    /// Number of its mark in the screenshot, if marks were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<u32>,
-    /// As AT-SPI names it, for example `button`, `entry`, `check box`, `link`.
+    /// AT-SPI role, for example `button`, `entry`, `check box`, `link`.
     pub role: String,
-    /// What it is called; empty when the program gives it no name.
+    /// Name; empty when the program sets none.
     pub name: String,
-    /// More than the name, where the program says more.
+    /// Description, if the program sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its number, of sliders, spin buttons, progress bars and the like.
+    /// Value of a slider, spin button, progress bar or similar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Its text, of entries and of what has text and no name; never a password's.
+    /// Text of an entry, or of an element that has text and no name; never that of a password entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Left edge on the screen in pixels; may lie outside.
+    /// Left edge in screen pixels; it may be outside of the screen.
     pub x: i32,
-    /// Top edge on the screen in pixels; may lie outside.
+    /// Top edge in screen pixels; it may be outside of the screen.
     pub y: i32,
-    /// Pixels across; 0 when it has no place on the screen.
+    /// Width, in pixels; 0 when it is not on the screen.
     pub width: i32,
-    /// Pixels down.
+    /// Height, in pixels.
     pub height: i32,
-    /// As AT-SPI names them, for example `enabled`, `focused`, `checked`, `showing`.
+    /// AT-SPI states, for example `enabled`, `focused`, `checked`, `showing`.
     pub states: Vec<String>,
-    /// What `click` with `method: action` can do, for example `click`, `press`, `activate`; the first is done.
+    /// Actions of the element, for example `click`, `press`, `activate`. `click` with `method: action` uses
+    /// the first.
     pub actions: Vec<String>,
-    /// In a list, the id of the nearest element around it that is in the list as well; alone, of the one around it.
+    /// Id of its parent element; in a list, of the nearest ancestor that is also in the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Title of its window.
     pub window: String,
-    /// What its program calls itself.
+    /// Name of its program.
     pub app: String,
-    /// Its program's process id in the computer.
+    /// Process id of its program in the computer.
     pub pid: u32,
 }
 
-/// A program that was left out.
+/// A program that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SkippedApp {
-    /// Its process's name.
+    /// Name of its process.
     pub app: String,
-    /// Its process id; 0 when it went before it could be told.
+    /// Process id; 0 when the process ended before it could be read.
     pub pid: u32,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
 /// `GET elements`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ElementList {
-    /// What is visible first, the focused program and the windows on top before others, each from the window inwards.
+    /// Elements: visible ones first, the focused program and topmost windows before others, each parent
+    /// before its children.
     pub elements: Vec<Element>,
-    /// True when something that was asked for may be missing.
+    /// True when matching elements may be missing.
     pub truncated: bool,
-    /// Why: `max_nodes`, `max_depth`, `timeout`, `children` (one element has more than are looked at).
+    /// Reason: `max_nodes`, `max_depth`, `timeout` or `children` (an element has more children than are
+    /// read).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Programs that could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedApp>,
-    /// Objects that were looked at.
+    /// Number of objects that were read.
     pub nodes_seen: u32,
-    /// Milliseconds that the walk took.
+    /// Duration of the walk in milliseconds.
     pub took_ms: u64,
-    /// The screen's id.
+    /// Id of the screen.
     pub screen: String,
 }
 
@@ -158,11 +162,11 @@ pub struct MarkedScreenshot {
     pub image: String,
     /// `image/png` or `image/jpeg`.
     pub mime_type: String,
-    /// Pixels across, after scaling.
+    /// Width after scaling, in pixels.
     pub width: u32,
-    /// Pixels down, after scaling.
+    /// Height after scaling, in pixels.
     pub height: u32,
-    /// The marked elements; `mark` is the number in the picture.
+    /// Marked elements; `mark` is the number in the screenshot.
     #[serde(flatten)]
     pub list: ElementList,
 }
@@ -171,8 +175,8 @@ pub struct MarkedScreenshot {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"button": "left"}))]
 pub struct ElementClick {
-    /// `pointer` (default): a real click in the middle of what is visible of it; `action`: the program is told to do
-    /// the element's first action.
+    /// `pointer` (default): a click in the middle of its visible part; `action`: the program performs the
+    /// element's first action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(pointer|action)$")]
     pub method: Option<String>,
@@ -180,18 +184,18 @@ pub struct ElementClick {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(left|right|middle)$")]
     pub button: Option<String>,
-    /// Two clicks instead of one.
+    /// True for a double click.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub double: Option<bool>,
 }
 
-/// What an element is set to.
+/// New value of an element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum ElementValue {
-    /// For sliders, spin buttons and the like.
+    /// Number, for sliders, spin buttons and similar.
     Number(f64),
-    /// For entries and other editable text; a number's digits for what holds a number.
+    /// Text, for entries and other editable text; digits for an element with a number.
     Text(String),
 }
 
@@ -199,27 +203,29 @@ pub enum ElementValue {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"value": "hello"}))]
 pub struct ElementSetValue {
-    /// The new text or number.
+    /// New text or number.
     pub value: ElementValue,
 }
 
-/// What came of an action on an element.
+/// Result of an action on an element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ElementActed {
-    /// True when a click was delivered, when the value read back is the one that was set, or when the element says
-    /// that it has the focus.
+#[schema(as = ElementActed)]
+pub struct ElementActionResult {
+    /// True when the click was delivered, when the element has the new value, or when it reports that it has
+    /// the focus.
     pub success: bool,
     /// `click`, `double_click`, `set_value` or `focus`.
     pub action: String,
-    /// Where the pointer clicked, in pixels of the screen.
+    /// X of the click, in screen pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<i32>,
-    /// Where the pointer clicked.
+    /// Y of the click, in screen pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<i32>,
-    /// Why it did not succeed.
+    /// Reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The element afterwards; null when it is gone (a dialog that was closed) or its program does not answer.
+    /// The element after the action; null when it does not exist any more (a closed dialog) or its program
+    /// does not answer.
     pub element: Option<Element>,
 }

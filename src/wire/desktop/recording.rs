@@ -1,58 +1,60 @@
-//! What is sent to record a screen, and what is told of recordings and of what was done meanwhile?
+//! Screen recordings and their timelines.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::effect::{Area, WindowName};
+use crate::desktop::effect::{Area, WindowName};
 
 /// `POST recordings`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"fps": 10, "max_seconds": 60}))]
 pub struct StartRecording {
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// Pictures per second; 10 when absent.
+    /// Frames per second; 10 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 30)]
     pub fps: Option<u32>,
-    /// Seconds after which it stops by itself; 600 when absent.
+    /// Length after which it stops, in seconds; 600 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600)]
     pub max_seconds: Option<u32>,
-    /// Whether the actions on the screen are noted meanwhile; true when absent.
+    /// Whether a timeline of actions is recorded; true when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<bool>,
 }
 
-/// A recording. It stays when the agent is started again; the oldest that have ended go when room is needed.
+/// A recording. It survives a restart of the agent. The oldest ended recordings are removed when space is
+/// needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Recording {
-    /// Its handle.
+    /// Id.
     pub id: String,
-    /// The screen that it is of.
+    /// Id of the screen.
     pub screen: String,
-    /// `recording`, `stopped`, or `failed`: its encoder ended by itself, as it does when the screen gets smaller, or its
-    /// agent was killed. Of one that failed, what there is can be watched as well.
+    /// `recording`, `stopped` or `failed`. It fails when its encoder ends by itself, for example because the
+    /// screen became smaller, or when its agent is killed. The recorded part of a failed recording can be
+    /// played.
     pub status: String,
-    /// ISO 8601: the time of its first picture.
+    /// Time of the first frame, ISO 8601.
     pub started_at: String,
-    /// ISO 8601; null while it goes on.
+    /// End time, ISO 8601; null while it is in progress.
     pub ended_at: Option<String>,
-    /// Seconds between the two, or until now.
+    /// Length in seconds.
     pub seconds: f64,
-    /// Bytes of the video and the timeline so far.
+    /// Size of video and timeline in bytes.
     pub size_bytes: u64,
-    /// Pixels across: the screen's when it began, made even as H.264 needs it.
+    /// Width in pixels: that of the screen at the start, rounded to an even number for H.264.
     pub width: u32,
-    /// Pixels down.
+    /// Height, in pixels.
     pub height: u32,
-    /// Pictures per second.
+    /// Frames per second.
     pub fps: u32,
     /// Whether it has a timeline.
     pub timeline: bool,
-    /// Why it ended: `asked`, `max_seconds`, `quota`, `disk_full`, `screen_deleted`, `encoder_ended`, `agent_stopped` or
-    /// `agent_restarted`.
+    /// Reason of its end: `asked`, `max_seconds`, `quota`, `disk_full`, `screen_deleted`, `encoder_ended`,
+    /// `agent_stopped` or `agent_restarted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -60,75 +62,76 @@ pub struct Recording {
 /// `GET recordings`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct RecordingList {
-    /// Oldest first.
+    /// Recordings, oldest first.
     pub recordings: Vec<Recording>,
 }
 
-/// A line of a recording's timeline: an action on its screen. It never holds text, keys that are characters, or values
-/// that were typed; titles of windows and pictures show what the video shows.
+/// An entry of a recording's timeline: an action on its screen. It never contains typed text, character keys
+/// or values. Window titles and images show what the video shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TimelineEntry {
-    /// Its place, from 1; a number that is missing was lost because more came than could be written.
+    /// Number, from 1. Missing numbers are entries that were dropped because they came faster than they could
+    /// be written.
     pub number: u64,
-    /// Seconds from the beginning of the video to the beginning of the action.
+    /// Start of the action, in seconds from the start of the video.
     pub at: f64,
-    /// Seconds until it was answered.
+    /// Duration until the answer, in seconds.
     pub took: f64,
-    /// The screen.
+    /// Id of the screen.
     pub screen: String,
-    /// The action's name in a list of actions, for example `click`.
+    /// Name of the action in a batch, for example `click`.
     pub action: String,
-    /// Where, in pixels of the screen from its left edge; of a drag the start.
+    /// X position in screen pixels; the start of a drag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
-    /// Pixels from the top edge.
+    /// Y position in screen pixels; the start of a drag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub y: Option<f64>,
-    /// Where a drag ended.
+    /// X position of the end of a drag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_x: Option<f64>,
-    /// Where a drag ended.
+    /// Y position of the end of a drag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_y: Option<f64>,
-    /// The button, of pointer actions that name one.
+    /// Pointer button, if the action has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub button: Option<String>,
-    /// How many clicks.
+    /// Number of clicks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u8>,
-    /// Where to it was scrolled.
+    /// Scroll direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// How many steps.
+    /// Number of scroll steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<f64>,
-    /// How many characters were to be typed; never which.
+    /// Number of typed characters; never the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<u64>,
-    /// Which keys were pressed; `*` stands for one that types a character.
+    /// Pressed keys; `*` replaces a key that types a character.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<String>>,
-    /// Whether it was done.
+    /// Whether it succeeded.
     pub success: bool,
-    /// The status of its refusal.
+    /// HTTP status of its error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The code of its refusal, where it has one.
+    /// Code of its error, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Which window had the keyboard after it.
+    /// Window with the keyboard focus after the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_after: Option<WindowName>,
-    /// What was painted until it was answered.
+    /// Rectangles that changed until the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<Area>,
-    /// True when the screen was observed long enough and nothing was painted.
+    /// True when the screen was observed long enough and nothing changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_visible_change: Option<bool>,
-    /// The screen before it: base64 of a JPEG of at most 160 by 90 pixels.
+    /// Thumbnail of the screen before the action: JPEG of at most 160 by 90 pixels, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The screen soon after it, or when the next action began.
+    /// Thumbnail of the screen shortly after the action, or at the start of the next one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }

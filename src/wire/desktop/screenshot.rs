@@ -1,20 +1,20 @@
-//! What is a screenshot on the wire? (wire.md 6.1) The same for the controller and the agent.
+//! Screenshots, the same for the controller and the agent (docs/api/actions.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Names the picture in actions (`frame`) and for `If-None-Match`; in every answer with an image.
+/// Header with the frame id, for `frame` in actions and for `If-None-Match`; in every answer with an image.
 pub const FRAME_HEADER: &str = "x-hotdesk-frame";
-/// The factor between screen and picture.
+/// Header with the scale factor of the image.
 pub const SCALE_HEADER: &str = "x-hotdesk-scale";
-/// The screen's id.
+/// Header with the id of the screen.
 pub const SCREEN_HEADER: &str = "x-hotdesk-screen";
-/// The picture's pixels across.
+/// Header with the width of the image in pixels.
 pub const WIDTH_HEADER: &str = "x-hotdesk-width";
-/// The picture's pixels down.
+/// Header with the height of the image in pixels.
 pub const HEIGHT_HEADER: &str = "x-hotdesk-height";
 
-/// `GET screenshot`'s query.
+/// The query of `GET screenshot`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams, ToSchema)]
 #[into_params(parameter_in = Query)]
 pub struct ScreenshotQuery {
@@ -26,15 +26,15 @@ pub struct ScreenshotQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^(png|jpeg|webp)$")]
     pub format: Option<String>,
-    /// Quality of JPEG and WebP, 1 to 100. JPEG has 80 when absent; WebP is then lossless.
+    /// Quality of JPEG and WebP, 1 to 100. When absent, JPEG uses 80 and WebP is lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 100)]
     pub quality: Option<u8>,
-    /// Factor on both sides, above 0 and at most 1.
+    /// Scale factor for width and height, above 0 and at most 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(exclusive_minimum = 0, maximum = 1)]
     pub scale: Option<f64>,
-    /// Only this part of the screen: `x,y,width,height` in screen pixels, wholly on the screen.
+    /// Only this part of the screen: `x,y,width,height` in screen pixels, completely on the screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^[0-9]{1,4},[0-9]{1,4},[1-9][0-9]{0,3},[1-9][0-9]{0,3}$", example = "0,0,64,64")]
     pub region: Option<String>,
@@ -42,31 +42,34 @@ pub struct ScreenshotQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^(on|off)$")]
     pub cursor: Option<String>,
-    /// Most pixels (width times height): the picture is made smaller until it fits, beyond `scale`.
+    /// Largest number of pixels (width times height): the image is scaled down further than `scale` until it
+    /// fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1)]
     pub max_pixels: Option<u64>,
-    /// Most bytes of the image: quality is lowered first (JPEG, WebP), then the picture is made smaller. 400 with the code
-    /// `budget_too_small` when the smallest sensible picture does not fit either.
+    /// Largest size of the image in bytes: the quality is lowered first (JPEG, WebP), then the image is
+    /// scaled down. The answer is 400 with the code `budget_too_small` when the smallest useful image is
+    /// still too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1)]
     pub max_bytes: Option<u64>,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
 }
 
-/// What a picture shows, in its JSON forms.
+/// Frame, scale and screen of an image, in JSON answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Shown {
-    /// Names the picture: an action that quotes it as `frame` has its coordinates taken as this picture's pixels. Absent
-    /// only from an older agent, as are the two below.
+#[schema(as = Shown)]
+pub struct ScreenshotFrame {
+    /// Id of the image: an action with this `frame` uses pixels of this image as coordinates. Only older
+    /// agents omit it and the two fields below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
-    /// The factor between screen and picture.
+    /// Scale factor of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<f64>,
-    /// The screen's id.
+    /// Id of the screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
 }
@@ -80,13 +83,13 @@ pub struct ScreenshotBase64 {
     pub image: String,
     /// `image/png`, `image/jpeg` or `image/webp`.
     pub mime_type: String,
-    /// Pixels across, after scaling.
+    /// Width after scaling, in pixels.
     pub width: u32,
-    /// Pixels down, after scaling.
+    /// Height after scaling, in pixels.
     pub height: u32,
-    /// What it shows.
+    /// Frame, scale and screen.
     #[serde(flatten)]
-    pub shown: Shown,
+    pub shown: ScreenshotFrame,
 }
 
 /// `GET screenshot` with `response_format=url`.
@@ -94,13 +97,13 @@ pub struct ScreenshotBase64 {
 pub struct ScreenshotUrl {
     /// Always true.
     pub success: bool,
-    /// Where the stored copy is, for an hour, without a key.
+    /// URL of the stored copy; it needs no key and is valid for an hour.
     pub image: String,
-    /// About the stored copy.
+    /// Metadata of the stored copy.
     pub metadata: ScreenshotMetadata,
 }
 
-/// `GET screenshot`'s JSON: what `response_format` asked for.
+/// JSON answer to `GET screenshot`, by `response_format`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum ScreenshotJson {
@@ -110,24 +113,24 @@ pub enum ScreenshotJson {
     Base64(ScreenshotBase64),
 }
 
-/// About a stored screenshot.
+/// Metadata of a stored screenshot.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ScreenshotMetadata {
-    /// Its id.
+    /// Id.
     pub id: String,
-    /// When it was taken, ISO 8601.
+    /// Time of the screenshot, ISO 8601.
     pub timestamp: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its path below `storage/`.
+    /// Path below `storage/`.
     pub storage_path: String,
-    /// Pixels across, after scaling.
+    /// Width after scaling, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
-    /// Pixels down, after scaling.
+    /// Height after scaling, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
-    /// What it shows.
+    /// Frame, scale and screen.
     #[serde(flatten)]
-    pub shown: Shown,
+    pub shown: ScreenshotFrame,
 }

@@ -1,4 +1,4 @@
-//! What is sent to stream a screen to an RTMP server, and what is told of it? (wire.md 8)
+//! Streams to RTMP servers and saved connections (docs/api/streaming.md).
 
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
@@ -9,17 +9,19 @@ use hotdesk_base::secret::Secret;
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "live", "url": "rtmp://203.0.113.1/live", "key": "stream-key"}))]
 pub struct SaveConnection {
-    /// What it is called: 1 to 255 characters after trimming, no slash. One of the same name, whatever the case, is
-    /// replaced.
+    /// Name, 1 to 255 characters after trimming, without a slash. A connection with the same name, ignoring
+    /// case, is replaced.
     #[schema(min_length = 1, max_length = 255, example = "my channel")]
     pub name: String,
-    /// `rtmp://host[:port]/app` or `rtmps://...`, without user name, password and parameters.
+    /// Server and application: `rtmp://host[:port]/app` or `rtmps://...`, without user name, password and
+    /// parameters.
     #[schema(max_length = 512, example = "rtmps://live.example.org/app")]
     pub url: String,
-    /// The stream key. It is never shown again.
+    /// The stream key. No answer contains it.
     #[schema(value_type = String, min_length = 1, max_length = 512, write_only, example = "live_abc")]
     pub key: Secret,
-    /// The workspace whose keys may use it too; a key of a workspace saves for its own.
+    /// Workspace whose keys can use the connection too; a key that is scoped to a workspace always saves for
+    /// that workspace.
     #[serde(default)]
     pub workspace_id: Option<String>,
 }
@@ -27,22 +29,22 @@ pub struct SaveConnection {
 /// A saved connection, without its key.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Connection {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// The server and its application, in the usual form.
+    /// Normalized URL of the server and its application.
     pub url: String,
-    /// The workspace whose keys may use it; null: account-wide keys alone.
+    /// Workspace whose keys can use it; null when only account-wide keys can.
     pub workspace_id: Option<String>,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
-    /// ISO 8601: when it was last replaced.
+    /// Time of the last replacement, ISO 8601.
     pub updated_at: String,
 }
 
 /// `GET /stream/connections`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ConnectionList {
-    /// By name.
+    /// Connections, sorted by name.
     pub connections: Vec<Connection>,
 }
 
@@ -50,9 +52,9 @@ pub struct ConnectionList {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"connection_name": "live"}))]
 pub struct StartStream {
-    /// The name of a saved connection.
+    /// Name of a saved connection.
     pub connection_name: String,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
 }
@@ -65,51 +67,53 @@ pub struct StreamTo {
     /// The stream key.
     #[serde(serialize_with = "revealed")]
     pub key: Secret,
-    /// Screen id; the boot screen when absent.
+    /// Id of the screen; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// Whether the server may have an address that is not public.
+    /// Whether a server with a private address is permitted.
     #[serde(default)]
     pub allow_private: bool,
 }
 
-/// The agent is the one to whom a key is sent.
+/// Serializes the key, which only the agent receives.
 fn revealed<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(secret.reveal())
 }
 
-/// The server takes the stream.
+/// The answer to a started stream.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StreamStarted {
-    /// Always true; a failure is an error body.
+    /// Always true; a failure has an error body.
     pub success: bool,
     /// `streaming`.
     pub status: String,
-    /// The encoder's process in the computer.
+    /// Process id of the encoder in the computer.
     pub pid: u32,
 }
 
-/// How the stream of a computer is.
+/// Status of a computer's stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StreamStatus {
-    /// `idle`, `streaming`, or `terminated`: it ended by itself, until it is stopped or started again.
+    /// `idle`, `streaming` or `terminated`. A stream that ended by itself is `terminated` until it is stopped
+    /// or started again.
     pub status: String,
-    /// ISO 8601: when the server took it.
+    /// Time at which the server accepted the stream, ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// The encoder's process in the computer; another after the screen changed its size.
+    /// Process id of the encoder in the computer; it changes when the size of the screen changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// The screen.
+    /// Id of the screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// Whether what the computer plays is heard; false: it has no sound, and silence is sent.
+    /// Whether the stream has the computer's sound; false when the computer has no sound and silence is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sound: Option<bool>,
-    /// Why it was terminated: `server_gone`, `server_stalled`, `encoder_ended`, `screen_deleted` or `agent_stopped`.
+    /// Reason of the termination: `server_gone`, `server_stalled`, `encoder_ended`, `screen_deleted` or
+    /// `agent_stopped`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The encoder's last words about that, without the key.
+    /// Last log output of the encoder, without the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -1,45 +1,46 @@
-//! What is said about the windows of a screen?
+//! Windows of a screen.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A window that the screen's window manager manages.
+/// A window that the window manager of the screen manages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Window {
-    /// Its X id, the same for as long as it exists: `0x1400003`.
+    /// X id, for example `0x1400003`; it does not change while the window exists.
     pub id: String,
-    /// What its title bar says.
+    /// Title.
     pub title: String,
-    /// The program's class: `XTerm`, `Chromium`.
+    /// Class of the program, for example `XTerm` or `Chromium`.
     pub class: String,
-    /// The program's own name for the window: `xterm`, `chromium`.
+    /// Instance name of the program, for example `xterm` or `chromium`.
     pub instance: String,
-    /// Process id of its program, where it can be known.
+    /// Process id of its program, if it is known.
     pub pid: Option<u32>,
-    /// Id of its screen.
+    /// Id of the screen.
     pub screen: String,
-    /// Pixels from the screen's left edge to the content, without the frame; negative when it reaches beyond.
+    /// Left edge of the content without the frame, in screen pixels; negative when it is outside of the
+    /// screen.
     pub x: i32,
-    /// Pixels from the screen's top edge to the content, without the title bar.
+    /// Top edge of the content without the title bar, in screen pixels.
     pub y: i32,
-    /// Pixels across of the content.
+    /// Width of the content, in pixels.
     pub width: u32,
-    /// Pixels down of the content.
+    /// Height of the content, in pixels.
     pub height: u32,
-    /// What the window manager draws around the content.
+    /// Frame that the window manager draws around the content.
     pub frame: Frame,
-    /// True for the window that receives keys.
+    /// True for the window with the keyboard focus.
     pub focused: bool,
-    /// True when it is iconified.
+    /// True when it is minimized.
     pub minimized: bool,
-    /// True when it is maximized both ways.
+    /// True when it is maximized in both directions.
     pub maximized: bool,
     /// True when it fills the screen without a frame.
     pub fullscreen: bool,
-    /// Which workspace of the window manager it is on, from 0; null when it is on all.
+    /// Number of its workspace in the window manager, from 0; null when it is on all of them.
     pub desktop: Option<u32>,
-    /// `normal`, `dialog`, `dock` (a panel), `desktop` (the background), `splash`, `utility`, `menu`, `toolbar`,
-    /// `notification` or `other`.
+    /// `normal`, `dialog`, `dock` (a panel), `desktop` (the background), `splash`, `utility`, `menu`,
+    /// `toolbar`, `notification` or `other`.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -47,41 +48,41 @@ pub struct Window {
 /// Width of a window's frame on each side, in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Frame {
-    /// At the left.
+    /// Left side.
     pub left: u32,
-    /// At the right.
+    /// Right side.
     pub right: u32,
-    /// At the top, title bar included.
+    /// Top, with the title bar.
     pub top: u32,
-    /// At the bottom.
+    /// Bottom.
     pub bottom: u32,
 }
 
 /// `GET windows`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WindowList {
-    /// The topmost first.
+    /// Windows, topmost first.
     pub windows: Vec<Window>,
 }
 
-/// `PATCH windows/{window_id}`: the place and size of the content, in the terms of the window's record. What is absent
-/// stays; one at least is needed.
+/// `PATCH windows/{window_id}`: position and size of the content, as in `Window`. Absent fields are
+/// unchanged; at least one is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"x": 0, "y": 0, "width": 800, "height": 600}))]
 pub struct WindowPlace {
-    /// Pixels from the screen's left edge.
+    /// Distance from the left edge of the screen, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -16384, maximum = 16384)]
     pub x: Option<i32>,
-    /// Pixels from the screen's top edge.
+    /// Distance from the top edge of the screen, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = -16384, maximum = 16384)]
     pub y: Option<i32>,
-    /// Pixels across.
+    /// Width, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 16384)]
     pub width: Option<u32>,
-    /// Pixels down.
+    /// Height, in pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 16384)]
     pub height: Option<u32>,
@@ -91,15 +92,16 @@ pub struct WindowPlace {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"force": false}))]
 pub struct CloseWindow {
-    /// Ends the connection of the window's program, which loses what is not saved in all its windows. Without it the
-    /// window is asked to close.
+    /// True to disconnect the window's program from the display, which closes all its windows and loses
+    /// unsaved data. Otherwise the window is asked to close.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
 }
 
-/// What became of a window that was to close.
+/// The answer to a close request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WindowClosed {
-    /// False when it is still there after two seconds: its program may be asking whether to save.
+    /// False when the window still exists after two seconds, for example because its program asks whether to
+    /// save.
     pub closed: bool,
 }

@@ -1,14 +1,14 @@
-//! What is a file inside a computer on the wire? The same for the agent (`/files/...`) and the controller
+//! Files inside of a computer, the same for the agent (`/files/...`) and the controller
 //! (`/computers/{id}/files/...`).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// `?path=` of what is read.
+/// The query of reads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PathQuery {
-    /// Relative to the home folder, `~/...`, or absolute.
+    /// Path: relative to the home folder, `~/...`, or absolute.
     #[serde(default)]
     #[param(required = true, example = "Desktop")]
     pub path: String,
@@ -18,67 +18,69 @@ pub struct PathQuery {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PutQuery {
-    /// Relative to the home folder, `~/...`, or absolute. No folder on the way may be a symbolic link.
+    /// Path: relative to the home folder, `~/...`, or absolute. No folder of the path may be a symbolic link.
     #[serde(default)]
     #[param(required = true, example = "Desktop/report.pdf")]
     pub path: String,
-    /// Replace what is there; else 409 `already_exists`.
+    /// Replace an existing file; otherwise the answer is 409 `already_exists`.
     #[serde(default)]
     #[param(required = false)]
     pub overwrite: bool,
-    /// Make the folders on the way that are missing.
+    /// Create missing parent folders.
     #[serde(default)]
     #[param(required = false)]
     pub parents: bool,
-    /// Permissions in octal, at most `777`; `644`, or those of the replaced file, when absent.
+    /// Permissions in octal, at most `777`. When absent, those of the replaced file, or `644`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^[0-7]{1,4}$")]
     pub mode: Option<String>,
 }
 
-/// What became of something written.
+/// Outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It is new.
+#[schema(as = Outcome)]
+pub enum WriteOutcome {
+    /// The object is new.
     Created,
-    /// It took the place of what was there.
+    /// It replaced an existing object.
     Replaced,
-    /// It was there already, as asked for; nothing changed.
+    /// It existed already; nothing changed.
     Exists,
 }
 
-/// The answer of `PUT content`.
+/// The answer to `PUT content`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Written {
-    /// Where the file is, absolute.
+#[schema(as = Written)]
+pub struct FileWritten {
+    /// Absolute path of the file.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// SHA-256 of the bytes as they were received, in hex.
+    /// SHA-256 of the received bytes, in hexadecimal.
     pub sha256: String,
-    /// What became of it.
-    pub outcome: Outcome,
+    /// Outcome.
+    pub outcome: WriteOutcome,
 }
 
 /// The query of `GET list`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct ListQuery {
-    /// The folder: relative to the home folder, `~`, `~/...`, or absolute.
+pub struct FolderListQuery {
+    /// Path of the folder: relative to the home folder, `~`, `~/...`, or absolute.
     #[serde(default)]
     #[param(required = true, example = "Desktop")]
     pub path: String,
-    /// Most entries in the answer; 1,000 when absent.
+    /// Largest number of entries; 1,000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 5000)]
     pub limit: Option<u32>,
-    /// Only names that sort after this one: the `next` of the page before.
+    /// Only names that sort after this one: `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
-/// What something in a folder is.
+/// Type of a folder entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryType {
@@ -92,115 +94,119 @@ pub enum EntryType {
     Special,
 }
 
-/// Something in a folder. Links are described themselves, not what they lead to.
+/// An entry of a folder. For a symbolic link it describes the link, not its target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Entry {
-    /// Its base name; bytes that are not UTF-8 are shown as U+FFFD.
+#[schema(as = Entry)]
+pub struct FolderEntry {
+    /// Base name; bytes that are not UTF-8 are replaced with U+FFFD.
     pub name: String,
-    /// What it is.
+    /// Type.
     #[serde(rename = "type")]
     pub kind: EntryType,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Permissions in octal, for example `0644`.
     pub mode: String,
-    /// ISO 8601.
+    /// Time of the last modification, ISO 8601.
     pub modified_at: String,
-    /// Where a link leads, as it is written in it.
+    /// Target of a symbolic link, unresolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }
 
-/// The answer of `GET list`.
+/// The answer to `GET list`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Listing {
-    /// The folder, absolute.
+    /// Absolute path of the folder.
     pub path: String,
-    /// Sorted by name.
-    pub entries: Vec<Entry>,
-    /// There is more: ask again with `after` set to this.
+    /// Entries, sorted by name.
+    pub entries: Vec<FolderEntry>,
+    /// Value of `after` for the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// The answer of `GET stat`.
+/// The answer to `GET stat`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Stat {
-    /// The path, absolute.
+    /// Absolute path.
     pub path: String,
-    /// What is there.
+    /// The object at that path.
     #[serde(flatten)]
-    pub entry: Entry,
+    pub entry: FolderEntry,
 }
 
 /// `POST mkdir`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"path": "/root/Desktop/reports", "parents": true}))]
 pub struct Mkdir {
-    /// The new folder.
+    /// Path of the new folder.
     pub path: String,
-    /// Make the folders on the way too, and take one that is there for done.
+    /// Create missing parent folders, and accept an existing folder.
     #[serde(default)]
     pub parents: bool,
 }
 
-/// The answer of `POST mkdir`.
+/// The answer to `POST mkdir`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Made {
-    /// The folder, absolute.
+#[schema(as = Made)]
+pub struct FolderCreated {
+    /// Absolute path of the folder.
     pub path: String,
-    /// `created`, or `exists` where `parents` was given.
-    pub outcome: Outcome,
+    /// `created`, or `exists` with `parents`.
+    pub outcome: WriteOutcome,
 }
 
 /// `POST move`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"from": "/root/Desktop/a.txt", "to": "/root/Desktop/b.txt"}))]
 pub struct MoveFile {
-    /// What is moved; a link is moved itself.
+    /// Path of the object; for a symbolic link the link is moved.
     pub from: String,
-    /// Its new path.
+    /// New path.
     pub to: String,
-    /// Replace a file that is there; else 409 `already_exists`.
+    /// Replace an existing file; otherwise the answer is 409 `already_exists`.
     #[serde(default)]
     pub overwrite: bool,
 }
 
-/// The answer of `POST move`.
+/// The answer to `POST move`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Moved {
-    /// Where it was, absolute.
+#[schema(as = Moved)]
+pub struct FileMoved {
+    /// Absolute old path.
     pub from: String,
-    /// Where it is, absolute.
+    /// Absolute new path.
     pub to: String,
     /// `created` or `replaced`.
-    pub outcome: Outcome,
+    pub outcome: WriteOutcome,
 }
 
 /// The query of `DELETE`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct DeleteQuery {
-    /// What is removed; a link is removed itself.
+    /// Path of the object; for a symbolic link the link is removed.
     #[serde(default)]
     #[param(required = true, example = "Downloads/old.zip")]
     pub path: String,
-    /// A folder with all that is in it.
+    /// Remove a folder with its content.
     #[serde(default)]
     #[param(required = false)]
     pub recursive: bool,
 }
 
-/// The answer of `DELETE`.
+/// The answer to `DELETE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Deleted {
-    /// The path, absolute.
+#[schema(as = Deleted)]
+pub struct DeleteResult {
+    /// Absolute path.
     pub path: String,
-    /// Files, links and the like that are gone.
+    /// Number of removed objects that are not folders.
     pub files: u64,
-    /// Folders that are gone.
+    /// Number of removed folders.
     pub folders: u64,
-    /// Bytes that the files held.
+    /// Size of the removed files in bytes.
     pub bytes: u64,
 }
 
@@ -208,7 +214,7 @@ pub struct Deleted {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct HashQuery {
-    /// The file.
+    /// Path of the file.
     #[serde(default)]
     #[param(required = true, example = "Desktop/report.pdf")]
     pub path: String,
@@ -218,16 +224,17 @@ pub struct HashQuery {
     pub algorithm: Option<String>,
 }
 
-/// The answer of `GET hash`.
+/// The answer to `GET hash`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Hashed {
-    /// The file, absolute.
+#[schema(as = Hashed)]
+pub struct FileHash {
+    /// Absolute path of the file.
     pub path: String,
     /// `sha256` or `sha512`.
     pub algorithm: String,
-    /// The digest in hex.
+    /// Digest in hexadecimal.
     pub hash: String,
-    /// Bytes that were read.
+    /// Number of bytes that were read.
     pub size: u64,
 }
 
@@ -235,31 +242,32 @@ pub struct Hashed {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct UnpackQuery {
-    /// The folder; made when it is missing.
+    /// Path of the target folder, which is created if it is missing.
     #[serde(default)]
     #[param(required = true, example = "Desktop/project")]
     pub path: String,
-    /// Replace files that are there; else 409 `already_exists`, and nothing is unpacked.
+    /// Replace existing files; otherwise the answer is 409 `already_exists`, and nothing is unpacked.
     #[serde(default)]
     #[param(required = false)]
     pub overwrite: bool,
-    /// Make the folders on the way that are missing.
+    /// Create missing parent folders.
     #[serde(default)]
     #[param(required = false)]
     pub parents: bool,
 }
 
-/// The answer of `PUT archive`.
+/// The answer to `PUT archive`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Unpacked {
-    /// The folder, absolute.
+#[schema(as = Unpacked)]
+pub struct UnpackResult {
+    /// Absolute path of the folder.
     pub path: String,
-    /// Regular files.
+    /// Number of regular files.
     pub files: u64,
-    /// Folders.
+    /// Number of folders.
     pub folders: u64,
-    /// Symbolic links.
+    /// Number of symbolic links.
     pub links: u64,
-    /// Bytes in the files.
+    /// Size of the files in bytes.
     pub bytes: u64,
 }

@@ -1,51 +1,52 @@
-//! What is a file on the wire? (wire.md 9)
+//! Files of a workspace: upload, list, export and download (docs/api/files.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// A file's record.
+/// A stored file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct File {
     /// UUID.
     pub id: String,
-    /// Its base name.
+    /// Base name.
     pub filename: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
     /// Media type.
     pub content_type: String,
     /// `upload` or `export`.
     pub source: String,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
 }
 
-/// What became of an upload on one computer.
+/// Result of copying an upload to one computer.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Delivery {
     /// The computer.
     pub computer_id: String,
-    /// `created`; `exists` when a file of that name was there and was left alone; `failed`, then it is tried again
-    /// at the next start.
+    /// `created`; `exists` when a file with that name existed and was not changed; `failed`, then the copy is
+    /// retried at the next start.
     pub outcome: String,
-    /// Where the file is on the computer.
+    /// Path of the file on the computer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// `POST /files/upload`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Uploaded {
+#[schema(as = Uploaded)]
+pub struct UploadResult {
     /// The stored file.
     pub file: File,
-    /// What became of it on each computer that was running.
+    /// Result for each running computer.
     pub deliveries: Vec<Delivery>,
 }
 
-/// `POST /files/upload`'s form.
+/// Form of `POST /files/upload`.
 #[derive(Clone, Debug, ToSchema)]
 pub struct UploadForm {
     /// The file, at most 10 MB, with its filename.
@@ -54,7 +55,7 @@ pub struct UploadForm {
     /// The workspace (also `workspaceId`, `workspace_id`, `project_id`).
     #[schema(rename = "projectId")]
     pub project_id: String,
-    /// Only this computer (also `computerId`, `computer_id`).
+    /// Copy the file only to this computer (also `computerId`, `computer_id`).
     #[schema(rename = "desktopId")]
     pub desktop_id: Option<String>,
 }
@@ -62,11 +63,11 @@ pub struct UploadForm {
 /// `GET /files`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileList {
-    /// Newest first.
+    /// Files, newest first.
     pub files: Vec<File>,
 }
 
-/// The query of `GET /files`; one name of the workspace is needed.
+/// The query of `GET /files`; one of the names of the workspace parameter is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct FilesQuery {
@@ -79,7 +80,7 @@ pub struct FilesQuery {
         alias = "project_id"
     )]
     pub project_id: Option<String>,
-    /// Only files for or from this computer.
+    /// Only files that were uploaded to or exported from this computer.
     #[serde(
         default,
         rename = "desktopId",
@@ -105,24 +106,25 @@ pub struct Export {
     /// The computer: UUID or instance id.
     #[serde(rename = "desktopId", alias = "computerId", alias = "computer_id", alias = "desktop_id")]
     pub desktop_id: String,
-    /// Relative to the home folder, absolute, or `~/`; below `/root` or `/home/user`.
+    /// Path below `/root` or `/home/user`: relative to the home folder, absolute, or beginning with `~/`.
     pub path: String,
 }
 
-/// `POST /files/export`'s answer.
+/// The answer to `POST /files/export`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Exported {
+#[schema(as = Exported)]
+pub struct ExportResult {
     /// Always true.
     pub success: bool,
     /// The stored copy.
     pub file: File,
-    /// Where it can be fetched for an hour, without a key.
+    /// URL of the file; it needs no key and is valid for an hour.
     pub url: String,
 }
 
 /// `GET /files/download`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Download {
-    /// Where the file can be fetched for an hour, without a key.
+    /// URL of the file; it needs no key and is valid for an hour.
     pub url: String,
 }

@@ -1,4 +1,4 @@
-//! What is an account that an AI agent makes for itself on the wire?
+//! Accounts that AI agents create for themselves (docs/api/accounts.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,67 +7,68 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "research agent"}))]
 pub struct CreateAgentAccount {
-    /// What the agent calls itself, 1 to 255 characters: whoever claims the account reads it.
+    /// Name of the agent, 1 to 255 characters; the person who claims the account reads it.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
     pub name: Option<String>,
-    /// The challenge that was solved, where work is asked for.
+    /// The solved challenge, if proof of work is required.
     #[serde(default)]
     pub challenge: Option<String>,
-    /// What solves it.
+    /// Nonce that solves the challenge.
     #[serde(default)]
     pub nonce: Option<String>,
 }
 
-/// `GET /agent-accounts/challenge`: find a `nonce` of at most 64 characters so that SHA-256 of `challenge`, `.` and `nonce`
-/// begins with `bits` zero bits.
+/// `GET /agent-accounts/challenge`: find a `nonce` of at most 64 characters so that SHA-256 of `challenge`,
+/// `.` and `nonce` begins with `bits` zero bits.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AgentChallenge {
-    /// Whether agents may make accounts here.
+    /// Whether agents can create accounts on this server.
     pub enabled: bool,
-    /// To be sent back with what solves it; good for one account.
+    /// Challenge to send back with a nonce; valid for one account.
     pub challenge: String,
-    /// `sha256`.
+    /// Hash algorithm, `sha256`.
     pub algorithm: String,
-    /// Zero bits; 0: no work is asked for.
+    /// Required number of zero bits; 0 when no work is required.
     pub bits: u32,
-    /// ISO 8601: until when it counts.
+    /// Time of expiry of the challenge, ISO 8601.
     pub expires_at: String,
 }
 
-/// The account, its key and its claim link: the only answer with them.
+/// A new account with its key and its claim link, which no other answer has.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct MadeAgentAccount {
+#[schema(as = MadeAgentAccount)]
+pub struct CreatedAgentAccount {
     /// The account's id.
     pub id: String,
-    /// What the agent calls itself.
+    /// Name of the agent.
     pub name: String,
-    /// The key; it is shown once.
+    /// The key; it is shown only once.
     pub key: String,
-    /// The same under its other name.
+    /// The same key under its other name.
     pub api_key: String,
-    /// What the account may do until somebody claims it.
+    /// Limits of the account until it is claimed.
     pub limits: AgentLimits,
-    /// The page on which a person takes the account over, once.
+    /// URL of the page on which a person claims the account; it works once.
     pub claim_url: String,
-    /// ISO 8601: when the account goes with all that it holds, unless somebody claims it.
+    /// Time at which the account is removed with all its data unless it is claimed, ISO 8601.
     pub expires_at: String,
 }
 
-/// What an agent's account may do.
+/// Limits of an agent's account.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AgentLimits {
-    /// The plan's name.
+    /// Name of the plan.
     pub plan: String,
-    /// Computers.
+    /// Number of computers.
     pub max_computers: u32,
-    /// vCPUs of one computer.
+    /// Number of vCPUs of one computer.
     pub max_cpu: u32,
-    /// GB of RAM of one computer.
+    /// RAM of one computer, in GB.
     pub max_ram_gb: u32,
-    /// GB of RAM of all of them together.
+    /// RAM of all computers, in GB.
     pub max_account_ram_gb: u32,
-    /// GB of disk of one computer.
+    /// Disk of one computer, in GB.
     pub max_disk_gb: u32,
 }
 
@@ -76,17 +77,17 @@ pub struct AgentLimits {
 pub struct AgentAccountState {
     /// The account's id.
     pub id: String,
-    /// What the agent calls itself.
+    /// Name of the agent.
     pub name: String,
-    /// Whether a claim link is valid.
+    /// Whether a valid claim link exists.
     pub claimable: bool,
-    /// ISO 8601: when the account goes, unless somebody claims it.
+    /// Time at which the account is removed unless it is claimed, ISO 8601.
     pub expires_at: String,
 }
 
-/// A new claim link; the one before is dead.
+/// A new claim link; the previous one is invalid.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NewClaimLink {
-    /// The page on which a person takes the account over, once.
+    /// URL of the page on which a person claims the account; it works once.
     pub claim_url: String,
 }

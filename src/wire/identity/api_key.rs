@@ -1,58 +1,59 @@
-//! What is an API key on the wire? (wire.md 13, 20)
+//! API keys (docs/api/authentication.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// A key's record, without its text.
+/// An API key without its secret.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Key {
+#[schema(as = Key)]
+pub struct ApiKey {
     /// UUID.
     pub id: String,
-    /// What its owner calls it.
+    /// Name of the key.
     pub name: String,
-    /// How its text begins, as every key's does.
+    /// First characters of the key, the same for every key.
     pub prefix: String,
-    /// The last four characters of its text.
+    /// Last four characters of the key.
     pub last_four: String,
-    /// `account`, or `workspace` for a key that reaches one workspace only.
+    /// `account`, or `workspace` for a key that can access one workspace only.
     pub scope: String,
-    /// That workspace; null for an account-wide key.
+    /// Id of that workspace; null for an account-wide key.
     pub workspace_id: Option<String>,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
-    /// ISO 8601, to the minute; null: never.
+    /// Time of the last use to the minute, ISO 8601; null if it was never used.
     pub last_used_at: Option<String>,
 }
 
-/// A new key: the only answer that has its text.
+/// A new key with its secret, which no other answer has.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MintedKey {
-    /// The key's text. It is shown this once, and cannot be read again.
+    /// The secret. It is shown once and cannot be read again.
     pub key: String,
-    /// The same text, under the name that device approval gives it.
+    /// The same secret, under its name in device authorization.
     pub api_key: String,
-    /// Its record.
+    /// The key without its secret.
     #[serde(flatten)]
-    pub record: Key,
+    pub record: ApiKey,
 }
 
 /// `POST /keys`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "laptop"}))]
 pub struct CreateKey {
-    /// 1 to 255 characters after trimming; several keys may have one name.
+    /// Name, 1 to 255 characters after trimming; it need not be unique.
     #[schema(min_length = 1, max_length = 255)]
     pub name: String,
-    /// The only workspace that it shall reach; omitted: all of the account's.
+    /// The only workspace that the key can access; all workspaces of the account when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<String>,
 }
 
-/// `GET /keys`'s query.
+/// The query of `GET /keys`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct KeyQuery {
-    /// Only the keys that reach this workspace alone; for its owner and admins those of all its members.
+    /// Only keys that are scoped to this workspace. Its owner and admins get those of all members.
     #[serde(default)]
     pub workspace_id: Option<String>,
 }
@@ -60,6 +61,6 @@ pub struct KeyQuery {
 /// `GET /keys`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeyList {
-    /// The keys, oldest first.
-    pub keys: Vec<Key>,
+    /// Keys, oldest first.
+    pub keys: Vec<ApiKey>,
 }

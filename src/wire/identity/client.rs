@@ -1,53 +1,54 @@
-//! What is a client of an operator on the wire, and what did it use? (wire.md 14, "Clients API")
+//! Clients of an operator, their usage and their spend (docs/api/accounts.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::omitted;
+use crate::nullable;
 
-/// A client's record.
+/// A client of an operator.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Client {
     /// UUID.
     pub id: String,
-    /// What the operator calls it; unique among the operator's clients.
+    /// Id that the operator chose; unique among the operator's clients.
     pub external_id: String,
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Its workspace.
+    /// Id of its workspace.
     pub workspace_id: String,
-    /// Computers that it may have, beside the bound of the operator's account; null: no other.
+    /// Largest number of its computers; null when only the limit of the operator's account applies.
     pub max_computers: Option<u32>,
-    /// Computers that it has.
+    /// Number of its computers.
     pub computers_used: u32,
-    /// Dollars that AI models may cost it in a month of UTC; null: without a bound.
+    /// Largest spend for AI models in a calendar month (UTC), in US dollars; null means no limit.
     pub monthly_ai_cap_usd: Option<f64>,
-    /// `operator` or `client`.
+    /// Payer: `operator` or `client`.
     pub billed_to: String,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
-    /// ISO 8601.
+    /// Time of the last change, ISO 8601.
     pub updated_at: String,
 }
 
-/// `POST /v1/accounts`'s answer: the only one with the key.
+/// The answer to `POST /v1/accounts`; no other answer has the key.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct MadeClient {
+#[schema(as = MadeClient)]
+pub struct CreatedClient {
     /// The client.
     #[serde(flatten)]
     pub client: Client,
-    /// The key that reaches its workspace and no other; it is shown once.
+    /// Key that is scoped to the client's workspace; it is shown only once.
     pub key: String,
-    /// The same under its other name.
+    /// The same key under its other name.
     pub api_key: String,
 }
 
-/// `GET /v1/accounts`, under both of its names.
+/// `GET /v1/accounts`. The list has two names, because clients read both.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ClientList {
-    /// The clients, oldest first.
+    /// Clients, oldest first.
     pub accounts: Vec<Client>,
-    /// The same list.
+    /// The same list under its other name.
     pub clients: Vec<Client>,
 }
 
@@ -55,96 +56,96 @@ pub struct ClientList {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"external_id": "customer-17", "name": "Example Ltd", "max_computers": 3}))]
 pub struct CreateClient {
-    /// 1 to 255 characters after trimming.
+    /// Id that the operator chooses, 1 to 255 characters after trimming.
     #[schema(min_length = 1, max_length = 255)]
     pub external_id: String,
-    /// What it is called, and its workspace; as `external_id` when absent.
+    /// Name of the client and of its workspace; same as `external_id` when absent.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
     pub name: Option<String>,
-    /// Computers that it may have; as many as the operator's account when absent.
+    /// Largest number of its computers; only the limit of the operator's account when absent.
     #[serde(default)]
     pub max_computers: Option<u32>,
-    /// Dollars that AI models may cost it in a month of UTC; without a bound when absent.
+    /// Largest spend for AI models in a calendar month (UTC), in US dollars; no limit when absent.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 1000000000)]
     pub monthly_ai_cap_usd: Option<f64>,
-    /// `operator` (default) or `client`.
+    /// Payer: `operator` (default) or `client`.
     #[serde(default)]
     pub billed_to: Option<String>,
 }
 
-/// `PATCH /v1/accounts/{client_id}`. Omitted fields stay; null takes a bound away.
+/// `PATCH /v1/accounts/{client_id}`. Omitted fields are unchanged; null removes a limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"max_computers": 5}))]
 pub struct UpdateClient {
-    /// A new name; the workspace keeps its own.
+    /// The new name; the name of the workspace is unchanged.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
     pub name: Option<String>,
-    /// Computers that it may have.
-    #[serde(default, deserialize_with = "omitted::present", skip_serializing_if = "Option::is_none")]
+    /// Largest number of its computers.
+    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>)]
     pub max_computers: Option<Option<u32>>,
-    /// Dollars that AI models may cost it in a month of UTC.
-    #[serde(default, deserialize_with = "omitted::present", skip_serializing_if = "Option::is_none")]
+    /// Largest spend for AI models in a calendar month (UTC), in US dollars.
+    #[serde(default, deserialize_with = "nullable::present", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>, minimum = 0, maximum = 1000000000)]
     pub monthly_ai_cap_usd: Option<Option<f64>>,
-    /// `operator` or `client`.
+    /// Payer: `operator` or `client`.
     #[serde(default)]
     pub billed_to: Option<String>,
 }
 
-/// `DELETE /v1/accounts/{client_id}`'s query.
+/// The query of `DELETE /v1/accounts/{client_id}`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct RemoveClientQuery {
-    /// `delete`: the client's computers go with it. Without it a client that has some is not removed.
+    /// `delete` to remove the client's computers too. Without it, a client that has computers is not removed.
     #[serde(default)]
     pub computers: Option<String>,
 }
 
-/// `GET /v1/accounts/{client_id}/usage`'s query.
+/// The query of `GET /v1/accounts/{client_id}/usage`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct UsageQuery {
-    /// A month of UTC, `YYYY-MM`; the present one when absent.
+    /// Calendar month (UTC), `YYYY-MM`; the current one when absent.
     #[serde(default)]
     pub month: Option<String>,
-    /// `json` (default) or `csv`.
+    /// Format of the answer: `json` (default) or `csv`.
     #[serde(default)]
     pub format: Option<String>,
 }
 
-/// What a client used in a month.
+/// Usage of a client in a month.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ClientUsage {
-    /// The client.
+    /// Id of the client.
     pub account_id: String,
-    /// What the operator calls it.
+    /// Id that the operator chose.
     pub external_id: String,
-    /// `YYYY-MM`.
+    /// Calendar month (UTC), `YYYY-MM`.
     pub month: String,
-    /// `operator` or `client`.
+    /// Payer: `operator` or `client`.
     pub billed_to: String,
-    /// Hours that its computers ran, added up.
+    /// Running time of its computers, in hours.
     pub computer_hours: f64,
-    /// Those hours times the GB of RAM.
+    /// Running time in hours times RAM in GB.
     pub ram_gb_hours: f64,
-    /// What AI models cost, in dollars.
+    /// Spend for AI models, in US dollars.
     pub ai_spend_usd: f64,
-    /// The computers that ran, also those that are gone.
+    /// Computers that ran, including deleted ones.
     pub computers: Vec<ComputerUsage>,
 }
 
-/// What one computer used in a month.
+/// Usage of one computer in a month.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ComputerUsage {
     /// UUID.
     pub computer_id: String,
-    /// Hours that it ran.
+    /// Running time, in hours.
     pub computer_hours: f64,
-    /// Those hours times the GB of RAM.
+    /// Running time in hours times RAM in GB.
     pub ram_gb_hours: f64,
 }
 
@@ -152,26 +153,26 @@ pub struct ComputerUsage {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"entry_id": "2026-11-22-1", "amount_usd": 0.25}))]
 pub struct RecordSpend {
-    /// The cost's own id, 1 to 255 characters: it is written down once, however often it comes (the newest 10,000 of a
-    /// client's month are known).
+    /// Id of the entry, 1 to 255 characters. An entry is recorded once, even if it is sent several times; the
+    /// server compares it with the newest 10,000 entries of the client's month.
     #[schema(min_length = 1, max_length = 255)]
     pub entry_id: String,
-    /// Dollars.
+    /// Amount in US dollars.
     #[schema(minimum = 0, maximum = 1000000000)]
     pub amount_usd: f64,
-    /// What for, at most 255 characters.
+    /// Note, at most 255 characters.
     #[serde(default)]
     #[schema(max_length = 255)]
     pub note: Option<String>,
 }
 
-/// The answer to a cost.
+/// The answer to a recorded spend.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SpendRecorded {
-    /// Always true; a refusal is an error body.
+    /// Always true; a failure has an error body.
     pub success: bool,
-    /// Whether it had been written down before.
+    /// True when the entry had been recorded before.
     pub repeated: bool,
-    /// What AI models cost this month, in dollars.
+    /// Spend for AI models in this month, in US dollars.
     pub ai_spend_usd: f64,
 }

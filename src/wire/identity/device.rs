@@ -1,4 +1,5 @@
-//! How does a program ask for a key that a person approves elsewhere? (wire.md 13)
+//! Device authorization: a program gets a key after a person approves it in a browser
+//! (docs/api/authentication.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,28 +10,30 @@ use hotdesk_base::secret::Secret;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"client": "my tool", "hostname": "laptop"}))]
 pub struct StartDevice {
-    /// What the program is called; a person reads it.
+    /// Name of the program, for the person who approves it.
     #[serde(default)]
     pub client: String,
-    /// The host that it runs on; a person reads it, and it is part of the key's name.
+    /// Host on which the program runs, for the person who approves it; it becomes part of the key's name.
     #[serde(default)]
     pub hostname: String,
 }
 
-/// What the program does next: it shows the person `user_code` and `verification_uri`, and polls with `device_code`.
+/// A device authorization. The program shows `user_code` and `verification_uri` to the person and polls with
+/// `device_code`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct DeviceStarted {
-    /// For the program alone.
+#[schema(as = DeviceStarted)]
+pub struct DeviceAuthorization {
+    /// Code for polling; it is secret.
     pub device_code: String,
-    /// For the person, as it is to be typed: `XXXX-XXXX`.
+    /// Code that the person types: `XXXX-XXXX`.
     pub user_code: String,
-    /// The page that takes it.
+    /// URL of the page on which the person types the code.
     pub verification_uri: String,
-    /// The page with the code in it.
+    /// The same URL with the code.
     pub verification_uri_complete: String,
-    /// Seconds until both codes are worth nothing.
+    /// Lifetime of both codes, in seconds.
     pub expires_in_seconds: u32,
-    /// Seconds to wait before each poll.
+    /// Interval between polls, in seconds.
     pub interval_seconds: u32,
 }
 
@@ -38,7 +41,7 @@ pub struct DeviceStarted {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"device_code": "of the start's answer"}))]
 pub struct PollDevice {
-    /// What the start gave.
+    /// `device_code` of the start's answer.
     #[serde(default = "nothing")]
     #[schema(value_type = String)]
     pub device_code: Secret,
@@ -48,41 +51,42 @@ fn nothing() -> Secret {
     Secret::new("")
 }
 
-/// How the person decided. Once told, an approval or a denial is `expired` too.
+/// State of a device authorization. After an approval or denial was returned once, it is `expired`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceStatus {
-    /// Not yet: poll again after `interval_seconds`.
+    /// The person has not decided yet: poll again after `interval_seconds`.
     Pending,
-    /// Yes: `api_key` is here, and nowhere else ever again.
+    /// Approved. This answer has `api_key`, which no later answer has.
     Approved,
-    /// No.
+    /// Denied.
     Denied,
-    /// No such code, one that was used, or one that nobody approved in time.
+    /// The code is unknown, used or expired.
     Expired,
 }
 
 /// The answer to a poll.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct DevicePolled {
-    /// How it stands.
+#[schema(as = DevicePolled)]
+pub struct DevicePollResult {
+    /// State of the authorization.
     pub status: DeviceStatus,
-    /// While pending: seconds to wait before the next poll; more when the last one came too early.
+    /// While pending: interval before the next poll, in seconds; it increases after an early poll.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<u32>,
-    /// Once approved: the account-wide key.
+    /// After approval: an account-wide key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
-    /// Once approved: whose it is.
+    /// After approval: the account of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<DeviceUser>,
 }
 
-/// Who approved.
+/// The account of the person who approved.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DeviceUser {
     /// UUID of the account.
     pub id: String,
-    /// The address that it signs in with.
+    /// E-mail address for sign-in.
     pub email: String,
 }

@@ -1,70 +1,71 @@
-//! Who belongs to a workspace, and who is asked to? (wire.md 3)
+//! Members and invitations of a workspace (docs/api/workspaces.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use hotdesk_domain::access::Role;
+use hotdesk_domain::identity::access::Role;
 
-/// What somebody may be made in a workspace; its owner is nobody's to make.
+/// Role that can be assigned in a workspace; ownership cannot be assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum GivenRole {
-    /// Looks, and changes nothing.
+#[schema(as = GivenRole)]
+pub enum AssignableRole {
+    /// Reads, and changes nothing.
     Viewer,
-    /// Works with the computers.
+    /// Uses and changes the computers.
     Member,
     /// Also manages members and invitations.
     Admin,
 }
 
-impl From<GivenRole> for Role {
-    fn from(given: GivenRole) -> Self {
+impl From<AssignableRole> for Role {
+    fn from(given: AssignableRole) -> Self {
         match given {
-            GivenRole::Viewer => Self::Viewer,
-            GivenRole::Member => Self::Member,
-            GivenRole::Admin => Self::Admin,
+            AssignableRole::Viewer => Self::Viewer,
+            AssignableRole::Member => Self::Member,
+            AssignableRole::Admin => Self::Admin,
         }
     }
 }
 
-/// One who belongs to a workspace.
+/// A member of a workspace.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Member {
     /// UUID of the account; `memberId` in a change.
     pub id: String,
     /// `owner`, `admin`, `member` or `viewer`.
     pub role: String,
-    /// The address that the account signs in with.
+    /// E-mail address for sign-in.
     pub email: String,
-    /// What it is called; may be empty.
+    /// Full name; it may be empty.
     pub full_name: String,
-    /// Since when, ISO 8601.
+    /// Time of joining, ISO 8601.
     pub created_at: String,
 }
 
-/// An invitation that was not taken yet.
+/// An invitation that was not accepted yet.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Invitation {
-    /// Who is invited.
+    /// E-mail address of the invited person.
     pub email: String,
-    /// What they become: `admin`, `member` or `viewer`.
+    /// Role after acceptance: `admin`, `member` or `viewer`.
     pub role: String,
     /// `pending` or `expired`.
     pub status: String,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
-    /// ISO 8601.
+    /// Time of expiry, ISO 8601.
     pub expires_at: String,
-    /// Whether its time is over.
+    /// Whether the invitation has expired.
     pub expired: bool,
 }
 
 /// `GET /workspaces/{id}/members`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct MemberList {
-    /// The owner first, then by age.
+    /// Members: the owner first, then by time of joining.
     pub members: Vec<Member>,
-    /// Only for those who may invite.
+    /// Open invitations; empty for callers that cannot invite.
     pub invites: Vec<Invitation>,
 }
 
@@ -72,18 +73,18 @@ pub struct MemberList {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"memberId": "5f0c8a52-3a1e-4f7b-9a44-0c6c2a1d9b10", "role": "member"}))]
 pub struct ChangeMember {
-    /// Whom: a member's `id`.
+    /// `id` of the member.
     #[serde(rename = "memberId")]
     pub member_id: String,
-    /// What they become.
-    pub role: GivenRole,
+    /// New role.
+    pub role: AssignableRole,
 }
 
 /// `DELETE /workspaces/{id}/members`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"memberId": "5f0c8a52-3a1e-4f7b-9a44-0c6c2a1d9b10"}))]
 pub struct RemoveMember {
-    /// Whom: a member's `id`.
+    /// `id` of the member.
     #[serde(rename = "memberId")]
     pub member_id: String,
 }
@@ -92,23 +93,24 @@ pub struct RemoveMember {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"email": "ada@example.org", "permission": "member"}))]
 pub struct Invite {
-    /// Whom: the address that they sign in with, or will.
+    /// E-mail address with which the person signs in.
     #[schema(max_length = 254, example = "ada@example.org")]
     pub email: String,
-    /// What they become.
-    pub permission: GivenRole,
+    /// New role.
+    pub permission: AssignableRole,
 }
 
-/// The answer to an invitation. The link is here and nowhere else: nothing is sent by mail.
+/// The answer to an invitation. The link is only in this answer: the server sends no mail.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Invited {
-    /// Always true; a refusal is an error body.
+#[schema(as = Invited)]
+pub struct InvitationCreated {
+    /// Always true; a failure has an error body.
     pub success: bool,
     /// The invitation.
     pub invite: Invitation,
-    /// What to give to them: opened, it makes them a member.
+    /// Link for the invited person, who becomes a member by opening it.
     pub url: String,
-    /// The secret part of it.
+    /// Secret token of the link.
     pub token: String,
 }
 
@@ -116,7 +118,7 @@ pub struct Invited {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"email": "ada@example.org"}))]
 pub struct Uninvite {
-    /// Whom.
+    /// E-mail address of the invited person.
     #[schema(max_length = 254, example = "ada@example.org")]
     pub email: String,
 }

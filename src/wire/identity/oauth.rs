@@ -1,4 +1,4 @@
-//! What do MCP clients and we say to each other about tokens? (RFC 6749, 7591, 8414, 9728)
+//! OAuth requests, answers and metadata for MCP clients (RFC 6749, 7591, 8414, 9728).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,68 +6,68 @@ use serde_json::Value;
 /// The answer of the token endpoint (RFC 6749 section 5.1).
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Shown to the MCP endpoint; 256 random bits.
+    /// Access token for the MCP endpoint; 256 random bits.
     pub access_token: String,
     /// Always `Bearer`.
     pub token_type: String,
-    /// Seconds for which the access token holds.
+    /// Lifetime of the access token, in seconds.
     pub expires_in: i64,
-    /// Exchanged for the next two, once.
+    /// Refresh token; it can be used once.
     pub refresh_token: String,
-    /// Always the one scope.
+    /// Always `mcp:tools`.
     pub scope: String,
 }
 
-/// The answer to a client that is refused (RFC 6749 section 5.2).
+/// Error body (RFC 6749 section 5.2).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Refused {
-    /// The word.
+pub struct OAuthErrorBody {
+    /// Error code.
     pub error: String,
-    /// The sentence.
+    /// Description for the developer of the client.
     pub error_description: String,
 }
 
-/// What a client says about itself, as it registers or in the document that its id leads to (RFC 7591 section 2). Other fields
-/// do not matter.
+/// Client metadata of a registration or of a client id document (RFC 7591 section 2). Other fields are
+/// ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ClientMetadata {
-    /// The URL that the document says it is at.
+    /// URL of the client id document.
     #[serde(default)]
     pub client_id: Option<String>,
-    /// What it calls itself.
+    /// Name of the client.
     #[serde(default)]
     pub client_name: Option<String>,
-    /// Where codes may go.
+    /// Redirect URIs.
     #[serde(default)]
     pub redirect_uris: Vec<String>,
-    /// How it gets tokens.
+    /// Grant types of the client.
     #[serde(default)]
     pub grant_types: Option<Vec<String>>,
-    /// What it asks of the authorization endpoint.
+    /// Response types of the client.
     #[serde(default)]
     pub response_types: Option<Vec<String>>,
-    /// How it would like to show who it is.
+    /// Requested authentication method at the token endpoint.
     #[serde(default)]
     pub token_endpoint_auth_method: Option<String>,
-    /// A document must not have one.
+    /// Must be absent in a client id document.
     #[serde(default)]
     pub client_secret: Option<Value>,
-    /// Nor this.
+    /// Must be absent in a client id document.
     #[serde(default)]
     pub client_secret_expires_at: Option<Value>,
 }
 
-/// A client as it is registered (RFC 7591 section 3.2.1).
+/// A registered client (RFC 7591 section 3.2.1).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Registered {
-    /// Its id.
+pub struct RegisteredClient {
+    /// Id of the client.
     pub client_id: String,
-    /// Seconds since the Unix epoch.
+    /// Time of registration, in seconds since the Unix epoch.
     pub client_id_issued_at: i64,
-    /// What it calls itself.
+    /// Name of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
-    /// Where codes may go.
+    /// Redirect URIs.
     pub redirect_uris: Vec<String>,
     /// `authorization_code` and `refresh_token`.
     pub grant_types: Vec<String>,
@@ -75,11 +75,11 @@ pub struct Registered {
     pub response_types: Vec<String>,
     /// `none`: clients are public and have no secret.
     pub token_endpoint_auth_method: String,
-    /// The one scope.
+    /// Always `mcp:tools`.
     pub scope: String,
 }
 
-/// What the authorization server says about itself (RFC 8414 section 2).
+/// Metadata of the authorization server (RFC 8414 section 2).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)] // each field is the RFC's
 pub struct ServerMetadata {
@@ -102,7 +102,7 @@ pub struct ServerMetadata {
     pub authorization_response_iss_parameter_supported: bool,
 }
 
-/// What the MCP endpoint says about itself (RFC 9728 section 2).
+/// Metadata of the MCP endpoint (RFC 9728 section 2).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)] // each field is the RFC's
 pub struct ResourceMetadata {

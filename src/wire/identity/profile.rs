@@ -1,4 +1,4 @@
-//! Who does a key belong to? (wire.md 13)
+//! Profile of the account that owns a key.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 pub struct Profile {
     /// UUID of the account.
     pub id: String,
-    /// The address that it signs in with.
+    /// E-mail address for sign-in.
     pub email: String,
-    /// What it is called; may be empty.
+    /// Full name; it may be empty.
     pub full_name: String,
 }

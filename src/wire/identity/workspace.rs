@@ -1,41 +1,41 @@
-//! What is a workspace on the wire? (wire.md 3)
+//! Workspaces (docs/api/workspaces.md).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::computer::Computer;
+use crate::computer::Computer;
 
-/// A workspace's record.
+/// A workspace.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Workspace {
     /// UUID.
     pub id: String,
-    /// Unique per account, whatever the case.
+    /// Name, unique per account ignoring case.
     pub name: String,
-    /// The account that owns it.
+    /// Id of the account that owns it.
     pub user_id: String,
     /// `active` or `inactive`.
     pub status: String,
-    /// Where its picture is.
+    /// URL of its icon.
     pub icon_url: Option<String>,
-    /// ISO 8601.
+    /// Time of creation, ISO 8601.
     pub created_at: String,
-    /// ISO 8601.
+    /// Time of the last change, ISO 8601.
     pub updated_at: String,
-    /// What the caller is in it.
+    /// Role of the caller.
     pub role: String,
-    /// How many people belong to it.
+    /// Number of members.
     pub member_count: u32,
-    /// How many computers it holds.
+    /// Number of computers.
     pub computer_count: u32,
     /// Its computers, without their passwords.
     pub desktops: Vec<Computer>,
 }
 
-/// `GET /workspaces`, under both keys that clients read.
+/// `GET /workspaces`. The list has two names, because clients read both.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WorkspaceList {
-    /// The workspaces available to the key, oldest first.
+    /// Workspaces that the key can access, oldest first.
     pub workspaces: Vec<Workspace>,
     /// The same list under its older name.
     pub projects: Vec<Workspace>,
@@ -45,10 +45,10 @@ pub struct WorkspaceList {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "production"}))]
 pub struct CreateWorkspace {
-    /// 1 to 255 characters after trimming.
+    /// Name, 1 to 255 characters after trimming.
     #[schema(min_length = 1, max_length = 255)]
     pub name: String,
-    /// Where its picture is: an http or https address.
+    /// URL of its icon: http or https.
     #[serde(default)]
     pub icon_url: Option<String>,
     /// `active` (default) or `inactive`.
@@ -56,14 +56,14 @@ pub struct CreateWorkspace {
     pub status: Option<String>,
 }
 
-/// `PATCH /workspaces/{id}`. Omitted fields stay.
+/// `PATCH /workspaces/{id}`. Omitted fields are unchanged.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"name": "staging"}))]
 pub struct UpdateWorkspace {
-    /// A new name.
+    /// The new name.
     #[serde(default)]
     pub name: Option<String>,
-    /// A new picture; an empty string removes it.
+    /// URL of the new icon; an empty string removes it.
     #[serde(default)]
     pub icon_url: Option<String>,
     /// `active` or `inactive`.
@@ -71,10 +71,10 @@ pub struct UpdateWorkspace {
     pub status: Option<String>,
 }
 
-/// The answer to start, stop and restart of a whole workspace.
+/// The answer to start, stop and restart of all computers of a workspace.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WorkspaceTransition {
-    /// Always true; a refusal is an error body.
+    /// Always true; a failure has an error body.
     pub success: bool,
     /// Every computer of the workspace with its status at the time of the answer.
     pub computers: Vec<ComputerStatus>,
@@ -87,6 +87,6 @@ pub struct ComputerStatus {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// As in the computer's record.
+    /// Status, as in `Computer`.
     pub status: String,
 }

@@ -1,123 +1,125 @@
-//! What is sent to run programs in the background, to read them and to steer them?
+//! Background processes: start, output, input and signals.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// The header of output that tells the offset of its first byte.
-pub const OFFSET: &str = "x-hotdesk-offset";
-/// The header of output that tells how many bytes that were asked for are no longer kept.
-pub const LOST: &str = "x-hotdesk-lost";
+/// Response header with the offset of the first byte of output.
+pub const OFFSET_HEADER: &str = "x-hotdesk-offset";
+/// Response header with the number of requested bytes that are no longer stored.
+pub const LOST_HEADER: &str = "x-hotdesk-lost";
 
-/// `POST processes`. Exactly one of `command` and `argv` is needed.
+/// `POST processes`. Exactly one of `command` and `argv` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"command": "sleep 60", "name": "pause"}))]
 pub struct StartProcess {
-    /// What bash runs.
+    /// Command line for bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// A program and its arguments, run without a shell.
+    /// Program and arguments, run without a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
-    /// The folder it starts in, which must exist; the home folder when absent, and what a relative one is below.
+    /// Working directory, which must exist; a relative path is below the home folder, which is the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Further environment variables: at most 256, and 64 KiB together.
+    /// Additional environment variables: at most 256, and at most 64 KiB together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
-    /// The id of the screen that `DISPLAY` names; the boot screen when absent.
+    /// Id of the screen for `DISPLAY`; the boot screen when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// `none` (default): standard input is empty. `pipe`: it is what `POST processes/{id}/stdin` sends.
+    /// `none` (default): standard input is empty. `pipe`: `POST processes/{id}/stdin` writes to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(pipe|none)$")]
     pub stdin: Option<String>,
-    /// A name for people, at most 128 characters; need not be the only one of its kind.
+    /// Name for people, at most 128 characters; it need not be unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 128)]
     pub name: Option<String>,
 }
 
-/// A background process. It ends with the agent: none outlives a restart of the computer or of its agent.
+/// A background process. It ends when the computer or its agent restarts.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Process {
-    /// Its handle here.
+    /// Id of the process in the API.
     pub id: String,
-    /// The process id in the computer.
+    /// Process id in the computer.
     pub pid: i32,
-    /// Its name, if it was given one.
+    /// Name, if it has one.
     pub name: Option<String>,
-    /// The command, or the arguments joined by spaces; its first 4,096 characters.
+    /// Command, or the arguments joined by spaces; the first 4,096 characters.
     pub command: String,
     /// `running`, `exited` or `killed` (by a signal).
     pub status: String,
-    /// The exit code of one that exited.
+    /// Exit code, when it exited.
     pub exit_code: Option<i32>,
-    /// The signal that ended it, for example `TERM`.
+    /// Signal that ended it, for example `TERM`.
     pub signal: Option<String>,
-    /// True while it or anything that it started runs.
+    /// True while the process or one of its descendants runs.
     pub tree_running: bool,
-    /// `none`, `open` or `closed`.
+    /// State of standard input: `none`, `open` or `closed`.
     pub stdin: String,
-    /// ISO 8601.
+    /// Start time, ISO 8601.
     pub started_at: String,
-    /// ISO 8601.
+    /// End time, ISO 8601; null while it runs.
     pub ended_at: Option<String>,
-    /// Bytes written so far to standard output and standard error.
+    /// Bytes written to standard output and standard error so far.
     pub output_bytes: u64,
-    /// Bytes written so far to standard output.
+    /// Bytes written to standard output so far.
     pub stdout_bytes: u64,
-    /// Bytes written so far to standard error.
+    /// Bytes written to standard error so far.
     pub stderr_bytes: u64,
-    /// How many readers follow its output now.
+    /// Number of readers that follow its output now.
     pub followers: u32,
 }
 
 /// `GET processes`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProcessList {
-    /// Oldest first.
+    /// Processes, oldest first.
     pub processes: Vec<Process>,
 }
 
-/// `GET processes/{id}/output`'s query. The answer is the bytes; its header `X-Hotdesk-Offset` is the offset of the
-/// first, and `X-Hotdesk-Lost` how many that were asked for are no longer kept.
+/// The query of `GET processes/{id}/output`. The answer is the bytes. Its header `X-Hotdesk-Offset` has the
+/// offset of the first byte, and `X-Hotdesk-Lost` the number of requested bytes that are no longer stored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct OutputQuery {
-    /// `both` (default; in the order in which they were written), `stdout` or `stderr`. Each counts its own bytes.
+    /// `both` (default; in the order in which they were written), `stdout` or `stderr`. Each has its own
+    /// offsets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^(both|stdout|stderr)$")]
     pub stream: Option<String>,
-    /// The first byte wanted, counted from the process's first; 0 when absent. Below 0 it counts from the end.
+    /// Offset of the first byte; 0 when absent. A negative offset counts from the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<i64>,
-    /// True: the bytes keep coming until the process has ended. A reader that falls behind what is kept is broken
-    /// off and may ask again from where it was.
+    /// True to stream output until the process ends. A reader that is too slow for the buffer is disconnected
+    /// and can continue from its last offset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow: Option<bool>,
-    /// Seconds, 0 to 300. With `follow`, how long at most; else how long to wait for the first byte.
+    /// Timeout in seconds, 0 to 300: of the stream with `follow`, otherwise of the wait for the first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 0, maximum = 300)]
     pub wait_seconds: Option<f64>,
 }
 
-/// `POST processes/{id}/stdin`'s query; the body is the bytes.
+/// The query of `POST processes/{id}/stdin`; the body is the bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct StdinQuery {
-    /// True: standard input ends after these bytes.
+    /// True to close standard input after these bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eof: Option<bool>,
 }
 
-/// `POST processes/{id}/stdin`'s result.
+/// The answer to `POST processes/{id}/stdin`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Written {
-    /// Bytes that the process can read now, or has read.
+#[schema(as = Written)]
+pub struct StdinWritten {
+    /// Number of bytes that were written.
     pub written: u64,
-    /// True when standard input ended after them.
+    /// True when standard input was closed after them.
     pub eof: bool,
 }
 
@@ -125,18 +127,19 @@ pub struct Written {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"signal": "TERM"}))]
 pub struct SendSignal {
-    /// Its name, for example `TERM`, `INT`, `KILL`, `STOP`, `USR1`.
+    /// Name of the signal, for example `TERM`, `INT`, `KILL`, `STOP`, `USR1`.
     pub signal: String,
-    /// True (default): to the process and everything that it started. False: to the process alone.
+    /// True (default) to signal the process and its descendants; false to signal only the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<bool>,
 }
 
-/// `POST processes/{id}/signal`'s result.
+/// The answer to `POST processes/{id}/signal`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Signalled {
-    /// The signal's name.
+#[schema(as = Signalled)]
+pub struct SignalResult {
+    /// Name of the signal.
     pub signal: String,
-    /// How many processes it was sent to.
+    /// Number of processes that were signalled.
     pub processes: u32,
 }

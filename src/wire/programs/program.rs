@@ -1,45 +1,46 @@
-//! What is sent to start a program on a screen?
+//! Launch of a program on a screen.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::window::Window;
+use crate::desktop::window::Window;
 
-/// `POST launch`. Exactly one of `command`, `argv` and `url` is needed.
+/// `POST launch`. Exactly one of `command`, `argv` and `url` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[schema(example = json!({"command": "xterm"}))]
 pub struct Launch {
-    /// What bash runs.
+    /// Command line for bash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// A program and its arguments, without a shell.
+    /// Program and arguments, run without a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
-    /// An `http`, `https` or `file` URL, which is opened in a new window of the browser.
+    /// `http`, `https` or `file` URL, which opens in a new browser window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The folder to start in; the home folder when absent.
+    /// Working directory; the home folder when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Variables to add to the session's environment.
+    /// Variables that are added to the environment of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
-    /// Seconds to wait for its first window; 10 when absent, at most 60, 0 for not at all.
+    /// Timeout for its first window in seconds, at most 60; 10 when absent; 0 to not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 60)]
     pub wait_seconds: Option<f64>,
 }
 
-/// `POST launch`'s result.
+/// The answer to `POST launch`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Launched {
+#[schema(as = Launched)]
+pub struct LaunchResult {
     /// Process id of the program.
     pub pid: u32,
-    /// Its first window; null when none came in time.
+    /// Its first window; null when none opened before the timeout.
     pub window: Option<Window>,
-    /// How it ended, when it did before it showed a window: its exit status, or 128 + signal.
+    /// Exit status, or 128 + signal, when it ended before it opened a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
 }

@@ -1,46 +1,46 @@
-//! What is said on a terminal's socket? (wire.md 10.4)
+//! Messages of the terminal channel (docs/channels.md).
 
 use serde::{Deserialize, Serialize};
 
-/// What a client says.
+/// Message from a client.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Said {
-    /// Something was typed; `\r` is Enter.
+pub enum TerminalClientMessage {
+    /// Typed characters; `\r` is Enter.
     Input {
         /// The characters.
         data: String,
     },
-    /// The client's window has another size.
+    /// The size of the client's window changed.
     Resize {
-        /// Characters in a row.
+        /// Columns.
         cols: i64,
         /// Rows.
         rows: i64,
     },
-    /// A sign of life is wanted.
+    /// Request for a pong.
     Ping,
 }
 
-/// What the terminal says.
+/// Message from the terminal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub enum Told<'a> {
-    /// Something was written; what is not UTF-8 is U+FFFD.
+pub enum TerminalServerMessage<'a> {
+    /// Output; invalid UTF-8 is replaced with U+FFFD.
     Output {
         /// The characters.
         data: &'a str,
     },
-    /// Something that was said could not be done.
+    /// A message of the client could not be handled.
     Error {
-        /// Why, for people.
+        /// Reason, for people.
         message: &'a str,
     },
     /// The shell ended.
     Exit {
-        /// Its exit code; 128 + signal when a signal ended it.
+        /// Exit code; 128 + signal when a signal ended it.
         code: i32,
     },
-    /// The sign of life.
+    /// Answer to a ping.
     Pong,
 }

@@ -1,14 +1,14 @@
-//! Accounts, browsers and keys that a test needs, straight from the store.
+//! Accounts and keys that tests add directly to the store.
 
 use hotdesk::base::clock::now_ms;
 use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::secret::Secret;
-use hotdesk::controller::auth::{keys, session};
+use hotdesk::controller::identity::auth::{keys, session};
 use hotdesk::store::Store;
-use hotdesk::store::accounts::NewKey;
-use hotdesk::store::people::Account;
+use hotdesk::store::identity::accounts::NewKey;
+use hotdesk::store::identity::people::Account;
 
-/// What everybody signs in with.
+/// Password of every account that tests add.
 pub const PASSWORD: &str = "correct horse battery";
 
 /// An account that can sign in.
@@ -27,9 +27,9 @@ pub async fn add_account(store: &Store, email: &str) -> AccountId {
     account.id
 }
 
-/// A key of an account: its text.
+/// Adds a key to an account and returns its text.
 pub async fn add_key(store: &Store, account: AccountId, workspace: Option<&str>) -> String {
-    let text = keys::fresh();
+    let text = keys::generate();
     let workspace = workspace.map(|id| id.parse::<WorkspaceId>().expect("an id"));
     let digest = keys::digest(text.reveal());
     let key = NewKey { account, workspace, name: "test", digest: &digest, last_four: keys::last_four(&text) };

@@ -1,27 +1,31 @@
-//! Do the edges of HTTP hold? Rates, Host, slow and huge headers (access.md A19, A77, threats.md T13).
+//! Rate limits, the `Host` check, slow headers and oversized headers.
+//!
+//! A19 and A77 (docs/authentication-rules.md), T13 (docs/security.md).
 
 use std::time::{Duration, Instant};
 
-use hotdesk::controller::auth::keys;
+use hotdesk::controller::identity::auth::keys;
 use hotdesk::store::Store;
-use hotdesk::store::accounts::NewKey;
+use hotdesk::store::identity::accounts::NewKey;
 use reqwest::Method;
 
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::controller::RunningController;
 use crate::harness::raw::exchange;
 use crate::harness::simulation::Simulation;
 
-/// How long an exchange may take on a busy machine: less than a header may (10 s), whose end closes the connection too.
-const SOON: Duration = Duration::from_secs(9);
-/// How long a connection without a whole header may stay open on a busy machine.
-const LATE: Duration = Duration::from_secs(30);
+/// Longest time of one exchange on a busy machine. It is below the header timeout (10 s), which closes the
+/// connection too.
+const EXCHANGE_DEADLINE: Duration = Duration::from_secs(9);
+/// Longest time for which a connection without a complete header may stay open on a busy machine.
+const HEADER_DEADLINE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a19_too_many_requests_of_one_key_do_not_touch_another_s() {
-    let house = RunningController::boot_with("[limits]\nrequests_per_second = 1\nrequest_burst = 5\n").await;
-    let store = Store::open(&house.data_dir().join("hotdesk.db")).await.expect("the store");
-    let (text, account) = (keys::fresh(), store.operator().await.expect("the operator"));
+    let controller =
+        RunningController::boot_with("[limits]\nrequests_per_second = 1\nrequest_burst = 5\n").await;
+    let store = Store::open(&controller.data_dir().join("hotdesk.db")).await.expect("the store");
+    let (text, account) = (keys::generate(), store.operator_account().await.expect("the operator"));
     let digest = keys::digest(text.reveal());
     let key = NewKey {
         account,
@@ -33,13 +37,17 @@ async fn a19_too_many_requests_of_one_key_do_not_touch_another_s() {
     store.add_key(&key).await.expect("a second key");
 
     let began = Instant::now();
-    let asked = (0..30).map(|turn| {
-        // No spelling of the path, nor a claimed address, is a way around the count.
+    let requests = (0..30).map(|turn| {
+        // Neither another spelling of the path nor a forged client address avoids the limit.
         let path = ["/api/workspaces", "/api/api/projects", "/workspaces?x=1"][turn % 3];
-        let claimed = format!("10.0.0.{turn}");
-        house.bare(Method::GET, path).bearer_auth(house.key()).header("x-forwarded-for", claimed).send()
+        let forwarded_for = format!("10.0.0.{turn}");
+        controller
+            .bare(Method::GET, path)
+            .bearer_auth(controller.key())
+            .header("x-forwarded-for", forwarded_for)
+            .send()
     });
-    let answers = futures_util::future::join_all(asked).await;
+    let answers = futures_util::future::join_all(requests).await;
     let mut passed = 0;
     for answer in answers {
         let answer = answer.expect("an answer");
@@ -59,23 +67,23 @@ async fn a19_too_many_requests_of_one_key_do_not_touch_another_s() {
     }
     let most = 5 + began.elapsed().as_secs() + 1;
     assert!((5..=most).contains(&passed), "{passed} of 30 passed in {:?}", began.elapsed());
-    let other = house.bare(Method::GET, "/api/workspaces").bearer_auth(text.reveal());
-    assert_eq!(answered(other).await.status, 200);
+    let other = controller.bare(Method::GET, "/api/workspaces").bearer_auth(text.reveal());
+    assert_eq!(fetch_json(other).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a77_a_request_needs_exactly_one_host() {
-    let house = Simulation::boot().await;
+    let controller = Simulation::boot().await;
     let with = |hosts: &str| {
         format!(
             "GET /api/workspaces HTTP/1.1\r\n{hosts}Authorization: Bearer {}\r\nConnection: close\r\n\r\n",
-            house.key()
+            controller.key()
         )
     };
     for (hosts, expected) in [
         ("Host: localhost\r\n", 200),
         ("Host: 192.0.2.1:8700\r\n", 200),
-        // Nobody has said that this is its name.
+        // The configuration does not name this host.
         ("Host: desk.example\r\n", 403),
         ("", 400),
         ("Host: a\r\nHost: b\r\n", 400),
@@ -84,7 +92,7 @@ async fn a77_a_request_needs_exactly_one_host() {
         ("Host: a/../b\r\n", 400),
         ("Host: a\"b\r\n", 400),
     ] {
-        let raw = exchange(house.address(), with(hosts).as_bytes(), SOON).await;
+        let raw = exchange(controller.address(), with(hosts).as_bytes(), EXCHANGE_DEADLINE).await;
         assert_eq!(raw.status(), expected, "{hosts:?}: {}", raw.text);
         if expected == 400 {
             assert!(
@@ -98,9 +106,13 @@ async fn a77_a_request_needs_exactly_one_host() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t13_a_slow_header_is_closed_and_a_huge_one_refused() {
-    let house = Simulation::boot().await;
-    let slow = exchange(house.address(), b"GET /api/workspaces HTTP/1.1\r\nHost: localhost\r\nX-Sl", LATE);
-    let silent = exchange(house.address(), b"", LATE);
+    let controller = Simulation::boot().await;
+    let slow = exchange(
+        controller.address(),
+        b"GET /api/workspaces HTTP/1.1\r\nHost: localhost\r\nX-Sl",
+        HEADER_DEADLINE,
+    );
+    let silent = exchange(controller.address(), b"", HEADER_DEADLINE);
     let bomb = format!(
         "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Bomb: {}\r\n\r\n",
         "x".repeat(100 * 1024)
@@ -111,21 +123,21 @@ async fn t13_a_slow_header_is_closed_and_a_huge_one_refused() {
     );
     let long =
         format!("GET /{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "x".repeat(100 * 1024));
-    for (what, request) in [("one field", bomb), ("many fields", many), ("a long path", long)] {
-        let raw = exchange(house.address(), request.as_bytes(), SOON).await;
+    for (what, request) in [("one huge field", bomb), ("many fields", many), ("a long path", long)] {
+        let raw = exchange(controller.address(), request.as_bytes(), EXCHANGE_DEADLINE).await;
         assert!([0, 400, 414, 431].contains(&raw.status()), "{what}: {}", raw.text);
-        assert_eq!(house.get("/workspaces").await.status, 200, "{what}");
+        assert_eq!(controller.get("/workspaces").await.status, 200, "{what}");
     }
-    // Two lengths, or a length beside chunks, are how requests are smuggled (T25).
+    // Two lengths, or a length and chunked encoding, permit request smuggling (T25, docs/security.md).
     for twice in
         ["Content-Length: 2\r\nContent-Length: 3\r\n", "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n"]
     {
         let request = format!(
             "POST /api/workspaces HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n{twice}\r\n{{}}\r\n\
              GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            house.key()
+            controller.key()
         );
-        let raw = exchange(house.address(), request.as_bytes(), SOON).await;
+        let raw = exchange(controller.address(), request.as_bytes(), EXCHANGE_DEADLINE).await;
         assert_eq!(raw.status(), 400, "{twice}: {}", raw.text);
         assert_eq!(raw.text.matches("HTTP/1.1").count(), 1, "{twice}: {}", raw.text);
     }

@@ -1,94 +1,100 @@
-//! How often may somebody ask, and how often be wrong? (access.md A18, A19)
+//! Request rate limits and the limit on wrong keys (A18, A19, docs/authentication-rules.md).
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 
-use hotdesk::controller::auth::keys;
+use hotdesk::controller::identity::auth::keys;
 
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::controller::RunningController;
 
-/// The whole number of a parameter of a structured field (RFC 9651).
+/// Integer value of a parameter of a structured field (RFC 9651).
 fn parameter(answer: &Response, field: &str, name: &str) -> u64 {
     let text = answer.headers()[field].to_str().expect("text");
-    let (_, rest) = text.split_once(&format!(";{name}=")).unwrap_or_else(|| panic!("{name} in {text}"));
-    rest.split(';').next().and_then(|number| number.parse().ok()).expect("a whole number")
+    let (_, remainder) = text.split_once(&format!(";{name}=")).unwrap_or_else(|| panic!("{name} in {text}"));
+    remainder.split(';').next().and_then(|number| number.parse().ok()).expect("a whole number")
 }
 
-/// A 429 tells when to come back, in whole seconds, three times alike.
+/// Asserts a 429 that states the same waiting time in whole seconds in all three places. Returns that time.
 fn check_refusal(answer: &Response, policy: &str) -> u64 {
     assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
     let wait: u64 = answer.headers()["retry-after"].to_str().expect("text").parse().expect("whole seconds");
     assert!((1..=61).contains(&wait), "{wait}");
     assert!(answer.headers()["ratelimit"].to_str().expect("text").starts_with(&format!("\"{policy}\";")));
-    let told = (parameter(answer, "ratelimit", "r"), parameter(answer, "ratelimit", "t"));
-    assert_eq!(told, (0, wait));
+    let stated = (parameter(answer, "ratelimit", "r"), parameter(answer, "ratelimit", "t"));
+    assert_eq!(stated, (0, wait));
     assert!(parameter(answer, "ratelimit-policy", "q") > 0 && parameter(answer, "ratelimit-policy", "w") > 0);
     wait
 }
 
-async fn wrong(house: &RunningController, from: &str, key: &str) -> Response {
-    let request = house.bare(Method::GET, "/api/workspaces").header("x-forwarded-for", from);
+async fn send_key(controller: &RunningController, from: &str, key: &str) -> Response {
+    let request = controller.bare(Method::GET, "/api/workspaces").header("x-forwarded-for", from);
     request.header("authorization", key).send().await.expect("an answer")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a18_wrong_keys_are_limited_by_source_and_shut_no_right_one_out() {
     let limits = "trusted_proxies = \"127.0.0.1\"\n[limits]\nwrong_keys_per_minute = 6\n";
-    let house = RunningController::boot_with(limits).await;
+    let controller = RunningController::boot_with(limits).await;
     let (one, other) = ("198.51.100.1", "198.51.100.2");
-    let unknown = format!("Bearer {}", keys::fresh().reveal());
+    let unknown = format!("Bearer {}", keys::generate().reveal());
     let kinds = [&*unknown, "Bearer sk_live_mistyped", "Basic c2s6c2s="];
     for turn in 0..6 {
-        assert_eq!(wrong(&house, one, kinds[turn % 3]).await.status(), StatusCode::UNAUTHORIZED, "{turn}");
+        assert_eq!(
+            send_key(&controller, one, kinds[turn % 3]).await.status(),
+            StatusCode::UNAUTHORIZED,
+            "{turn}"
+        );
     }
     for kind in kinds {
-        let refused = wrong(&house, one, kind).await;
+        let refused = send_key(&controller, one, kind).await;
         check_refusal(&refused, "wrong-keys");
         let body: Value = refused.json().await.expect("JSON");
         assert!(body["error"].as_str().is_some_and(|text| text.starts_with("Invalid API key")), "{body}");
         assert!(body["request_id"].is_string() && body["retry_after"].is_u64(), "{body}");
     }
-    assert_eq!(wrong(&house, other, &unknown).await.status(), StatusCode::UNAUTHORIZED);
-    // Nothing shown is nothing tried.
-    let bare = house.bare(Method::GET, "/api/workspaces").header("x-forwarded-for", one);
-    assert_eq!(answered(bare).await.status, 401);
-    // The right key passes, and with it what was tried before is forgotten.
-    let right = format!("Bearer {}", house.key());
-    assert_eq!(wrong(&house, one, &right).await.status(), StatusCode::OK);
-    assert_eq!(wrong(&house, one, &unknown).await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(send_key(&controller, other, &unknown).await.status(), StatusCode::UNAUTHORIZED);
+    // A request without a key does not count.
+    let bare = controller.bare(Method::GET, "/api/workspaces").header("x-forwarded-for", one);
+    assert_eq!(fetch_json(bare).await.status, 401);
+    // The correct key passes and resets the counter of wrong keys.
+    let right = format!("Bearer {}", controller.key());
+    assert_eq!(send_key(&controller, one, &right).await.status(), StatusCode::OK);
+    assert_eq!(send_key(&controller, one, &unknown).await.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a18_an_address_that_nobody_vouches_for_is_no_way_around() {
-    let house = RunningController::boot().await;
+    let controller = RunningController::boot().await;
     for turn in 0..20 {
         let from = format!("198.51.100.{turn}");
-        assert_eq!(wrong(&house, &from, "Bearer sk_live_x").await.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(send_key(&controller, &from, "Bearer sk_live_x").await.status(), StatusCode::UNAUTHORIZED);
     }
-    check_refusal(&wrong(&house, "198.51.100.99", "Bearer sk_live_x").await, "wrong-keys");
+    check_refusal(&send_key(&controller, "198.51.100.99", "Bearer sk_live_x").await, "wrong-keys");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a19_every_answer_tells_what_is_left() {
-    let house = RunningController::boot_with("[limits]\nrequests_per_second = 1\nrequest_burst = 50\n").await;
+    let controller =
+        RunningController::boot_with("[limits]\nrequests_per_second = 1\nrequest_burst = 50\n").await;
     let mut before = 50;
     for path in ["/workspaces", "/workspaces", "/computers/nonsense", "/keys?workspace_id=nonsense"] {
-        let answer = house.request(Method::GET, path).send().await.expect("an answer");
+        let answer = controller.request(Method::GET, path).send().await.expect("an answer");
         assert_eq!(answer.headers()["ratelimit-policy"], "\"requests\";q=50;w=50", "{path}");
         let left = parameter(&answer, "ratelimit", "r");
         assert!(left < before, "{left} of {before} are left");
         assert_eq!(parameter(&answer, "ratelimit", "t"), left, "at one a second");
         before = left + 2;
     }
-    let nobody = house.bare(Method::GET, "/api/workspaces").send().await.expect("an answer");
-    assert!(!nobody.headers().contains_key("ratelimit"), "nobody has no limit of a key's");
+    let anonymous = controller.bare(Method::GET, "/api/workspaces").send().await.expect("an answer");
+    assert!(!anonymous.headers().contains_key("ratelimit"), "an anonymous request has no key limit");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a19_no_spelling_is_a_way_around_the_limit() {
-    let house = RunningController::boot_with("[limits]\nrequests_per_second = 1\nrequest_burst = 5\n").await;
-    let nobody = uuid::Uuid::new_v4();
+    let controller =
+        RunningController::boot_with("[limits]\nrequests_per_second = 1\nrequest_burst = 5\n").await;
+    let anonymous = uuid::Uuid::new_v4();
     let paths = [
         "/api/workspaces".to_owned(),
         "/workspaces".to_owned(),
@@ -100,9 +106,9 @@ async fn a19_no_spelling_is_a_way_around_the_limit() {
         "/api/workspaces/".to_owned(),
         "/api%2fworkspaces".to_owned(),
         "/api/%77orkspaces".to_owned(),
-        format!("/api/desktops/{nobody}/proxy/health"),
-        format!("/api/desktops/{nobody}/proxy/%2fhealth"),
-        format!("/desktops/{nobody}/proxy//health"),
+        format!("/api/desktops/{anonymous}/proxy/health"),
+        format!("/api/desktops/{anonymous}/proxy/%2fhealth"),
+        format!("/desktops/{anonymous}/proxy//health"),
     ];
     let began = std::time::Instant::now();
     let asked = (0..8 * paths.len()).map(|turn| {
@@ -110,7 +116,7 @@ async fn a19_no_spelling_is_a_way_around_the_limit() {
         let claimed = format!("10.0.0.{turn}");
         let fields =
             [("x-forwarded-for", &*claimed), ("x-http-method-override", "GET"), ("x-real-ip", "1.2.3.4")];
-        let request = house.bare(method, &paths[turn % paths.len()]).bearer_auth(house.key());
+        let request = controller.bare(method, &paths[turn % paths.len()]).bearer_auth(controller.key());
         fields.into_iter().fold(request, |request, (name, value)| request.header(name, value)).send()
     });
     let mut passed = 0;
@@ -118,7 +124,7 @@ async fn a19_no_spelling_is_a_way_around_the_limit() {
         let answer = answer.expect("an answer");
         match answer.status().as_u16() {
             429 => drop(check_refusal(&answer, "requests")),
-            // No route, or a method that it has not: nothing was done for the key.
+            // No such route or method: the controller did nothing for the key.
             404 | 405 if !answer.headers().contains_key("ratelimit") => {}
             _ => passed += 1,
         }

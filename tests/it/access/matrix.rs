@@ -1,33 +1,35 @@
-//! Who may do what: every documented operation against every kind of key (access.md A2, A7-A9, A13-A17).
+//! Every documented operation against every kind of key (A2, A7-A9, A13-A17, docs/authentication-rules.md).
 
 mod nobody;
 mod others;
 mod scoped;
 
 use hotdesk::controller::config::Limits;
-use hotdesk::domain::access::Role;
+use hotdesk::domain::identity::access::Role;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Map, Value, json};
 
 use super::cast::{add_account, add_key};
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::browser::person;
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Simulation;
 use crate::openapi::{document, operations};
 
-/// What is about no workspace, and so is every key's: it answers by the caller's own account or scope.
-const OF_THE_ACCOUNT: [&str; 4] =
+/// Operations that concern no workspace. Every key may use them, and they answer by the caller's account or
+/// scope.
+const WITHOUT_WORKSPACE: [&str; 4] =
     ["GET /stream/connections", "GET /user/profile", "GET /workspaces", "POST /workspaces"];
-/// What concerns the account alone, by the beginning of its path: no scoped key's.
-const BEYOND_SCOPES: [&str; 4] =
+/// Path prefixes of operations that concern the account alone. Scoped keys may not use them.
+const ACCOUNT_ONLY: [&str; 4] =
     ["/account/capacity", "/agent-accounts/claim-link", "/user/subscription", "/v1/accounts"];
 /// Methods that a client may send to the proxy path.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// A house with a computer and a file in workspace `home`, an empty workspace `away`, and a second account.
+/// A controller with a computer and a file in workspace `home`, an empty workspace `away`, and a second
+/// account.
 struct Scene {
-    house: Simulation,
+    controller: Simulation,
     document: Value,
     home: String,
     away: String,
@@ -35,64 +37,65 @@ struct Scene {
     file: String,
     /// The record of a key to `home`.
     key: String,
-    /// Reaches `away` only.
+    /// Text of a key that is scoped to `away`.
     scoped: String,
-    /// Belongs to the second account.
+    /// Text of a key of the second account.
     foreign: String,
-    /// Belongs to an account that may view `home`.
+    /// Text of a key of an account that is a viewer of `home`.
     viewer: String,
 }
 
 impl Scene {
-    async fn set() -> Self {
-        // Wrong keys by the hundred: how many of them a source may send is another test's.
+    async fn new() -> Self {
+        // The tests send hundreds of wrong keys; another test covers their limit.
         let limits = Limits { wrong_keys_per_minute: u32::MAX, request_burst: 10_000, ..Limits::default() };
-        let house = Simulation::boot_limited(limits).await;
-        let home = house.workspace("home").await;
-        let away = house.workspace("away").await;
-        let computer = house.computer(&home, "desk").await;
+        let controller = Simulation::boot_limited(limits).await;
+        let home = controller.workspace("home").await;
+        let away = controller.workspace("away").await;
+        let computer = controller.computer(&home, "desk").await;
         let form = reqwest::multipart::Form::new()
             .text("projectId", home.clone())
             .part("file", reqwest::multipart::Part::text("hi").file_name("a.txt"));
-        let stored = answered(house.request(Method::POST, "/files/upload").multipart(form)).await;
+        let stored = fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await;
         let file = stored.body["file"]["id"].as_str().expect("a file").to_owned();
         let connection =
             json!({"name": "home", "url": "rtmp://203.0.113.1/live", "key": "k", "workspace_id": home});
-        house.made("/stream/connections", connection).await;
-        let store = house.store().await;
-        let operator = store.operator().await.expect("the operator");
+        controller.create("/stream/connections", connection).await;
+        let store = controller.store().await;
+        let operator = store.operator_account().await.expect("the operator");
         let scoped = add_key(&store, operator, Some(&away)).await;
         let stranger = add_account(&store, "other@localhost").await;
         let foreign = add_key(&store, stranger, None).await;
-        let watcher = person(&store, "viewer@localhost").await.id;
-        store.set_member(home.parse().expect("an id"), watcher, Role::Viewer).await.expect("a member");
-        let viewer = add_key(&store, watcher, None).await;
-        let key = id_of(&house.made("/keys", json!({"name": "home", "workspace_id": home})).await);
-        Self { house, document: document(), home, away, computer, file, key, scoped, foreign, viewer }
+        let viewer_account = person(&store, "viewer@localhost").await.id;
+        store.set_member(home.parse().expect("an id"), viewer_account, Role::Viewer).await.expect("a member");
+        let viewer = add_key(&store, viewer_account, None).await;
+        let key = id_of(&controller.create("/keys", json!({"name": "home", "workspace_id": home})).await);
+        Self { controller, document: document(), home, away, computer, file, key, scoped, foreign, viewer }
     }
 
-    /// Every operation that needs a key; the proxy path, which is no operation of the document, is one more with each
+    /// Every operation that needs a key. The document does not list the proxy path, so this adds it once per
     /// method.
-    fn guarded(&self) -> Vec<Operation> {
-        let documented =
-            operations(&self.document).into_iter().filter(|(_, _, said)| said["security"].is_array());
+    fn guarded_operations(&self) -> Vec<Operation> {
+        let documented = operations(&self.document)
+            .into_iter()
+            .filter(|(_, _, definition)| definition["security"].is_array());
         let mut all: Vec<Operation> =
-            documented.map(|(method, path, said)| Operation { method, path, said }).collect();
+            documented.map(|(method, path, definition)| Operation { method, path, definition }).collect();
         all.extend(METHODS.map(|method| Operation {
             method,
             path: "/desktops/{id}/proxy/bash".to_owned(),
-            said: json!({"parameters": []}),
+            definition: json!({"parameters": []}),
         }));
         all
     }
 
-    /// A sound request for an operation on `home`, its computer and its file; `None` in the second place when it is
-    /// about no workspace.
+    /// A valid request for an operation on `home`, its computer and its file. The second value is whether the
+    /// operation concerns a workspace.
     fn request(&self, operation: &Operation) -> (RequestBuilder, bool) {
         self.request_naming(operation, &self.computer)
     }
 
-    /// As [`Self::request`], with a handle of the computer's.
+    /// Like [`Self::request`], with a given handle of the computer.
     fn request_naming(&self, operation: &Operation, computer: &str) -> (RequestBuilder, bool) {
         let mut targeted = false;
         let mut path = String::new();
@@ -105,28 +108,28 @@ impl Scene {
                 "{screen_id}" => "default",
                 "{process_id}" | "{session_name}" | "{recording_id}" => "any",
                 "{upload_id}" | "{snapshot_id}" => "00000000-0000-4000-8000-000000000000",
-                // A client is its operator's; that scoped keys are kept from it, clients_api proves.
+                // Clients belong to their operator; clients_api tests that scoped keys cannot reach them.
                 "{client_id}" => "00000000-0000-4000-8000-000000000000",
                 "{window_id}" => "0x1400003",
                 "{element_id}" => "e-000000000000",
                 plain => plain,
             };
-            assert!(!value.starts_with('{'), "{operation:?}: what is {value}?");
+            assert!(!value.starts_with('{'), "{operation:?}: no value for {value}");
             targeted |= value != part && part != "{client_id}";
             path = format!("{path}/{value}");
         }
         let empty = Vec::new();
-        let parameters = operation.said["parameters"].as_array().unwrap_or(&empty);
+        let parameters = operation.definition["parameters"].as_array().unwrap_or(&empty);
         let query: Vec<(&str, &str)> = parameters
             .iter()
             .filter(|parameter| parameter["in"] == "query")
             .filter_map(|parameter| parameter["name"].as_str())
-            .filter_map(|name| self.known(name).map(|value| (name, value)))
+            .filter_map(|name| self.reference_value(name).map(|value| (name, value)))
             .collect();
-        // The file's id is the one that names something to touch; a list's filters name one too.
+        // The file's id and the filters of a list name a target too.
         targeted |= !query.is_empty();
-        let request = self.house.bare(operation.method.clone(), &format!("/api{path}")).query(&query);
-        let content = &operation.said["requestBody"]["content"];
+        let request = self.controller.bare(operation.method.clone(), &format!("/api{path}")).query(&query);
+        let content = &operation.definition["requestBody"]["content"];
         if content["multipart/form-data"].is_object() {
             let form = reqwest::multipart::Form::new()
                 .text("projectId", self.home.clone())
@@ -138,13 +141,14 @@ impl Scene {
             return (request, targeted);
         }
         let body = self.sample(schema);
-        targeted |=
-            body.as_object().is_some_and(|fields| fields.keys().any(|name| self.known(name).is_some()));
+        targeted |= body
+            .as_object()
+            .is_some_and(|fields| fields.keys().any(|name| self.reference_value(name).is_some()));
         (request.json(&body), targeted)
     }
 
-    /// What a field of this name refers to.
-    fn known(&self, name: &str) -> Option<&str> {
+    /// The id or name that a field of this name refers to.
+    fn reference_value(&self, name: &str) -> Option<&str> {
         match name {
             "id" => Some(&self.file),
             "workspace_id" | "projectId" => Some(&self.home),
@@ -153,7 +157,7 @@ impl Scene {
         }
     }
 
-    /// A value that a schema takes: what is required, and every reference.
+    /// A sample value of a schema: its required properties and every reference.
     fn sample(&self, schema: &Value) -> Value {
         if let Some(reference) = schema["$ref"].as_str() {
             let pointer = reference.trim_start_matches('#');
@@ -176,7 +180,7 @@ impl Scene {
                 for (name, field) in schema["properties"].as_object().into_iter().flatten() {
                     let required =
                         schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
-                    match self.known(name) {
+                    match self.reference_value(name) {
                         Some(value) => drop(fields.insert(name.clone(), json!(value))),
                         None if required => drop(fields.insert(name.clone(), self.sample(field))),
                         None => {}
@@ -188,7 +192,7 @@ impl Scene {
             "number" | "integer" => json!(1),
             "boolean" => json!(true),
             "array" => json!([]),
-            other => panic!("a sample of {other}?"),
+            other => panic!("no sample for the type {other}"),
         }
     }
 }
@@ -197,7 +201,7 @@ impl Scene {
 struct Operation {
     method: Method,
     path: String,
-    said: Value,
+    definition: Value,
 }
 
 impl Operation {

@@ -1,4 +1,4 @@
-//! Are screenshots what wire.md 6.1 says, in every response format, and do their links open to nobody else?
+//! Screenshots in every response format, and the confidentiality of their links (docs/api/actions.md).
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::answered;
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::agent::fetch_json;
+use crate::harness::controller::{RunningController, skip_reason};
 use crate::harness::picture;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_screenshot_comes_in_three_forms_and_three_formats() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    let workspace = house.workspace("demo").await;
+    let controller = RunningController::boot().await;
+    let workspace = controller.workspace("demo").await;
     let order = json!({"workspace_id": workspace, "name": "one", "resolution": "800x600x24"});
-    let made = house.post("/computers", order).await.body;
-    let id = made["id"].as_str().unwrap();
+    let created = controller.post("/computers", order).await.body;
+    let id = created["id"].as_str().unwrap();
     let path = format!("/computers/{id}/screenshot");
     for (query, mime_type, size) in [
         ("", "image/png", (800, 600)),
@@ -33,7 +33,7 @@ async fn a_screenshot_comes_in_three_forms_and_three_formats() {
         ("&format=jpeg&scale=0.75&unknown=1", "image/jpeg", (600, 450)),
         ("&screen=default&scale=1", "image/png", (800, 600)),
     ] {
-        let binary = house.request(Method::GET, &format!("{path}?response_format=binary{query}"));
+        let binary = controller.request(Method::GET, &format!("{path}?response_format=binary{query}"));
         let binary = binary.send().await.expect("an answer");
         assert_eq!(
             (binary.status().as_u16(), binary.headers()["content-type"].to_str().unwrap()),
@@ -43,7 +43,7 @@ async fn a_screenshot_comes_in_three_forms_and_three_formats() {
         assert_eq!(picture::size(&bytes), size, "{query}");
         assert!(bytes.len() >= 100, "{query}: {} bytes", bytes.len());
 
-        let based = house.get(&format!("{path}?response_format=base64{query}")).await;
+        let based = controller.get(&format!("{path}?response_format=base64{query}")).await;
         assert_eq!((based.status, &based.body["success"]), (200, &json!(true)), "{}", based.body);
         assert_eq!(
             (&based.body["mime_type"], &based.body["width"], &based.body["height"]),
@@ -51,10 +51,10 @@ async fn a_screenshot_comes_in_three_forms_and_three_formats() {
         );
         assert_eq!(picture::size(&picture::from_base64(based.body["image"].as_str().unwrap())), size);
 
-        let linked = house.get(&format!("{path}?response_format=url{query}")).await;
+        let linked = controller.get(&format!("{path}?response_format=url{query}")).await;
         let link = linked.body["image"].as_str().unwrap().to_owned();
-        assert!(link.starts_with(&format!("{}/api/storage/", house.base())), "{link}");
-        // Without a key, as old clients fetch it.
+        assert!(link.starts_with(&format!("{}/api/storage/", controller.base())), "{link}");
+        // Old clients fetch the link without a key.
         let fetched = reqwest::get(&link).await.expect("an answer");
         assert_eq!(
             (fetched.status().as_u16(), fetched.headers()["content-type"].to_str().unwrap()),
@@ -89,41 +89,41 @@ async fn a_screenshot_comes_in_three_forms_and_three_formats() {
         "cursor=maybe",
         "max_bytes=1",
     ] {
-        let refused = house.get(&format!("{path}?{bad}")).await;
+        let refused = controller.get(&format!("{path}?{bad}")).await;
         assert_eq!(refused.status, 400, "{bad}: {}", refused.body);
-        let refused = house.get(&format!("{path}?response_format=binary&{bad}")).await;
+        let refused = controller.get(&format!("{path}?response_format=binary&{bad}")).await;
         assert_eq!(refused.status, 400, "binary {bad}: {}", refused.body);
     }
-    assert_eq!(house.get(&format!("{path}?screen=screen-100")).await.status, 404);
-    assert_eq!(house.get(&format!("/computers/{}/screenshot", uuid::Uuid::new_v4())).await.status, 404);
+    assert_eq!(controller.get(&format!("{path}?screen=screen-100")).await.status, 404);
+    assert_eq!(controller.get(&format!("/computers/{}/screenshot", uuid::Uuid::new_v4())).await.status, 404);
 
-    // Many at once, and what is on the screen shows.
-    let shots = [0; 12].map(|_| house.get(&path));
+    // Concurrent screenshots, and a screenshot after the screen has changed.
+    let shots = [0; 12].map(|_| controller.get(&path));
     for shot in futures_util::future::join_all(shots).await {
         assert_eq!(shot.status, 200, "{}", shot.body);
     }
     let picture = || async {
-        let binary = house.request(Method::GET, &format!("{path}?response_format=binary&scale=0.1"));
+        let binary = controller.request(Method::GET, &format!("{path}?response_format=binary&scale=0.1"));
         binary.send().await.expect("an answer").bytes().await.expect("a picture")
     };
     let before = picture().await;
-    house.bash(id, "DISPLAY=:99 xterm -geometry 60x20+10+10 -bg '#00ff00' >/dev/null 2>&1 &").await;
+    controller.bash(id, "DISPLAY=:99 xterm -geometry 60x20+10+10 -bg '#00ff00' >/dev/null 2>&1 &").await;
     let changed =
         wait::until(Duration::from_secs(10), || async { (picture().await != before).then_some(()) });
-    assert!(changed.await.is_some(), "the screenshot does not follow the screen");
+    assert!(changed.await.is_some(), "the screenshot must show the new content of the screen");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_was_changed_or_has_expired_opens_nothing() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
     let id = id.as_str();
-    let shot = house.get(&format!("/computers/{id}/screenshot")).await.body;
+    let shot = controller.get(&format!("/computers/{id}/screenshot")).await.body;
     let link = shot["image"].as_str().unwrap().to_owned();
     let shot_id = shot["metadata"]["id"].as_str().unwrap();
     let (plain, query) = link.split_once('?').unwrap();
     let (expires, signature) = query.strip_prefix("expires=").unwrap().split_once("&signature=").unwrap();
     let later = expires.parse::<u64>().unwrap() + 1;
-    let status = |address: String| async move { answered(crate::harness::client().get(address)).await };
+    let status = |address: String| async move { fetch_json(crate::harness::client().get(address)).await };
     let wrong = [
         plain.to_owned(),
         format!("{plain}?expires={expires}"),
@@ -151,11 +151,11 @@ async fn a_link_that_was_changed_or_has_expired_opens_nothing() {
         let refused = status(address.clone()).await;
         assert!([400, 404].contains(&refused.status), "{address}: {} {}", refused.status, refused.body);
     }
-    // The key opens no link that its signature does not.
-    let with_key = crate::harness::client().get(plain).bearer_auth(house.key());
-    assert_eq!(answered(with_key).await.status, 403);
-    assert_eq!(house.blobs("screenshots").len(), 1);
-    // A copy that is gone says so.
-    std::fs::remove_file(house.data_dir().join("blobs/screenshots").join(shot_id)).unwrap();
+    // A valid key does not replace a valid signature.
+    let with_key = crate::harness::client().get(plain).bearer_auth(controller.key());
+    assert_eq!(fetch_json(with_key).await.status, 403);
+    assert_eq!(controller.blobs("screenshots").len(), 1);
+    // A link to a deleted copy reports that.
+    std::fs::remove_file(controller.data_dir().join("blobs/screenshots").join(shot_id)).unwrap();
     assert_eq!(status(link).await.status, 404);
 }

@@ -1,16 +1,16 @@
-//! Which requests to act are refused, and how? (interface.md "Errors", wire.md 6)
+//! Invalid action requests and their errors (docs/api/actions.md, docs/api/errors.md).
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::controller::RunningController;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_input_is_refused_and_nothing_is_done() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
     let id = id.as_str();
-    assert_eq!(house.act(id, "move", json!({"x": 7, "y": 9})).await.status, 200);
+    assert_eq!(controller.act(id, "move", json!({"x": 7, "y": 9})).await.status, 200);
     let xy = |x: Value, y: Value| json!({"x": x, "y": y});
     let drag = |field: &str, value: Value| {
         let mut body = json!({"start_x": 1, "start_y": 1, "end_x": 2, "end_y": 2});
@@ -62,7 +62,7 @@ async fn bad_input_is_refused_and_nothing_is_done() {
         cases.extend(["click", "move"].map(|action| (action, xy(bad.clone(), json!(5)))));
     }
     for (action, body) in cases {
-        let refused = house.act(id, action, body.clone()).await;
+        let refused = controller.act(id, action, body.clone()).await;
         let shown = body.to_string();
         let shown = shown.get(..shown.len().min(80)).unwrap_or_default();
         assert_eq!(refused.status, 400, "{action} {shown}: {}", refused.body);
@@ -85,24 +85,28 @@ async fn bad_input_is_refused_and_nothing_is_done() {
             400,
             "invalid UTF-8",
         ),
-        (b"{\"x\":1e999,\"y\":1}", 400, "a number beyond all numbers"),
+        (b"{\"x\":1e999,\"y\":1}", 400, "a number beyond the range of f64"),
         (&deep, 400, "deep"),
         (&huge, 413, "huge"),
     ];
     for action in actions {
         for (body, status, what) in bodies {
             let request =
-                house.request(Method::POST, &format!("/computers/{id}/{action}")).body(body.to_vec());
-            let refused = answered(request).await;
+                controller.request(Method::POST, &format!("/computers/{id}/{action}")).body(body.to_vec());
+            let refused = fetch_json(request).await;
             assert_eq!(refused.status, status, "{action} {what}: {}", refused.body);
             assert!(refused.body["error"].is_string(), "{action} {what}");
         }
         let path = format!("/computers/{id}/{action}");
-        assert_eq!(house.get(&path).await.status, 405, "{action}");
-        assert_eq!(answered(house.bare(Method::POST, &format!("/api{path}"))).await.status, 401, "{action}");
+        assert_eq!(controller.get(&path).await.status, 405, "{action}");
+        assert_eq!(
+            fetch_json(controller.bare(Method::POST, &format!("/api{path}"))).await.status,
+            401,
+            "{action}"
+        );
         let everything = json!({"x": 1, "y": 1, "start_x": 1, "start_y": 1, "end_x": 1, "end_y": 1,
             "direction": "up", "text": "", "key": "a", "seconds": 0, "command": "", "code": ""});
-        let unknown = house.act(&uuid::Uuid::new_v4().to_string(), action, everything).await;
+        let unknown = controller.act(&uuid::Uuid::new_v4().to_string(), action, everything).await;
         assert_eq!((unknown.status, &unknown.body["error"]), (404, &json!("Desktop not found")), "{action}");
     }
     for (action, body) in [
@@ -114,12 +118,12 @@ async fn bad_input_is_refused_and_nothing_is_done() {
         ("key", json!({"key": "a"})),
     ] {
         for screen in ["screen-100", "", "..", "%00", "default%20"] {
-            let refused = house.act(id, &format!("{action}?screen={screen}"), body.clone()).await;
+            let refused = controller.act(id, &format!("{action}?screen={screen}"), body.clone()).await;
             assert_eq!(refused.status, 404, "{action} on {screen:?}: {}", refused.body);
             assert_eq!(refused.body["upstream_status"], 404, "{}", refused.body);
         }
     }
     let place =
-        house.bash(id, "DISPLAY=:99 xdotool getmouselocation --shell | head -n2 | tr '\\n' ' '").await;
-    assert_eq!(place, "X=7 Y=9 ", "a refused action moved the pointer");
+        controller.bash(id, "DISPLAY=:99 xdotool getmouselocation --shell | head -n2 | tr '\\n' ' '").await;
+    assert_eq!(place, "X=7 Y=9 ", "a refused action must not move the pointer");
 }

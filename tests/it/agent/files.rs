@@ -1,4 +1,6 @@
-//! Files: onto the desktop whole or not at all, never over another, never elsewhere (threats.md T7); and out again.
+//! Files on the desktop: atomic creation without replacement, name checks, and downloads.
+//!
+//! T7 (docs/security.md).
 
 mod archive;
 mod content;
@@ -13,10 +15,12 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::{RunningAgent, answered};
+use crate::harness::agent::{RunningAgent, fetch_json};
+use crate::harness::capability::Capability;
 use crate::harness::controller::{gvisor, runsc};
 
-/// All of this once more under gVisor's kernel, which lacks some of the system calls that files are reached by.
+/// Runs this module once more under gVisor's kernel, which lacks some of the system calls that the agent uses
+/// for files.
 #[test]
 fn the_same_holds_under_the_kernel_of_gvisor() {
     if gvisor().is_none() {
@@ -26,17 +30,17 @@ fn the_same_holds_under_the_kernel_of_gvisor() {
     let mut kernel = Command::new(runsc());
     kernel.arg("--root").arg(records.path());
     kernel.args(["--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none"]);
-    // The host's files as they are, as a guest has its disk; what tests make there they remove.
+    // The host's file system without an overlay, as a guest has its disk. The tests remove their files.
     kernel.args(["do", "--force-overlay=false"]).arg(std::env::current_exe().expect("this program"));
     kernel.args(["agent::files::", "--test-threads", "2"]);
-    // Itself; and the peak of memory is not told there.
-    for apart in ["kernel_of_gvisor", "through_little_memory"] {
-        kernel.args(["--skip", apart]);
+    // Itself, and a test that needs the memory peak, which gVisor does not report.
+    for skipped in ["kernel_of_gvisor", "through_little_memory"] {
+        kernel.args(["--skip", skipped]);
     }
-    let ran = kernel.output().expect("runsc");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
-    assert!(said.contains("folders::removal_tells_what_went_and_never_follows_a_link ... ok"), "{said}");
+    let output = kernel.output().expect("runsc");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{report}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(report.contains("folders::removal_tells_what_went_and_never_follows_a_link ... ok"), "{report}");
 }
 
 fn names(folder: &std::path::Path) -> Vec<String> {
@@ -67,11 +71,11 @@ async fn a_file_is_put_once_and_never_replaced() {
     }
     assert!(!desktop.join("nowhere").exists());
 
-    let racing = (0..8).map(|number| agent.put("raced", format!("{number}").repeat(100_000)));
-    let outcomes = futures_util::future::join_all(racing).await;
+    let racing_uploads = (0..8).map(|number| agent.put("raced", format!("{number}").repeat(100_000)));
+    let outcomes = futures_util::future::join_all(racing_uploads).await;
     assert_eq!(outcomes.iter().filter(|put| put.body["outcome"] == "created").count(), 1);
-    let raced = fs::read_to_string(desktop.join("raced")).unwrap();
-    assert!(raced.len() == 100_000 && raced.bytes().all(|byte| byte == raced.as_bytes()[0]));
+    let outcome = fs::read_to_string(desktop.join("raced")).unwrap();
+    assert!(outcome.len() == 100_000 && outcome.bytes().all(|byte| byte == outcome.as_bytes()[0]));
     assert_eq!(names(&desktop), ["dangling", "fifo", "folder", "link", "raced", "report.pdf"]);
 }
 
@@ -121,9 +125,9 @@ async fn ten_mebibytes_fit_and_one_byte_more_leaves_nothing() {
     assert_eq!(agent.put("full", vec![7; limit]).await.body["outcome"], json!("created"));
     assert_eq!(fs::metadata(agent.home().join("Desktop/full")).unwrap().len(), limit as u64);
     assert_eq!(agent.put("empty", "").await.body["outcome"], json!("created"));
-    let over = agent.request(Method::PUT, "/files/desktop/over").body(vec![7; limit + 1]).send().await;
-    // The refusal may come while the client is still sending, which it then sees as a broken connection.
-    if let Ok(response) = over {
+    let oversized = agent.request(Method::PUT, "/files/desktop/over").body(vec![7; limit + 1]).send().await;
+    // The refusal may come while the client still sends, which the client sees as a broken connection.
+    if let Ok(response) = oversized {
         assert_eq!(response.status(), 413);
     }
     assert_eq!(names(&agent.home().join("Desktop")), ["empty", "full"]);
@@ -145,7 +149,7 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
             let begun = desktop.exists() && !names(&desktop).is_empty();
             async move { begun.then_some(()) }
         });
-        started.await.expect("an unfinished file appears");
+        started.await.expect("an unfinished file must appear");
         if ending == "garbage" {
             stream.write_all(b"zzzz\r\n").await.unwrap();
             let mut answer = String::new();
@@ -169,7 +173,7 @@ async fn a_full_disk_is_told_and_leaves_nothing() {
     let source = Some("tmpfs");
     let flags = nix::mount::MsFlags::empty();
     if let Err(error) = nix::mount::mount(source, &desktop, source, flags, Some("size=1m")) {
-        println!("skipped: cannot mount a small tmpfs: {error}");
+        Capability::Root.skip(format_args!("cannot mount a small tmpfs: {error}"));
         return;
     }
     let full = agent.put("big", vec![7; 4 * 1024 * 1024]).await;
@@ -204,7 +208,7 @@ async fn any_regular_file_comes_out_as_it_is_and_nothing_else_hangs() {
         [("none", 404), ("fifo", 400), (".", 400), ("/dev/zero", 400), ("", 400), ("a\0b", 400)]
     {
         let request = agent.request(Method::GET, "/files/content").query(&[("path", path)]);
-        let refused = answered(request).await;
+        let refused = fetch_json(request).await;
         assert_eq!(refused.status, status, "{path:?}");
         assert!(refused.took < Duration::from_secs(20));
     }

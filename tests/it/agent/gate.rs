@@ -1,4 +1,4 @@
-//! Who is let in, and what do the simplest routes say?
+//! Authentication of the agent's API, health, and start-up checks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::{Owned, RunningAgent, answered, client_builder, command, end};
+use crate::harness::agent::{OwnedChild, RunningAgent, client_builder, command, end, fetch_json};
 
-/// Every route of the agent, an unknown one and a wrong method.
+/// Every route of the agent, an unknown route and a wrong method.
 fn routes() -> Vec<(Method, &'static str)> {
     vec![
         (Method::GET, "/health"),
@@ -40,7 +40,7 @@ fn routes() -> Vec<(Method, &'static str)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_answered_without_the_token_or_for_a_web_page() {
-    let Some(agent) = RunningAgent::with_a_screen().await else { return };
+    let Some(agent) = RunningAgent::with_screen().await else { return };
     for (method, path) in routes() {
         let bare = || agent.bare(method.clone(), path).body("{}");
         let half = &agent.token()[..20];
@@ -51,28 +51,28 @@ async fn nothing_is_answered_without_the_token_or_for_a_web_page() {
             ("two fields", bare().bearer_auth(agent.token()).header("authorization", "Bearer x")),
             ("basic", bare().basic_auth("root", Some(agent.token()))),
         ] {
-            let refused = answered(request).await;
+            let refused = fetch_json(request).await;
             assert_eq!(refused.status, 401, "{what}: {method} {path}");
             assert!(refused.body["error"].is_string() && refused.body["request_id"].is_string());
         }
         for origin in ["http://127.0.0.1", "null", "https://example.com", ""] {
             let page = agent.request(method.clone(), path).body("{}").header("origin", origin);
-            assert_eq!(answered(page).await.status, 403, "origin {origin:?}: {method} {path}");
+            assert_eq!(fetch_json(page).await.status, 403, "origin {origin:?}: {method} {path}");
         }
     }
-    assert!(!agent.home().join("Desktop").exists(), "a refused upload left something");
+    assert!(!agent.home().join("Desktop").exists(), "a refused upload must not create the folder");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_with_a_screen_becomes_ready_and_its_commands_reach_it() {
-    let Some(agent) = RunningAgent::with_a_screen().await else { return };
+    let Some(agent) = RunningAgent::with_screen().await else { return };
     let ready = hotdesk::base::wait::until(Duration::from_secs(20), || async {
         let health = agent.get("/health").await;
         assert_eq!(health.status, 200);
         assert!(["ok", "starting"].contains(&health.body["status"].as_str().expect("a status")));
         (health.body["status"] == "ok").then_some(health.body)
     });
-    assert_eq!(ready.await.expect("the screen comes up")["screens"], json!(1));
+    assert_eq!(ready.await.expect("the screen must become ready")["screens"], json!(1));
     let screens = agent.get("/screens").await.body;
     let display = screens["screens"][0]["display"].as_str().expect("a display").to_owned();
     assert_eq!(agent.bash("echo $DISPLAY").await.body["output"], json!(format!("{display}\n")));
@@ -112,7 +112,7 @@ fn an_agent_that_could_be_misused_does_not_start() {
     fs::write(&open, "0123456789abcdef0123").unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
     let open = open.to_string_lossy();
-    for (options, why) in [
+    for (options, reason) in [
         (vec!["--listen", "0.0.0.0:0"], "--allow-remote"),
         (vec!["--listen", "127.0.0.1:0", "--token-file", &open], "lets others in"),
         (vec!["--listen", "127.0.0.1:0", "--token-file", "/nonexistent"], "/nonexistent"),
@@ -120,10 +120,10 @@ fn an_agent_that_could_be_misused_does_not_start() {
         (vec!["--listen", "127.0.0.1:0", "--display", "localhost:1"], "localhost:1"),
         (vec!["--listen", "127.0.0.1:0", "--resolution", "1x1"], "resolution"),
     ] {
-        let ran = command(folder.path()).args(&options).output().expect("it runs");
-        let said = String::from_utf8_lossy(&ran.stderr);
-        assert!(!ran.status.success() && said.contains(why), "{options:?}: {said}");
-        assert!(!said.contains("0123456789abcdef"), "the token was shown: {said}");
+        let output = command(folder.path()).args(&options).output().expect("the agent starts");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains(reason), "{options:?}: {message}");
+        assert!(!message.contains("0123456789abcdef"), "the message must not contain the token: {message}");
     }
 }
 
@@ -144,20 +144,20 @@ async fn an_agent_on_a_unix_socket_answers_its_owner_and_stops_when_asked() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let mut child = Owned(child);
+    let mut child = OwnedChild(child);
     hotdesk::base::wait::until(Duration::from_secs(20), || {
-        let there = socket.exists();
-        async move { there.then_some(()) }
+        let exists = socket.exists();
+        async move { exists.then_some(()) }
     })
     .await
-    .expect("the socket appears");
+    .expect("the socket must appear");
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     let client = client_builder().unix_socket(socket.clone()).build().unwrap();
     let health = client.get("http://agent/health").bearer_auth("a-given-token-of-some-length");
-    assert_eq!(answered(health).await.status, 200);
+    assert_eq!(fetch_json(health).await.status, 200);
     end(&mut child.0);
-    assert!(child.0.wait().unwrap().success(), "SIGTERM is a clean end");
-    assert!(!folder.path().join("run/token").exists(), "no token is made when one is given");
+    assert!(child.0.wait().unwrap().success(), "SIGTERM must end the agent with success");
+    assert!(!folder.path().join("run/token").exists(), "a given token must not be copied");
 }
 
 #[tokio::test]

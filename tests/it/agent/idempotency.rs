@@ -1,31 +1,31 @@
-//! Is a request with an `Idempotency-Key` carried out at most once, whatever happens to its client and to the agent?
+//! At-most-once execution of requests with an `Idempotency-Key` over client and agent failures.
 
 use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, RunningAgent, answered};
+use crate::harness::agent::{HttpAnswer, RunningAgent, fetch_json};
 
-async fn send(agent: &RunningAgent, path: &str, key: &str, body: &Value) -> Answered {
-    answered(agent.request(Method::POST, path).header("Idempotency-Key", key).json(body)).await
+async fn send(agent: &RunningAgent, path: &str, key: &str, body: &Value) -> HttpAnswer {
+    fetch_json(agent.request(Method::POST, path).header("Idempotency-Key", key).json(body)).await
 }
 
-fn appends(agent: &RunningAgent, more: &str) -> Value {
+fn append_command(agent: &RunningAgent, more: &str) -> Value {
     json!({ "command": format!("echo x >> {}/count; {more}", agent.home().display()) })
 }
 
 #[tokio::test]
 async fn a_request_sent_again_is_answered_and_not_repeated() {
     let agent = RunningAgent::headless().await;
-    let body = appends(&agent, "echo done; exit 3");
+    let body = append_command(&agent, "echo done; exit 3");
     let first = send(&agent, "/bash", "key-number-1", &body).await;
     let second = send(&agent, "/bash", "key-number-1", &body).await;
     assert_eq!((first.status, &first.body), (200, &second.body));
     assert_eq!(agent.file("count").await, "x\n");
     let other = send(&agent, "/bash", "key-number-1", &json!({"command": "true"})).await;
     assert_eq!((other.status, &other.body["code"]), (422, &json!("idempotency_key_reused")));
-    // What was refused is refused again.
+    // A refused request is refused again.
     for _ in 0..2 {
         let refused = send(&agent, "/bash", "key-number-2", &json!({"timeout": 1})).await;
         assert_eq!(refused.status, 400, "{}", refused.body);
@@ -39,7 +39,7 @@ async fn a_request_sent_again_is_answered_and_not_repeated() {
 #[tokio::test]
 async fn a_client_that_hangs_up_finds_its_answer_later() {
     let agent = RunningAgent::headless().await;
-    let body = appends(&agent, "while [ ! -e go ]; do sleep 0.05; done; echo finished");
+    let body = append_command(&agent, "while [ ! -e go ]; do sleep 0.05; done; echo finished");
     tokio::select! {
         answer = send(&agent, "/bash", "a-long-command", &body) => panic!("answered: {answer:?}"),
         _ = agent.file("count") => {}
@@ -50,22 +50,22 @@ async fn a_client_that_hangs_up_finds_its_answer_later() {
     let found = hotdesk::base::wait::until(Duration::from_secs(20), || async {
         Some(send(&agent, "/bash", "a-long-command", &body).await).filter(|again| again.status == 200)
     });
-    assert_eq!(found.await.expect("its answer").body["output"], "finished\n");
+    assert_eq!(found.await.expect("the answer of the first request").body["output"], "finished\n");
     assert_eq!(agent.file("count").await, "x\n");
 }
 
 #[tokio::test]
 async fn an_agent_that_died_says_what_it_knows_and_what_it_does_not() {
     let mut agent = RunningAgent::headless().await;
-    let quick = appends(&agent, "true");
+    let quick = append_command(&agent, "true");
     let done = send(&agent, "/bash", "done-before", &quick).await;
-    let endless = appends(&agent, "sleep 30");
+    let endless = append_command(&agent, "sleep 30");
     let twice = hotdesk::base::wait::until(Duration::from_secs(20), || async {
         (agent.file("count").await == "x\nx\n").then_some(())
     });
     tokio::select! {
         answer = send(&agent, "/bash", "cut-off-inside", &endless) => panic!("answered: {answer:?}"),
-        begun = twice => begun.expect("the command begins"),
+        started = twice => started.expect("the command must begin"),
     }
     agent.restart().await;
     let again = send(&agent, "/bash", "done-before", &quick).await;
@@ -77,10 +77,10 @@ async fn an_agent_that_died_says_what_it_knows_and_what_it_does_not() {
 
 #[tokio::test]
 async fn a_list_of_input_is_typed_once() {
-    let Some(agent) = RunningAgent::with_a_screen().await else { return };
-    let patience = Duration::from_secs(20);
+    let Some(agent) = RunningAgent::with_screen().await else { return };
+    let timeout = Duration::from_secs(20);
     let ready = || async { (agent.get("/screenshot").await.status == 200).then_some(()) };
-    hotdesk::base::wait::until(patience, ready).await.expect("the screen is up");
+    hotdesk::base::wait::until(timeout, ready).await.expect("the screen must become ready");
     let list = json!([{"action": "move", "x": 10, "y": 20}, {"action": "type", "text": "hello"}]);
     let first = send(&agent, "/actions", "a-list-of-input", &list).await;
     assert_eq!((first.status, &first.body["success"]), (200, &json!(true)));

@@ -1,4 +1,4 @@
-//! Process 1: it keeps an agent on the same socket whatever happens to it, reaps, and ends everything when told.
+//! Process 1: restarts of the agent on the same socket, reaping of orphans, and shutdown.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,12 +11,13 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::agent::{Owned, alive, client_builder, gone};
+use crate::harness::agent::{OwnedChild, alive, client_builder, gone};
+use crate::harness::capability::Capability;
 
 pub(super) const TOKEN: &str = "the-token-of-this-test-1234";
 
 pub(super) struct RunningInit {
-    child: Owned,
+    child: OwnedChild,
     pub(super) folder: TempDir,
     pub(super) client: reqwest::Client,
     _socket: UnixListener,
@@ -25,11 +26,11 @@ pub(super) struct RunningInit {
 impl RunningInit {
     /// Init with an agent on an inherited socket, as an engine starts them.
     fn start() -> Self {
-        Self::by(Command::new(env!("CARGO_BIN_EXE_hotdesk")))
+        Self::start_with(Command::new(env!("CARGO_BIN_EXE_hotdesk")))
     }
 
-    /// As process 1 of process and mount namespaces of its own, with empty home folders. The program is reached by a
-    /// descriptor, because its file may be below one of them.
+    /// Runs init as process 1 of its own process and mount namespaces, with empty home folders. Its file may
+    /// be below one of those, so a descriptor names the program.
     fn as_process_1() -> Self {
         let script = "mount -t tmpfs none /run && mount -t tmpfs none /home && exec 9<\"$1\" && \
             mount -t tmpfs none /root && shift && exec /proc/self/fd/9 \"$@\"";
@@ -46,52 +47,52 @@ impl RunningInit {
             "sh",
         ]);
         command.arg(env!("CARGO_BIN_EXE_hotdesk"));
-        Self::by(command)
+        Self::start_with(command)
     }
 
-    pub(super) fn by(mut command: Command) -> Self {
+    pub(super) fn start_with(mut command: Command) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let at = |name: &str| folder.path().join(name);
-        fs::create_dir(at("home")).expect("a home folder");
-        fs::write(at("token"), TOKEN).expect("a token file");
-        fs::set_permissions(at("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("home")).expect("a home folder");
+        fs::write(path("token"), TOKEN).expect("a token file");
+        fs::set_permissions(path("token"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
             .expect("a private token file");
-        let socket = UnixListener::bind(at("agent.sock")).expect("a socket");
-        // Above the numbers that shells can use for their own.
+        let socket = UnixListener::bind(path("agent.sock")).expect("a socket");
+        // Above the descriptors that shells use for themselves.
         let high = rustix::io::fcntl_dupfd_cloexec(socket.as_fd(), 20).expect("a higher descriptor");
         let socket = UnixListener::from(high);
         rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty()).expect("an inheritable socket");
         let child = command
             .args(["init", "--log"])
-            .arg(at("log/agent.log"))
+            .arg(path("log/agent.log"))
             .args(["--", "--display", "none", "--listen"])
             .arg(format!("fd:{}", socket.as_raw_fd()))
             .arg("--token-file")
-            .arg(at("token"))
+            .arg(path("token"))
             .arg("--runtime-dir")
-            .arg(at("run"))
+            .arg(path("run"))
             .arg("--home")
-            .arg(at("home"))
+            .arg(path("home"))
             .stdin(Stdio::null())
             .spawn()
             .expect("init starts");
         rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::CLOEXEC).expect("a private socket");
-        let client = client_builder().unix_socket(at("agent.sock")).build().expect("a client");
-        Self { child: Owned(child), folder, client, _socket: socket }
+        let client = client_builder().unix_socket(path("agent.sock")).build().expect("a client");
+        Self { child: OwnedChild(child), folder, client, _socket: socket }
     }
 
-    /// Asks until an agent answers: it may be just starting, or just have died with this request.
+    /// Repeats the request until an agent answers: one may be starting, or may have died during the request.
     async fn bash(&self, command: &str) -> Value {
         self.bash_with(TOKEN, command).await
     }
 
     pub(super) async fn bash_with(&self, token: &str, command: &str) -> Value {
         let body = json!({ "command": command, "timeout": 10 });
-        let asked = wait::until(Duration::from_secs(20), || async {
+        let answer = wait::until(Duration::from_secs(20), || async {
             let request = self.client.post("http://agent/bash").bearer_auth(token).json(&body);
             request.send().await.ok()?.json().await.ok()
         });
-        asked.await.expect("an agent answers")
+        answer.await.expect("an agent must answer")
     }
 
     async fn agent_pid(&self) -> String {
@@ -108,7 +109,7 @@ impl RunningInit {
 
 fn kill(pid: &str, signal: nix::sys::signal::Signal) {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.parse().expect("a process id")), signal)
-        .expect("it can be signalled");
+        .expect("the process can be signalled");
 }
 
 fn children(pid: u32) -> Vec<String> {
@@ -127,7 +128,10 @@ async fn a_killed_agent_is_back_on_the_same_socket() {
         assert_ne!(before, after);
         assert!(!alive(&before));
     }
-    assert!(!alive(&first) && !Path::new(&format!("/proc/{first}")).exists(), "the dead agent was reaped");
+    assert!(
+        !alive(&first) && !Path::new(&format!("/proc/{first}")).exists(),
+        "the dead agent must be reaped"
+    );
     assert!(init.log().contains("init: the agent ended") && !init.log().contains(TOKEN));
 }
 
@@ -154,7 +158,7 @@ async fn told_to_stop_it_ends_agent_and_background_processes_and_exits_0() {
     let stubborn = fs::read_to_string(home.join("stubborn")).unwrap();
     let sleeper =
         children(init.child.0.id()).into_iter().find(|pid| *pid != agent && *pid != stubborn.trim());
-    let sleeper = sleeper.expect("the background process is init's");
+    let sleeper = sleeper.expect("init must adopt the background process");
     assert!(alive(&stubborn) && alive(&sleeper));
     kill(&init.child.0.id().to_string(), nix::sys::signal::Signal::SIGTERM);
     let started = std::time::Instant::now();
@@ -162,22 +166,23 @@ async fn told_to_stop_it_ends_agent_and_background_processes_and_exits_0() {
         let status = init.child.0.try_wait().unwrap();
         async move { status }
     });
-    assert!(ended.await.expect("it ends").success());
+    assert!(ended.await.expect("init must end").success());
     assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
     for pid in [&agent, &stubborn, &sleeper] {
-        assert!(gone(pid).await, "{pid} lives");
+        assert!(gone(pid).await, "{pid} must end");
     }
 }
 
 fn may_unshare() -> bool {
-    let tried = Command::new("unshare").args(["--pid", "--fork", "--mount", "--mount-proc", "true"]).status();
-    tried.is_ok_and(|status| status.success())
+    let unshare =
+        Command::new("unshare").args(["--pid", "--fork", "--mount", "--mount-proc", "true"]).status();
+    unshare.is_ok_and(|status| status.success())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn as_process_1_it_prepares_the_computer_and_survives_kill_9_minus_1() {
     if !may_unshare() {
-        println!("skipped: no process and mount namespaces here");
+        Capability::Root.skip("pid and mount namespaces are not available");
         return;
     }
     let mut init = RunningInit::as_process_1();
@@ -201,13 +206,13 @@ async fn as_process_1_it_prepares_the_computer_and_survives_kill_9_minus_1() {
         let status = init.child.0.try_wait().unwrap();
         async move { status }
     });
-    assert!(ended.await.expect("it ends").success());
+    assert!(ended.await.expect("init must end").success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_and_python_can_be_ended_by_signals() {
     let init = RunningInit::start();
-    let ran = init.bash("grep SigBlk /proc/self/status; sleep 30 & kill $!; wait $!; echo $?").await;
-    let output = ran["output"].as_str().expect("output");
+    let answer = init.bash("grep SigBlk /proc/self/status; sleep 30 & kill $!; wait $!; echo $?").await;
+    let output = answer["output"].as_str().expect("output");
     assert_eq!(output, "SigBlk:\t0000000000000000\n143\n");
 }

@@ -1,4 +1,4 @@
-//! Background processes: their records, their output, what they read, signals, and an end that leaves nothing.
+//! Background processes: records, output, standard input, signals, and complete removal.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, RunningAgent, alive, answered, gone};
+use crate::harness::agent::{HttpAnswer, RunningAgent, alive, fetch_json, gone};
 
 async fn start(agent: &RunningAgent, body: Value) -> Value {
-    let made = agent.post("/processes", body).await;
-    assert_eq!(made.status, 201, "{}", made.body);
-    made.body
+    let created = agent.post("/processes", body).await;
+    assert_eq!(created.status, 201, "{}", created.body);
+    created.body
 }
 
 async fn run(agent: &RunningAgent, command: &str) -> String {
@@ -25,17 +25,17 @@ async fn record(agent: &RunningAgent, id: &str) -> Value {
 
 async fn until(agent: &RunningAgent, id: &str, what: &str, value: Value) -> Value {
     let found = wait::until(Duration::from_secs(30), || async {
-        let seen = record(agent, id).await;
-        (seen[what] == value).then_some(seen)
+        let observed = record(agent, id).await;
+        (observed[what] == value).then_some(observed)
     });
-    found.await.unwrap_or_else(|| panic!("{what} did not become {value}"))
+    found.await.unwrap_or_else(|| panic!("{what} must become {value}"))
 }
 
-async fn delete(agent: &RunningAgent, id: &str) -> Answered {
-    answered(agent.request(Method::DELETE, &format!("/processes/{id}"))).await
+async fn delete(agent: &RunningAgent, id: &str) -> HttpAnswer {
+    fetch_json(agent.request(Method::DELETE, &format!("/processes/{id}"))).await
 }
 
-/// Offset, how much was lost, and the bytes.
+/// The offset, the number of lost bytes, and the bytes.
 async fn output(agent: &RunningAgent, id: &str, query: &str) -> (u64, u64, String) {
     let path = format!("/processes/{id}/output?{query}");
     let response = agent.request(Method::GET, &path).send().await.expect("an answer");
@@ -47,11 +47,11 @@ async fn output(agent: &RunningAgent, id: &str, query: &str) -> (u64, u64, Strin
     (offset, lost, String::from_utf8_lossy(&response.bytes().await.expect("a body")).into_owned())
 }
 
-async fn feed(agent: &RunningAgent, id: &str, query: &str, bytes: impl Into<reqwest::Body>) -> Answered {
-    answered(agent.request(Method::POST, &format!("/processes/{id}/stdin{query}")).body(bytes)).await
+async fn feed(agent: &RunningAgent, id: &str, query: &str, bytes: impl Into<reqwest::Body>) -> HttpAnswer {
+    fetch_json(agent.request(Method::POST, &format!("/processes/{id}/stdin{query}")).body(bytes)).await
 }
 
-async fn signal(agent: &RunningAgent, id: &str, body: Value) -> Answered {
+async fn signal(agent: &RunningAgent, id: &str, body: Value) -> HttpAnswer {
     agent.post(&format!("/processes/{id}/signal"), body).await
 }
 
@@ -59,19 +59,19 @@ async fn signal(agent: &RunningAgent, id: &str, body: Value) -> Answered {
 async fn a_record_tells_how_a_process_is_and_how_it_ended() {
     let agent = RunningAgent::headless().await;
     std::fs::create_dir(agent.home().join("in")).unwrap();
-    let made = start(
+    let created = start(
         &agent,
         json!({"command": "echo $A; pwd >&2; while [ ! -e go ]; do sleep 0.05; done; exit 3",
         "name": "one", "cwd": "in", "env": {"A": "b"}}),
     )
     .await;
-    let id = made["id"].as_str().unwrap();
+    let id = created["id"].as_str().unwrap();
     assert_eq!(
-        (&made["status"], &made["name"], &made["tree_running"]),
+        (&created["status"], &created["name"], &created["tree_running"]),
         (&json!("running"), &json!("one"), &json!(true))
     );
-    assert!(made["exit_code"].is_null() && made["ended_at"].is_null() && made["stdin"] == "none");
-    assert!(alive(&made["pid"].to_string()));
+    assert!(created["exit_code"].is_null() && created["ended_at"].is_null() && created["stdin"] == "none");
+    assert!(alive(&created["pid"].to_string()));
     std::fs::write(agent.home().join("in/go"), "").unwrap();
     let ended = until(&agent, id, "tree_running", json!(false)).await;
     assert_eq!(
@@ -85,15 +85,15 @@ async fn a_record_tells_how_a_process_is_and_how_it_ended() {
 
     let direct = start(&agent, json!({"argv": ["sh", "-c", "kill -USR1 $$; exit 1", "x y"]})).await;
     assert_eq!(direct["command"], json!("sh -c kill -USR1 $$; exit 1 x y"));
-    let killed = until(&agent, direct["id"].as_str().unwrap(), "tree_running", json!(false)).await;
-    assert_eq!((&killed["status"], &killed["signal"]), (&json!("killed"), &json!("USR1")));
-    assert!(killed["exit_code"].is_null());
+    let signalled = until(&agent, direct["id"].as_str().unwrap(), "tree_running", json!(false)).await;
+    assert_eq!((&signalled["status"], &signalled["signal"]), (&json!("killed"), &json!("USR1")));
+    assert!(signalled["exit_code"].is_null());
     let listed = agent.get("/processes").await.body;
     let ids: Vec<&str> =
         listed["processes"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!(ids, [id, direct["id"].as_str().unwrap()]);
     assert_eq!(delete(&agent, id).await.status, 200);
-    for (method, rest) in [
+    for (method, remainder) in [
         (Method::GET, ""),
         (Method::DELETE, ""),
         (Method::GET, "/output"),
@@ -101,8 +101,8 @@ async fn a_record_tells_how_a_process_is_and_how_it_ended() {
         (Method::POST, "/signal"),
     ] {
         let request =
-            agent.request(method, &format!("/processes/{id}{rest}")).json(&json!({"signal": "TERM"}));
-        assert_eq!(answered(request).await.status, 404, "{rest}");
+            agent.request(method, &format!("/processes/{id}{remainder}")).json(&json!({"signal": "TERM"}));
+        assert_eq!(fetch_json(request).await.status, 404, "{remainder}");
     }
 }
 
@@ -123,7 +123,11 @@ async fn requests_that_make_no_sense_are_refused() {
     ] {
         assert_eq!(agent.post("/processes", body.clone()).await.status, 400, "{body}");
     }
-    assert_eq!(agent.get("/processes").await.body["processes"], json!([]), "none of them is remembered");
+    assert_eq!(
+        agent.get("/processes").await.body["processes"],
+        json!([]),
+        "refused requests must not leave a record"
+    );
     let id = run(&agent, "echo hi; sleep 1000").await;
     for query in [
         "stream=all",
@@ -149,7 +153,7 @@ async fn output_is_read_by_absolute_offsets_and_what_is_lost_is_told() {
     let agent = RunningAgent::headless().await;
     let id = run(&agent, "printf abc; printf DEF >&2; printf ghi; sleep 1000").await;
     until(&agent, &id, "output_bytes", json!(9)).await;
-    for (query, wanted) in [
+    for (query, expected) in [
         ("", (0, 0, "abcDEFghi")),
         ("stream=both&offset=2", (2, 0, "cDEFghi")),
         ("stream=stdout", (0, 0, "abcghi")),
@@ -160,17 +164,20 @@ async fn output_is_read_by_absolute_offsets_and_what_is_lost_is_told() {
         ("wait_seconds=5", (0, 0, "abcDEFghi")),
     ] {
         let (offset, lost, bytes) = output(&agent, &id, query).await;
-        assert_eq!((offset, lost, bytes.as_str()), wanted, "{query}");
+        assert_eq!((offset, lost, bytes.as_str()), expected, "{query}");
     }
     let flood = run(&agent, "echo start >&2; head -c 5000000 /dev/zero | tr '\\0' x; printf end").await;
     until(&agent, &flood, "tree_running", json!(false)).await;
-    let kept = 1024 * 1024;
+    let retained = 1024 * 1024;
     let (offset, lost, bytes) = output(&agent, &flood, "stream=stdout&offset=10").await;
-    assert_eq!((offset, lost, bytes.len()), (5_000_003 - kept, 5_000_003 - kept - 10, kept as usize));
+    assert_eq!(
+        (offset, lost, bytes.len()),
+        (5_000_003 - retained, 5_000_003 - retained - 10, retained as usize)
+    );
     assert!(bytes.ends_with("xxend"));
     let (offset, lost, bytes) = output(&agent, &flood, "").await;
-    assert_eq!((offset, lost), (5_000_009 - kept, 5_000_009 - kept));
-    assert_eq!(bytes.len() as u64, kept);
+    assert_eq!((offset, lost), (5_000_009 - retained, 5_000_009 - retained));
+    assert_eq!(bytes.len() as u64, retained);
     assert_eq!(output(&agent, &flood, "stream=stderr").await, (0, 0, "start\n".to_owned()));
 }
 
@@ -191,7 +198,7 @@ async fn a_reader_may_wait_for_the_first_byte() {
     };
     let (waited, ()) = tokio::join!(output(&agent, &id, "wait_seconds=60"), opening);
     assert!(waited.2 == "now\n" && started.elapsed() < Duration::from_secs(30));
-    // The end of the process ends the wait as well.
+    // The end of the process also ends the wait.
     std::fs::write(agent.home().join("end"), "").unwrap();
     assert_eq!(output(&agent, &id, "offset=4&wait_seconds=60").await, (4, 0, String::new()));
     assert!(started.elapsed() < Duration::from_secs(30));
@@ -203,16 +210,16 @@ async fn a_follower_gets_the_bytes_as_they_come_until_the_end() {
     let id =
         start(&agent, json!({"argv": ["cat"], "stdin": "pipe"})).await["id"].as_str().unwrap().to_owned();
     let follow = format!("/processes/{id}/output?follow=true");
-    let response = agent.request(Method::GET, &follow).send().await.expect("the header comes at once");
+    let response = agent.request(Method::GET, &follow).send().await.expect("headers before the first output");
     assert_eq!(response.headers()["x-hotdesk-offset"], "0");
     let mut bytes = response.bytes_stream();
     for text in ["one", "two"] {
         assert_eq!(feed(&agent, &id, "", text).await.body, json!({"written": 3, "eof": false}));
-        let piece = tokio::time::timeout(Duration::from_secs(30), bytes.next()).await.expect("at once");
-        assert_eq!(piece.unwrap().unwrap(), text);
+        let chunk = tokio::time::timeout(Duration::from_secs(30), bytes.next()).await.expect("unbuffered");
+        assert_eq!(chunk.unwrap().unwrap(), text);
     }
     assert_eq!(record(&agent, &id).await["followers"], json!(1));
-    // One that leaves is noticed; one that is bounded in time ends.
+    // The agent notices a follower that disconnects; a follow with a time limit ends.
     drop(bytes);
     until(&agent, &id, "followers", json!(0)).await;
     assert_eq!(output(&agent, &id, "follow=true&offset=3&wait_seconds=0.3").await, (3, 0, "two".to_owned()));
@@ -245,15 +252,15 @@ async fn a_slow_follower_is_broken_off_and_holds_neither_memory_nor_the_process(
     let done = wait::until(Duration::from_secs(120), || async {
         (record(&agent, &id).await["output_bytes"] == json!(total)).then_some(())
     });
-    assert!(done.await.is_some(), "the process waits for its readers");
+    assert!(done.await.is_some(), "the process must not wait for its readers");
     let grown = agent.resident_kib().saturating_sub(before);
-    assert!(grown < 40 * 1024, "{grown} KiB more for 20 readers that do not read");
+    assert!(grown < 40 * 1024, "{grown} KiB of growth for 20 followers that do not read");
     println!("20 slow followers of 300 MiB: {grown} KiB");
     for mut reader in slow {
         let mut read = 0;
         let broken = loop {
             match reader.next().await {
-                Some(Ok(piece)) => read += piece.len(),
+                Some(Ok(chunk)) => read += chunk.len(),
                 Some(Err(_)) => break true,
                 None => break false,
             }
@@ -276,10 +283,10 @@ async fn followers_are_bounded() {
     }
     let refused = agent.get(&follow).await;
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("too_many_followers")));
-    assert_eq!(output(&agent, &id, "").await.2, "", "who does not wait is served");
+    assert_eq!(output(&agent, &id, "").await.2, "", "a read without waiting must be served");
     drop(held);
     until(&agent, &id, "followers", json!(0)).await;
-    // The agent stops at once, followers or not.
+    // The agent stops at once despite its followers.
     let _last = agent.request(Method::GET, &follow).send().await.unwrap();
 }
 
@@ -294,23 +301,24 @@ async fn standard_input_is_written_to_and_ended() {
     assert_eq!(output(&agent, &id, "follow=true").await.2, "3000000\n");
     let closed = feed(&agent, &id, "", "more").await;
     assert_eq!((closed.status, &closed.body["code"]), (409, &json!("stdin_closed")));
-    // One that does not read holds nobody up for long.
-    let deaf = json!({"command": "sleep 1000", "stdin": "pipe"});
-    let deaf = start(&agent, deaf).await["id"].as_str().unwrap().to_owned();
-    let full = feed(&agent, &deaf, "", vec![b'x'; 1_000_000]).await;
+    // A process that does not read delays its writer only briefly.
+    let not_reading = json!({"command": "sleep 1000", "stdin": "pipe"});
+    let not_reading = start(&agent, not_reading).await["id"].as_str().unwrap().to_owned();
+    let full = feed(&agent, &not_reading, "", vec![b'x'; 1_000_000]).await;
     assert_eq!((full.status, &full.body["code"]), (409, &json!("stdin_full")));
-    let written = full.body["written"].as_u64().expect("how far it came");
-    assert!((1..=65_536).contains(&written), "a pipe holds no {written} bytes");
+    let written = full.body["written"].as_u64().expect("the number of written bytes");
+    assert!((1..=65_536).contains(&written), "{written} bytes written, expected at most a full pipe");
     assert!(full.took < Duration::from_secs(20));
-    assert_eq!(feed(&agent, &deaf, "", vec![b'x'; 17_000_000]).await.status, 409);
+    assert_eq!(feed(&agent, &not_reading, "", vec![b'x'; 17_000_000]).await.status, 409);
     let none = run(&agent, "sleep 1000").await;
     assert_eq!(feed(&agent, &none, "", "x").await.status, 409);
-    // Closed by the process.
-    let shut = start(&agent, json!({"command": "exec <&-; echo shut; sleep 1000", "stdin": "pipe"})).await;
-    let shut = shut["id"].as_str().unwrap();
-    output(&agent, shut, "wait_seconds=10").await;
-    assert_eq!(feed(&agent, shut, "", "x").await.body["code"], json!("stdin_closed"));
-    assert_eq!(record(&agent, shut).await["stdin"], json!("closed"));
+    // The process closes its standard input.
+    let closed_by_process =
+        start(&agent, json!({"command": "exec <&-; echo shut; sleep 1000", "stdin": "pipe"})).await;
+    let closed_by_process = closed_by_process["id"].as_str().unwrap();
+    output(&agent, closed_by_process, "wait_seconds=10").await;
+    assert_eq!(feed(&agent, closed_by_process, "", "x").await.body["code"], json!("stdin_closed"));
+    assert_eq!(record(&agent, closed_by_process).await["stdin"], json!("closed"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -325,7 +333,7 @@ async fn signals_reach_the_process_or_its_whole_tree() {
     assert_eq!((one.status, one.body), (200, json!({"signal": "USR1", "processes": 1})));
     assert_eq!(output(&agent, &id, "wait_seconds=10").await.2, "shell\n");
     assert!(alive(&daemon));
-    // A sleep of either may get it too; those that trap it are told by what they print.
+    // The signal may also reach a sleep of either shell. Those that trap it print a line.
     assert!(signal(&agent, &id, json!({"signal": "sigusr1"})).await.body["processes"].as_u64().unwrap() >= 2);
     assert!(gone(&daemon).await);
     assert!(alive(&shell));
@@ -348,7 +356,7 @@ async fn what_a_process_left_behind_is_still_its_own() {
     assert!(alive(&daemon));
     let before = record(&agent, &id).await["stdout_bytes"].as_u64().unwrap();
     let path = format!("offset={before}&stream=stdout&wait_seconds=10");
-    assert!(output(&agent, &id, &path).await.2.starts_with("x\n"), "its output is still read");
+    assert!(output(&agent, &id, &path).await.2.starts_with("x\n"), "the agent must still read its output");
     assert_eq!(signal(&agent, &id, json!({"signal": "TERM", "tree": false})).await.status, 409);
     assert_eq!(delete(&agent, &id).await.status, 200);
     assert!(gone(&daemon).await);
@@ -372,7 +380,7 @@ async fn deleting_leaves_no_survivor() {
     std::fs::write(agent.home().join("stop"), "").unwrap();
     assert_eq!((deleted.status, over), (200, Some(())), "{survivors}");
     assert!(deleted.took < Duration::from_secs(5), "took {:?}", deleted.took);
-    // One that killed its own supervisor is found all the same.
+    // A process that kills its own supervisor is still found.
     let command = "setsid -f sh -c 'echo $$ > daemon; sleep 1000'; while [ ! -s daemon ]; do sleep 0.02; done
         kill -9 $(awk '/^PPid/{print $2}' /proc/$PPID/status) $PPID; sleep 1000";
     let id = run(&agent, command).await;
@@ -399,7 +407,11 @@ async fn processes_are_bounded_and_the_oldest_that_ended_is_forgotten() {
     }
     let listed = agent.get("/processes").await.body["processes"].as_array().unwrap().len();
     assert_eq!(listed, 128);
-    assert_eq!(agent.get(&format!("/processes/{first}")).await.status, 404, "the oldest that ended");
+    assert_eq!(
+        agent.get(&format!("/processes/{first}")).await.status,
+        404,
+        "the oldest ended process must be forgotten"
+    );
     assert_eq!(record(&agent, running[1]["id"].as_str().unwrap()).await["status"], json!("running"));
 }
 
@@ -420,6 +432,6 @@ async fn an_agent_that_is_killed_takes_its_processes_along() {
     let pid = nix::unistd::Pid::from_raw(agent.pid().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
     for pid in pids {
-        assert!(gone(&pid).await, "{pid} lives");
+        assert!(gone(&pid).await, "{pid} must end");
     }
 }

@@ -1,4 +1,4 @@
-//! Python: results, failures and time-outs, all with status 200 (wire.md 6).
+//! Python code: results, exceptions and timeouts, all with status 200 (docs/api/actions.md).
 
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ async fn code_runs_as_main_and_its_output_is_told() {
             "late\nbye\n",
         ),
     ] {
-        let ran = agent.exec(code).await;
-        assert_eq!(ran.status, 200);
+        let answer = agent.exec(code).await;
+        assert_eq!(answer.status, 200);
         assert_eq!(
-            ran.body,
-            json!({"output": output, "stdout": ran.body["stdout"], "stderr": ran.body["stderr"], "success": true,
+            answer.body,
+            json!({"output": output, "stdout": answer.body["stdout"], "stderr": answer.body["stderr"], "success": true,
                 "action": "exec", "timeout": false}),
             "{code}"
         );
@@ -66,17 +66,17 @@ async fn failures_name_the_exception_and_show_the_codes_own_lines() {
             "python3 ended with status 1",
         ),
     ] {
-        let ran = agent.exec(code).await;
-        assert_eq!(ran.status, 200);
-        assert_eq!(ran.body["success"], json!(false), "{code}");
-        assert_eq!(ran.body["timeout"], json!(false), "{code}");
-        assert_eq!(ran.body["error_type"], json!(kind), "{code}");
-        assert_eq!(ran.body["error"], json!(error), "{code}");
+        let answer = agent.exec(code).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.body["success"], json!(false), "{code}");
+        assert_eq!(answer.body["timeout"], json!(false), "{code}");
+        assert_eq!(answer.body["error_type"], json!(kind), "{code}");
+        assert_eq!(answer.body["error"], json!(error), "{code}");
     }
     let output =
         agent.exec("def f():\n    raise ValueError('no')\nprint('first')\nf()").await.body["output"].clone();
-    let wanted = "first\nTraceback (most recent call last):\n  File \"<exec>\", line 4, in <module>\n    f()\n  File \"<exec>\", line 2, in f\n    raise ValueError('no')\nValueError: no\n";
-    assert_eq!(output, Value::from(wanted));
+    let expected = "first\nTraceback (most recent call last):\n  File \"<exec>\", line 4, in <module>\n    f()\n  File \"<exec>\", line 2, in f\n    raise ValueError('no')\nValueError: no\n";
+    assert_eq!(output, Value::from(expected));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,13 +87,17 @@ child = subprocess.Popen(['sleep', '1000'], start_new_session=True)
 print('so far')
 open('child', 'w').write(str(child.pid))
 time.sleep(1000)";
-    let ran = agent.post("/exec", json!({"code": code, "timeout": 10})).await;
-    assert_eq!(ran.status, 200);
-    // A second, and what a loaded machine adds; its child would hold it up for minutes.
-    assert!(ran.took >= Duration::from_secs(10) && ran.took < Duration::from_secs(15), "took {:?}", ran.took);
-    assert_eq!((&ran.body["timeout"], &ran.body["success"]), (&json!(true), &json!(false)));
-    assert_eq!(ran.body["output"], json!("so far\n"));
-    assert!(ran.body["error"].is_string());
+    let answer = agent.post("/exec", json!({"code": code, "timeout": 10})).await;
+    assert_eq!(answer.status, 200);
+    // A second plus the delay of a loaded machine; a surviving child would delay the answer by minutes.
+    assert!(
+        answer.took >= Duration::from_secs(10) && answer.took < Duration::from_secs(15),
+        "took {:?}",
+        answer.took
+    );
+    assert_eq!((&answer.body["timeout"], &answer.body["success"]), (&json!(true), &json!(false)));
+    assert_eq!(answer.body["output"], json!("so far\n"));
+    assert!(answer.body["error"].is_string());
     assert!(gone(&agent.file("child").await).await);
     for body in [
         json!({}),

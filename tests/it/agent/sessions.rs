@@ -1,4 +1,4 @@
-//! Python sessions: state that stays between calls, one call at a time, and an end that leaves nothing.
+//! Python sessions: state between calls, serial calls, and complete removal.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use hotdesk::base::wait;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, RunningAgent, alive, answered, gone};
+use crate::harness::agent::{HttpAnswer, RunningAgent, alive, fetch_json, gone};
 
-/// How long what must happen may take on a loaded machine.
+/// Longest time for an expected change on a loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn run(agent: &RunningAgent, name: &str, code: &str) -> Value {
-    let ran = agent.post("/exec", json!({"code": code, "session": name})).await;
-    assert_eq!(ran.status, 200, "{code}: {}", ran.body);
-    ran.body
+    let answer = agent.post("/exec", json!({"code": code, "session": name})).await;
+    assert_eq!(answer.status, 200, "{code}: {}", answer.body);
+    answer.body
 }
 
-async fn delete(agent: &RunningAgent, name: &str) -> Answered {
-    answered(agent.request(Method::DELETE, &format!("/sessions/{name}"))).await
+async fn delete(agent: &RunningAgent, name: &str) -> HttpAnswer {
+    fetch_json(agent.request(Method::DELETE, &format!("/sessions/{name}"))).await
 }
 
 async fn sessions(agent: &RunningAgent) -> Vec<Value> {
@@ -30,8 +30,8 @@ async fn busy(agent: &RunningAgent, name: &str) -> bool {
     sessions(agent).await.iter().any(|session| session["name"] == name && session["busy"] == true)
 }
 
-/// Keeps a session busy until there is a file `go`.
-async fn hold(agent: &RunningAgent, name: &str) {
+/// Keeps a session busy until the file `go` exists.
+async fn occupy(agent: &RunningAgent, name: &str) {
     let code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)";
     let held = agent.post("/exec", json!({"code": code, "session": name, "timeout": 100})).await;
     assert_eq!((held.status, &held.body["success"]), (200, &json!(true)), "{}", held.body);
@@ -39,7 +39,7 @@ async fn hold(agent: &RunningAgent, name: &str) {
 
 async fn until_busy(agent: &RunningAgent, name: &str) {
     let found = wait::until(TIMEOUT, || async { busy(agent, name).await.then_some(()) });
-    assert!(found.await.is_some(), "{name} is not busy");
+    assert!(found.await.is_some(), "{name} must become busy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,10 +53,11 @@ async fn state_stays_between_calls_and_apart_between_sessions() {
     assert_eq!((&second["output"], &second["session_started"]), (&json!("3 __main__\n"), &json!(false)));
     let other = run(&agent, "b", "x").await;
     assert_eq!((&other["error_type"], &other["session_started"]), (&json!("NameError"), &json!(true)));
-    let apart = run(&agent, "a", "import sys\nfor i in range(500):\n  os.write(1 + i % 2, b'%d ' % i)").await;
+    let streams =
+        run(&agent, "a", "import sys\nfor i in range(500):\n  os.write(1 + i % 2, b'%d ' % i)").await;
     let whole: String = (0..500).map(|number| format!("{number} ")).collect();
-    assert_eq!(apart["output"], json!(whole));
-    assert!(apart["stderr"].as_str().unwrap().starts_with("1 3 5 "));
+    assert_eq!(streams["output"], json!(whole));
+    assert!(streams["stderr"].as_str().unwrap().starts_with("1 3 5 "));
     let classes =
         run(&agent, "a", "import pickle\nclass A: y = 5\nprint(pickle.loads(pickle.dumps(A())).y)").await;
     assert_eq!(classes["output"], json!("5\n"));
@@ -76,8 +77,8 @@ async fn an_uncaught_exception_keeps_the_session() {
     let failed = run(&agent, "s", "print('first')\nf()").await;
     assert_eq!((&failed["success"], &failed["error_type"]), (&json!(false), &json!("ValueError")));
     assert_eq!((&failed["error"], &failed["session_ended"]), (&json!("no"), &json!(false)));
-    let wanted = "first\nTraceback (most recent call last):\n  File \"<exec 2>\", line 2, in <module>\n    f()\n  File \"<exec 1>\", line 3, in f\n    raise ValueError('no')\nValueError: no\n";
-    assert_eq!(failed["output"], json!(wanted));
+    let expected = "first\nTraceback (most recent call last):\n  File \"<exec 2>\", line 2, in <module>\n    f()\n  File \"<exec 1>\", line 3, in f\n    raise ValueError('no')\nValueError: no\n";
+    assert_eq!(failed["output"], json!(expected));
     for (code, kind) in [
         ("raise KeyboardInterrupt", json!("KeyboardInterrupt")),
         ("import sys\nsys.exit(3)", json!("SystemExit")),
@@ -88,8 +89,12 @@ async fn an_uncaught_exception_keeps_the_session() {
         ("sys.stdout.close()", Value::Null),
         ("sys.stdout = open(1, 'w', closefd=False)", Value::Null),
     ] {
-        let ran = run(&agent, "s", code).await;
-        assert_eq!((&ran["error_type"], &ran["session_ended"]), (&kind, &json!(false)), "{code}: {ran}");
+        let answer = run(&agent, "s", code).await;
+        assert_eq!(
+            (&answer["error_type"], &answer["session_ended"]),
+            (&kind, &json!(false)),
+            "{code}: {answer}"
+        );
     }
     assert_eq!(run(&agent, "s", "print(x)").await["output"], json!("7\n"));
 }
@@ -97,17 +102,17 @@ async fn an_uncaught_exception_keeps_the_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn standard_input_is_each_call_s_own() {
     let agent = RunningAgent::headless().await;
-    let ask = async |code: &str, stdin: Option<&str>| {
+    let run_with_stdin = async |code: &str, stdin: Option<&str>| {
         let body = json!({"code": code, "session": "s", "stdin": stdin});
         agent.post("/exec", body).await.body
     };
-    assert_eq!(ask("print(input(), input())", Some("a\nb\nc")).await["output"], json!("a b\n"));
-    assert_eq!(ask("input()", None).await["error_type"], json!("EOFError"));
-    let child = ask("import subprocess\nsubprocess.run(['cat'])", Some("for the child")).await;
+    assert_eq!(run_with_stdin("print(input(), input())", Some("a\nb\nc")).await["output"], json!("a b\n"));
+    assert_eq!(run_with_stdin("input()", None).await["error_type"], json!("EOFError"));
+    let child = run_with_stdin("import subprocess\nsubprocess.run(['cat'])", Some("for the child")).await;
     assert_eq!(child["output"], json!("for the child"));
     let long = "z".repeat(1_000_000);
     assert_eq!(
-        ask("import sys\nprint(len(sys.stdin.read()))", Some(&long)).await["output"],
+        run_with_stdin("import sys\nprint(len(sys.stdin.read()))", Some(&long)).await["output"],
         json!("1000000\n")
     );
 }
@@ -123,14 +128,21 @@ while True:
   try: time.sleep(1000)
   except BaseException: pass";
     let body = json!({"code": format!("print('so far')\n{code}"), "session": "s", "timeout": 10});
-    let ran = agent.post("/exec", body).await;
-    // A second, and what a loaded machine adds; its children would hold it up for minutes.
-    assert!(ran.took >= Duration::from_secs(10) && ran.took < Duration::from_secs(15), "took {:?}", ran.took);
-    assert_eq!((&ran.body["timeout"], &ran.body["session_ended"]), (&json!(true), &json!(true)));
-    assert_eq!((&ran.body["success"], &ran.body["error_type"]), (&json!(false), &json!("TimeoutError")));
-    assert_eq!(ran.body["output"], json!("so far\n"));
+    let answer = agent.post("/exec", body).await;
+    // A second plus the delay of a loaded machine; surviving children would delay the answer by minutes.
+    assert!(
+        answer.took >= Duration::from_secs(10) && answer.took < Duration::from_secs(15),
+        "took {:?}",
+        answer.took
+    );
+    assert_eq!((&answer.body["timeout"], &answer.body["session_ended"]), (&json!(true), &json!(true)));
+    assert_eq!(
+        (&answer.body["success"], &answer.body["error_type"]),
+        (&json!(false), &json!("TimeoutError"))
+    );
+    assert_eq!(answer.body["output"], json!("so far\n"));
     for name in ["child", "daemon"] {
-        assert!(gone(&agent.file(name).await).await, "{name} lives");
+        assert!(gone(&agent.file(name).await).await, "{name} must end");
     }
     assert_eq!(sessions(&agent).await, Vec::<Value>::new());
     let fresh = run(&agent, "s", "print('x' in globals())").await;
@@ -153,13 +165,17 @@ async fn a_session_that_ends_itself_says_so_and_leaves_nothing() {
         let start =
             "import os, subprocess\nchild = subprocess.Popen(['setsid', 'sleep', '1000'])\nprint(child.pid)";
         let child = run(&agent, "s", start).await["output"].as_str().unwrap().to_owned();
-        let ran = run(&agent, "s", &format!("print('bye', flush=True)\n{code}")).await;
-        assert_eq!((&ran["session_ended"], &ran["success"]), (&json!(true), &json!(false)), "{code}: {ran}");
-        assert_eq!((&ran["error_type"], &ran["error"]), (&json!(kind), &json!(error)), "{code}");
-        assert!(ran["output"].as_str().unwrap().starts_with("bye\n"), "{code}: {ran}");
-        assert!(gone(&child).await, "{code}: its child lives");
+        let answer = run(&agent, "s", &format!("print('bye', flush=True)\n{code}")).await;
+        assert_eq!(
+            (&answer["session_ended"], &answer["success"]),
+            (&json!(true), &json!(false)),
+            "{code}: {answer}"
+        );
+        assert_eq!((&answer["error_type"], &answer["error"]), (&json!(kind), &json!(error)), "{code}");
+        assert!(answer["output"].as_str().unwrap().starts_with("bye\n"), "{code}: {answer}");
+        assert!(gone(&child).await, "{code}: its child must end");
     }
-    // Between two calls as well.
+    // The same between two calls.
     run(&agent, "s", "import os, threading\nthreading.Timer(0.2, os._exit, [3]).start()").await;
     let empty = wait::until(TIMEOUT, || async { sessions(&agent).await.is_empty().then_some(()) });
     assert!(empty.await.is_some());
@@ -172,19 +188,19 @@ async fn calls_of_one_session_run_one_after_another() {
     let codes: Vec<String> = (0..5)
         .map(|number| format!("log.append('in'); time.sleep(0.1); log.append('out'); print({number})"))
         .collect();
-    let ran = futures_util::future::join_all(codes.iter().map(|code| run(&agent, "s", code))).await;
-    for (number, ran) in ran.iter().enumerate() {
-        assert_eq!(ran["output"], json!(format!("{number}\n")), "each gets its own output");
+    let answer = futures_util::future::join_all(codes.iter().map(|code| run(&agent, "s", code))).await;
+    for (number, answer) in answer.iter().enumerate() {
+        assert_eq!(answer["output"], json!(format!("{number}\n")), "each call must get its own output");
     }
     assert_eq!(run(&agent, "s", "print(log == ['in', 'out'] * 5)").await["output"], json!("True\n"));
-    // While one is busy another answers.
+    // While one session is busy, another answers.
     let quick = async {
         until_busy(&agent, "s").await;
         assert_eq!(run(&agent, "other", "print(1)").await["output"], json!("1\n"));
-        assert!(busy(&agent, "s").await, "it was waited for");
+        assert!(busy(&agent, "s").await, "the answer must not wait for the busy session");
         std::fs::write(agent.home().join("go"), "").unwrap();
     };
-    tokio::join!(hold(&agent, "s"), quick);
+    tokio::join!(occupy(&agent, "s"), quick);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,13 +209,17 @@ async fn sessions_and_those_who_wait_are_bounded() {
     for number in 0..8 {
         run(&agent, &format!("s{number}"), "import time").await;
     }
-    let ninth = agent.post("/exec", json!({"code": "1", "session": "s8"})).await;
-    assert_eq!((ninth.status, &ninth.body["code"]), (503, &json!("too_many_sessions")));
-    assert_eq!(agent.exec("print(1)").await.body["output"], json!("1\n"), "plain calls need no session");
+    let beyond_limit = agent.post("/exec", json!({"code": "1", "session": "s8"})).await;
+    assert_eq!((beyond_limit.status, &beyond_limit.body["code"]), (503, &json!("too_many_sessions")));
+    assert_eq!(
+        agent.exec("print(1)").await.body["output"],
+        json!("1\n"),
+        "calls without a session are not limited"
+    );
     let refusals = Cell::new(0_usize);
-    let crowd = async {
+    let answers = async {
         until_busy(&agent, "s0").await;
-        let asked = (0..12).map(|_| async {
+        let requests = (0..12).map(|_| async {
             let answer = agent.post("/exec", json!({"code": "print(2)", "session": "s0"})).await;
             refusals.set(refusals.get() + usize::from(answer.status != 200));
             if refusals.get() == 4 {
@@ -207,10 +227,10 @@ async fn sessions_and_those_who_wait_are_bounded() {
             }
             answer
         });
-        futures_util::future::join_all(asked).await
+        futures_util::future::join_all(requests).await
     };
-    let ((), crowd) = tokio::join!(hold(&agent, "s0"), crowd);
-    let (served, refused): (Vec<_>, Vec<_>) = crowd.iter().partition(|answer| answer.status == 200);
+    let ((), answers) = tokio::join!(occupy(&agent, "s0"), answers);
+    let (served, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!((served.len(), refused.len()), (8, 4));
     assert!(refused.iter().all(|answer| answer.status == 503 && answer.body["code"] == "session_busy"));
     assert_eq!(delete(&agent, "s1").await.status, 200);
@@ -227,8 +247,8 @@ async fn a_deleted_session_is_gone_with_its_children_and_its_caller_learns_it() 
         assert_eq!(delete(&agent, "s").await.status, 200);
         assert!(gone(&child).await);
     };
-    let (asked, ()) = tokio::join!(asking, deleting);
-    assert_eq!((asked.status, &asked.body["code"]), (409, &json!("session_ended")));
+    let (interrupted, ()) = tokio::join!(asking, deleting);
+    assert_eq!((interrupted.status, &interrupted.body["code"]), (409, &json!("session_ended")));
     assert_eq!(delete(&agent, "s").await.status, 404);
     for bad in ["a/b", "", "a b", "..", "ü", &"x".repeat(65)] {
         assert_eq!(agent.post("/exec", json!({"code": "1", "session": bad})).await.status, 400, "{bad}");
@@ -252,23 +272,23 @@ async fn a_client_that_hangs_up_ends_its_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn surroundings_are_the_session_s_own() {
     let agent = RunningAgent::headless().await;
-    let ask = |code: &str, cwd: Option<&str>, env: Option<Value>| {
+    let run_with_stdin = |code: &str, cwd: Option<&str>, env: Option<Value>| {
         let body = json!({"code": code, "session": "s", "cwd": cwd, "env": env});
         agent.post("/exec", body)
     };
     let code = "import os\nprint(os.getcwd(), os.environ['A'])";
-    assert_eq!(ask(code, Some("/"), Some(json!({"A": "1"}))).await.body["output"], json!("/ 1\n"));
-    assert_eq!(ask(code, None, None).await.body["output"], json!("/ 1\n"));
-    assert_eq!(ask(code, Some("/"), Some(json!({"A": "1"}))).await.body["output"], json!("/ 1\n"));
-    assert_eq!(ask(code, Some("/tmp"), None).await.status, 409);
-    assert_eq!(ask(code, None, Some(json!({"A": "2"}))).await.status, 409);
+    assert_eq!(run_with_stdin(code, Some("/"), Some(json!({"A": "1"}))).await.body["output"], json!("/ 1\n"));
+    assert_eq!(run_with_stdin(code, None, None).await.body["output"], json!("/ 1\n"));
+    assert_eq!(run_with_stdin(code, Some("/"), Some(json!({"A": "1"}))).await.body["output"], json!("/ 1\n"));
+    assert_eq!(run_with_stdin(code, Some("/tmp"), None).await.status, 409);
+    assert_eq!(run_with_stdin(code, None, Some(json!({"A": "2"}))).await.status, 409);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_session_is_ended_and_one_in_use_is_not() {
     let agent = RunningAgent::with(&["--display", "none", "--session-idle", "10"]).await;
     let pid = run(&agent, "s", "import os, time, threading\nprint(os.getpid())").await["output"].clone();
-    // What a thread prints is no call.
+    // Output of a background thread does not count as a call.
     run(
         &agent,
         "s",

@@ -1,9 +1,9 @@
-//! What is a client told that breaks the rules of WebSocket itself? The code that RFC 6455 section 7.4.1 has for it.
+//! WebSocket protocol violations and their close codes (RFC 6455 section 7.4.1).
 
 use std::time::Duration;
 
 use futures_util::SinkExt;
-use hotdesk::domain::channel::Channel;
+use hotdesk::domain::desktop::channel::Channel;
 use hotdesk::http::socket::MAX_MESSAGE;
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
@@ -11,10 +11,10 @@ use tokio_tungstenite::tungstenite::Message;
 use super::{open, password};
 use crate::harness::agent::RunningAgent;
 use crate::harness::controller::RunningController;
-use crate::harness::socket::{Came, Client};
+use crate::harness::socket::{Client, SocketEvent};
 
-/// Frames as they are on the wire, and the code for each.
-fn broken() -> Vec<(&'static str, Vec<u8>, u16)> {
+/// Raw frames and the close code that each must cause.
+fn violations() -> Vec<(&'static str, Vec<u8>, u16)> {
     let too_large = u64::try_from(MAX_MESSAGE + 1).expect("a length").to_be_bytes();
     vec![
         ("unmasked", vec![0x81, 2, b'h', b'i'], 1002),
@@ -26,39 +26,39 @@ fn broken() -> Vec<(&'static str, Vec<u8>, u16)> {
     ]
 }
 
-/// The code and the reason that it is closed with.
+/// The close code and the reason.
 async fn closed(mut client: Client) -> (u16, String) {
     loop {
         match client.next().await {
-            Came::Closed(code, reason) => return (code, reason),
-            Came::Cut => panic!("the socket was cut"),
-            Came::Text(_) | Came::Binary(_) => {}
+            SocketEvent::Closed(code, reason) => return (code, reason),
+            SocketEvent::Cut => panic!("the socket ended without a close frame"),
+            SocketEvent::Text(_) | SocketEvent::Binary(_) => {}
         }
     }
 }
 
-async fn is_closed_for_it(mut client: Client, (what, frame, code): (&str, Vec<u8>, u16)) {
-    client.0.get_mut().write_all(&frame).await.expect("it listens");
-    let (told, reason) = closed(client).await;
-    assert_eq!(told, code, "{what}: {reason}");
+async fn expect_closed(mut client: Client, (what, frame, code): (&str, Vec<u8>, u16)) {
+    client.0.get_mut().write_all(&frame).await.expect("the socket is open");
+    let (received, reason) = closed(client).await;
+    assert_eq!(received, code, "{what}: {reason}");
     assert!(!reason.is_empty(), "{what}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_breaks_the_rules_is_told_which_by_the_controller() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let token = format!("?token={}", password(&house, &id).await);
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
+    let token = format!("?token={}", password(&controller, &id).await);
     for channel in Channel::ALL {
-        for broken in broken() {
-            println!("{channel:?} {}", broken.0);
-            is_closed_for_it(open(&house, &id, channel, &token).await, broken).await;
+        for violations in violations() {
+            println!("{channel:?} {}", violations.0);
+            expect_closed(open(&controller, &id, channel, &token).await, violations).await;
         }
     }
-    // One that is sent to its end, and one in parts.
+    // One message without an end and one in fragments.
     for channel in Channel::ALL {
-        let mut client = open(&house, &id, channel, &token).await;
+        let mut client = open(&controller, &id, channel, &token).await;
         let sending = client.0.send(Message::Binary(vec![b'x'; MAX_MESSAGE + MAX_MESSAGE / 2].into()));
-        let _broken_off = tokio::time::timeout(Duration::from_secs(1), sending).await;
+        let _unfinished = tokio::time::timeout(Duration::from_secs(1), sending).await;
         assert_eq!(closed(client).await.0, 1009, "{channel:?}");
     }
 }
@@ -67,26 +67,28 @@ async fn who_breaks_the_rules_is_told_which_by_the_controller() {
 async fn who_breaks_the_rules_is_told_which_by_the_agent() {
     let agent = RunningAgent::headless().await;
     for channel in [Channel::Events, Channel::Terminal] {
-        for broken in broken() {
+        for violations in violations() {
             let path = format!("/ws/{}?token={}", channel.name(), agent.token());
             let client = Client::open(agent.address(), &path, &[]).await.expect("accepted");
-            is_closed_for_it(client, broken).await;
+            expect_closed(client, violations).await;
         }
     }
 }
 
-/// The largest message that is taken arrives through both sockets.
+/// A message of the maximum size passes through both sockets.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_message_is_taken() {
-    let Some((house, _, id)) = RunningController::with_a_computer().await else { return };
-    let token = format!("?token={}", password(&house, &id).await);
-    let mut client = open(&house, &id, Channel::Terminal, &token).await;
-    client.0.send(Message::text("x".repeat(MAX_MESSAGE))).await.expect("it listens");
+    let Some((controller, _, id)) = RunningController::with_a_computer().await else { return };
+    let token = format!("?token={}", password(&controller, &id).await);
+    let mut client = open(&controller, &id, Channel::Terminal, &token).await;
+    client.0.send(Message::text("x".repeat(MAX_MESSAGE))).await.expect("the socket is open");
     loop {
         match client.next().await {
-            Came::Text(text) if text.contains("not understood") => return,
-            Came::Text(_) => {}
-            came @ (Came::Binary(_) | Came::Closed(..) | Came::Cut) => panic!("{came:?}"),
+            SocketEvent::Text(text) if text.contains("not understood") => return,
+            SocketEvent::Text(_) => {}
+            message @ (SocketEvent::Binary(_) | SocketEvent::Closed(..) | SocketEvent::Cut) => {
+                panic!("{message:?}")
+            }
         }
     }
 }

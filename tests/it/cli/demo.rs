@@ -1,4 +1,4 @@
-//! Does the demo show a working computer, and may it be run again?
+//! The demo: a working computer, and a second run over its data.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -7,28 +7,29 @@ use hotdesk::base::wait;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::person::Person;
-use crate::harness::controller::{image, no_computers_here, purge};
+use super::person::Shell;
+use crate::harness::controller::{image, purge, skip_reason};
 use crate::harness::process::{alive, gone};
 
-/// How long the service may take to end: it waits for what it was asked.
+/// Longest time for the service to end, including the requests that it still serves.
 const END_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// The service that the demo leaves behind; dropped, it ends with its computers.
-struct Left {
+/// The service that the demo leaves running. Dropping it ends the service and its computers.
+struct DetachedService {
     data: PathBuf,
 }
 
-impl Left {
-    /// The process that serves the data folder; a number in a lock file may be somebody else's by now.
-    fn service(&self) -> Option<String> {
+impl DetachedService {
+    /// Pid of the process that serves the data folder; the pid in a stale lock file may belong to another
+    /// process.
+    fn service_pid(&self) -> Option<String> {
         let pid = std::fs::read_to_string(self.data.join("lock")).ok()?.trim().to_owned();
         let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         String::from_utf8_lossy(&arguments).contains(self.data.to_str()?).then_some(pid)
     }
 
     fn end(&self) {
-        let pid = self.service().and_then(|pid| pid.parse().ok());
+        let pid = self.service_pid().and_then(|pid| pid.parse().ok());
         if let Some(pid) = pid.map(Pid::from_raw)
             && let Err(error) = kill(pid, Signal::SIGTERM)
         {
@@ -37,13 +38,13 @@ impl Left {
     }
 }
 
-impl Drop for Left {
+impl Drop for DetachedService {
     fn drop(&mut self) {
-        let service = self.service();
+        let service_pid = self.service_pid();
         self.end();
-        // It holds the folder until it has ended.
+        // The service uses the folder until it has ended.
         let until = Instant::now() + END_TIMEOUT;
-        while service.as_ref().is_some_and(|pid| alive(pid)) && Instant::now() < until {
+        while service_pid.as_ref().is_some_and(|pid| alive(pid)) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
         purge(&self.data);
@@ -57,44 +58,50 @@ fn free_port() -> u16 {
 
 #[tokio::test]
 async fn the_demo_types_reads_back_and_runs_again() {
-    if let Some(why) = no_computers_here() {
-        return println!("{why}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
     let folder = tempfile::tempdir().expect("a folder");
     std::os::unix::fs::symlink(image(), folder.path().join("full")).expect("a link to the image");
-    let left = Left { data: folder.path().join("data") };
-    let at = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-    let person = Person::new()
-        .with("HOTDESK_DATA_DIR", &at(&left.data))
-        .with("HOTDESK_LISTEN", &format!("127.0.0.1:{}", free_port()))
-        .with("HOTDESK_IMAGE_DIR", &at(folder.path()))
-        .with("TMPDIR", &at(folder.path()));
+    let service = DetachedService { data: folder.path().join("data") };
+    let path_text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let shell = Shell::new()
+        .env("HOTDESK_DATA_DIR", &path_text(&service.data))
+        .env("HOTDESK_LISTEN", &format!("127.0.0.1:{}", free_port()))
+        .env("HOTDESK_IMAGE_DIR", &path_text(folder.path()))
+        .env("TMPDIR", &path_text(folder.path()));
     let demo = format!("{}/packaging/demo/run hotdesk", env!("CARGO_MANIFEST_DIR"));
-    let first = person.runs_in_bash(&demo).await;
-    let said = first.err.clone();
-    let first = first.well();
-    assert!(said.contains("Made workspace demo") && said.contains("first-light is running"), "{said}");
+    let first = shell.run_in_bash(&demo).await;
+    let messages = first.err.clone();
+    let first = first.expect_success();
+    assert!(
+        messages.contains("Created workspace demo") && messages.contains("first-light is running"),
+        "{messages}"
+    );
     let shot = std::fs::read(folder.path().join("hotdesk-first-light.png")).expect("a screenshot");
     assert!(shot.len() > 1000, "{} bytes", shot.len());
     let key = first.lines().find_map(|line| line.strip_prefix("key ")).expect("the key is shown").trim();
-    assert!(key.starts_with("sk_live_") && !said.contains(key));
-    let log = std::fs::read_to_string(left.data.join("hotdesk.log")).expect("a log");
-    assert!(!log.contains(key), "the key is not in the log");
-    let arguments = std::fs::read(format!("/proc/{}/cmdline", left.service().expect("it runs")));
-    assert!(!String::from_utf8_lossy(&arguments.expect("its arguments")).contains(key));
+    assert!(key.starts_with("sk_live_") && !messages.contains(key));
+    let log = std::fs::read_to_string(service.data.join("hotdesk.log")).expect("a log");
+    assert!(!log.contains(key), "the log must not contain the key");
+    let arguments =
+        std::fs::read(format!("/proc/{}/cmdline", service.service_pid().expect("the service runs")));
+    assert!(!String::from_utf8_lossy(&arguments.expect("the arguments of the process")).contains(key));
 
-    let again = person.runs_in_bash(&demo).await;
-    assert!(again.err.contains("hotdesk runs at") && !again.err.contains("Made"), "{}", again.err);
-    assert!(again.well().contains(key), "the same key");
+    let again = shell.run_in_bash(&demo).await;
+    assert!(again.err.contains("hotdesk runs at") && !again.err.contains("Created"), "{}", again.err);
+    assert!(again.expect_success().contains(key), "the second run must print the same key");
 
-    let service = left.service().expect("it runs");
-    left.end();
+    let service_pid = service.service_pid().expect("the service runs");
+    service.end();
     assert!(
-        wait::until(Duration::from_secs(20), || async { gone(&service).await.then_some(()) }).await.is_some()
+        wait::until(Duration::from_secs(20), || async { gone(&service_pid).await.then_some(()) })
+            .await
+            .is_some()
     );
-    let third = person.runs_in_bash(&demo).await;
-    assert!(third.err.contains("starting hotdesk") && !third.err.contains("Made"), "{}", third.err);
-    third.well();
-    std::fs::remove_dir_all(person.file(".hotdesk")).expect("the profile goes");
-    person.runs_in_bash(&demo).await.badly(1, &["is shown once"]);
+    let third = shell.run_in_bash(&demo).await;
+    assert!(third.err.contains("starting hotdesk") && !third.err.contains("Created"), "{}", third.err);
+    third.expect_success();
+    std::fs::remove_dir_all(shell.file(".hotdesk")).expect("the profile is removed");
+    shell.run_in_bash(&demo).await.expect_failure(1, &["is shown once"]);
 }

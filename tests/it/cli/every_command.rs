@@ -1,9 +1,9 @@
-//! Every command once, against a real controller with a real computer.
+//! Every command once against a real controller with a real computer.
 
 use serde_json::Value;
 
-use super::person::Person;
-use crate::harness::controller::{RunningController, no_computers_here};
+use super::person::Shell;
+use crate::harness::controller::{RunningController, skip_reason};
 
 const PNG: [u8; 8] = [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n'];
 
@@ -16,86 +16,91 @@ fn image_size(file: &std::path::Path) -> (u32, u32) {
 
 #[tokio::test]
 async fn fleet_shell_and_files_work_on_a_real_computer() {
-    if let Some(why) = no_computers_here() {
-        return println!("{why}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    let person = Person::new();
-    let set = ["profile", "set", "here", "--url", house.base()];
-    person.runs_with_input(&set, house.key()).await.well();
+    let controller = RunningController::boot().await;
+    let shell = Shell::new();
+    let set = ["profile", "set", "here", "--url", controller.base()];
+    shell.run_with_input(&set, controller.key()).await.expect_success();
     let mut printed = String::new();
 
-    printed += &person.runs(&["workspaces", "create", "demo"]).await.well();
-    person.runs(&["workspaces", "create", "DEMO"]).await.badly(1, &["name", "request"]);
+    printed += &shell.run(&["workspaces", "create", "demo"]).await.expect_success();
+    shell.run(&["workspaces", "create", "DEMO"]).await.expect_failure(1, &["name", "request"]);
     let create = ["computers", "create", "first light", "--workspace", "demo", "--resolution", "800x600x24"];
-    printed += &person.runs(&create).await.well();
+    printed += &shell.run(&create).await.expect_success();
     assert!(printed.contains("first light is running"), "{printed}");
-    let got = person.runs(&["computers", "get", "first light", "--json"]).await.json();
-    assert_eq!((&got["resolution"], &got["status"]), (&Value::from("800x600x24"), &Value::from("running")));
-    let id = got["id"].as_str().expect("an id").to_owned();
-    let instance = got["instance_id"].as_str().expect("an instance").to_owned();
-    printed +=
-        &person.runs(&["computers", "list", "--workspace", "Demo", "--status", "running"]).await.well();
+    let record = shell.run(&["computers", "get", "first light", "--json"]).await.json();
+    assert_eq!(
+        (&record["resolution"], &record["status"]),
+        (&Value::from("800x600x24"), &Value::from("running"))
+    );
+    let id = record["id"].as_str().expect("an id").to_owned();
+    let instance = record["instance_id"].as_str().expect("an instance").to_owned();
+    printed += &shell
+        .run(&["computers", "list", "--workspace", "Demo", "--status", "running"])
+        .await
+        .expect_success();
     assert!(printed.contains(&id) && printed.contains(&instance), "{printed}");
 
-    let ran = person.runs(&["bash", "first light", "echo out; echo err >&2; exit 7"]).await;
-    assert_eq!((ran.code, ran.out.as_str()), (7, "out\nerr\n"), "{ran:?}");
-    let killed = person.runs(&["bash", "--timeout", "1", "first light", "sleep", "60"]).await;
+    let result = shell.run(&["bash", "first light", "echo out; echo err >&2; exit 7"]).await;
+    assert_eq!((result.code, result.out.as_str()), (7, "out\nerr\n"), "{result:?}");
+    let killed = shell.run(&["bash", "--timeout", "1", "first light", "sleep", "60"]).await;
     assert_eq!(killed.code, 124, "{killed:?}");
 
-    std::fs::write(person.file("ä b.txt"), "Grüße").expect("a file");
-    let sent = person.runs(&["cp", "ä b.txt", "first light:"]).await.well();
+    std::fs::write(shell.file("ä b.txt"), "Grüße").expect("a file");
+    let sent = shell.run(&["cp", "ä b.txt", "first light:"]).await.expect_success();
     assert_eq!(sent, "first light:/root/Desktop/ä b.txt\n");
-    person.runs(&["cp", "ä b.txt", "first light:"]).await.badly(1, &["left alone"]);
-    person.runs(&["cp", "ä b.txt", "first light:c.txt"]).await.well();
-    person.runs(&["cp", "first light:~/Desktop/c.txt", "back.txt"]).await.well();
-    assert_eq!(std::fs::read_to_string(person.file("back.txt")).expect("copied"), "Grüße");
-    person.runs(&["cp", "first light:/etc/shadow", "."]).await.badly(1, &["request"]);
+    shell.run(&["cp", "ä b.txt", "first light:"]).await.expect_failure(1, &["was not replaced"]);
+    shell.run(&["cp", "ä b.txt", "first light:c.txt"]).await.expect_success();
+    shell.run(&["cp", "first light:~/Desktop/c.txt", "back.txt"]).await.expect_success();
+    assert_eq!(std::fs::read_to_string(shell.file("back.txt")).expect("copied"), "Grüße");
+    shell.run(&["cp", "first light:/etc/shadow", "."]).await.expect_failure(1, &["request"]);
 
-    let proved = person.runs(&["computers", "selftest", "first light"]).await.well();
-    assert!(proved.contains("type") && proved.contains("first light works: "), "{proved}");
-    printed += &proved;
+    let report = shell.run(&["computers", "selftest", "first light"]).await.expect_success();
+    assert!(report.contains("type") && report.contains("first light works: "), "{report}");
+    printed += &report;
 
-    let before = person.runs(&["computers", "password", "first light"]).await.well();
-    printed += &person.runs(&["computers", "restart", "first light"]).await.well();
-    assert_ne!(person.runs(&["computers", "password", "first light"]).await.well(), before);
-    printed += &person.runs(&["computers", "rename", "first light", "second"]).await.well();
-    printed += &person.runs(&["computers", "stop", "second"]).await.well();
-    std::fs::write(person.file("late.txt"), "late").expect("a file");
-    assert!(person.runs(&["cp", "late.txt", "second:"]).await.well().contains("when that starts"));
-    printed += &person.runs(&["computers", "start", "second"]).await.well();
-    assert_eq!(person.runs(&["bash", "second", "cat", "Desktop/late.txt"]).await.well(), "late");
-    printed += &person.runs(&["computers", "delete", "second"]).await.well();
-    person.runs(&["computers", "get", &id]).await.badly(1, &["request"]);
-    printed += &person.runs(&["workspaces", "delete", "demo"]).await.well();
-    printed += &person.runs(&["workspaces", "list"]).await.well();
+    let before = shell.run(&["computers", "password", "first light"]).await.expect_success();
+    printed += &shell.run(&["computers", "restart", "first light"]).await.expect_success();
+    assert_ne!(shell.run(&["computers", "password", "first light"]).await.expect_success(), before);
+    printed += &shell.run(&["computers", "rename", "first light", "second"]).await.expect_success();
+    printed += &shell.run(&["computers", "stop", "second"]).await.expect_success();
+    std::fs::write(shell.file("late.txt"), "late").expect("a file");
+    assert!(shell.run(&["cp", "late.txt", "second:"]).await.expect_success().contains("when it next starts"));
+    printed += &shell.run(&["computers", "start", "second"]).await.expect_success();
+    assert_eq!(shell.run(&["bash", "second", "cat", "Desktop/late.txt"]).await.expect_success(), "late");
+    printed += &shell.run(&["computers", "delete", "second"]).await.expect_success();
+    shell.run(&["computers", "get", &id]).await.expect_failure(1, &["request"]);
+    printed += &shell.run(&["workspaces", "delete", "demo"]).await.expect_success();
+    printed += &shell.run(&["workspaces", "list"]).await.expect_success();
     assert!(printed.contains("There are no workspaces"), "{printed}");
-    assert!(!printed.contains(house.key()));
+    assert!(!printed.contains(controller.key()));
 }
 
 #[tokio::test]
 async fn screens_pointer_and_keyboard_work_on_a_real_computer() {
-    if let Some(why) = no_computers_here() {
-        return println!("{why}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    let person = Person::knowing(house.base(), house.key());
-    person.runs(&["workspaces", "create", "demo"]).await.well();
+    let controller = RunningController::boot().await;
+    let shell = Shell::with_key(controller.base(), controller.key());
+    shell.run(&["workspaces", "create", "demo"]).await.expect_success();
     let create =
         ["computers", "create", "first light", "--workspace", "demo", "--resolution", "800x600x24", "--json"];
-    let made = person.runs(&create).await.json();
-    let id = made["id"].as_str().expect("an id").to_owned();
-    let instance = made["instance_id"].as_str().expect("an instance").to_owned();
+    let created = shell.run(&create).await.json();
+    let id = created["id"].as_str().expect("an id").to_owned();
+    let instance = created["instance_id"].as_str().expect("an instance").to_owned();
 
-    person.runs(&["screenshot", "first light", "-o", "shot.png"]).await.well();
-    assert_eq!(image_size(&person.file("shot.png")), (800, 600));
-    person.runs(&["screenshot", &id, "-o", "half.png", "--scale", "0.5"]).await.well();
-    assert_eq!(image_size(&person.file("half.png")), (400, 300));
-    person.runs(&["screenshot", &instance, "-o", "shot.jpg"]).await.well();
-    assert_eq!(std::fs::read(person.file("shot.jpg")).expect("an image")[..2], [0xff, 0xd8]);
-    assert_eq!(person.runs(&["screenshot", &id, "--json"]).await.json()["mime_type"], "image/png");
-    person.runs(&["click", "first light", "400", "300", "--double"]).await.well();
-    person.runs(&["type", "first light", "ü"]).await.well();
-    person.runs(&["key", "first light", "Escape"]).await.well();
-    person.runs(&["click", "first light", "5000", "1"]).await.badly(1, &["request"]);
+    shell.run(&["screenshot", "first light", "-o", "shot.png"]).await.expect_success();
+    assert_eq!(image_size(&shell.file("shot.png")), (800, 600));
+    shell.run(&["screenshot", &id, "-o", "half.png", "--scale", "0.5"]).await.expect_success();
+    assert_eq!(image_size(&shell.file("half.png")), (400, 300));
+    shell.run(&["screenshot", &instance, "-o", "shot.jpg"]).await.expect_success();
+    assert_eq!(std::fs::read(shell.file("shot.jpg")).expect("an image")[..2], [0xff, 0xd8]);
+    assert_eq!(shell.run(&["screenshot", &id, "--json"]).await.json()["mime_type"], "image/png");
+    shell.run(&["click", "first light", "400", "300", "--double"]).await.expect_success();
+    shell.run(&["type", "first light", "ü"]).await.expect_success();
+    shell.run(&["key", "first light", "Escape"]).await.expect_success();
+    shell.run(&["click", "first light", "5000", "1"]).await.expect_failure(1, &["request"]);
 }

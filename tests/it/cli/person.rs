@@ -1,4 +1,4 @@
-//! Somebody at a shell: runs `hotdesk` with a home folder of their own and nothing else from the environment.
+//! `hotdesk` in a shell: its own home folder and no other environment.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,30 +6,30 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-pub struct Person {
+pub struct Shell {
     home: TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// How a command ended.
+/// Exit code and output of a command.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CommandResult {
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Person {
+impl Shell {
     pub fn new() -> Self {
         Self { home: tempfile::tempdir().expect("a home folder"), variables: Vec::new() }
     }
 
-    /// With a server and a key in the environment.
-    pub fn knowing(url: &str, key: &str) -> Self {
-        Self::new().with("HOTDESK_URL", url).with("HOTDESK_API_KEY", key)
+    /// A shell with a server's address and a key in its environment.
+    pub fn with_key(url: &str, key: &str) -> Self {
+        Self::new().env("HOTDESK_URL", url).env("HOTDESK_API_KEY", key)
     }
 
-    pub fn with(mut self, variable: &str, value: &str) -> Self {
+    pub fn env(mut self, variable: &str, value: &str) -> Self {
         self.variables.push((variable.to_owned(), value.to_owned()));
         self
     }
@@ -42,66 +42,66 @@ impl Person {
         self.home.path()
     }
 
-    pub async fn runs(&self, arguments: &[&str]) -> Ended {
-        self.runs_with_input(arguments, "").await
+    pub async fn run(&self, arguments: &[&str]) -> CommandResult {
+        self.run_with_input(arguments, "").await
     }
 
-    pub async fn runs_with_input(&self, arguments: &[&str], input: &str) -> Ended {
+    pub async fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandResult {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
         command.args(arguments);
         self.finish(command, input).await
     }
 
     /// Runs a line of bash in which `hotdesk` is on the path.
-    pub async fn runs_in_bash(&self, line: &str) -> Ended {
+    pub async fn run_in_bash(&self, line: &str) -> CommandResult {
         let mut command = Command::new("/bin/bash");
         command.args(["-c", line]);
         self.finish(command, "").await
     }
 
-    async fn finish(&self, mut command: Command, input: &str) -> Ended {
+    async fn finish(&self, mut command: Command, input: &str) -> CommandResult {
         let program = Path::new(env!("CARGO_BIN_EXE_hotdesk")).parent().expect("a folder").display();
         command.env_clear().env("HOME", self.home.path()).env("PATH", format!("{program}:/usr/bin:/bin"));
         command.envs(self.variables.clone()).current_dir(self.home.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let input = input.to_owned();
-        let ended = tokio::task::spawn_blocking(move || {
-            let mut child = command.spawn().expect("it starts");
+        let output = tokio::task::spawn_blocking(move || {
+            let mut child = command.spawn().expect("the program starts");
             let mut stdin = child.stdin.take().expect("piped");
-            // A command that does not read its input may be gone already.
+            // A command that does not read its input may have ended already.
             drop(stdin.write_all(input.as_bytes()));
             drop(stdin);
-            child.wait_with_output().expect("it ends")
+            child.wait_with_output().expect("the program ends")
         });
-        let ended = ended.await.expect("it ran");
+        let output = output.await.expect("the program ran");
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let code = ended.status.code().expect("no signal ended it");
-        Ended { code, out: text(ended.stdout), err: text(ended.stderr) }
+        let code = output.status.code().expect("the program must not end by a signal");
+        CommandResult { code, out: text(output.stdout), err: text(output.stderr) }
     }
 }
 
-impl Ended {
-    /// It succeeded; gives what it printed.
+impl CommandResult {
+    /// Asserts success; returns the standard output.
     #[track_caller]
-    pub fn well(self) -> String {
+    pub fn expect_success(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.out
     }
 
-    /// It succeeded; gives the JSON that it printed.
+    /// Asserts success; returns the JSON on standard output.
     #[track_caller]
     pub fn json(self) -> serde_json::Value {
-        let out = self.well();
+        let out = self.expect_success();
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
-    /// It ended with a code and a sentence on standard error that holds every part, and printed nothing else.
+    /// Asserts an exit code, an error message that contains every part, and an empty standard output.
     #[track_caller]
-    pub fn badly(self, code: i32, parts: &[&str]) {
+    pub fn expect_failure(self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
         assert_eq!(self.out, "", "{self:?}");
         for part in parts {
-            assert!(self.err.contains(part), "{part:?} is not told: {}", self.err);
+            assert!(self.err.contains(part), "{part:?} is missing in: {}", self.err);
         }
     }
 }

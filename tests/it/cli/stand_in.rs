@@ -1,4 +1,6 @@
-//! A server that answers what a test says and remembers what it was asked, for what a real controller never does.
+//! Stub server with scripted responses that records its requests.
+//!
+//! It produces responses that a real controller never sends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,9 +12,9 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-/// One request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// `METHOD PATH?QUERY`.
     pub line: String,
     pub authorization: Option<String>,
@@ -20,54 +22,54 @@ pub struct Asked {
 }
 
 #[derive(Clone, Debug)]
-struct Canned {
+struct StubResponse {
     status: u16,
     header: Option<(header::HeaderName, String)>,
     body: String,
 }
 
 #[derive(Default)]
-struct Script {
-    answers: HashMap<String, Canned>,
-    asked: Vec<Asked>,
+struct StubState {
+    responses: HashMap<String, StubResponse>,
+    requests: Vec<RecordedRequest>,
 }
 
-pub struct StandIn {
+pub struct StubServer {
     pub url: String,
-    script: Arc<Mutex<Script>>,
-    serving: tokio::task::JoinHandle<()>,
+    state: Arc<Mutex<StubState>>,
+    server: tokio::task::JoinHandle<()>,
 }
 
-impl StandIn {
+impl StubServer {
     #[allow(clippy::disallowed_methods, reason = "a test's server, aborted with it")]
-    pub async fn listening() -> Self {
+    pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
-        let script: Arc<Mutex<Script>> = Arc::default();
-        let app = Router::new().fallback(answer).with_state(Arc::clone(&script));
-        let serving = tokio::spawn(async move {
-            axum::serve(listener, app).await.expect("it serves");
+        let state: Arc<Mutex<StubState>> = Arc::default();
+        let app = Router::new().fallback(answer).with_state(Arc::clone(&state));
+        let server = tokio::spawn(async move {
+            axum::serve(listener, app).await.expect("the server runs");
         });
-        Self { url, script, serving }
+        Self { url, state, server }
     }
 
-    /// From now on `METHOD PATH` (without its query) is answered so.
-    pub fn answers(&self, to: &str, status: u16, body: impl ToString) -> &Self {
-        self.put(to, Canned { status, header: None, body: body.to_string() })
+    /// Sets the response to `METHOD PATH` (without its query).
+    pub fn respond(&self, to: &str, status: u16, body: impl ToString) -> &Self {
+        self.insert(to, StubResponse { status, header: None, body: body.to_string() })
     }
 
-    /// From now on `METHOD PATH` redirects.
-    pub fn redirects(&self, to: &str, location: &str) -> &Self {
+    /// Sets a redirect as the response to `METHOD PATH`.
+    pub fn redirect(&self, to: &str, location: &str) -> &Self {
         let header = Some((header::LOCATION, location.to_owned()));
-        self.put(to, Canned { status: 307, header, body: String::new() })
+        self.insert(to, StubResponse { status: 307, header, body: String::new() })
     }
 
-    /// Has these computers, in a list and each alone.
-    pub fn has_computers(&self, computers: &[Value]) -> &Self {
+    /// Adds computers, in a list and each alone.
+    pub fn add_computers(&self, computers: &[Value]) -> &Self {
         let list = json!({"computers": computers, "desktops": computers, "total": computers.len(), "next_offset": null});
-        self.answers("GET /api/computers", 200, list);
+        self.respond("GET /api/computers", 200, list);
         for computer in computers {
-            self.answers(
+            self.respond(
                 &format!("GET /api/computers/{}", computer["id"].as_str().expect("an id")),
                 200,
                 computer,
@@ -76,49 +78,49 @@ impl StandIn {
         self
     }
 
-    /// What was asked so far, in order.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.script.lock().expect("not poisoned").asked.clone()
+    /// Requests so far, in order.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.state.lock().expect("not poisoned").requests.clone()
     }
 
-    /// The request lines so far, in order.
+    /// Request lines so far, in order.
     pub fn lines(&self) -> Vec<String> {
-        self.asked().into_iter().map(|asked| asked.line).collect()
+        self.requests().into_iter().map(|request| request.line).collect()
     }
 
-    fn put(&self, to: &str, canned: Canned) -> &Self {
-        self.script.lock().expect("not poisoned").answers.insert(to.to_owned(), canned);
+    fn insert(&self, to: &str, stub: StubResponse) -> &Self {
+        self.state.lock().expect("not poisoned").responses.insert(to.to_owned(), stub);
         self
     }
 }
 
-impl Drop for StandIn {
+impl Drop for StubServer {
     fn drop(&mut self) {
-        self.serving.abort();
+        self.server.abort();
     }
 }
 
 async fn answer(
-    State(script): State<Arc<Mutex<Script>>>,
+    State(state): State<Arc<Mutex<StubState>>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let mut script = script.lock().expect("not poisoned");
+    let mut state = state.lock().expect("not poisoned");
     let authorization = headers.get(header::AUTHORIZATION);
-    script.asked.push(Asked {
+    state.requests.push(RecordedRequest {
         line: format!("{method} {uri}"),
         authorization: authorization.map(|value| value.to_str().expect("ASCII").to_owned()),
         body: String::from_utf8_lossy(&body).into_owned(),
     });
-    let Some(canned) = script.answers.get(&format!("{method} {}", uri.path())).cloned() else {
+    let Some(stub) = state.responses.get(&format!("{method} {}", uri.path())).cloned() else {
         let body = json!({"error": "Not found", "request_id": "stand-in"}).to_string();
         return (StatusCode::NOT_FOUND, body).into_response();
     };
-    let mut response = canned.body.into_response();
-    *response.status_mut() = StatusCode::from_u16(canned.status).expect("a status");
-    if let Some((name, value)) = canned.header {
+    let mut response = stub.body.into_response();
+    *response.status_mut() = StatusCode::from_u16(stub.status).expect("a status");
+    if let Some((name, value)) = stub.header {
         response.headers_mut().insert(name, value.parse().expect("a header"));
     }
     response

@@ -1,12 +1,12 @@
-//! Is a client's month told as it was, as JSON and as CSV, and does its cap of AI spend hold?
+//! Monthly usage of a client as JSON and CSV, and the cap on its AI spend.
 
 use futures_util::future::join_all;
 use hotdesk::base::clock::{month, month_of, months_before, now_ms};
-use hotdesk::domain::usage::MONTHS_KEPT;
+use hotdesk::domain::billing::usage::RETAINED_MONTHS;
 use reqwest::Method;
 use serde_json::json;
 
-use super::client;
+use super::create_client;
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Simulation;
 
@@ -14,10 +14,11 @@ const HOUR: i64 = 3_600_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_month_holds_what_ran_in_it() {
-    let house = Simulation::boot().await;
-    let (acme, _) =
-        client(&house, json!({"external_id": "acme, \"the\" first", "billed_to": "client"})).await;
-    let (id, start) = (id_of(&acme), months_before(now_ms(), 3));
+    let controller = Simulation::boot().await;
+    let (client, _) =
+        create_client(&controller, json!({"external_id": "acme, \"the\" first", "billed_to": "client"}))
+            .await;
+    let (id, start) = (id_of(&client), months_before(now_ms(), 3));
     let march = month_of(start);
     assert_eq!(month(&march).expect("a month").start, start);
     let (one, two) = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222");
@@ -30,7 +31,7 @@ async fn a_month_holds_what_ran_in_it() {
     .into_iter()
     .enumerate()
     {
-        house
+        controller
             .sql(&format!(
                 "INSERT INTO runs (id, computer_id, account_id, client_id, cpu, ram_gb, started_at, seen_at, ended_at) \
                  VALUES ('{number}', '{computer}', 'x', '{id}', 1, {ram}, {from}, {from}, {to})"
@@ -38,15 +39,16 @@ async fn a_month_holds_what_ran_in_it() {
             .await;
     }
     let path = format!("/v1/accounts/{id}/usage?month={march}");
-    let told = house.get(&path).await.body;
+    let usage = controller.get(&path).await.body;
     assert_eq!(
-        told,
+        usage,
         json!({"account_id": id, "external_id": "acme, \"the\" first", "month": march, "billed_to": "client",
             "computer_hours": 4.0, "ram_gb_hours": 24.0, "ai_spend_usd": 0.0, "computers": [
                 {"computer_id": one, "computer_hours": 3.0, "ram_gb_hours": 20.0},
                 {"computer_id": two, "computer_hours": 1.0, "ram_gb_hours": 4.0}]})
     );
-    let response = house.request(Method::GET, &format!("{path}&format=csv")).send().await.expect("an answer");
+    let response =
+        controller.request(Method::GET, &format!("{path}&format=csv")).send().await.expect("an answer");
     assert_eq!(response.headers()["content-type"], "text/csv; charset=utf-8");
     let csv = response.text().await.expect("text");
     let name = "\"acme, \"\"the\"\" first\"";
@@ -58,28 +60,31 @@ async fn a_month_holds_what_ran_in_it() {
     );
     assert_eq!(csv, expected);
     let february = month_of(months_before(now_ms(), 4));
-    let before = house.get(&format!("/clients/{id}/usage?month={february}")).await.body;
+    let before = controller.get(&format!("/clients/{id}/usage?month={february}")).await.body;
     assert_eq!((&before["computer_hours"], &before["ram_gb_hours"]), (&json!(12.0), &json!(48.0)));
-    // What is not kept is not told as nothing.
-    let asked = |months| format!("/clients/{id}/usage?month={}", month_of(months_before(now_ms(), months)));
-    assert_eq!(house.get(&asked(MONTHS_KEPT)).await.status, 200);
-    assert_eq!(house.get(&asked(MONTHS_KEPT + 1)).await.status, 400);
+    // Months beyond the retention period are refused instead of reported as zero.
+    let usage_path =
+        |months| format!("/clients/{id}/usage?month={}", month_of(months_before(now_ms(), months)));
+    assert_eq!(controller.get(&usage_path(RETAINED_MONTHS)).await.status, 200);
+    assert_eq!(controller.get(&usage_path(RETAINED_MONTHS + 1)).await.status, 400);
     for bad in ["month=2026-13", "month=March", "month=2026-03-01", "format=xml"] {
-        assert_eq!(house.get(&format!("/clients/{id}/usage?{bad}")).await.status, 400, "{bad}");
+        assert_eq!(controller.get(&format!("/clients/{id}/usage?{bad}")).await.status, 400, "{bad}");
     }
-    let nobody = "00000000-0000-4000-8000-000000000000";
-    assert_eq!(house.get(&format!("/clients/{nobody}/usage")).await.status, 404);
-    assert_eq!(house.get("/clients/nobody/usage").await.status, 404);
+    let none_used = "00000000-0000-4000-8000-000000000000";
+    assert_eq!(controller.get(&format!("/clients/{none_used}/usage")).await.status, 404);
+    assert_eq!(controller.get("/clients/nobody/usage").await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t23_ai_spend_stops_at_its_cap_and_is_written_down_once() {
-    let house = Simulation::boot().await;
-    let (acme, _) = client(&house, json!({"external_id": "acme", "monthly_ai_cap_usd": 1.0})).await;
-    let path = format!("/v1/accounts/{}/spend", id_of(&acme));
+    let controller = Simulation::boot().await;
+    let (client, _) =
+        create_client(&controller, json!({"external_id": "acme", "monthly_ai_cap_usd": 1.0})).await;
+    let path = format!("/v1/accounts/{}/spend", id_of(&client));
     let entries: Vec<String> = (0..50).map(|number| format!("call {number}")).collect();
-    let asked = entries.iter().map(|id| house.post(&path, json!({"entry_id": id, "amount_usd": 0.1})));
-    let answers = join_all(asked).await;
+    let usage_path =
+        entries.iter().map(|id| controller.post(&path, json!({"entry_id": id, "amount_usd": 0.1})));
+    let answers = join_all(usage_path).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 10, "{answers:?}");
     for refused in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(
@@ -89,28 +94,28 @@ async fn t23_ai_spend_stops_at_its_cap_and_is_written_down_once() {
             refused.body
         );
     }
-    let won = answers.iter().position(|answer| answer.status == 200).expect("one");
-    let again = house.post(&path, json!({"entry_id": entries[won], "amount_usd": 0.1})).await;
+    let winner = answers.iter().position(|answer| answer.status == 200).expect("one");
+    let again = controller.post(&path, json!({"entry_id": entries[winner], "amount_usd": 0.1})).await;
     assert_eq!((again.status, &again.body["repeated"]), (200, &json!(true)), "{}", again.body);
-    let usage = house.get(&format!("/clients/{}/usage", id_of(&acme))).await.body;
+    let usage = controller.get(&format!("/clients/{}/usage", id_of(&client))).await.body;
     assert_eq!((&usage["ai_spend_usd"], &usage["month"]), (&json!(1.0), &json!(month_of(now_ms()))));
-    // What was spent last month is no matter of this one.
-    house.sql("UPDATE ai_spend SET spent_at = spent_at - 40 * 86400000").await;
-    assert_eq!(house.post(&path, json!({"entry_id": "new month", "amount_usd": 1})).await.status, 200);
+    // Last month's spend does not count.
+    controller.sql("UPDATE ai_spend SET spent_at = spent_at - 40 * 86400000").await;
+    assert_eq!(controller.post(&path, json!({"entry_id": "new month", "amount_usd": 1})).await.status, 200);
     for bad in [
         json!({"entry_id": "", "amount_usd": 1}),
         json!({"entry_id": "x", "amount_usd": -1}),
         json!({"entry_id": "x"}),
         json!({"entry_id": "x", "amount_usd": 1, "note": "x".repeat(256)}),
     ] {
-        assert_eq!(house.post(&path, bad.clone()).await.status, 400, "{bad}");
+        assert_eq!(controller.post(&path, bad.clone()).await.status, 400, "{bad}");
     }
 }
 
-/// How many costs have rows of their own.
-async fn rows(house: &Simulation) -> i64 {
+/// Number of costs with rows of their own.
+async fn rows(controller: &Simulation) -> i64 {
     sqlx::any::install_default_drivers();
-    let url = format!("sqlite://{}", house.store_file().display());
+    let url = format!("sqlite://{}", controller.store_file().display());
     let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
     let (rows,): (i64,) =
         sqlx::query_as("SELECT COUNT(*) FROM ai_spend").fetch_one(&pool).await.expect("a count");
@@ -120,15 +125,18 @@ async fn rows(house: &Simulation) -> i64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_very_many_costs_the_oldest_are_added_up_and_none_is_lost() {
-    let house = Simulation::boot().await;
-    let (acme, _) = client(&house, json!({"external_id": "acme", "monthly_ai_cap_usd": 1.5})).await;
-    let id = id_of(&acme);
+    let controller = Simulation::boot().await;
+    let (client, _) =
+        create_client(&controller, json!({"external_id": "acme", "monthly_ai_cap_usd": 1.5})).await;
+    let id = id_of(&client);
     let path = format!("/v1/accounts/{id}/spend");
-    let spend =
-        async |entry: &str, usd: f64| house.post(&path, json!({"entry_id": entry, "amount_usd": usd})).await;
-    // As many of this month as have rows of their own, a millionth of a dollar each; and one of the month before.
+    let spend = async |entry: &str, usd: f64| {
+        controller.post(&path, json!({"entry_id": entry, "amount_usd": usd})).await
+    };
+    // The maximum number of costs of this month with rows of their own, a millionth of a dollar each, and one
+    // of last month.
     let start = months_before(now_ms(), 0);
-    house
+    controller
         .sql(&format!(
             "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 10000) \
              INSERT INTO ai_spend (id, account_id, client_id, amount, note, spent_at) \
@@ -145,12 +153,14 @@ async fn of_very_many_costs_the_oldest_are_added_up_and_none_is_lost() {
         let again = spend(entry, 0.5).await;
         assert_eq!((&again.body["repeated"], &again.body["ai_spend_usd"]), (&json!(true), &json!(total)));
     }
-    assert_eq!(rows(&house).await, 10_001, "the month before is not touched");
+    assert_eq!(rows(&controller).await, 10_001, "last month must be unchanged");
     let above = spend("three", 0.5).await;
     assert_eq!((above.status, &above.body["code"]), (402, &json!("credits_exhausted")), "{}", above.body);
-    // A sum above what can be told is none.
-    house.sql(&format!("UPDATE clients SET monthly_ai_cap = NULL WHERE id = '{id}'")).await;
-    house.sql(&format!("UPDATE ai_spend SET amount = {} WHERE id = '{id} one'", i64::MAX - 1_000_000)).await;
+    // A sum beyond the representable range is an error.
+    controller.sql(&format!("UPDATE clients SET monthly_ai_cap = NULL WHERE id = '{id}'")).await;
+    controller
+        .sql(&format!("UPDATE ai_spend SET amount = {} WHERE id = '{id} one'", i64::MAX - 1_000_000))
+        .await;
     assert_eq!(spend("four", 1.0).await.status, 400);
     assert_eq!(spend("five", 0.25).await.status, 200);
 }

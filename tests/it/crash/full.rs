@@ -1,4 +1,4 @@
-//! What works on a full disk? Reading and removing; what needs room is refused whole (threats.md T20).
+//! Full disk: reads and removals succeed, and writes are refused whole (T20, docs/security.md).
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,33 +6,33 @@ use std::path::{Path, PathBuf};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::{Answered, answered};
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::agent::{HttpAnswer, fetch_json};
+use crate::harness::controller::{RunningController, skip_reason};
 
-/// The data folder's disk: the reserve that the engine keeps, one computer and the agent's program.
+/// Size of the data folder's disk: the engine's reserve, one computer and the agent's program.
 const DISK_MIB: u64 = 2048;
 
-/// Takes all the room that is left on a disk.
+/// Fills a disk.
 fn fill(folder: &Path) -> PathBuf {
     let path = folder.join("filler");
     let file = File::options().write(true).create(true).truncate(false).open(&path).expect("a filler");
-    let mut at = file.metadata().expect("its size").len();
+    let mut offset = file.metadata().expect("a size").len();
     for step in [64 << 20, 1 << 20, 64 << 10, 4096, 1024_u64] {
-        while rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), at, step).is_ok() {
-            at += step;
+        while rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), offset, step).is_ok() {
+            offset += step;
         }
     }
     path
 }
 
-async fn upload(house: &RunningController, workspace: &str, bytes: usize) -> Answered {
+async fn upload(controller: &RunningController, workspace: &str, bytes: usize) -> HttpAnswer {
     let form = reqwest::multipart::Form::new()
         .text("projectId", workspace.to_owned())
         .part("file", reqwest::multipart::Part::bytes(vec![b'x'; bytes]).file_name("a.bin"));
-    answered(house.request(Method::POST, "/files/upload").multipart(form)).await
+    fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await
 }
 
-fn is_refused(answer: &Answered, name: &str) {
+fn expect_disk_full(answer: &HttpAnswer, name: &str) {
     assert_eq!(answer.status, 503, "{name}: {}", answer.body);
     assert!(
         answer.body["code"].is_string() && answer.body["retry_after"].is_u64(),
@@ -41,60 +41,65 @@ fn is_refused(answer: &Answered, name: &str) {
     );
 }
 
-fn blobs(house: &RunningController) -> usize {
-    let folders = ["files", "screenshots"].map(|kind| house.data_dir().join("blobs").join(kind));
+fn blob_count(controller: &RunningController) -> usize {
+    let folders = ["files", "screenshots"].map(|kind| controller.data_dir().join("blobs").join(kind));
     folders.iter().map(|folder| std::fs::read_dir(folder).expect("a folder").count()).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t20_a_full_disk_refuses_what_needs_room_and_nothing_else() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let mut house = RunningController::boot_on_disk(DISK_MIB).await;
-    let workspace = house.workspace("w").await;
-    let id = house.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
-    let kept = upload(&house, &workspace, 1000).await.body["file"]["id"].as_str().expect("a file").to_owned();
-    let other = house.workspace("other").await;
-    let held = blobs(&house);
-    let filler = fill(&house.data_dir());
+    let mut controller = RunningController::boot_on_disk(DISK_MIB).await;
+    let workspace = controller.workspace("w").await;
+    let id = controller.computer(&workspace, "desk").await["id"].as_str().expect("an id").to_owned();
+    let file =
+        upload(&controller, &workspace, 1000).await.body["file"]["id"].as_str().expect("a file").to_owned();
+    let other = controller.workspace("other").await;
+    let blobs_before = blob_count(&controller);
+    let filler = fill(&controller.data_dir());
 
-    is_refused(&upload(&house, &workspace, 5_000_000).await, "an upload");
-    is_refused(&upload(&house, &workspace, 10).await, "a small upload");
-    is_refused(&house.get(&format!("/computers/{id}/screenshot")).await, "a stored screenshot");
-    let create = house.post("/computers", json!({"workspace_id": workspace, "name": "second"})).await;
-    is_refused(&create, "a create");
-    assert_eq!(house.get("/computers").await.body["total"], 1, "no half computer");
-    assert_eq!(std::fs::read_dir(house.data_dir().join("machines")).expect("a folder").count(), 1);
-    assert_eq!(blobs(&house), held, "no half blob");
+    expect_disk_full(&upload(&controller, &workspace, 5_000_000).await, "an upload");
+    expect_disk_full(&upload(&controller, &workspace, 10).await, "a small upload");
+    expect_disk_full(&controller.get(&format!("/computers/{id}/screenshot")).await, "a stored screenshot");
+    let create = controller.post("/computers", json!({"workspace_id": workspace, "name": "second"})).await;
+    expect_disk_full(&create, "a create");
+    assert_eq!(
+        controller.get("/computers").await.body["total"],
+        1,
+        "a refused create must leave no computer"
+    );
+    assert_eq!(std::fs::read_dir(controller.data_dir().join("machines")).expect("a folder").count(), 1);
+    assert_eq!(blob_count(&controller), blobs_before, "refused uploads must leave no blob");
 
-    // Reading works, and so does the desktop.
+    // Reads work, and so does the desktop.
     for path in
         ["/workspaces".to_owned(), format!("/computers/{id}"), format!("/files?projectId={workspace}")]
     {
-        assert_eq!(house.get(&path).await.status, 200, "{path}");
+        assert_eq!(controller.get(&path).await.status, 200, "{path}");
     }
-    assert_eq!(house.bash(&id, "echo hi").await, "hi\n");
-    // The controller itself starts on a full disk, whether it ended in its own way or not; nobody gets the room it held.
-    house.kill();
-    house.start_again().await;
-    house.restart().await;
-    fill(&house.data_dir());
-    assert_eq!(house.bash(&id, "echo hi").await, "hi\n");
-    // Removing works, and makes room.
-    let removed = house.delete(&format!("/files/delete?id={kept}")).await;
+    assert_eq!(controller.bash(&id, "echo hi").await, "hi\n");
+    // The controller starts on a full disk after a kill and after an orderly end. Its reserve stays reserved.
+    controller.kill();
+    controller.start_again().await;
+    controller.restart().await;
+    fill(&controller.data_dir());
+    assert_eq!(controller.bash(&id, "echo hi").await, "hi\n");
+    // A removal succeeds and frees space.
+    let removed = controller.delete(&format!("/files/delete?id={file}")).await;
     assert_eq!(removed.status, 200, "{}", removed.body);
-    let removed = house.delete(&format!("/computers/{id}")).await;
+    let removed = controller.delete(&format!("/computers/{id}")).await;
     assert_eq!(removed.status, 200, "{}", removed.body);
-    assert_eq!(house.get("/computers").await.body["total"], 0);
-    assert_eq!(house.delete(&format!("/workspaces/{other}")).await.status, 200);
+    assert_eq!(controller.get("/computers").await.body["total"], 0);
+    assert_eq!(controller.delete(&format!("/workspaces/{other}")).await.status, 200);
 
     std::fs::remove_file(filler).expect("the filler");
-    assert_eq!(upload(&house, &workspace, 5_000_000).await.status, 200);
-    let made = house.computer(&workspace, "second").await;
-    let id = made["id"].as_str().expect("an id");
+    assert_eq!(upload(&controller, &workspace, 5_000_000).await.status, 200);
+    let created = controller.computer(&workspace, "second").await;
+    let id = created["id"].as_str().expect("an id");
     assert_eq!(
-        house.get(&format!("/computers/{id}/screenshot?response_format=base64")).await.body["success"],
+        controller.get(&format!("/computers/{id}/screenshot?response_format=base64")).await.body["success"],
         true
     );
 }

@@ -1,4 +1,6 @@
-//! What of a controller's machines is on the host? Everything that carries its data folder's or a machine's name.
+//! Host resources of a controller's machines.
+//!
+//! These are all resources that carry the name of its data folder or of a machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,39 +13,40 @@ use hotdesk::base::wait;
 use crate::harness::controller::RunningController;
 use crate::harness::host::{self, names_in};
 
-/// Recovery works in the background; on a busy machine it takes seconds.
+/// Recovery works in the background and takes seconds on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Looks for what one data folder's machines leave; it remembers what it has once seen.
-pub struct Remains {
+/// Finds host resources of one data folder's machines, including machines that it has seen earlier.
+pub struct Leftovers {
     data: PathBuf,
-    /// Every machine that was ever seen.
-    known: std::sync::Mutex<BTreeSet<String>>,
-    /// Network interfaces that machines were seen with: where their number is read, and the number.
+    /// Every machine that was seen so far.
+    seen_machines: std::sync::Mutex<BTreeSet<String>>,
+    /// Network interfaces of machines: the file with the interface's index, and the index.
     interfaces: std::sync::Mutex<BTreeSet<(PathBuf, String)>>,
-    /// How the guests' addresses begin, where no other controller of this host has such.
+    /// Prefix of the guests' addresses, if no other controller of this host uses it.
     subnet: Option<String>,
 }
 
-/// A computer with its status at rest, as its row says.
+/// A computer's id and its stored status.
 pub type Row = (String, String);
 
-impl Remains {
-    pub fn of(house: &RunningController) -> Self {
-        let data = fs::canonicalize(house.data_dir()).expect("a data folder");
-        let this = Self { data, known: Default::default(), interfaces: Default::default(), subnet: None };
-        this.look();
-        this
+impl Leftovers {
+    pub fn new(controller: &RunningController) -> Self {
+        let data = fs::canonicalize(controller.data_dir()).expect("a data folder");
+        let leftovers =
+            Self { data, seen_machines: Default::default(), interfaces: Default::default(), subnet: None };
+        leftovers.observe();
+        leftovers
     }
 
-    /// As [`Self::of`], for a house whose guests alone have addresses that begin so.
-    pub fn within(house: &RunningController, subnet: &str) -> Self {
-        Self { subnet: Some(subnet.to_owned()), ..Self::of(house) }
+    /// Like [`Self::new`], for a controller whose guests alone have addresses with this prefix.
+    pub fn with_subnet(controller: &RunningController, subnet: &str) -> Self {
+        Self { subnet: Some(subnet.to_owned()), ..Self::new(controller) }
     }
 
-    /// Remembers what there is now.
-    pub fn look(&self) {
-        self.known.lock().expect("no panic").extend(self.machines());
+    /// Records the machines that exist now.
+    pub fn observe(&self) {
+        self.seen_machines.lock().expect("no panic").extend(self.machines());
         for slot in self.slots() {
             let index = PathBuf::from(format!("/sys/class/net/hotdesk{slot:04x}/ifindex"));
             if let Ok(number) = fs::read_to_string(&index) {
@@ -52,30 +55,30 @@ impl Remains {
         }
     }
 
-    /// Machines with a folder.
+    /// Machines that have a folder.
     pub fn machines(&self) -> Vec<String> {
         names_in(&self.data.join("machines"))
     }
 
-    /// Host processes of the machines.
+    /// Host processes of all machines seen so far.
     pub fn processes(&self) -> Vec<u32> {
-        self.known.lock().expect("no panic").iter().flat_map(|id| host::processes(id)).collect()
+        self.seen_machines.lock().expect("no panic").iter().flat_map(|id| host::processes(id)).collect()
     }
 
     fn slots(&self) -> Vec<u16> {
         host::slots(&self.data.to_string_lossy())
     }
 
-    /// Why what is on the host is not exactly what these rows need; `None` when it is.
+    /// A difference between the host's resources and what these rows need, if any.
     fn excess(&self, rows: &[Row]) -> Option<String> {
-        self.look();
-        let mut wanted: Vec<&String> = rows.iter().map(|(id, _)| id).collect();
-        wanted.sort();
+        self.observe();
+        let mut expected: Vec<&String> = rows.iter().map(|(id, _)| id).collect();
+        expected.sort();
         let running: Vec<&String> =
             rows.iter().filter(|(_, status)| status == "running").map(|(id, _)| id).collect();
         let machines = self.machines();
-        if machines.iter().collect::<Vec<_>>() != wanted {
-            return Some(format!("machines {machines:?}, computers {wanted:?}"));
+        if machines.iter().collect::<Vec<_>>() != expected {
+            return Some(format!("machines {machines:?}, computers {expected:?}"));
         }
         let data = self.data.to_string_lossy().into_owned();
         let left: Vec<String> = names_in(&self.data.join("runtime"));
@@ -86,8 +89,8 @@ impl Remains {
         if !left.is_empty() {
             return Some(format!("trash holds {left:?}"));
         }
-        if let Some(half) = rows.iter().find_map(|row| self.half_made(row)) {
-            return Some(half);
+        if let Some(unexpected) = rows.iter().find_map(|row| self.unexpected_file(row)) {
+            return Some(unexpected);
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         if let Some(mount) = mounts.lines().find(|line| line.contains(&data) && line.contains("machines")) {
@@ -104,39 +107,42 @@ impl Remains {
         if self.slots().len() != running.len() {
             return Some(format!("slots {:?} for {} computers", self.slots(), running.len()));
         }
-        let known = self.known.lock().expect("no panic").clone();
-        if let Some(left) = known.iter().filter(|id| !running.contains(id)).find_map(|id| host::left_of(id)) {
+        let known = self.seen_machines.lock().expect("no panic").clone();
+        if let Some(left) =
+            known.iter().filter(|id| !running.contains(id)).find_map(|id| host::find_leftover(id))
+        {
             return Some(left);
         }
-        if let Some(idle) = running.iter().find(|id| host::processes(id).is_empty()) {
-            return Some(format!("nothing runs of {idle}"));
+        if let Some(dead) = running.iter().find(|id| host::processes(id).is_empty()) {
+            return Some(format!("no process of {dead} runs"));
         }
-        let there =
+        let exists =
             |(index, number): &&(PathBuf, String)| fs::read_to_string(index).is_ok_and(|now| now == *number);
         let interfaces = self.interfaces.lock().expect("no panic");
-        let left: Vec<_> = interfaces.iter().filter(there).collect();
+        let left: Vec<_> = interfaces.iter().filter(exists).collect();
         if left.len() > running.len() {
             return Some(format!("network interfaces {left:?} for {} computers", running.len()));
         }
-        self.unlisted(running.len())
+        self.packet_rule_mismatch(running.len())
     }
 
-    /// What a computer's folder holds that its status does not ask for.
-    fn half_made(&self, (id, status): &Row) -> Option<String> {
+    /// A file in a computer's folder that its status does not permit.
+    fn unexpected_file(&self, (id, status): &Row) -> Option<String> {
         let folder = self.data.join("machines").join(id);
         let places = [folder.clone(), folder.join("bundle"), folder.join("snapshots")];
         let names: Vec<String> = places.iter().flat_map(|place| names_in(place)).collect();
-        let half = names.iter().find(|name| name.ends_with(".new") || *name == "memory.used");
-        let told = |name: &String| format!("{name} of {id}, which is {status}");
-        half.map(told).or_else(|| {
+        let unexpected = names.iter().find(|name| name.ends_with(".new") || *name == "memory.used");
+        let describe = |name: &String| format!("{name} of {id}, which is {status}");
+        unexpected.map(describe).or_else(|| {
             let saved = names.iter().any(|name| name == "memory");
             (saved != (status == "suspended"))
-                .then(|| format!("memory is saved: {saved}, of {id}, which is {status}"))
+                .then(|| format!("saved memory: {saved}, of {id}, which is {status}"))
         })
     }
 
-    /// Where the guests' network is the house's own: that the packet rules know a guest for each computer that runs, and no more.
-    fn unlisted(&self, running: usize) -> Option<String> {
+    /// A difference between the guests in the packet rules and the running computers, if the guests' network
+    /// is not shared.
+    fn packet_rule_mismatch(&self, running: usize) -> Option<String> {
         let subnet = self.subnet.as_ref()?;
         let listed =
             Command::new("nft").args(["list", "set", "inet", "hotdesk", "guests"]).output().expect("nft");
@@ -145,22 +151,22 @@ impl Remains {
             .split(|c: char| c.is_whitespace() || c == ',')
             .filter(|word| word.starts_with(subnet.as_str()))
             .collect();
-        (known.len() != running).then(|| format!("the packet rules know {known:?} for {running} computers"))
+        (known.len() != running).then(|| format!("the packet rules have {known:?} for {running} computers"))
     }
 
-    /// Waits until the host holds exactly what these computers, all running, need.
-    pub async fn are_those_of(&self, computers: &[String]) {
+    /// Waits until the host's resources are exactly those of these running computers.
+    pub async fn check_running(&self, computers: &[String]) {
         let rows: Vec<Row> = computers.iter().map(|id| (id.clone(), "running".to_owned())).collect();
-        self.are(&rows, TIMEOUT).await;
+        self.check(&rows, TIMEOUT).await;
     }
 
-    /// Waits until the host holds exactly what these rows need.
-    pub async fn are(&self, rows: &[Row], patience: Duration) {
-        let clean = wait::until(patience, || async { self.excess(rows).is_none().then_some(()) });
+    /// Waits until the host's resources are exactly those of these rows.
+    pub async fn check(&self, rows: &[Row], timeout: Duration) {
+        let clean = wait::until(timeout, || async { self.excess(rows).is_none().then_some(()) });
         if clean.await.is_none()
-            && let Some(why) = self.excess(rows)
+            && let Some(reason) = self.excess(rows)
         {
-            panic!("left on the host: {why}");
+            panic!("left on the host: {reason}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Does `hotdesk doctor --repair` find everything that nobody owns, explain it, take it away only when told, and leave alone
-//! what a computer owns?
+//! `hotdesk doctor --repair`: list, explanation and removal of leftovers.
+//!
+//! It removes them only on request and never touches what a computer uses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,73 +14,71 @@ use hotdesk::engine::qemu::QemuEngine;
 use hotdesk::engine::{Boot, Engine, MachineSpec};
 use serde_json::{Value, json};
 
-use super::remains::Remains;
+use super::remains::Leftovers;
 use crate::engines::{qemu, qemu_desktop};
-use crate::harness::controller::{RunningController, image};
+use crate::harness::controller::{RunningController, image, remove_test_variables};
 use crate::harness::host;
 
-/// Groups of the OCI runtime that the host's folder of groups shows, whichever version.
+/// Control groups of the OCI runtime, at a path that both versions of control groups have.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-fn doctor(house: &RunningController, options: &[&str]) -> Output {
+fn doctor(controller: &RunningController, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
-    command.args(["doctor", "--repair"]).args(options).arg("--data-dir").arg(house.data_dir());
-    for own in ["HOTDESK_PYTHON", "HOTDESK_PROOF", "HOTDESK_SEED", "HOTDESK_ROUNDS"] {
-        command.env_remove(own);
-    }
-    command.output().expect("it runs")
+    command.args(["doctor", "--repair"]).args(options).arg("--data-dir").arg(controller.data_dir());
+    remove_test_variables(&mut command);
+    command.output().expect("the program starts")
 }
 
-/// What it tells as JSON, with its exit code.
-fn told(house: &RunningController, options: &[&str]) -> (i32, Value) {
-    let output = doctor(house, &[options, &["--json"]].concat());
+/// Runs `hotdesk doctor`; returns its exit code and its JSON.
+fn run_doctor(controller: &RunningController, options: &[&str]) -> (i32, Value) {
+    let output = doctor(controller, &[options, &["--json"]].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = serde_json::from_str(&text)
+    let run_doctor = serde_json::from_str(&text)
         .unwrap_or_else(|error| panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr)));
-    (output.status.code().expect("a code"), told)
+    (output.status.code().expect("a code"), run_doctor)
 }
 
-/// The leftovers of this test: kind and place, without those of other tests that run on this host.
-fn ours(told: &Value, marks: &[&str]) -> Vec<(String, String)> {
-    let all = told["leftovers"].as_array().expect("a list").iter();
+/// Findings of this test as kind and place, without those of other tests on this host.
+fn own_findings(run_doctor: &Value, marks: &[&str]) -> Vec<(String, String)> {
+    let all = run_doctor["leftovers"].as_array().expect("a list").iter();
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let all = all.map(|it| (text(&it["what"]), text(&it["place"])));
     all.filter(|(_, place)| marks.iter().any(|mark| place.contains(mark))).collect()
 }
 
-fn host_does(program: &str, args: &[&str]) -> String {
+fn run_on_host(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().expect("a tool");
     assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A machine that no row knows and that runs, and another one whose create was cut short.
-async fn orphans(house: &RunningController) -> (ComputerId, ComputerId) {
-    let mut config = ContainerConfig::new(house.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
+/// Creates a running machine without a row, and another one with an incomplete disk.
+async fn create_orphans(controller: &RunningController) -> (ComputerId, ComputerId) {
+    let mut config = ContainerConfig::new(controller.data_dir(), image(), env!("CARGO_BIN_EXE_hotdesk"));
     config.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
     let engine = ContainerEngine::open(config).expect("an engine");
     let spec =
         |id| MachineSpec { id, cpu: 1.0, memory_bytes: 1 << 29, disk_bytes: 1 << 28, bandwidth_mbps: 0 };
-    let (runs, half) = (ComputerId::random(), ComputerId::random());
-    engine.create(&spec(runs)).await.expect("created");
+    let (running, partial) = (ComputerId::random(), ComputerId::random());
+    engine.create(&spec(running)).await.expect("created");
     let boot = Boot { generation: 1, token: Secret::random(43), resolution: Default::default() };
-    engine.start(&spec(runs), &boot).await.expect("started");
-    engine.create(&spec(half)).await.expect("created");
+    engine.start(&spec(running), &boot).await.expect("started");
+    engine.create(&spec(partial)).await.expect("created");
     fs::rename(
-        house.machine(&half.to_string()).join("disk.img"),
-        house.machine(&half.to_string()).join("disk.new"),
+        controller.machine(&partial.to_string()).join("disk.img"),
+        controller.machine(&partial.to_string()).join("disk.new"),
     )
-    .expect("a disk that is not whole");
-    (runs, half)
+    .expect("the disk is renamed to an unfinished one");
+    (running, partial)
 }
 
-/// A slot that nobody has, claimed for a machine of this house of which there is only a control group, and known to the
-/// packet rules.
-fn slot(house: &RunningController, id: ComputerId) -> (PathBuf, u16) {
-    let data = fs::canonicalize(house.data_dir()).expect("a folder");
+/// Claims a free slot for a machine of this controller that has only a control group, and adds its address to
+/// the packet rules.
+fn claim_slot(controller: &RunningController, id: ComputerId) -> (PathBuf, u16) {
+    let data = fs::canonicalize(controller.data_dir()).expect("a folder");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
     let text = format!("{} {}", boot.trim(), data.join("machines").join(id.to_string()).display());
-    // The last ones are the last to be claimed by others.
+    // Other controllers claim the highest slots last.
     let claim = (16000..16384_u16).rev().find_map(|slot| {
         let claim = Path::new("/run/hotdesk-engine/slots").join(format!("{slot:05}"));
         std::os::unix::fs::symlink(&text, &claim).is_ok().then_some((claim, slot))
@@ -87,12 +86,12 @@ fn slot(house: &RunningController, id: ComputerId) -> (PathBuf, u16) {
     let (claim, slot) = claim.expect("a free slot");
     let first = 4 * u32::from(slot);
     let address = format!("10.213.{}.{}", first >> 8, (first & 255) + 2);
-    host_does("nft", &["add", "element", "inet", "hotdesk", "guests", &format!("{{ {address} }}")]);
+    run_on_host("nft", &["add", "element", "inet", "hotdesk", "guests", &format!("{{ {address} }}")]);
     (claim, slot)
 }
 
-/// Something in every hierarchy, as a start that was cut short leaves it.
-fn group(id: ComputerId) -> Vec<PathBuf> {
+/// Creates a group in every hierarchy, as an interrupted start would leave it.
+fn create_groups(id: ComputerId) -> Vec<PathBuf> {
     let roots = host::control_group_roots();
     let groups: Vec<PathBuf> = roots.iter().map(|root| root.join("hotdesk").join(id.to_string())).collect();
     groups.iter().for_each(|group| fs::create_dir_all(group).expect("a group"));
@@ -102,44 +101,48 @@ fn group(id: ComputerId) -> Vec<PathBuf> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
-    let Some((mut house, _, id)) = RunningController::with_a_computer().await else { return };
-    house.bash(&id, "echo kept >/root/kept; echo $$ >/dev/shm/kept").await;
-    let memory = house.bash(&id, "cat /dev/shm/kept").await;
-    let refused = doctor(&house, &["--yes"]);
+    let Some((mut controller, _, id)) = RunningController::with_a_computer().await else { return };
+    controller.bash(&id, "echo kept >/root/kept; echo $$ >/dev/shm/kept").await;
+    let memory = controller.bash(&id, "cat /dev/shm/kept").await;
+    let refused = doctor(&controller, &["--yes"]);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains(&house.pid().to_string()), "{said}");
+    assert!(!refused.status.success() && said.contains(&controller.pid().to_string()), "{said}");
 
-    house.kill();
-    let data = fs::canonicalize(house.data_dir()).expect("a folder");
+    controller.kill();
+    let data = fs::canonicalize(controller.data_dir()).expect("a folder");
     let mark = data.to_string_lossy().into_owned();
-    let clean = told(&house, &[]);
-    assert!(ours(&clean.1, &[&mark, &id]).is_empty(), "a running computer is not left over: {}", clean.1);
+    let clean = run_doctor(&controller, &[]);
+    assert!(
+        own_findings(&clean.1, &[&mark, &id]).is_empty(),
+        "a running computer must not be listed: {}",
+        clean.1
+    );
     assert_eq!(clean.1["computers"], json!([]));
 
-    let (runs, half) = orphans(&house).await;
-    let remains = Remains::of(&house);
+    let (running, partial) = create_orphans(&controller).await;
+    let remains = Leftovers::new(&controller);
     let lost = ComputerId::random();
-    let groups = group(lost);
-    let (claim, slot) = slot(&house, lost);
-    // A disk on a loop device of the host's, mounted; its machine is gone.
+    let groups = create_groups(lost);
+    let (claim, slot) = claim_slot(&controller, lost);
+    // A mounted disk on a loop device of the host, whose machine is gone.
     let gone = data.join("trash").join(format!("{}.0123", ComputerId::random()));
     fs::create_dir(&gone).expect("a folder");
     let disk = gone.join("disk.img");
     fs::File::create_new(&disk).and_then(|file| file.set_len(64 << 20)).expect("a disk");
-    host_does("mkfs.ext4", &["-q", "-F", &disk.to_string_lossy()]);
-    let device = host_does("losetup", &["--find", "--show", &disk.to_string_lossy()]);
+    run_on_host("mkfs.ext4", &["-q", "-F", &disk.to_string_lossy()]);
+    let device = run_on_host("losetup", &["--find", "--show", &disk.to_string_lossy()]);
     let point = tempfile::tempdir().expect("a folder");
     let point_text = point.path().to_string_lossy().into_owned();
-    host_does("mount", &[&device, &point_text]);
-    // A copy that a kill cut short, in the folder of a computer.
-    let snapshots = house.machine(&id).join("snapshots");
+    run_on_host("mount", &[&device, &point_text]);
+    // A copy in a computer's folder that a kill interrupted.
+    let snapshots = controller.machine(&id).join("snapshots");
     fs::create_dir_all(&snapshots).expect("a folder");
     fs::write(snapshots.join("0.new"), "half").expect("a file");
 
     let marks = [&*mark, &point_text, &device, &lost.to_string(), &format!("{slot} for ")];
     let expected: Vec<(String, String)> = {
         let machine = |id: ComputerId| ("machine".to_owned(), data.join("machines").join(id.to_string()));
-        let mut machines = [machine(runs), machine(half)];
+        let mut machines = [machine(running), machine(partial)];
         machines.sort();
         let [first, second] = machines.map(|(what, path)| (what, path.display().to_string()));
         let claimed = fs::read_link(&claim).expect("a claim").to_string_lossy().into_owned();
@@ -159,65 +162,69 @@ async fn a_repair_takes_away_what_nobody_owns_and_nothing_else() {
         ]
     };
     for round in 0..2 {
-        let (code, told) = told(&house, &[]);
-        assert_eq!((code, ours(&told, &marks)), (1, expected.clone()), "a dry run, round {round}");
-        let all = told["leftovers"].as_array().expect("a list");
+        let (code, run_doctor) = run_doctor(&controller, &[]);
+        assert_eq!(
+            (code, own_findings(&run_doctor, &marks)),
+            (1, expected.clone()),
+            "a dry run, round {round}"
+        );
+        let all = run_doctor["leftovers"].as_array().expect("a list");
         let explained = |it: &Value| it["why"].is_string() && it["remedy"].is_string() && it["done"] == false;
-        assert!(all.iter().all(explained), "{told}");
+        assert!(all.iter().all(explained), "{run_doctor}");
     }
-    let shown = String::from_utf8_lossy(&doctor(&house, &[]).stdout).into_owned();
+    let shown = String::from_utf8_lossy(&doctor(&controller, &[]).stdout).into_owned();
     assert!(shown.contains("nothing was changed") && shown.contains("no computer has this id"), "{shown}");
-    assert!(!host::processes(&runs.to_string()).is_empty() && claim.is_symlink(), "nothing was changed");
+    assert!(!host::processes(&running.to_string()).is_empty() && claim.is_symlink(), "nothing was changed");
 
-    let (_, done) = told(&house, &["--yes"]);
+    let (_, done) = run_doctor(&controller, &["--yes"]);
     let own = |it: &&Value| marks.iter().any(|mark| it["place"].as_str().expect("a place").contains(mark));
     let all: Vec<&Value> = done["leftovers"].as_array().expect("a list").iter().filter(own).collect();
     assert!(all.len() == expected.len() && all.iter().all(|it| it["done"] == true), "{all:?}");
-    let (_, again) = told(&house, &[]);
-    assert!(ours(&again, &marks).is_empty(), "{again}");
+    let (_, again) = run_doctor(&controller, &[]);
+    assert!(own_findings(&again, &marks).is_empty(), "{again}");
     assert!(groups.iter().all(|group| !group.exists()) && !claim.is_symlink() && !gone.exists());
-    for left in [runs, half, lost] {
-        assert_eq!(host::left_of(&left.to_string()), None);
+    for left in [running, partial, lost] {
+        assert_eq!(host::find_leftover(&left.to_string()), None);
     }
-    // The computer never noticed.
-    house.start_again().await;
-    assert_eq!(house.bash(&id, "cat /root/kept /dev/shm/kept").await, format!("kept\n{memory}"));
-    remains.are(&[(id, "running".to_owned())], Duration::from_secs(45)).await;
+    // The computer is unaffected.
+    controller.start_again().await;
+    assert_eq!(controller.bash(&id, "cat /root/kept /dev/shm/kept").await, format!("kept\n{memory}"));
+    remains.check(&[(id, "running".to_owned())], Duration::from_secs(45)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repair_knows_virtual_machines_too() {
-    let Some(mut house) = qemu_desktop::house("").await else { return };
-    house.kill();
-    let data = fs::canonicalize(house.data_dir()).expect("a folder");
+    let Some(mut controller) = qemu_desktop::boot_controller("").await else { return };
+    controller.kill();
+    let data = fs::canonicalize(controller.data_dir()).expect("a folder");
     let engine = QemuEngine::open(qemu::settings(data.clone())).expect("an engine");
     let spec =
         |id| MachineSpec { id, cpu: 1.0, memory_bytes: 1 << 29, disk_bytes: 1 << 28, bandwidth_mbps: 0 };
-    let (runs, rests) = (ComputerId::random(), ComputerId::random());
-    for id in [runs, rests] {
+    let (running, stopped) = (ComputerId::random(), ComputerId::random());
+    for id in [running, stopped] {
         engine.create(&spec(id)).await.expect("created");
     }
     let boot = Boot { generation: 1, token: Secret::random(43), resolution: Default::default() };
-    engine.start(&spec(runs), &boot).await.expect("started");
-    // An agent's disk that was being made.
+    engine.start(&spec(running), &boot).await.expect("started");
+    // An incomplete disk with the agent.
     fs::write(data.join("agent/new"), "half").expect("a file");
     let mark = data.to_string_lossy().into_owned();
-    let mut expected = [runs, rests]
+    let mut expected = [running, stopped]
         .map(|id| ("machine".to_owned(), data.join("machines").join(id.to_string()).display().to_string()));
     expected.sort();
     let expected = [&expected[..], &[("unfinished file".to_owned(), format!("{mark}/agent/new"))]].concat();
     let qemu = ["--engine", "qemu"];
-    let (code, looked) = told(&house, &qemu);
-    assert_eq!((code, ours(&looked, &[&mark])), (1, expected));
-    assert!(!host::processes(&runs.to_string()).is_empty(), "nothing was changed");
-    let (_, done) = told(&house, &[&qemu[..], &["--yes"]].concat());
+    let (code, findings) = run_doctor(&controller, &qemu);
+    assert_eq!((code, own_findings(&findings, &[&mark])), (1, expected));
+    assert!(!host::processes(&running.to_string()).is_empty(), "nothing was changed");
+    let (_, done) = run_doctor(&controller, &[&qemu[..], &["--yes"]].concat());
     let all = done["leftovers"].as_array().expect("a list").iter();
     let mut own = all.filter(|it| it["place"].as_str().expect("a place").contains(&mark));
     assert!(own.all(|it| it["done"] == true), "{done}");
-    assert_eq!(ours(&told(&house, &qemu).1, &[&mark]), []);
-    for left in [runs, rests] {
-        assert_eq!(host::left_of(&left.to_string()), None);
-        assert!(!house.machine(&left.to_string()).exists());
+    assert_eq!(own_findings(&run_doctor(&controller, &qemu).1, &[&mark]), []);
+    for left in [running, stopped] {
+        assert_eq!(host::find_leftover(&left.to_string()), None);
+        assert!(!controller.machine(&left.to_string()).exists());
     }
 }
 
@@ -233,7 +240,7 @@ async fn a_repair_without_a_store_touches_nothing() {
             .arg(folder.path())
             .env_clear()
             .output()
-            .expect("it runs");
+            .expect("the program starts");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && said.contains("hotdesk purge"), "{said}");
         assert_eq!(host::names_in(folder.path()), ["machines"]);

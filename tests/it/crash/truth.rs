@@ -1,4 +1,4 @@
-//! Does the status tell within seconds that a machine has died behind its controller's back, and does `start` bring it back?
+//! Status of a computer within seconds after its machine has died, and its restart by `start`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,57 +7,58 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::harness::controller::{RunningController, no_computers_here, runsc};
+use crate::harness::capability::Capability;
+use crate::harness::controller::{RunningController, runsc, skip_reason};
 use crate::harness::host;
 
-/// By when the status has to say so.
-const SOON: Duration = Duration::from_secs(5);
-/// The same where others work on the machine too: the better of two tries is held to [`SOON`].
-const BUSY: Duration = Duration::from_secs(30);
+/// Longest time until the status shows the death.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same on a busy machine; the better of two attempts must meet [`STATUS_TIMEOUT`].
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Kills some of a running computer's processes, and expects the truth, a way out of it, and all that was on the disk.
-async fn the_truth_is_told(house: &RunningController, victims: impl Fn(&str) -> Vec<u32>) {
-    let workspace = house.workspace("w").await;
-    let made = house.computer(&workspace, "desk").await;
-    let id = made["id"].as_str().expect("an id");
-    house.bash(id, "echo kept >/root/kept; sync /root/kept").await;
+/// Kills processes of a running computer; checks its status, its restart, and the contents of its disk.
+async fn check_status_after_kill(controller: &RunningController, victims: impl Fn(&str) -> Vec<u32>) {
+    let workspace = controller.workspace("w").await;
+    let created = controller.computer(&workspace, "desk").await;
+    let id = created["id"].as_str().expect("an id");
+    controller.bash(id, "echo kept >/root/kept; sync /root/kept").await;
     let mut quickest = Duration::MAX;
     for round in 0..2 {
         let victims = victims(id);
-        assert!(!victims.is_empty(), "nothing runs");
+        assert!(!victims.is_empty(), "the computer must have processes");
         let died = Instant::now();
         for pid in victims {
-            kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("it runs");
+            kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("the process runs");
         }
-        house.until_status(id, "stopped").await;
-        let told = died.elapsed();
-        println!("told after {told:?}");
-        assert!(told < BUSY, "told after {told:?}");
-        quickest = quickest.min(told);
-        assert_eq!(host::left_of(id), None, "what its boot took is given back");
-        let refused = house.post(&format!("/computers/{id}/click"), json!({"x": 1, "y": 1})).await;
+        controller.until_status(id, "stopped").await;
+        let delay = died.elapsed();
+        println!("status changed after {delay:?}");
+        assert!(delay < BUSY_TIMEOUT, "status changed after {delay:?}");
+        quickest = quickest.min(delay);
+        assert_eq!(host::find_leftover(id), None, "the boot's resources must be released");
+        let refused = controller.post(&format!("/computers/{id}/click"), json!({"x": 1, "y": 1})).await;
         assert_eq!(
             (refused.status, &refused.body["error"]),
             (409, &json!("Computer is not running (status: stopped)"))
         );
-        let way_out = if round == 0 { "start" } else { "ensure-running" };
-        assert_eq!(house.act(id, way_out, json!({})).await.status, 200);
-        house.until_status(id, "running").await;
-        assert_eq!(house.bash(id, "cat /root/kept").await, "kept\n");
+        let verb = if round == 0 { "start" } else { "ensure-running" };
+        assert_eq!(controller.act(id, verb, json!({})).await.status, 200);
+        controller.until_status(id, "running").await;
+        assert_eq!(controller.bash(id, "cat /root/kept").await, "kept\n");
     }
-    assert!(quickest < SOON, "told after {quickest:?} at best");
+    assert!(quickest < STATUS_TIMEOUT, "status changed after {quickest:?} at best");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_whose_first_process_was_killed_reads_stopped_and_starts_again() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot().await;
-    the_truth_is_told(&house, |id| vec![house.init_pid(id).unsigned_abs()]).await;
+    let controller = RunningController::boot().await;
+    check_status_after_kill(&controller, |id| vec![controller.init_pid(id).unsigned_abs()]).await;
 }
 
-/// The process that is the kernel of a guest over gVisor.
+/// Processes that are the kernel of a guest over gVisor.
 fn sandbox(id: &str) -> Vec<u32> {
     let is_kernel = |pid: &u32| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -69,18 +70,18 @@ fn sandbox(id: &str) -> Vec<u32> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_whose_kernel_in_user_space_was_killed_reads_stopped_and_starts_again() {
     let runtime = runsc();
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
     if !Path::new(&runtime).exists() {
-        return println!("skipped: {runtime} is not there (packaging/dev/deps test)");
+        return Capability::Gvisor.skip(format_args!("{runtime} is not installed (packaging/dev/deps test)"));
     }
-    let house = RunningController::boot_with(&format!("[container]\nruntime = {runtime:?}\n")).await;
-    the_truth_is_told(&house, sandbox).await;
+    let controller = RunningController::boot_with(&format!("[container]\nruntime = {runtime:?}\n")).await;
+    check_status_after_kill(&controller, sandbox).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_virtual_machine_whose_qemu_was_killed_reads_stopped_and_starts_again() {
-    let Some(house) = crate::engines::qemu_desktop::house("").await else { return };
-    the_truth_is_told(&house, host::processes).await;
+    let Some(controller) = crate::engines::qemu_desktop::boot_controller("").await else { return };
+    check_status_after_kill(&controller, host::processes).await;
 }

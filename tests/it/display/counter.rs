@@ -1,4 +1,4 @@
-//! A plain X client that counts the input which it receives.
+//! X client that counts its input events.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{ConnectionExt, CreateWindowAux, EventMask, InputFocus, WindowClass};
 use x11rb::rust_connection::RustConnection;
 
-/// How often each button or key went down and came up.
+/// Number of presses and releases of each button or key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub pressed: BTreeMap<u8, u32>,
@@ -15,19 +15,19 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Each of these as often as said, down and up.
-    pub fn of<const N: usize>(pairs: [(u8, u32); N]) -> Self {
+    /// The given number of presses and of releases for each.
+    pub fn from_pairs<const N: usize>(pairs: [(u8, u32); N]) -> Self {
         Self { pressed: pairs.into(), released: pairs.into() }
     }
 }
 
-/// A window over the whole screen, above all others, with the keyboard.
+/// A focused window over the whole screen, above all others.
 pub struct Counter {
     link: RustConnection,
     root: u32,
     pub buttons: Counts,
     pub keys: Counts,
-    /// Where buttons went down, by y.
+    /// Button presses by y coordinate.
     pub rows: BTreeMap<i16, u32>,
 }
 
@@ -42,8 +42,8 @@ impl Counter {
             | EventMask::KEY_PRESS
             | EventMask::KEY_RELEASE
             | EventMask::EXPOSURE;
-        let look = CreateWindowAux::new().background_pixel(0).override_redirect(1).event_mask(mask);
-        link.create_window(24, id, root, 0, 0, 2000, 2000, 0, WindowClass::INPUT_OUTPUT, visual, &look)
+        let attributes = CreateWindowAux::new().background_pixel(0).override_redirect(1).event_mask(mask);
+        link.create_window(24, id, root, 0, 0, 2000, 2000, 0, WindowClass::INPUT_OUTPUT, visual, &attributes)
             .expect("a window");
         link.map_window(id).expect("mapping");
         link.flush().expect("a flush");
@@ -53,7 +53,7 @@ impl Counter {
         Self { link, root, buttons: Counts::default(), keys: Counts::default(), rows: BTreeMap::new() }
     }
 
-    /// Takes in all that was sent before now.
+    /// Counts all events that were sent so far.
     pub fn count(&mut self) {
         self.link.get_input_focus().expect("a request").reply().expect("a reply");
         while let Some(event) = self.link.poll_for_event().expect("the connection") {
@@ -72,14 +72,14 @@ impl Counter {
         }
     }
 
-    /// How many presses there were since the last time, of buttons and of keys; they are forgotten.
+    /// Returns the counts of buttons and of keys since the last call, and resets them.
     pub fn take(&mut self) -> (Counts, Counts) {
         self.count();
         (std::mem::take(&mut self.buttons), std::mem::take(&mut self.keys))
     }
 
-    /// Keys and buttons that are down now, as the server says.
-    pub fn down(&self) -> (Vec<u8>, u16) {
+    /// Keys and buttons that are pressed now, as the X server reports them.
+    pub fn pressed_now(&self) -> (Vec<u8>, u16) {
         let keys = self.link.query_keymap().expect("a request").reply().expect("the keys").keys;
         let bits = |(at, byte): (usize, &u8)| {
             let byte = *byte;
@@ -90,7 +90,7 @@ impl Counter {
         (keys.iter().enumerate().flat_map(bits).collect(), buttons)
     }
 
-    pub fn any_down(&self) -> bool {
-        self.down() != (Vec::new(), 0)
+    pub fn any_pressed(&self) -> bool {
+        self.pressed_now() != (Vec::new(), 0)
     }
 }

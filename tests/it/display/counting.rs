@@ -1,4 +1,4 @@
-//! Is every click, wheel step and key that was sent received once, and is nothing left down by a client that hangs up?
+//! Exactly-once delivery of input, and release of held input when a client disconnects.
 
 use std::time::{Duration, Instant};
 
@@ -6,23 +6,23 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use super::counter::{Counter, Counts};
-use super::desk::{Desk, TIMEOUT};
-use super::served::{Client, Served};
+use super::desk::{DisplayFixture, TIMEOUT};
+use super::served::{Client, DisplayServer};
 
-/// Of each kind: half by single requests, half by lists.
-const EACH: u32 = 10_000;
-/// Actions of a list, the most that one may have.
-const LIST: u32 = 200;
+/// Number of events of each kind, half in single requests and half in lists.
+const EVENTS_PER_KIND: u32 = 10_000;
+/// Maximum number of actions in a list.
+const MAX_LIST_ACTIONS: u32 = 200;
 
-/// Sends an action as often as `times`, half of that alone.
+/// Sends an action `times` times, half of them in single requests.
 async fn send(client: &Client, path: &str, times: u32, body: impl Fn(u32) -> Value) {
     let began = Instant::now();
     for number in 0..times / 2 {
         client.ok(path, body(number)).await;
     }
-    let alone = began.elapsed();
-    for first in (times / 2..times).step_by(LIST as usize) {
-        let list: Vec<Value> = (first..times.min(first + LIST))
+    let single_duration = began.elapsed();
+    for first in (times / 2..times).step_by(MAX_LIST_ACTIONS as usize) {
+        let list: Vec<Value> = (first..times.min(first + MAX_LIST_ACTIONS))
             .map(|number| {
                 let mut action = body(number);
                 action["action"] = path.trim_start_matches('/').into();
@@ -31,48 +31,52 @@ async fn send(client: &Client, path: &str, times: u32, body: impl Fn(u32) -> Val
             .collect();
         client.ok("/actions", json!(list)).await;
     }
-    let rate = |took: Duration| f64::from(times) / 2.0 / took.as_secs_f64();
-    println!("{path}: {:.0}/s alone, {:.0}/s in lists", rate(alone), rate(began.elapsed() - alone));
+    let rate = |duration: Duration| f64::from(times) / 2.0 / duration.as_secs_f64();
+    println!(
+        "{path}: {:.0}/s alone, {:.0}/s in lists",
+        rate(single_duration),
+        rate(began.elapsed() - single_duration)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_clicks_wheel_steps_and_keys_arrive_once_each() {
-    let room = Served::of(Desk::bare(800, 600).await).await;
-    let (client, mut counter) = (room.client(), Counter::open(&room.desk.display()));
-    let nothing = Counts::default();
+    let server = DisplayServer::start(DisplayFixture::bare(800, 600).await).await;
+    let (client, mut counter) = (server.client(), Counter::open(&server.fixture.display()));
+    let none = Counts::default();
 
     let buttons = ["left", "middle", "right", "back"];
     let click =
         |number: u32| json!({"x": number % 800, "y": number % 600, "button": buttons[number as usize % 4]});
-    send(&client, "/click", EACH, click).await;
-    let quarter = EACH / 4;
-    let wanted = Counts::of([(1, quarter), (2, quarter), (3, quarter), (8, quarter)]);
-    assert_eq!(counter.take(), (wanted, nothing.clone()));
+    send(&client, "/click", EVENTS_PER_KIND, click).await;
+    let quarter = EVENTS_PER_KIND / 4;
+    let expected = Counts::from_pairs([(1, quarter), (2, quarter), (3, quarter), (8, quarter)]);
+    assert_eq!(counter.take(), (expected, none.clone()));
 
-    // Amounts 1 to 4 in each of the four directions: 1000 requests of 10 steps in four.
+    // Amounts 1 to 4 in each of the four directions: 1000 requests send 10 steps per four.
     let directions = ["up", "down", "left", "right"];
     let scroll =
         |number: u32| json!({"direction": directions[number as usize / 4 % 4], "amount": number % 4 + 1});
-    send(&client, "/scroll", EACH / 10 * 4, scroll).await;
-    let wanted = Counts::of([(4, quarter), (5, quarter), (6, quarter), (7, quarter)]);
-    assert_eq!(counter.take(), (wanted, nothing.clone()));
+    send(&client, "/scroll", EVENTS_PER_KIND / 10 * 4, scroll).await;
+    let expected = Counts::from_pairs([(4, quarter), (5, quarter), (6, quarter), (7, quarter)]);
+    assert_eq!(counter.take(), (expected, none.clone()));
 
-    // a, b, c and Return in the evdev map.
+    // a, b, c and Return in the evdev keymap.
     let keys = ["a", "b", "c", "Return"];
-    send(&client, "/key", EACH, |number| json!({"key": keys[number as usize % 4]})).await;
-    let wanted = Counts::of([(38, quarter), (56, quarter), (54, quarter), (36, quarter)]);
-    assert_eq!(counter.take(), (nothing.clone(), wanted.clone()));
-    // The same as text: a thousand characters in a request.
+    send(&client, "/key", EVENTS_PER_KIND, |number| json!({"key": keys[number as usize % 4]})).await;
+    let expected = Counts::from_pairs([(38, quarter), (56, quarter), (54, quarter), (36, quarter)]);
+    assert_eq!(counter.take(), (none.clone(), expected.clone()));
+    // The same keys as text: a thousand characters per request.
     for _ in 0..10 {
         client.ok("/type", json!({"text": "abc\n".repeat(250)})).await;
     }
-    assert_eq!(counter.take(), (nothing, wanted));
-    assert!(!counter.any_down());
-    room.close().await;
+    assert_eq!(counter.take(), (none, expected));
+    assert!(!counter.any_pressed());
+    server.close().await;
 }
 
-/// What is done when a client hangs up in the middle of it: nothing may stay down.
-fn cut() -> Vec<(&'static str, &'static str, Value)> {
+/// Actions during which a client disconnects; no key or button may stay pressed.
+fn interruptible_actions() -> Vec<(&'static str, &'static str, Value)> {
     let endless: String = (0..30_000_u32).filter_map(|step| char::from_u32(0x4e00 + step % 20_000)).collect();
     let drag = json!({"path": [[10, 10], [300, 200], [20, 200]], "duration": 1.0, "modifiers": ["ctrl"]});
     vec![
@@ -100,43 +104,47 @@ fn cut() -> Vec<(&'static str, &'static str, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_hangs_up_in_the_middle_leaves_no_key_and_no_button_down() {
-    let room = Served::of(Desk::bare(400, 300).await).await;
-    let (client, mut counter) = (room.client(), Counter::open(&room.desk.display()));
-    for (what, path, body) in cut() {
+    let server = DisplayServer::start(DisplayFixture::bare(400, 300).await).await;
+    let (client, mut counter) = (server.client(), Counter::open(&server.fixture.display()));
+    for (what, path, body) in interruptible_actions() {
         counter.take();
-        // Something has come; most keys are down for too short a time to be seen so.
-        let begun = || {
+        // Wait for any event: most keys are pressed too briefly to be observed as pressed.
+        let started = || {
             counter.count();
             counter.keys != Counts::default() || counter.buttons != Counts::default()
         };
-        room.hang_up(path, &body, begun).await;
+        server.hang_up(path, &body, started).await;
         let began = Instant::now();
-        // Down and up come in turns while it still goes on: over is what stays so.
-        let over = || async {
+        // Presses and releases alternate while the action runs, so require a released state that lasts.
+        let all_released = || async {
             for _ in 0..25 {
-                if counter.any_down() {
+                if counter.any_pressed() {
                     return None;
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Some(())
         };
-        assert!(wait::until(TIMEOUT, over).await.is_some(), "{what}: {:?} stays down", counter.down());
-        println!("{what}: over {:?} after the client hung up", began.elapsed());
+        assert!(
+            wait::until(TIMEOUT, all_released).await.is_some(),
+            "{what}: {:?} stays down",
+            counter.pressed_now()
+        );
+        println!("{what}: released {:?} after the client hung up", began.elapsed());
         let now = client.get("/cursor_position").await;
         assert_eq!((&now["buttons"], &now["modifiers"]), (&json!([]), &json!([])), "{what}");
-        // The screen is not hindered.
+        // The screen accepts further input.
         client.ok("/click", json!({"x": 5, "y": 5})).await;
         client.ok("/type", json!({"text": "Free é"})).await;
-        assert!(!counter.any_down(), "{what}");
+        assert!(!counter.any_pressed(), "{what}");
     }
-    room.close().await;
+    server.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_list_pressed_is_let_go_when_its_client_hangs_up() {
-    let room = Served::of(Desk::bare(400, 300).await).await;
-    let (client, counter) = (room.client(), Counter::open(&room.desk.display()));
+    let server = DisplayServer::start(DisplayFixture::bare(400, 300).await).await;
+    let (client, counter) = (server.client(), Counter::open(&server.fixture.display()));
     let list = json!([
         {"action": "mouse_down", "x": 50, "y": 50},
         {"action": "key_down", "key": "shift"},
@@ -144,10 +152,10 @@ async fn what_a_list_pressed_is_let_go_when_its_client_hangs_up() {
         {"action": "key_up", "key": "shift"},
         {"action": "mouse_up"},
     ]);
-    room.hang_up("/actions", &list, || counter.down() == (vec![50], 0x100)).await;
-    let up = wait::until(TIMEOUT, || async { (!counter.any_down()).then_some(()) }).await;
-    assert!(up.is_some(), "{:?} stays down", counter.down());
+    server.hang_up("/actions", &list, || counter.pressed_now() == (vec![50], 0x100)).await;
+    let up = wait::until(TIMEOUT, || async { (!counter.any_pressed()).then_some(()) }).await;
+    assert!(up.is_some(), "{:?} stays down", counter.pressed_now());
     let now = client.get("/cursor_position").await;
     assert_eq!((&now["buttons"], &now["modifiers"]), (&json!([]), &json!([])));
-    room.close().await;
+    server.close().await;
 }

@@ -1,23 +1,26 @@
-//! Do four screens that four clients drive at once keep their actions apart? A few seconds in `make test`, a minute with
-//! `HOTDESK_PROOF=full` (`make bench`). Whether they get as much done as one alone is judged by `benches/crowd.py`.
+//! Isolation of four screens that four clients drive at once.
+//!
+//! Runs some seconds in `make test` and a minute with `HOTDESK_PROOF=full` (`make bench`).
+//! `benches/concurrency.py` compares the throughput with that of one screen.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::counter::{Counter, Counts};
-use super::desk::Desk;
-use super::fidelity::in_full;
-use super::served::{Client, Served};
+use super::desk::DisplayFixture;
+use super::fidelity::is_full_run;
+use super::served::{Client, DisplayServer};
 
-/// The key of each screen in the evdev map, and the row that only its client clicks.
+/// Each screen's key in the evdev keymap.
 const KEYS: [(&str, u8); 4] = [("a", 38), ("s", 39), ("d", 40), ("f", 41)];
 
 fn row(number: usize) -> i16 {
     20 + 40 * number as i16
 }
 
-/// Acts on one screen until the time is up: clicks, scrolls, types, keys, by requests and by lists. How many rounds it did.
+/// Clicks, scrolls, types and presses keys on one screen, in requests and lists, until a time. Returns the
+/// number of rounds.
 async fn drive(client: &Client, screen: &str, number: usize, until: Instant) -> u32 {
     let (key, y) = (KEYS[number].0, row(number));
     let path = |action: &str| format!("/{action}?screen={screen}");
@@ -39,24 +42,24 @@ async fn drive(client: &Client, screen: &str, number: usize, until: Instant) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn four_clients_on_four_screens_never_meet() {
-    let room = Served::of(Desk::bare(400, 300).await).await;
-    let first = room.client();
-    let mut screens = vec![(String::from("default"), room.desk.display())];
+    let server = DisplayServer::start(DisplayFixture::bare(400, 300).await).await;
+    let first = server.client();
+    let mut screens = vec![(String::from("default"), server.fixture.display())];
     for _ in 0..3 {
         screens.push(first.new_screen().await);
     }
     let mut counters: Vec<Counter> = screens.iter().map(|(_, display)| Counter::open(display)).collect();
-    let span = Duration::from_secs(if in_full() { 60 } else { 4 });
+    let duration = Duration::from_secs(if is_full_run() { 60 } else { 4 });
 
-    drive(&first, &screens[0].0, 0, Instant::now() + span / 4).await;
+    drive(&first, &screens[0].0, 0, Instant::now() + duration / 4).await;
     counters[0].take();
     counters[0].rows.clear();
     for counter in &mut counters[1..] {
         assert_eq!(counter.take(), (Counts::default(), Counts::default()));
     }
 
-    let clients: Vec<Client> = screens.iter().map(|_| room.client()).collect();
-    let until = Instant::now() + span;
+    let clients: Vec<Client> = screens.iter().map(|_| server.client()).collect();
+    let until = Instant::now() + duration;
     let drivers = screens.iter().zip(&clients).enumerate();
     let drivers = drivers.map(|(number, ((screen, _), client))| drive(client, screen, number, until));
     let sent = futures_util::future::join_all(drivers).await;
@@ -65,10 +68,15 @@ async fn four_clients_on_four_screens_never_meet() {
         println!("{}: {rounds} rounds", screens[number].0);
         assert!(rounds > 0);
         let (buttons, keys) = counter.take();
-        assert_eq!(buttons, Counts::of([(1, rounds), (3, rounds), (5, 2 * rounds)]), "{:?}", screens[number]);
-        assert_eq!(keys, Counts::of([(KEYS[number].1, 5 * rounds)]), "{:?}", screens[number]);
+        assert_eq!(
+            buttons,
+            Counts::from_pairs([(1, rounds), (3, rounds), (5, 2 * rounds)]),
+            "{:?}",
+            screens[number]
+        );
+        assert_eq!(keys, Counts::from_pairs([(KEYS[number].1, 5 * rounds)]), "{:?}", screens[number]);
         assert_eq!(counter.rows, [(row(number), 4 * rounds)].into(), "{:?}", screens[number]);
-        assert!(!counter.any_down());
+        assert!(!counter.any_pressed());
     }
-    room.close().await;
+    server.close().await;
 }

@@ -1,5 +1,6 @@
-//! A display room under test: own display numbers, own folder, spoken to through its HTTP routes.
+//! Fixture of the display subsystem: own display numbers, own folder, and calls of its HTTP routes.
 
+use crate::harness::capability::Capability;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -7,25 +8,25 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
-use hotdesk::agent::desktop::Seen;
 use hotdesk::agent::display::{Config, Displays, Session, XServer};
-use hotdesk::agent::journal::Journal;
+use hotdesk::agent::media::recording::retention::RetentionLimits;
+use hotdesk::agent::media::recording::{RecordingSetup, Recordings};
 use hotdesk::agent::programs::Programs;
-use hotdesk::agent::recording::room::Limits;
-use hotdesk::agent::recording::{Recordings, Setup};
 use hotdesk::agent::routes;
+use hotdesk::agent::server::desktop::X11Desktop;
+use hotdesk::agent::server::journal::Journal;
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
-use hotdesk::domain::resolution::{Resolution, Size};
+use hotdesk::domain::desktop::resolution::{Resolution, Size};
 use hotdesk::http::edge;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// Longest a test waits for anything; far above what a loaded two-core machine needs.
+/// Longest wait of a test; far above what a loaded two-core machine needs.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Four display numbers that no other test uses, claimed by a folder.
+/// Four display numbers that no other test uses, reserved by a folder.
 #[derive(Debug)]
 pub struct Claim {
     pub base: u16,
@@ -56,24 +57,24 @@ impl Drop for Claim {
     }
 }
 
-/// Whether a program is installed; a missing one is a printed skip.
+/// Whether a program is installed. Prints that the test is skipped if not.
 pub fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !found {
-        println!("skipped: {program} is not installed");
+        Capability::X11.skip(format_args!("{program} is not installed"));
     }
     found
 }
 
-/// An X server that was started by hand.
+/// An X server that the display subsystem did not start.
 #[derive(Debug)]
-pub struct Foreign {
+pub struct ForeignXServer {
     pub child: Child,
     pub display: u16,
 }
 
-impl Foreign {
+impl ForeignXServer {
     pub async fn xvfb(claim: &Claim) -> Self {
         Self::start("Xvfb", claim.base, &["-screen", "0", "640x480x24", "-nolisten", "tcp"]).await
     }
@@ -92,33 +93,33 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl Drop for ForeignXServer {
     fn drop(&mut self) {
-        // Asked, not killed: it then removes its socket and its lock.
+        // On SIGTERM the server removes its socket and its lock.
         let server = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
         let _ = nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGTERM);
         let _ = self.child.wait();
     }
 }
 
-/// A display room and what it stands on.
-pub struct Desk {
+/// The display subsystem with its routes, tasks and folder.
+pub struct DisplayFixture {
     pub displays: Displays,
     router: Router,
     tasks: Tasks,
     folder: tempfile::TempDir,
     pub claim: Claim,
-    /// How its screens are recorded.
-    pub recording: Setup,
+    /// Settings for recordings of its screens.
+    pub recording: RecordingSetup,
 }
 
-impl Desk {
-    /// Bare X servers of its own.
+impl DisplayFixture {
+    /// With its own X servers and no session.
     pub async fn bare(width: u32, height: u32) -> Self {
-        Self::own(width, height, Session::None).await
+        Self::with_session(width, height, Session::None).await
     }
 
-    pub async fn own(width: u32, height: u32, session: Session) -> Self {
+    pub async fn with_session(width: u32, height: u32, session: Session) -> Self {
         let boot = Resolution { size: Size::new(width, height).expect("a size"), depth: 24 };
         Self::start(Claim::new(), XServer::Own { boot }, session).await
     }
@@ -127,7 +128,7 @@ impl Desk {
         let folder = tempfile::tempdir().expect("a folder");
         let tasks = Tasks::new();
         let journal = Journal::open(folder.path().join("journal")).expect("a journal");
-        let noting = routes::Noting { journal, tasks: tasks.clone() };
+        let idempotency = routes::IdempotencyLayer { journal, tasks: tasks.clone() };
         let config = Config {
             xserver,
             session,
@@ -136,30 +137,30 @@ impl Desk {
             display_base: claim.base,
         };
         let displays = Displays::start(config, &tasks).expect("a display room");
-        let seen = std::sync::Arc::new(Seen::new(displays.clone(), folder.path().join("session")));
-        let setup = Setup {
+        let observed = std::sync::Arc::new(X11Desktop::new(displays.clone(), folder.path().join("session")));
+        let setup = RecordingSetup {
             home: folder.path().to_owned(),
             displays: displays.clone(),
-            desktop: seen.clone(),
+            desktop: observed.clone(),
             tasks: tasks.clone(),
-            limits: Limits::default(),
+            limits: RetentionLimits::default(),
             encoder: PathBuf::from("ffmpeg"),
         };
         let recordings = Recordings::open(setup.clone());
-        let programs = Programs::new(displays.clone(), seen, folder.path().to_owned(), tasks.clone());
-        let router = edge::wrap(routes::screens(displays.clone(), programs, recordings, noting));
-        let desk = Self { displays, router, tasks, folder, claim, recording: setup };
-        desk.boot().ready(TIMEOUT).await.expect("the boot screen is ready");
-        desk
+        let programs = Programs::new(displays.clone(), observed, folder.path().to_owned(), tasks.clone());
+        let router = edge::wrap(routes::screens::router(displays.clone(), programs, recordings, idempotency));
+        let fixture = Self { displays, router, tasks, folder, claim, recording: setup };
+        fixture.boot().ready(TIMEOUT).await.expect("the boot screen is ready");
+        fixture
     }
 
     pub fn boot(&self) -> std::sync::Arc<hotdesk::agent::display::Screen> {
         self.displays.screen(None).expect("a boot screen")
     }
 
-    /// Clicks until a window has the focus. A program may be ready before its window is managed: what is typed before goes
-    /// nowhere, and a click before makes the window manager take the window for one that nobody waits for.
-    pub async fn give_a_window_the_focus(&self) {
+    /// Clicks until a window has the focus. A program may be ready before its window is managed. Text typed
+    /// before that is lost, and a click before that makes the window manager keep the new window unfocused.
+    pub async fn focus_any_window(&self) {
         let focused = || async {
             self.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
             let list = self.ok("GET", "/windows", Value::Null).await;
@@ -169,12 +170,12 @@ impl Desk {
         wait::until(TIMEOUT, focused).await.expect("a window with the focus");
     }
 
-    /// Its routes, to be served elsewhere.
+    /// The routes, for another server.
     pub fn router(&self) -> Router {
         self.router.clone()
     }
 
-    /// Where launched programs start.
+    /// Home folder, in which launched programs start.
     pub fn home(&self) -> &Path {
         self.folder.path()
     }
@@ -195,18 +196,18 @@ impl Desk {
         (status, kind, bytes.to_vec())
     }
 
-    /// A screenshot in bytes, asked for by a client that has pictures of these tags.
-    pub async fn look(&self, query: &str, held: &[&str]) -> Look {
+    /// A binary screenshot, requested with the given `If-None-Match` tags.
+    pub async fn screenshot(&self, query: &str, tags: &[&str]) -> Screenshot {
         let path = format!("/screenshot?response_format=binary&{query}");
         let mut request = Request::builder().uri(path).header(header::HOST, "agent");
-        for tag in held {
+        for tag in tags {
             request = request.header(header::IF_NONE_MATCH, *tag);
         }
         let request = request.body(Body::empty()).expect("a request");
         let answer = self.router.clone().oneshot(request).await.expect("an answer");
         let (parts, body) = answer.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();
-        Look { status: parts.status, headers: parts.headers, bytes: bytes.to_vec() }
+        Screenshot { status: parts.status, headers: parts.headers, bytes: bytes.to_vec() }
     }
 
     pub async fn call(&self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
@@ -215,38 +216,38 @@ impl Desk {
         (status, value)
     }
 
-    /// A call that must succeed.
+    /// A call that must succeed; returns the JSON.
     pub async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, answer) = self.call(method, path, body.clone()).await;
         assert_eq!(status, StatusCode::OK, "{method} {path} {body}: {answer}");
         answer
     }
 
-    /// A call that must fail so.
-    pub async fn fails(&self, method: &str, path: &str, body: Value, with: u16) -> String {
+    /// A call that must fail with a status; returns the error message.
+    pub async fn fails(&self, method: &str, path: &str, body: Value, status_code: u16) -> String {
         let (status, answer) = self.call(method, path, body.clone()).await;
-        assert_eq!(status.as_u16(), with, "{method} {path} {body}: {answer}");
+        assert_eq!(status.as_u16(), status_code, "{method} {path} {body}: {answer}");
         answer["error"].as_str().expect("an error text").to_owned()
     }
 
     /// A decoded screenshot.
-    pub async fn picture(&self, query: &str) -> Shot {
+    pub async fn picture(&self, query: &str) -> Picture {
         let path = format!("/screenshot?response_format=binary&{query}");
         let (status, kind, bytes) = self.raw("GET", &path, &Value::Null).await;
         assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&bytes));
         assert_eq!(kind, "image/png");
-        Shot::decode(&bytes)
+        Picture::decode(&bytes)
     }
 
-    /// Ends the room; nothing of it may be left.
+    /// Stops the display subsystem and asserts that no process, socket or lock is left.
     pub async fn close(self) {
         self.displays.stop().await;
-        let late = self.tasks.drain(TIMEOUT).await;
-        assert!(late.is_empty(), "late: {late:?}");
+        let unfinished = self.tasks.drain(TIMEOUT).await;
+        assert!(unfinished.is_empty(), "unfinished tasks: {unfinished:?}");
         for number in self.claim.base..self.claim.base + 4 {
             let display = format!(":{number}");
             let gone = wait::until(TIMEOUT, || async { (!is_running(&display)).then_some(()) });
-            assert!(gone.await.is_some(), "something of {display} still runs");
+            assert!(gone.await.is_some(), "a process of {display} still runs");
             for left in [format!("/tmp/.X11-unix/X{number}"), format!("/tmp/.X{number}-lock")] {
                 assert!(!Path::new(&left).exists(), "{left} is left");
             }
@@ -254,51 +255,51 @@ impl Desk {
     }
 }
 
-/// A screenshot as it was answered.
-pub struct Look {
+/// The answer to a screenshot request.
+pub struct Screenshot {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub bytes: Vec<u8>,
 }
 
-impl Look {
+impl Screenshot {
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers));
         value.to_str().expect("plain text")
     }
 
-    /// The frame's name.
+    /// Id of the frame.
     pub fn frame(&self) -> &str {
         self.header("x-hotdesk-frame")
     }
 
-    /// What it shows, decoded by libraries that did not write it where there are such.
-    pub fn shot(&self) -> Shot {
+    /// The decoded image. WebP and JPEG are decoded by other libraries than the product's.
+    pub fn picture(&self) -> Picture {
         assert_eq!(self.status, StatusCode::OK, "{}", String::from_utf8_lossy(&self.bytes));
         match self.header("content-type") {
-            "image/png" => Shot::decode(&self.bytes),
+            "image/png" => Picture::decode(&self.bytes),
             "image/webp" => {
                 let image = webp::Decoder::new(&self.bytes).decode().expect("a WebP");
                 assert!(!image.is_alpha(), "a screen is not transparent");
-                Shot { width: image.width(), height: image.height(), rgb: image.to_vec() }
+                Picture { width: image.width(), height: image.height(), rgb: image.to_vec() }
             }
             "image/jpeg" => {
                 let image = turbojpeg::decompress(&self.bytes, turbojpeg::PixelFormat::RGB).expect("a JPEG");
-                Shot { width: image.width as u32, height: image.height as u32, rgb: image.pixels }
+                Picture { width: image.width as u32, height: image.height as u32, rgb: image.pixels }
             }
-            other => panic!("{other} is no image"),
+            other => panic!("{other} is not an image type"),
         }
     }
 }
 
-/// A decoded picture.
-pub struct Shot {
+/// A decoded image.
+pub struct Picture {
     pub width: u32,
     pub height: u32,
     pub rgb: Vec<u8>,
 }
 
-impl Shot {
+impl Picture {
     pub fn decode(bytes: &[u8]) -> Self {
         let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("a PNG");
         let mut rgb = vec![0; reader.output_buffer_size().expect("a size")];
@@ -313,23 +314,24 @@ impl Shot {
     }
 }
 
-/// Whether any process has the word as an argument, or as its `DISPLAY`.
+/// Whether a process has the display as an argument or as its `DISPLAY`.
 pub fn is_running(display: &str) -> bool {
     !processes_of(display).is_empty()
 }
 
 pub fn processes_of(display: &str) -> Vec<u32> {
-    let wanted = format!("DISPLAY={display}");
+    let expected = format!("DISPLAY={display}");
     let own = std::process::id();
     let pids = std::fs::read_dir("/proc").expect("/proc").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let has = |file: String, word: &str| {
+    let contains = |file: String, word: &str| {
         let content = std::fs::read(file).unwrap_or_default();
         content.split(|byte| *byte == 0).any(|part| part == word.as_bytes())
     };
     pids.filter(|pid| *pid != own)
         .filter(|pid| {
-            has(format!("/proc/{pid}/cmdline"), display) || has(format!("/proc/{pid}/environ"), &wanted)
+            contains(format!("/proc/{pid}/cmdline"), display)
+                || contains(format!("/proc/{pid}/environ"), &expected)
         })
         .collect()
 }

@@ -1,34 +1,39 @@
-//! How fast is it? Printed figures, on request: `HOTDESK_FIGURES=1 cargo test --release figures -- --nocapture`.
+//! Printed performance figures, on request: `HOTDESK_FIGURES=1 cargo test --release figures -- --nocapture`.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::desk::{Desk, Shot, installed};
-use super::window::{Reader, Window};
+use super::desk::{DisplayFixture, Picture, installed};
+use super::window::{KeyReader, Window};
+use crate::harness::capability::Capability;
 use hotdesk::agent::display::Session;
 
-/// Milliseconds of the best and the median of some rounds.
-async fn timed<F: Future<Output = usize>>(what: &str, rounds: usize, mut round: impl FnMut(usize) -> F) {
-    let mut took = Vec::new();
+/// Prints the best and the median time of some rounds in milliseconds.
+async fn print_timing<F: Future<Output = usize>>(
+    what: &str,
+    rounds: usize,
+    mut round: impl FnMut(usize) -> F,
+) {
+    let mut durations = Vec::new();
     let mut bytes = 0;
     for number in 0..rounds {
         let began = Instant::now();
         bytes = round(number).await;
-        took.push(began.elapsed());
+        durations.push(began.elapsed());
     }
-    took.sort_unstable();
-    let ms = |took: Duration| took.as_secs_f64() * 1000.0;
+    durations.sort_unstable();
+    let ms = |durations: Duration| durations.as_secs_f64() * 1000.0;
     println!(
         "{what:44} best {:8.3} ms  median {:8.3} ms  {bytes:>9} bytes",
-        ms(took[0]),
-        ms(took[rounds / 2])
+        ms(durations[0]),
+        ms(durations[rounds / 2])
     );
 }
 
-fn clutter(display: &str) -> Vec<Child> {
-    // A page of coloured text per terminal: what a busy desktop looks like to an encoder.
+fn open_terminals(display: &str) -> Vec<Child> {
+    // A page of coloured text per terminal: like a busy desktop to an encoder.
     let page = "for i in $(seq 40); do printf '\\033[3%dm%s\\033[0m ' $((i % 8)) \"$(head -c 60 /dev/urandom | base64 -w0)\"; done; sleep 1000";
     let geometries = ["100x30+0+0", "100x30+640+0", "100x30+0+400", "100x30+640+400"];
     let open = geometries.iter().map(|geometry| {
@@ -39,8 +44,8 @@ fn clutter(display: &str) -> Vec<Child> {
     open.collect()
 }
 
-/// What the choice of compression and filter rests on.
-fn compare_png(shot: &Shot) {
+/// Prints the figures that the choice of compression and filter is based on.
+fn compare_png(shot: &Picture) {
     use png::{Compression, Filter};
     for (what, compression, filter) in [
         ("Fast, Sub", Compression::Fast, Filter::Sub),
@@ -49,7 +54,7 @@ fn compare_png(shot: &Shot) {
         ("Fastest, Sub", Compression::Fastest, Filter::Sub),
         ("Fastest, Up", Compression::Fastest, Filter::Up),
     ] {
-        let mut took = Duration::MAX;
+        let mut durations = Duration::MAX;
         let mut file = Vec::new();
         for _ in 0..20 {
             let began = Instant::now();
@@ -59,16 +64,16 @@ fn compare_png(shot: &Shot) {
             encoder.set_compression(compression);
             encoder.set_filter(filter);
             encoder.write_header().expect("a header").write_image_data(&shot.rgb).expect("pixels");
-            took = took.min(began.elapsed());
+            durations = durations.min(began.elapsed());
         }
-        let ms = took.as_secs_f64() * 1000.0;
+        let ms = durations.as_secs_f64() * 1000.0;
         println!("  png alone, {what:32} best {ms:8.3} ms {:>29} bytes", file.len());
     }
 }
 
-/// Pictures that nobody has yet, in every form.
-async fn looks(desk: &Desk) {
-    let mark = Window::open(&desk.display(), 0, 0, 8, 8, 0);
+/// Prints the times of uncached screenshots in every format.
+async fn time_screenshots(fixture: &DisplayFixture) {
+    let mark = Window::open(&fixture.display(), 0, 0, 8, 8, 0);
     for query in [
         "format=png",
         "format=png&scale=0.5",
@@ -82,64 +87,64 @@ async fn looks(desk: &Desk) {
     ] {
         let shot = async |number: usize| {
             mark.fill(0, 0, 8, 8, number as u32 + 1);
-            desk.look(query, &[]).await.bytes.len()
+            fixture.screenshot(query, &[]).await.bytes.len()
         };
-        timed(&format!("changed, {query}"), 60, shot).await;
+        print_timing(&format!("changed, {query}"), 60, shot).await;
     }
 }
 
 #[tokio::test]
 async fn figures() {
     if std::env::var_os("HOTDESK_FIGURES").is_none() {
-        println!("skipped: HOTDESK_FIGURES is not set");
+        Capability::Host.skip("HOTDESK_FIGURES is not set");
         return;
     }
     if !installed("xterm") {
         return;
     }
     for (width, height) in [(1280, 720), (1920, 1080)] {
-        let desk = Desk::own(width, height, Session::Embedded).await;
+        let fixture = DisplayFixture::with_session(width, height, Session::Embedded).await;
         println!("--- {width}x{height}, an empty desktop");
-        looks(&desk).await;
-        let mut terminals = clutter(&desk.display());
+        time_screenshots(&fixture).await;
+        let mut terminals = open_terminals(&fixture.display());
         tokio::time::sleep(Duration::from_secs(3)).await;
         println!("--- {width}x{height}, full of text");
-        looks(&desk).await;
-        let tag = desk.look("", &[]).await.header("etag").to_owned();
-        for (what, query, held) in
+        time_screenshots(&fixture).await;
+        let tag = fixture.screenshot("", &[]).await.header("etag").to_owned();
+        for (what, query, tags) in
             [("", "", vec![]), (", no pointer", "cursor=off", vec![]), (", 304", "", vec![&*tag])]
         {
-            let same = async |_| desk.look(query, &held).await.bytes.len();
-            timed(&format!("unchanged, png{what}"), 300, same).await;
+            let same = async |_| fixture.screenshot(query, &tags).await.bytes.len();
+            print_timing(&format!("unchanged, png{what}"), 300, same).await;
         }
-        let base64 = async |_| desk.raw("GET", "/screenshot", &Value::Null).await.2.len();
-        timed("unchanged, png as base64 JSON", 100, base64).await;
-        compare_png(&desk.picture("").await);
+        let base64 = async |_| fixture.raw("GET", "/screenshot", &Value::Null).await.2.len();
+        print_timing("unchanged, png as base64 JSON", 100, base64).await;
+        compare_png(&fixture.picture("").await);
         let click = async |number: usize| {
-            desk.ok("POST", "/click", json!({"x": number % 64, "y": 60})).await;
+            fixture.ok("POST", "/click", json!({"x": number % 64, "y": 60})).await;
             0
         };
-        timed("click", 1000, click).await;
+        print_timing("click", 1000, click).await;
         for terminal in &mut terminals {
             terminal.kill().expect("the end of a terminal");
-            terminal.wait().expect("its status");
+            terminal.wait().expect("an exit status");
         }
-        desk.close().await;
+        fixture.close().await;
     }
-    // Without a window manager: it would take the focus back from a window that it does not manage.
-    let desk = Desk::bare(1280, 720).await;
-    let reader = Reader::open(&desk.display());
+    // Without a window manager, which would take the focus from an unmanaged window.
+    let fixture = DisplayFixture::bare(1280, 720).await;
+    let reader = KeyReader::open(&fixture.display());
     for (what, text) in [
         ("ascii", "The quick brown fox. ".repeat(200)),
         ("ideographs", (0..1000_u32).filter_map(|step| char::from_u32(0x4e00 + step)).collect()),
     ] {
         let count = text.chars().count();
         let began = Instant::now();
-        desk.ok("POST", "/type", json!({ "text": text })).await;
-        let took = began.elapsed().as_secs_f64();
+        fixture.ok("POST", "/type", json!({ "text": text })).await;
+        let durations = began.elapsed().as_secs_f64();
         assert_eq!(reader.text(count), text);
-        println!("{what}: {count} characters in {took:.3} s, {:.0} a second", count as f64 / took);
+        println!("{what}: {count} characters in {durations:.3} s, {:.0} a second", count as f64 / durations);
     }
     drop(reader);
-    desk.close().await;
+    fixture.close().await;
 }

@@ -1,4 +1,4 @@
-//! Do screens come, go, change and recover?
+//! Screens: creation, deletion, resizing and recovery.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
@@ -7,63 +7,63 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use x11rb::protocol::xproto::ConnectionExt as _;
 
-use super::desk::{Claim, Desk, TIMEOUT, installed, is_running, processes_of};
-use super::window::{Got, Window};
+use super::desk::{Claim, DisplayFixture, TIMEOUT, installed, is_running, processes_of};
+use super::window::{InputEvent, Window};
 use hotdesk::agent::display::{Session, XServer};
 use hotdesk::base::wait;
-use hotdesk::domain::resolution::Resolution;
+use hotdesk::domain::desktop::resolution::Resolution;
 
-/// Longest that any request on a silent or absent X server may take: several times what it is given, far below what a
-/// queue is waited for.
-const BOUND: Duration = Duration::from_secs(10);
+/// Longest time of a request to a silent or missing X server: several times the X timeout, and far below the
+/// timeout of a queue.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn four_screens_at_most_each_with_its_own_pointer_and_picture() {
-    let desk = Desk::bare(320, 240).await;
-    let base = desk.claim.base;
+    let fixture = DisplayFixture::bare(320, 240).await;
+    let base = fixture.claim.base;
     for (body, id, display, width, height) in [
         (json!({"width": 640, "height": 400}), "screen-100", base + 1, 640, 400),
         (json!({"width": 640}), "screen-101", base + 2, 320, 240),
         (Value::Null, "screen-102", base + 3, 320, 240),
     ] {
-        let wanted = json!({"id": id, "display": format!(":{display}"), "width": width, "height": height,
+        let expected = json!({"id": id, "display": format!(":{display}"), "width": width, "height": height,
             "default": false, "vnc_port": null, "ws_port": null});
-        assert_eq!(desk.ok("POST", "/screens", body).await, wanted);
+        assert_eq!(fixture.ok("POST", "/screens", body).await, expected);
     }
-    desk.fails("POST", "/screens", Value::Null, 409).await;
-    let list = desk.ok("GET", "/screens", Value::Null).await;
+    fixture.fails("POST", "/screens", Value::Null, 409).await;
+    let list = fixture.ok("GET", "/screens", Value::Null).await;
     let ids: Vec<_> =
         list["screens"].as_array().expect("a list").iter().map(|screen| &screen["id"]).collect();
     assert_eq!(ids, ["default", "screen-100", "screen-101", "screen-102"]);
     assert_eq!(list["screens"][0]["default"], true);
-    let boot = Window::open(&desk.display(), 0, 0, 320, 240, 0xff_00_00);
+    let boot = Window::open(&fixture.display(), 0, 0, 320, 240, 0xff_00_00);
     let other = Window::open(&format!(":{}", base + 1), 0, 0, 640, 400, 0x00_00_ff);
-    desk.ok("POST", "/click?screen=screen-100", json!({"x": 600, "y": 300})).await;
-    assert_eq!(other.clicks(), [Got::Press(1, 600, 300), Got::Release(1, 600, 300)]);
+    fixture.ok("POST", "/click?screen=screen-100", json!({"x": 600, "y": 300})).await;
+    assert_eq!(other.clicks(), [InputEvent::Press(1, 600, 300), InputEvent::Release(1, 600, 300)]);
     assert_eq!(boot.clicks(), []);
-    assert_eq!(desk.picture("screen=screen-100").await.pixel(10, 10), 0x00_00_ff);
-    assert_eq!(desk.picture("screen=default").await.pixel(10, 10), 0xff_00_00);
-    desk.fails("DELETE", "/screens/default", Value::Null, 409).await;
-    desk.fails("DELETE", "/screens/screen-103", Value::Null, 404).await;
+    assert_eq!(fixture.picture("screen=screen-100").await.pixel(10, 10), 0x00_00_ff);
+    assert_eq!(fixture.picture("screen=default").await.pixel(10, 10), 0xff_00_00);
+    fixture.fails("DELETE", "/screens/default", Value::Null, 409).await;
+    fixture.fails("DELETE", "/screens/screen-103", Value::Null, 404).await;
     drop(other);
-    assert_eq!(desk.ok("DELETE", "/screens/screen-100", Value::Null).await, json!({"success": true}));
+    assert_eq!(fixture.ok("DELETE", "/screens/screen-100", Value::Null).await, json!({"success": true}));
     assert!(!is_running(&format!(":{}", base + 1)));
-    desk.fails("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1}), 404).await;
-    // The lowest free place is taken again.
-    assert_eq!(desk.ok("POST", "/screens", Value::Null).await["id"], "screen-100");
-    desk.fails("POST", "/screens", json!({"width": 10, "height": 10}), 400).await;
-    desk.close().await;
+    fixture.fails("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1}), 404).await;
+    // The lowest free display number is used again.
+    assert_eq!(fixture.ok("POST", "/screens", Value::Null).await["id"], "screen-100");
+    fixture.fails("POST", "/screens", json!({"width": 10, "height": 10}), 400).await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn creating_at_once_never_passes_the_limit() {
-    let desk = Desk::bare(320, 240).await;
-    let create = || desk.call("POST", "/screens", Value::Null);
+    let fixture = DisplayFixture::bare(320, 240).await;
+    let create = || fixture.call("POST", "/screens", Value::Null);
     let (a, b, c, d, e) = tokio::join!(create(), create(), create(), create(), create());
     let statuses = [a, b, c, d, e].map(|(status, _)| status);
     assert_eq!(statuses.iter().filter(|status| **status == StatusCode::OK).count(), 3, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == StatusCode::CONFLICT).count(), 2, "{statuses:?}");
-    desk.close().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
@@ -71,29 +71,29 @@ async fn a_screen_changes_its_size_in_place() {
     if !installed("Xvnc") {
         return;
     }
-    let desk = Desk::bare(800, 600).await;
-    let window = Window::open(&desk.display(), 0, 0, 3000, 2000, 0x12_34_56);
+    let fixture = DisplayFixture::bare(800, 600).await;
+    let window = Window::open(&fixture.display(), 0, 0, 3000, 2000, 0x12_34_56);
     for (width, height) in [(1280, 720), (1921, 1081), (640, 480), (64, 64), (2560, 1440), (1280, 720)] {
         let body = json!({"width": width, "height": height});
-        let record = desk.ok("PATCH", "/screens/default", body).await;
+        let record = fixture.ok("PATCH", "/screens/default", body).await;
         assert_eq!((&record["width"], &record["height"]), (&json!(width), &json!(height)));
-        desk.ok("POST", "/click", json!({"x": width - 1, "y": height - 1})).await;
+        fixture.ok("POST", "/click", json!({"x": width - 1, "y": height - 1})).await;
         let at = (width as i16 - 1, height as i16 - 1);
-        assert_eq!(window.clicks(), [Got::Press(1, at.0, at.1), Got::Release(1, at.0, at.1)]);
-        desk.fails("POST", "/click", json!({"x": width, "y": 0}), 400).await;
-        desk.ok("POST", "/move", json!({"x": 0, "y": 0})).await;
-        let shot = desk.picture("").await;
+        assert_eq!(window.clicks(), [InputEvent::Press(1, at.0, at.1), InputEvent::Release(1, at.0, at.1)]);
+        fixture.fails("POST", "/click", json!({"x": width, "y": 0}), 400).await;
+        fixture.ok("POST", "/move", json!({"x": 0, "y": 0})).await;
+        let shot = fixture.picture("").await;
         assert_eq!((shot.width, shot.height), (width, height));
         assert_eq!(shot.pixel(width - 1, height - 1), 0x12_34_56);
     }
-    desk.fails("PATCH", "/screens/default", json!({"width": 800}), 400).await;
-    desk.fails("PATCH", "/screens/default", json!({"width": 8000, "height": 600}), 400).await;
-    desk.fails("PATCH", "/screens/nosuch", json!({"width": 800, "height": 600}), 404).await;
-    desk.close().await;
+    fixture.fails("PATCH", "/screens/default", json!({"width": 800}), 400).await;
+    fixture.fails("PATCH", "/screens/default", json!({"width": 8000, "height": 600}), 400).await;
+    fixture.fails("PATCH", "/screens/nosuch", json!({"width": 800, "height": 600}), 404).await;
+    fixture.close().await;
 }
 
-/// The X server of a display.
-pub fn x_server(display: &str) -> u32 {
+/// Pid of the X server of a display.
+pub fn x_server_pid(display: &str) -> u32 {
     let found = processes_of(display).into_iter().find(|pid| {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         ["Xvnc\n", "Xvfb\n"].contains(&name.as_str())
@@ -107,22 +107,22 @@ pub fn kill(pid: u32, signal: nix::sys::signal::Signal) {
 
 #[tokio::test]
 async fn a_killed_x_server_comes_back_with_its_size_and_others_do_not_notice() {
-    let desk = Desk::bare(320, 240).await;
-    desk.ok("POST", "/screens", Value::Null).await;
+    let fixture = DisplayFixture::bare(320, 240).await;
+    fixture.ok("POST", "/screens", Value::Null).await;
     if installed("Xvnc") {
-        desk.ok("PATCH", "/screens/default", json!({"width": 500, "height": 400})).await;
+        fixture.ok("PATCH", "/screens/default", json!({"width": 500, "height": 400})).await;
     }
-    let wanted = desk.boot().size();
+    let expected = fixture.boot().size();
     for round in 0..3 {
-        let old = x_server(&desk.display());
+        let old = x_server_pid(&fixture.display());
         kill(old, nix::sys::signal::Signal::SIGKILL);
         let (mut refused, began) = (0, Instant::now());
         loop {
-            let asked = Instant::now();
-            let (status, answer) = desk.call("POST", "/click", json!({"x": 10, "y": 10})).await;
-            assert!(asked.elapsed() < BOUND, "{:?}", asked.elapsed());
-            desk.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
-            if status == StatusCode::OK && x_server(&desk.display()) != old {
+            let started = Instant::now();
+            let (status, answer) = fixture.call("POST", "/click", json!({"x": 10, "y": 10})).await;
+            assert!(started.elapsed() < REQUEST_DEADLINE, "{:?}", started.elapsed());
+            fixture.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
+            if status == StatusCode::OK && x_server_pid(&fixture.display()) != old {
                 break;
             }
             if status != StatusCode::OK {
@@ -130,72 +130,75 @@ async fn a_killed_x_server_comes_back_with_its_size_and_others_do_not_notice() {
                 assert_eq!(answer["retry_after"], 1, "{answer}");
                 refused += 1;
             }
-            assert!(began.elapsed() < TIMEOUT, "round {round}: not back");
+            assert!(began.elapsed() < TIMEOUT, "round {round}: the screen must come back");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert!(refused > 0, "round {round}: nobody noticed");
-        let shot = desk.picture("").await;
-        assert_eq!((shot.width, shot.height), (wanted.width.into(), wanted.height.into()));
+        assert!(refused > 0, "round {round}: a request must fail meanwhile");
+        let shot = fixture.picture("").await;
+        assert_eq!((shot.width, shot.height), (expected.width.into(), expected.height.into()));
     }
-    desk.close().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn a_grabbed_x_server_is_answered_for_in_time_and_receives_nothing_late() {
-    let desk = Desk::bare(320, 240).await;
-    desk.ok("POST", "/screens", Value::Null).await;
-    let window = Window::open(&desk.display(), 0, 0, 320, 240, 0);
+    let fixture = DisplayFixture::bare(320, 240).await;
+    fixture.ok("POST", "/screens", Value::Null).await;
+    let window = Window::open(&fixture.display(), 0, 0, 320, 240, 0);
     window.link.grab_server().expect("a grab");
     window.sync();
-    let mut overtaken = false;
+    let mut second_screen_answered = false;
     for (method, path, body) in [
         ("POST", "/click", json!({"x": 10, "y": 10})),
         ("GET", "/screenshot", Value::Null),
         ("POST", "/type", json!({"text": "late"})),
         ("PATCH", "/screens/default", json!({"width": 400, "height": 300})),
     ] {
-        let asked = Instant::now();
-        let grabbed = async { (desk.fails(method, path, body, 503).await, asked.elapsed()) };
+        let started = Instant::now();
+        let grabbed = async { (fixture.fails(method, path, body, 503).await, started.elapsed()) };
         let other = async {
-            desk.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
-            asked.elapsed()
+            fixture.ok("POST", "/click?screen=screen-100", json!({"x": 1, "y": 1})).await;
+            started.elapsed()
         };
-        let ((told, took), other) = tokio::join!(grabbed, other);
-        assert!(told.contains("does not answer"), "{told}");
-        assert!(took < BOUND && other < BOUND, "{path} took {took:?}, the other {other:?}");
-        overtaken |= other < took;
+        let ((error, duration), other) = tokio::join!(grabbed, other);
+        assert!(error.contains("does not answer"), "{error}");
+        assert!(
+            duration < REQUEST_DEADLINE && other < REQUEST_DEADLINE,
+            "{path} took {duration:?}, the other {other:?}"
+        );
+        second_screen_answered |= other < duration;
     }
-    // The first question is waited for, those after it are refused at once.
-    assert!(overtaken, "the other screen waited for this one");
-    // A hundred at once: the queue is bounded, and all are answered in time.
-    let asked = Instant::now();
-    let calls = (0..100).map(|_| desk.call("POST", "/click", json!({"x": 10, "y": 10})));
+    // The first request waits for the X server, the later ones fail at once.
+    assert!(second_screen_answered, "the other screen must not wait for this one");
+    // A hundred concurrent requests: the queue is bounded, and all are answered in time.
+    let started = Instant::now();
+    let calls = (0..100).map(|_| fixture.call("POST", "/click", json!({"x": 10, "y": 10})));
     for (status, _) in futures_util::future::join_all(calls).await {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     }
-    assert!(asked.elapsed() < BOUND, "{:?}", asked.elapsed());
+    assert!(started.elapsed() < REQUEST_DEADLINE, "{:?}", started.elapsed());
     window.link.ungrab_server().expect("the end of the grab");
     window.sync();
     let back = || async {
-        (desk.call("POST", "/click", json!({"x": 20, "y": 20})).await.0 == StatusCode::OK).then_some(())
+        (fixture.call("POST", "/click", json!({"x": 20, "y": 20})).await.0 == StatusCode::OK).then_some(())
     };
-    wait::until(TIMEOUT, back).await.expect("the screen is back");
-    assert_eq!(window.clicks(), [Got::Press(1, 20, 20), Got::Release(1, 20, 20)]);
-    desk.close().await;
+    wait::until(TIMEOUT, back).await.expect("the screen must come back");
+    assert_eq!(window.clicks(), [InputEvent::Press(1, 20, 20), InputEvent::Release(1, 20, 20)]);
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn what_a_dead_x_server_left_is_cleared_even_when_its_id_lives_again() {
     let claim = Claim::new();
     let (lock, socket) = (format!("/tmp/.X{}-lock", claim.base), format!("/tmp/.X11-unix/X{}", claim.base));
-    // The lock names a living stranger (this test), the socket file answers nobody.
+    // The lock names an unrelated living process (this test), and nobody listens on the socket.
     std::fs::write(&lock, format!("{:>10}\n", std::process::id())).expect("a lock");
     std::fs::create_dir_all("/tmp/.X11-unix").expect("the sockets' folder");
     drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
     let boot = "320x240".parse::<Resolution>().expect("a resolution");
-    let desk = Desk::start(claim, XServer::Own { boot }, Session::None).await;
-    desk.picture("").await;
-    desk.close().await;
+    let fixture = DisplayFixture::start(claim, XServer::Own { boot }, Session::None).await;
+    fixture.picture("").await;
+    fixture.close().await;
 }
 
 #[tokio::test]
@@ -203,7 +206,7 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
     if !installed("openbox") {
         return;
     }
-    let desk = Desk::own(640, 480, Session::Embedded).await;
+    let fixture = DisplayFixture::with_session(640, 480, Session::Embedded).await;
     let windows = |link: &x11rb::rust_connection::RustConnection| {
         let root = x11rb::connection::Connection::setup(link).roots[0].root;
         let atom = link.intern_atom(false, b"_NET_SUPPORTING_WM_CHECK").expect("a request");
@@ -211,11 +214,11 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
         let property = link.get_property(false, root, atom, 33_u32, 0, 1).expect("a request");
         property.reply().expect("a property").value32().and_then(|mut ids| ids.next())
     };
-    let (link, _) = x11rb::connect(Some(&desk.display())).expect("an X connection");
+    let (link, _) = x11rb::connect(Some(&fixture.display())).expect("an X connection");
     windows(&link).expect("a window manager");
-    let server = x_server(&desk.display());
+    let server = x_server_pid(&fixture.display());
     let openbox = || {
-        let of = processes_of(&desk.display()).into_iter();
+        let of = processes_of(&fixture.display()).into_iter();
         of.filter(|pid| {
             std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default() == "openbox\n"
         })
@@ -226,33 +229,33 @@ async fn the_session_makes_a_screen_ready_and_is_started_again_alone() {
     kill(old[0], nix::sys::signal::Signal::SIGKILL);
     let again = || async { openbox().iter().any(|pid| !old.contains(pid)).then_some(()) };
     wait::until(TIMEOUT, again).await.expect("another window manager");
-    assert_eq!(x_server(&desk.display()), server, "the X server lives on");
-    desk.ok("POST", "/click", json!({"x": 10, "y": 10})).await;
-    desk.close().await;
+    assert_eq!(x_server_pid(&fixture.display()), server, "the X server must keep running");
+    fixture.ok("POST", "/click", json!({"x": 10, "y": 10})).await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn deleting_a_screen_leaves_no_process_of_it() {
     let scripts = tempfile::tempdir().expect("a folder");
     let script = scripts.path().join("session");
-    // Leaves children in the group, out of the group, and one that shrugs off being asked.
+    // The session leaves children inside and outside of its process group, and one that ignores SIGTERM.
     let text = "#!/bin/sh\nsleep 1000 &\nsetsid sleep 1000 &\nsetsid sh -c 'trap \"\" TERM HUP; sleep 1000; sleep 1000' &\n\
         echo \"$1 $DISPLAY $HOTDESK_SCREEN\" > \"$(dirname \"$0\")/$HOTDESK_SCREEN\"\nxterm -e sleep 1000 &\nexec sleep 1000\n";
     std::fs::write(&script, text).expect("a script");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("the mode is set");
     let folder = Session::Folder(scripts.path().to_owned());
     let claim = Claim::new();
     let boot = "320x240".parse::<Resolution>().expect("a resolution");
-    // No window manager ever announces itself: the screens are used without, after a while.
-    let desk = Desk::start(claim, XServer::Own { boot }, folder).await;
-    let id = desk.ok("POST", "/screens", Value::Null).await["id"].as_str().expect("an id").to_owned();
-    let display = format!(":{}", desk.claim.base + 1);
-    let note =
-        |screen: &str| std::fs::read_to_string(scripts.path().join(screen)).expect("the session's note");
-    assert_eq!(note("screen-100"), format!("bare {display} screen-100\n"));
-    assert_eq!(note("default"), format!("default {} default\n", desk.display()));
+    // No window manager appears, so the screens become usable without one after a timeout.
+    let fixture = DisplayFixture::start(claim, XServer::Own { boot }, folder).await;
+    let id = fixture.ok("POST", "/screens", Value::Null).await["id"].as_str().expect("an id").to_owned();
+    let display = format!(":{}", fixture.claim.base + 1);
+    let environment_of =
+        |screen: &str| std::fs::read_to_string(scripts.path().join(screen)).expect("the session's output");
+    assert_eq!(environment_of("screen-100"), format!("bare {display} screen-100\n"));
+    assert_eq!(environment_of("default"), format!("default {} default\n", fixture.display()));
     assert!(processes_of(&display).len() >= 5);
-    desk.ok("DELETE", &format!("/screens/{id}"), Value::Null).await;
+    fixture.ok("DELETE", &format!("/screens/{id}"), Value::Null).await;
     assert_eq!(processes_of(&display), Vec::<u32>::new());
-    desk.close().await;
+    fixture.close().await;
 }

@@ -1,4 +1,4 @@
-//! Does the display room do on real X servers what it says? Each test has displays of its own.
+//! Display subsystem on real X servers. Each test has its own displays.
 
 mod counter;
 pub mod desk;

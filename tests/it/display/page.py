@@ -1,4 +1,4 @@
-"""A web page with one text field, and the server that keeps what the field holds in `page.text`. Escape empties it.
+"""Web page with one text field, and its server, which writes the field's content to `page.text`. Escape empties the field.
 
 usage: page.py PORT
 """

@@ -1,4 +1,4 @@
-//! Are pictures true? Known pixels, the pointer, changes, sizes, forms.
+//! Screenshots: exact pixels, the pointer, changes, sizes and formats.
 
 use axum::http::StatusCode;
 use base64::Engine as _;
@@ -6,25 +6,25 @@ use serde_json::{Value, json};
 use x11rb::protocol::xproto::ConnectionExt as _;
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::desk::{Claim, Desk, Foreign, Shot, installed};
+use super::desk::{Claim, DisplayFixture, ForeignXServer, Picture, installed};
 use super::window::Window;
 use hotdesk::agent::display::{Session, XServer};
 
-async fn pixels_are_true(desk: &Desk) {
-    let window = Window::open(&desk.display(), 10, 20, 200, 100, 0x12_34_56);
-    desk.ok("POST", "/move", json!({"x": 0, "y": 0})).await;
-    let shot = desk.picture("").await;
+async fn check_pixels(fixture: &DisplayFixture) {
+    let window = Window::open(&fixture.display(), 10, 20, 200, 100, 0x12_34_56);
+    fixture.ok("POST", "/move", json!({"x": 0, "y": 0})).await;
+    let shot = fixture.picture("").await;
     assert_eq!(shot.pixel(10, 20), 0x12_34_56);
     assert_eq!(shot.pixel(209, 119), 0x12_34_56);
     assert_ne!(shot.pixel(9, 20), 0x12_34_56);
     assert_ne!(shot.pixel(210, 119), 0x12_34_56);
-    // A change of one pixel must not be answered from before.
+    // A change of one pixel must not be answered from the cache.
     window.fill(50, 60, 1, 1, 0xfe_dc_ba);
-    let shot = desk.picture("").await;
+    let shot = fixture.picture("").await;
     assert_eq!((shot.pixel(60, 80), shot.pixel(61, 80)), (0xfe_dc_ba, 0x12_34_56));
     for round in 0..100 {
         window.fill(0, 0, 20, 20, round * 0x01_02_03);
-        assert_eq!(desk.picture("").await.pixel(15, 25), round * 0x01_02_03, "round {round}");
+        assert_eq!(fixture.picture("").await.pixel(15, 25), round * 0x01_02_03, "round {round}");
     }
 }
 
@@ -33,11 +33,11 @@ async fn pixels_are_true_on_an_x_server_of_our_own() {
     if !installed("Xvnc") {
         return;
     }
-    let desk = Desk::bare(800, 600).await;
-    let shot = desk.picture("").await;
+    let fixture = DisplayFixture::bare(800, 600).await;
+    let shot = fixture.picture("").await;
     assert_eq!((shot.width, shot.height), (800, 600));
-    pixels_are_true(&desk).await;
-    desk.close().await;
+    check_pixels(&fixture).await;
+    fixture.close().await;
 }
 
 #[tokio::test]
@@ -46,26 +46,27 @@ async fn pixels_are_true_on_an_xvfb_that_somebody_started() {
         return;
     }
     let claim = Claim::new();
-    let mut xvfb = Foreign::xvfb(&claim).await;
+    let mut xvfb = ForeignXServer::xvfb(&claim).await;
     let attach = XServer::Attach(format!(":{}", xvfb.display));
-    let desk = Desk::start(claim, attach, Session::None).await;
-    pixels_are_true(&desk).await;
-    let record = desk.ok("GET", "/screens", Value::Null).await["screens"][0].clone();
+    let fixture = DisplayFixture::start(claim, attach, Session::None).await;
+    check_pixels(&fixture).await;
+    let record = fixture.ok("GET", "/screens", Value::Null).await["screens"][0].clone();
     assert_eq!((&record["width"], &record["height"]), (&json!(640), &json!(480)));
     assert!(
-        desk.fails("PATCH", "/screens/default", json!({"width": 800, "height": 600}), 409)
+        fixture
+            .fails("PATCH", "/screens/default", json!({"width": 800, "height": 600}), 409)
             .await
             .contains("size")
     );
-    // The room goes, the server is not its to end.
-    desk.displays.stop().await;
-    assert!(xvfb.child.try_wait().expect("a status").is_none(), "the foreign server was ended");
+    // The display subsystem stops, but it must not end a foreign X server.
+    fixture.displays.stop().await;
+    assert!(xvfb.child.try_wait().expect("a status").is_none(), "the foreign server must keep running");
 }
 
 #[tokio::test]
 async fn the_pointer_is_in_the_picture_and_moving_it_makes_a_new_one() {
-    let desk = Desk::bare(320, 240).await;
-    let window = Window::open(&desk.display(), 0, 0, 320, 240, 0);
+    let fixture = DisplayFixture::bare(320, 240).await;
+    let window = Window::open(&fixture.display(), 0, 0, 320, 240, 0);
     // A pointer of one colour: its font glyph in green on green.
     let font = x11rb::connection::Connection::generate_id(&window.link).expect("an id");
     window.link.open_font(font, b"cursor").expect("the cursor font");
@@ -74,48 +75,48 @@ async fn the_pointer_is_in_the_picture_and_moving_it_makes_a_new_one() {
         .link
         .create_glyph_cursor(cursor, font, font, 68, 69, 0, 0xffff, 0, 0, 0xffff, 0)
         .expect("a cursor");
-    let look = x11rb::protocol::xproto::ChangeWindowAttributesAux::new().cursor(cursor);
-    window.link.change_window_attributes(window.id, &look).expect("the look");
+    let attributes = x11rb::protocol::xproto::ChangeWindowAttributesAux::new().cursor(cursor);
+    window.link.change_window_attributes(window.id, &attributes).expect("the look");
     window.link.sync().expect("a round trip");
-    let green = |shot: &Shot, x: u32, y: u32| {
-        let around = (x.saturating_sub(2)..(x + 12).min(shot.width))
+    let green = |shot: &Picture, x: u32, y: u32| {
+        let area = (x.saturating_sub(2)..(x + 12).min(shot.width))
             .flat_map(|x| (y..(y + 12).min(shot.height)).map(move |y| (x, y)));
-        around.filter(|(x, y)| shot.pixel(*x, *y) == 0x00_ff_00).count()
+        area.filter(|(x, y)| shot.pixel(*x, *y) == 0x00_ff_00).count()
     };
     for (x, y) in [(100, 50), (0, 0), (319, 239), (200, 239)] {
-        desk.ok("POST", "/move", json!({"x": x, "y": y})).await;
-        let shot = desk.picture("").await;
+        fixture.ok("POST", "/move", json!({"x": x, "y": y})).await;
+        let shot = fixture.picture("").await;
         assert!(green(&shot, x, y) > 0, "no pointer at {x},{y}");
         assert!((x, y) == (100, 50) || green(&shot, 100, 50) == 0, "the pointer is still at 100,50");
     }
-    desk.close().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn every_form_of_a_picture() {
-    let desk = Desk::bare(400, 300).await;
-    let _window = Window::open(&desk.display(), 0, 0, 400, 300, 0xff_00_00);
-    desk.ok("POST", "/move", json!({"x": 399, "y": 299})).await;
-    let json = desk.ok("GET", "/screenshot", Value::Null).await;
+    let fixture = DisplayFixture::bare(400, 300).await;
+    let _window = Window::open(&fixture.display(), 0, 0, 400, 300, 0xff_00_00);
+    fixture.ok("POST", "/move", json!({"x": 399, "y": 299})).await;
+    let json = fixture.ok("GET", "/screenshot", Value::Null).await;
     assert_eq!((&json["success"], &json["mime_type"]), (&json!(true), &json!("image/png")));
     assert_eq!((&json["width"], &json["height"]), (&json!(400), &json!(300)));
     let image = json["image"].as_str().expect("base64");
     let bytes = base64::engine::general_purpose::STANDARD.decode(image).expect("raw base64");
-    assert_eq!(Shot::decode(&bytes).pixel(10, 10), 0xff_00_00);
-    let shot = desk.picture("scale=0.5").await;
+    assert_eq!(Picture::decode(&bytes).pixel(10, 10), 0xff_00_00);
+    let shot = fixture.picture("scale=0.5").await;
     assert_eq!((shot.width, shot.height, shot.pixel(50, 50)), (200, 150, 0xff_00_00));
-    for (quality, most) in [(1, 4_000), (100, 40_000)] {
+    for (quality, largest) in [(1, 4_000), (100, 40_000)] {
         let path = format!("/screenshot?response_format=binary&format=jpeg&quality={quality}");
-        let (status, kind, bytes) = desk.raw("GET", &path, &Value::Null).await;
+        let (status, kind, bytes) = fixture.raw("GET", &path, &Value::Null).await;
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "image/jpeg"));
-        assert!(bytes.starts_with(&[0xff, 0xd8]) && bytes.len() < most, "{} bytes", bytes.len());
+        assert!(bytes.starts_with(&[0xff, 0xd8]) && bytes.len() < largest, "{} bytes", bytes.len());
     }
-    for bad in
+    for query in
         ["format=gif", "quality=0", "quality=101", "scale=0", "scale=2", "scale=x", "response_format=x"]
     {
-        desk.fails("GET", &format!("/screenshot?{bad}"), Value::Null, 400).await;
+        fixture.fails("GET", &format!("/screenshot?{query}"), Value::Null, 400).await;
     }
-    let told = desk.fails("GET", "/screenshot?screen=screen-100", Value::Null, 404).await;
-    assert_eq!(told, "Screen not found: screen-100");
-    desk.close().await;
+    let error = fixture.fails("GET", "/screenshot?screen=screen-100", Value::Null, 404).await;
+    assert_eq!(error, "Screen not found: screen-100");
+    fixture.close().await;
 }

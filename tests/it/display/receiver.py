@@ -1,8 +1,8 @@
-"""A text field of a toolkit over the whole screen, which tells what it holds.
+"""Full-screen text field of a GUI toolkit that writes its content to a file.
 
 usage: receiver.py gtk|qt
 
-Writes `ready` when it has the keyboard, and `text` (whole, by renaming) whenever what it holds has changed.
+Writes `ready` when it has the focus, and `text` (atomically, by renaming) after each change.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 PAUSE_MS = 30
 
 
-def tell(text):
+def write_text(text):
     with open("text.new", "w", encoding="utf-8", newline="") as file:
         file.write(text)
     os.rename("text.new", "text")
@@ -36,7 +36,7 @@ def gtk():
 
     def write():
         waiting.clear()
-        tell(buffer.get_text(*buffer.get_bounds(), True))
+        write_text(buffer.get_text(*buffer.get_bounds(), True))
 
     def changed(_):
         if not waiting:
@@ -60,8 +60,8 @@ def qt():
 
     program, field, timer = QApplication(sys.argv), Field(), QTimer()
     timer.setSingleShot(True)
-    # As it is held: toPlainText() makes other spaces of some.
-    timer.timeout.connect(lambda: tell(field.document().toRawText().replace("\u2029", "\n")))
+    # The raw text, because toPlainText() replaces some kinds of spaces.
+    timer.timeout.connect(lambda: write_text(field.document().toRawText().replace("\u2029", "\n")))
     field.textChanged.connect(lambda: timer.isActive() or timer.start(PAUSE_MS))
     field.showFullScreen()
     program.exec_()

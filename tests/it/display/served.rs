@@ -1,42 +1,43 @@
-//! The display room's routes over real connections: what a client can do to them that a call cannot.
+//! HTTP server for the display fixture, for tests of client connections.
 
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
-use hotdesk::http::serve::{Bound, serve};
+use hotdesk::http::serve::{BoundListener, serve};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::desk::{Desk, TIMEOUT};
+use super::desk::{DisplayFixture, TIMEOUT};
 use crate::harness::caller::Caller;
 
-/// A display room and the server before it.
-pub struct Served {
-    pub desk: Desk,
+/// A display fixture behind a server.
+pub struct DisplayServer {
+    pub fixture: DisplayFixture,
     address: String,
     tasks: Tasks,
 }
 
-impl Served {
-    pub async fn of(desk: Desk) -> Self {
+impl DisplayServer {
+    pub async fn start(fixture: DisplayFixture) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let (tasks, router) = (Tasks::new(), desk.router());
+        let (tasks, router) = (Tasks::new(), fixture.router());
         let group = tasks.clone();
-        let _serving = tasks.spawn("agent", async move { serve(Bound::Tcp(listener), router, &group).await });
-        Self { desk, address, tasks }
+        let _serving =
+            tasks.spawn("agent", async move { serve(BoundListener::Tcp(listener), router, &group).await });
+        Self { fixture, address, tasks }
     }
 
-    /// A client with a connection of its own.
+    /// A client with its own connection.
     pub fn client(&self) -> Client {
         Client(Caller::new(
             format!("http://{}", self.address),
             "",
-            String::from("no token is asked for here"),
+            String::from("this server needs no token"),
         ))
     }
 
-    /// Sends a request whose client hangs up as soon as `begun`.
+    /// Sends a request and disconnects as soon as `begun` returns true.
     pub async fn hang_up(&self, path: &str, body: &Value, mut begun: impl FnMut() -> bool) {
         let mut stream = TcpStream::connect(&self.address).await.expect("a connection");
         let body = body.to_string();
@@ -46,18 +47,18 @@ impl Served {
         );
         stream.write_all(head.as_bytes()).await.expect("sent");
         stream.write_all(body.as_bytes()).await.expect("sent");
-        let look = || {
-            let seen = begun();
-            async move { seen.then_some(()) }
+        let poll = || {
+            let started = begun();
+            async move { started.then_some(()) }
         };
-        let seen = wait::until(TIMEOUT, look).await;
-        assert!(seen.is_some(), "{path} did not begin");
-        // Dropped here, with the answer unread.
+        let started = wait::until(TIMEOUT, poll).await;
+        assert!(started.is_some(), "{path} must begin");
+        // Dropping the stream disconnects with the answer unread.
     }
 
     pub async fn close(self) {
         self.tasks.drain(TIMEOUT).await;
-        self.desk.close().await;
+        self.fixture.close().await;
     }
 }
 
@@ -78,8 +79,8 @@ impl Client {
 
     /// A new screen's id and display.
     pub async fn new_screen(&self) -> (String, String) {
-        let made = self.0.post("/screens", json!({})).await;
-        let text = |name: &str| made.body[name].as_str().expect("a text").to_owned();
+        let created = self.0.post("/screens", json!({})).await;
+        let text = |name: &str| created.body[name].as_str().expect("a text").to_owned();
         (text("id"), text("display"))
     }
 }

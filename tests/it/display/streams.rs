@@ -1,5 +1,6 @@
-//! Does an agent stream what its screen shows and its speaker plays to an RTMP server, and tell how that ends? A real agent,
-//! a real sound server and nginx; what it received is read by ffprobe and ffmpeg.
+//! RTMP streams of an agent's screen and sound, and their end.
+//!
+//! Uses a real agent, a real sound server and nginx; ffprobe and ffmpeg read the result.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,15 +12,15 @@ use serde_json::{Value, json};
 
 use super::desk::{TIMEOUT, installed, processes_of};
 use super::window::Window;
-use crate::harness::agent::{Answered, RunningAgent, gone};
-use crate::harness::process::Owned;
+use crate::harness::agent::{HttpAnswer, RunningAgent, gone};
+use crate::harness::process::OwnedChild;
 use crate::harness::rtmp::{RtmpServer, colours, loudness, probe, tone};
 
-/// With what a key may have, and what a preset's reader may stumble over.
+/// A key with characters that are special in URLs and in the arguments of the encoder.
 const KEY: &str = "hunter2secret?token=#correct=horse&x=1";
 
-/// An agent with a screen of 800 by 600 on its own.
-async fn agent(session: &std::path::Path) -> Option<(RunningAgent, String)> {
+/// Starts an agent with a screen of 800 by 600.
+async fn start_agent(session: &std::path::Path) -> Option<(RunningAgent, String)> {
     if !installed("ffmpeg") || !installed("Xvnc") {
         return None;
     }
@@ -33,15 +34,15 @@ async fn agent(session: &std::path::Path) -> Option<(RunningAgent, String)> {
     Some((agent, display))
 }
 
-async fn start(agent: &RunningAgent, url: &str) -> Answered {
+async fn start(agent: &RunningAgent, url: &str) -> HttpAnswer {
     agent.post("/stream/start", json!({"url": url, "key": KEY, "allow_private": true})).await
 }
 
 async fn until(agent: &RunningAgent, status: &str) -> Value {
     let found = wait::until(TIMEOUT, || async {
-        Some(agent.get("/stream/status").await.body).filter(|told| told["status"] == status)
+        Some(agent.get("/stream/status").await.body).filter(|state| state["status"] == status)
     });
-    found.await.unwrap_or_else(|| panic!("the stream is never {status}"))
+    found.await.unwrap_or_else(|| panic!("the stream must become {status}"))
 }
 
 fn is_red([r, g, b]: &[u8; 3]) -> bool {
@@ -52,8 +53,8 @@ fn is_blue([r, g, b]: &[u8; 3]) -> bool {
     *b > 180 && *g < 70 && *r < 70
 }
 
-/// A sound server with a speaker of the session's name, told of in the session's folder.
-async fn speaker(session: &std::path::Path) -> Option<(Owned, String)> {
+/// Starts a sound server with a speaker of the session's name, and announces it in the session's folder.
+async fn start_sound_server(session: &std::path::Path) -> Option<(OwnedChild, String)> {
     if !installed("pulseaudio") || !installed("pacat") {
         return None;
     }
@@ -66,29 +67,29 @@ async fn speaker(session: &std::path::Path) -> Option<(Owned, String)> {
         session.display()
     ));
     server.envs([("HOME", session), ("PULSE_RUNTIME_PATH", session), ("PULSE_STATE_PATH", session)]);
-    let server = Owned(server.stdin(Stdio::null()).spawn().expect("pulseaudio"));
-    let up = wait::until(TIMEOUT, || async { socket.exists().then_some(()) });
-    up.await.expect("a sound server");
+    let server = OwnedChild(server.stdin(Stdio::null()).spawn().expect("pulseaudio"));
+    let started = wait::until(TIMEOUT, || async { socket.exists().then_some(()) });
+    started.await.expect("a sound server");
     let address = format!("unix:{}", socket.display());
-    let told = format!("PULSE_SERVER={address}\nPULSE_COOKIE={}/cookie\n", session.display());
-    std::fs::write(session.join("env"), told).expect("the session's environment");
+    let environment = format!("PULSE_SERVER={address}\nPULSE_COOKIE={}/cookie\n", session.display());
+    std::fs::write(session.join("env"), environment).expect("the session's environment");
     Some((server, address))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
     let session = tempfile::tempdir().expect("a folder");
-    let Some((speaker, sound)) = speaker(session.path()).await else { return };
+    let Some((speaker, sound_server)) = start_sound_server(session.path()).await else { return };
     let Some(server) = RtmpServer::here().await else { return };
-    let Some((agent, display)) = agent(session.path()).await else { return };
+    let Some((agent, display)) = start_agent(session.path()).await else { return };
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
     let window = Window::open(&display, 0, 0, 800, 600, 0xff_00_00);
     let started = start(&agent, &server.url("live/instance")).await;
     assert_eq!(started.status, 200, "{}", started.body);
-    let told = until(&agent, "streaming").await;
-    assert_eq!((&told["pid"], &told["sound"]), (&started.body["pid"], &json!(true)), "{told}");
-    assert!(told["start_time"].is_string() && told["screen"] == "default", "{told}");
-    // The server knows it by its key; nobody else does.
+    let state = until(&agent, "streaming").await;
+    assert_eq!((&state["pid"], &state["sound"]), (&started.body["pid"], &json!(true)), "{state}");
+    assert!(state["start_time"].is_string() && state["screen"] == "default", "{state}");
+    // The server receives the key; no process argument or log contains it.
     assert!(
         server.log().contains("name='hunter2secret' args='token=#correct=horse&x=1'"),
         "{}",
@@ -109,38 +110,42 @@ async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
 
     let mut player = Command::new("pacat");
     player.args(["--playback", "--raw", "--format=s16le", "--rate=48000", "--channels=1"]);
-    player.args(["--device=hotdesk_speaker", "--server", &sound]).stdin(Stdio::piped());
-    let mut player = Owned(player.spawn().expect("pacat"));
+    player.args(["--device=hotdesk_speaker", "--server", &sound_server]).stdin(Stdio::piped());
+    let mut player = OwnedChild(player.spawn().expect("pacat"));
     let mut input = player.0.stdin.take().expect("piped");
-    let playing = tokio::task::spawn_blocking(move || {
-        input.write_all(&tone(440.0, 2.0)).expect("it plays");
+    let player_thread = tokio::task::spawn_blocking(move || {
+        input.write_all(&tone(440.0, 2.0)).expect("the player reads");
         drop(input);
-        player.0.wait().expect("it ends");
+        player.0.wait().expect("the player ends");
     });
-    playing.await.expect("no panic");
+    player_thread.await.expect("no panic");
     window.fill(0, 0, 800, 600, 0x00_00_ff);
     let before = server.received(1).await.metadata().expect("facts").len();
     server.received(before + 10_000).await;
     let stopped = agent.post("/stream/stop", Value::Null).await;
     assert_eq!((stopped.status, &stopped.body), (200, &json!({"success": true})));
-    assert!(gone(&pid.to_string()).await, "the encoder is gone");
+    assert!(gone(&pid.to_string()).await, "the encoder must end");
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
-    assert_eq!(agent.post("/stream/stop", Value::Null).await.status, 200, "nothing to end is no failure");
+    assert_eq!(
+        agent.post("/stream/stop", Value::Null).await.status,
+        200,
+        "stopping without a stream succeeds"
+    );
 
     let file = server.received(before).await;
     assert_eq!(probe(&file), (vec!["aac".to_owned(), "h264".to_owned()], 800, 600));
     let colours = colours(&file, "200:200:500:300");
     assert!(colours.first().is_some_and(is_red) && colours.last().is_some_and(is_blue), "{colours:?}");
     assert!(colours.len() > 60 && colours.iter().all(|colour| is_red(colour) || is_blue(colour)));
-    let (heard, other) = (loudness(&file, 440.0), loudness(&file, 1234.0));
-    assert!(heard > 0.4 && other < 0.05, "440 Hz at {heard:.3}, 1234 Hz at {other:.3}");
+    let (tone_level, other) = (loudness(&file, 440.0), loudness(&file, 1234.0));
+    assert!(tone_level > 0.4 && other < 0.05, "440 Hz at {tone_level:.3}, 1234 Hz at {other:.3}");
 
-    // Without its sound server a stream goes on in silence.
+    // Without its sound server a stream continues in silence.
     assert_eq!(start(&agent, &server.url("live")).await.status, 200);
     drop(speaker);
     let silent = wait::until(TIMEOUT, || async {
-        let told = until(&agent, "streaming").await;
-        (told["sound"] == false).then_some(())
+        let state = until(&agent, "streaming").await;
+        (state["sound"] == false).then_some(())
     });
     silent.await.expect("another encoder, without sound");
 }
@@ -149,12 +154,12 @@ async fn a_stream_shows_the_screen_and_sounds_what_is_played() {
 async fn a_stream_is_ended_while_it_starts_and_when_its_server_takes_nothing() {
     let session = tempfile::tempdir().expect("a folder");
     let Some(server) = RtmpServer::here().await else { return };
-    let Some((agent, display)) = agent(session.path()).await else { return };
+    let Some((agent, display)) = start_agent(session.path()).await else { return };
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
-    let port = silent.local_addr().expect("its address").port();
+    let port = silent.local_addr().expect("an address").port();
     let url = format!("rtmp://127.0.0.1:{port}/live");
     let stop = async {
-        // Held: an encoder whose connection is closed was refused.
+        // Keep the connection open: the encoder treats a closed one as a refusal.
         let accepted = tokio::task::spawn_blocking(move || silent.accept().expect("a connection"));
         let _held = accepted.await.expect("no panic");
         assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
@@ -166,16 +171,16 @@ async fn a_stream_is_ended_while_it_starts_and_when_its_server_takes_nothing() {
     let window = Window::open(&display, 0, 0, 800, 600, 0xff_00_00);
     assert_eq!(start(&agent, &server.url("live")).await.status, 200);
     signal(server.pid(), Signal::SIGSTOP);
-    // What fills the buffers between the two.
+    // Changing content fills the buffers between the two.
     let mut colour = 1_u32;
     let ended = wait::until(3 * TIMEOUT, || {
-        for place in 0..300_i16 {
+        for tile in 0..300_i16 {
             colour = colour.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            window.fill(place % 20 * 40, place / 20 * 40, 40, 40, colour >> 8);
+            window.fill(tile % 20 * 40, tile / 20 * 40, 40, 40, colour >> 8);
         }
-        async { Some(agent.get("/stream/status").await.body).filter(|told| told["status"] != "streaming") }
+        async { Some(agent.get("/stream/status").await.body).filter(|state| state["status"] != "streaming") }
     });
-    let ended = ended.await.expect("it ends");
+    let ended = ended.await.expect("the stream must end");
     assert_eq!(
         (&ended["status"], &ended["reason"]),
         (&json!("terminated"), &json!("server_stalled")),
@@ -189,7 +194,7 @@ async fn a_stream_is_ended_while_it_starts_and_when_its_server_takes_nothing() {
 async fn a_stream_that_is_refused_or_ends_says_why() {
     let session = tempfile::tempdir().expect("a folder");
     let Some(mut server) = RtmpServer::here().await else { return };
-    let Some((agent, _)) = agent(session.path()).await else { return };
+    let Some((agent, _)) = start_agent(session.path()).await else { return };
     let url = server.url("live");
     let ask = async |body: Value| {
         let refused = agent.post("/stream/start", body).await;
@@ -198,41 +203,44 @@ async fn a_stream_that_is_refused_or_ends_says_why() {
         assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
         (refused.status, refused.body["code"].as_str().unwrap_or_default().to_owned())
     };
-    let said = |status: u16, code: &str| (status, code.to_owned());
-    assert_eq!(ask(json!({"url": url, "key": KEY})).await, said(400, "private_address"));
+    let failure = |status: u16, code: &str| (status, code.to_owned());
+    assert_eq!(ask(json!({"url": url, "key": KEY})).await, failure(400, "private_address"));
     let named = format!("rtmp://localhost:{}/live", server.port);
-    assert_eq!(ask(json!({"url": named, "key": KEY})).await, said(400, "private_address"));
-    assert_eq!(ask(json!({"url": "http://h/x", "key": KEY})).await, said(400, "INVALID_REQUEST"));
-    assert_eq!(ask(json!({"url": url, "key": "hunter2 x"})).await, said(400, "INVALID_REQUEST"));
+    assert_eq!(ask(json!({"url": named, "key": KEY})).await, failure(400, "private_address"));
+    assert_eq!(ask(json!({"url": "http://h/x", "key": KEY})).await, failure(400, "INVALID_REQUEST"));
+    assert_eq!(ask(json!({"url": url, "key": "hunter2 x"})).await, failure(400, "INVALID_REQUEST"));
     let allowed =
         |url: &str, screen: &str| json!({"url": url, "key": KEY, "allow_private": true, "screen": screen});
     assert_eq!(ask(allowed(&url, "screen-100")).await.0, 404);
-    // A server that will not have it, one that is not there, and one that never says anything.
-    assert_eq!(ask(allowed(&server.url("closed"), "default")).await, said(503, "stream_refused"));
+    // A server that refuses, one that does not listen, and one that never answers.
+    assert_eq!(ask(allowed(&server.url("closed"), "default")).await, failure(503, "stream_refused"));
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a listener");
-    let port = silent.local_addr().expect("its address").port();
+    let port = silent.local_addr().expect("an address").port();
     assert_eq!(
         ask(allowed(&format!("rtmp://127.0.0.1:{port}/x"), "default")).await,
-        said(503, "stream_refused")
+        failure(503, "stream_refused")
     );
     drop(silent);
     assert_eq!(
         ask(allowed(&format!("rtmp://127.0.0.1:{port}/x"), "default")).await,
-        said(503, "stream_refused")
+        failure(503, "stream_refused")
     );
-    // One whose certificate nobody knows.
-    assert_eq!(ask(allowed(&url.replace("rtmp:", "rtmps:"), "default")).await, said(503, "stream_refused"));
+    // A server with an unknown certificate.
+    assert_eq!(
+        ask(allowed(&url.replace("rtmp:", "rtmps:"), "default")).await,
+        failure(503, "stream_refused")
+    );
 
-    // By the host's name it is resolved here; without a sound server, silence is sent.
+    // The host resolves its own name. Without a sound server the stream has silence.
     assert_eq!(start(&agent, &named).await.status, 200);
     assert_eq!(until(&agent, "streaming").await["sound"], false);
     let file = server.received(1).await;
     server.received(file.metadata().expect("facts").len() + 5_000).await;
     server.kill();
-    let told = until(&agent, "terminated").await;
-    assert_eq!(told["reason"], "server_gone", "{told}");
-    assert!(told["detail"].as_str().is_some_and(|detail| !detail.contains("hunter2")), "{told}");
-    assert!(told["start_time"].is_string() && told["pid"].is_null(), "{told}");
+    let state = until(&agent, "terminated").await;
+    assert_eq!(state["reason"], "server_gone", "{state}");
+    assert!(state["detail"].as_str().is_some_and(|detail| !detail.contains("hunter2")), "{state}");
+    assert!(state["start_time"].is_string() && state["pid"].is_null(), "{state}");
     assert_eq!(probe(&file).0, ["aac", "h264"]);
     assert_eq!(start(&agent, &url).await.body["code"], "stream_refused");
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
@@ -242,13 +250,13 @@ async fn a_stream_that_is_refused_or_ends_says_why() {
 async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_agent() {
     let session = tempfile::tempdir().expect("a folder");
     let Some(server) = RtmpServer::here().await else { return };
-    let Some((mut agent, display)) = agent(session.path()).await else { return };
+    let Some((mut agent, display)) = start_agent(session.path()).await else { return };
     let url = server.url("live");
     let pid = async |agent: &RunningAgent, before: u64| {
         let other = wait::until(TIMEOUT, || async {
-            let told = agent.get("/stream/status").await.body;
-            assert_eq!(told["status"], "streaming", "{told}");
-            told["pid"].as_u64().filter(|pid| *pid != before)
+            let state = agent.get("/stream/status").await.body;
+            assert_eq!(state["status"], "streaming", "{state}");
+            state["pid"].as_u64().filter(|pid| *pid != before)
         });
         other.await.expect("another encoder")
     };
@@ -270,7 +278,7 @@ async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_a
     assert_eq!(start(&agent, &url).await.status, 200);
     let last = pid(&agent, third).await;
     agent.restart().await;
-    assert!(gone(&last.to_string()).await, "the encoder outlives its agent");
+    assert!(gone(&last.to_string()).await, "the encoder must end with its agent");
     assert_eq!(agent.get("/stream/status").await.body, json!({"status": "idle"}));
     let sizes: Vec<(u64, u64)> =
         server.recorded().iter().map(|file| probe(file)).map(|(_, width, height)| (width, height)).collect();
@@ -278,5 +286,5 @@ async fn a_stream_outlives_its_screen_s_size_and_server_and_not_its_encoder_or_a
 }
 
 fn signal(pid: u32, signal: Signal) {
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).expect("it lives");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal).expect("the process runs");
 }

@@ -1,4 +1,4 @@
-//! Does a program receive exactly the text that was typed?
+//! Typed text in a program: exact delivery over slow programs, other layouts, locks and held keys.
 
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use x11rb::protocol::xkb::{ConnectionExt as _, Group};
 use x11rb::protocol::xproto::{ConnectionExt as _, KEY_PRESS_EVENT, ModMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 
-use super::desk::{Desk, TIMEOUT, installed};
-use super::window::Reader;
+use super::desk::{DisplayFixture, TIMEOUT, installed};
+use super::window::KeyReader;
 use hotdesk::agent::display::Session;
 use hotdesk::base::wait;
 
@@ -31,38 +31,38 @@ fn long_text() -> String {
 
 #[track_caller]
 fn assert_same(received: &str, sent: &str) {
-    let wrong = received.chars().zip(sent.chars()).filter(|(a, b)| a != b).count();
-    assert!(received == sent, "{wrong} of {} characters are wrong:\n{received}", sent.chars().count());
+    let mismatches = received.chars().zip(sent.chars()).filter(|(a, b)| a != b).count();
+    assert!(received == sent, "{mismatches} of {} characters are wrong:\n{received}", sent.chars().count());
 }
 
-async fn types_exactly(desk: &Desk, reader: &Reader, text: &str) {
-    desk.ok("POST", "/type", json!({ "text": text })).await;
+async fn check_typing(fixture: &DisplayFixture, reader: &KeyReader, text: &str) {
+    fixture.ok("POST", "/type", json!({ "text": text })).await;
     let received = reader.text(text.chars().count());
     assert_same(&received, text);
 }
 
 #[tokio::test]
 async fn a_multilingual_text_arrives_exactly() {
-    let desk = Desk::bare(640, 480).await;
-    let reader = Reader::open(&desk.display());
+    let fixture = DisplayFixture::bare(640, 480).await;
+    let reader = KeyReader::open(&fixture.display());
     let text = long_text();
     assert!(text.chars().count() > 1000);
-    types_exactly(&desk, &reader, &text).await;
-    types_exactly(&desk, &reader, &text).await;
-    types_exactly(&desk, &reader, "É").await;
-    types_exactly(&desk, &reader, &"plain ascii, quickly. ".repeat(500)).await;
-    desk.close().await;
+    check_typing(&fixture, &reader, &text).await;
+    check_typing(&fixture, &reader, &text).await;
+    check_typing(&fixture, &reader, "É").await;
+    check_typing(&fixture, &reader, &"plain ascii, quickly. ".repeat(500)).await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn a_slow_program_that_answers_pings_is_waited_for() {
-    let desk = Desk::bare(640, 480).await;
-    let reader = Reader::open_slow(&desk.display(), Duration::from_millis(8));
-    types_exactly(&desk, &reader, &long_text()).await;
-    desk.close().await;
+    let fixture = DisplayFixture::bare(640, 480).await;
+    let reader = KeyReader::open_slow(&fixture.display(), Duration::from_millis(8));
+    check_typing(&fixture, &reader, &long_text()).await;
+    fixture.close().await;
 }
 
-/// An xterm whose program writes what it reads to a file.
+/// An xterm whose shell writes its input to a file.
 struct Terminal {
     child: Child,
     folder: tempfile::TempDir,
@@ -104,69 +104,69 @@ impl Drop for Terminal {
     }
 }
 
-async fn a_terminal_receives_exactly(session: Session) {
+async fn check_terminal(session: Session) {
     let managed = matches!(session, Session::Embedded);
-    let desk = Desk::own(800, 600, session).await;
-    let terminal = Terminal::open(&desk.display()).await;
+    let fixture = DisplayFixture::with_session(800, 600, session).await;
+    let terminal = Terminal::open(&fixture.display()).await;
     if managed {
-        desk.give_a_window_the_focus().await;
+        fixture.focus_any_window().await;
     } else {
-        desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
+        fixture.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
     }
     let text = long_text();
-    desk.ok("POST", "/type", json!({ "text": text })).await;
-    // A terminal in raw mode gives Return as a carriage return.
+    fixture.ok("POST", "/type", json!({ "text": text })).await;
+    // A terminal in raw mode reports Return as a carriage return.
     let sent = text.replace('\n', "\r");
     assert_same(&terminal.text(sent.len()).await, &sent);
     drop(terminal);
-    desk.close().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn a_real_terminal_receives_the_text_exactly() {
     if installed("xterm") {
-        a_terminal_receives_exactly(Session::None).await;
+        check_terminal(Session::None).await;
     }
 }
 
 #[tokio::test]
 async fn a_real_terminal_under_a_window_manager_receives_the_text_exactly() {
     if installed("xterm") && installed("openbox") {
-        a_terminal_receives_exactly(Session::Embedded).await;
+        check_terminal(Session::Embedded).await;
     }
 }
 
-/// Lets a process run for short moments only, as on a host that has no processor left for it.
-struct Starved {
+/// Lets a process run for short moments only, as on an overloaded host.
+struct ThrottledProcess {
     pid: Pid,
-    fed: Arc<AtomicBool>,
-    starving: Option<std::thread::JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Starved {
-    const ASLEEP: Duration = Duration::from_millis(400);
-    const AWAKE: Duration = Duration::from_millis(10);
+impl ThrottledProcess {
+    const STOPPED_FOR: Duration = Duration::from_millis(400);
+    const RUNNING_FOR: Duration = Duration::from_millis(10);
 
-    fn of(child: &Child) -> Self {
-        let (pid, fed) = (Pid::from_raw(child.id().cast_signed()), Arc::new(AtomicBool::new(false)));
-        let enough = Arc::clone(&fed);
-        let starving = std::thread::spawn(move || {
-            while !enough.load(Ordering::Relaxed) {
-                kill(pid, Signal::SIGSTOP).expect("it lives");
-                std::thread::sleep(Self::ASLEEP);
-                kill(pid, Signal::SIGCONT).expect("it lives");
-                std::thread::sleep(Self::AWAKE);
+    fn start(child: &Child) -> Self {
+        let (pid, stop) = (Pid::from_raw(child.id().cast_signed()), Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                kill(pid, Signal::SIGSTOP).expect("the process runs");
+                std::thread::sleep(Self::STOPPED_FOR);
+                kill(pid, Signal::SIGCONT).expect("the process runs");
+                std::thread::sleep(Self::RUNNING_FOR);
             }
         });
-        Self { pid, fed, starving: Some(starving) }
+        Self { pid, stop, thread: Some(thread) }
     }
 }
 
-impl Drop for Starved {
+impl Drop for ThrottledProcess {
     fn drop(&mut self) {
-        self.fed.store(true, Ordering::Relaxed);
-        if let Some(starving) = self.starving.take() {
-            let _ended = starving.join();
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
         }
         let _continued = kill(self.pid, Signal::SIGCONT);
     }
@@ -177,26 +177,26 @@ async fn a_terminal_that_gets_hardly_any_processor_loses_nothing() {
     if !installed("xterm") {
         return;
     }
-    let desk = Desk::bare(800, 600).await;
-    let terminal = Terminal::open(&desk.display()).await;
-    desk.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
-    let starved = Starved::of(&terminal.child);
+    let fixture = DisplayFixture::bare(800, 600).await;
+    let terminal = Terminal::open(&fixture.display()).await;
+    fixture.ok("POST", "/click", json!({"x": 100, "y": 100})).await;
+    let throttled = ThrottledProcess::start(&terminal.child);
     let text: String = (0..120_u32).filter_map(|step| char::from_u32(0x4e00 + step * 7)).collect();
-    desk.ok("POST", "/type", json!({ "text": text })).await;
-    drop(starved);
+    fixture.ok("POST", "/type", json!({ "text": text })).await;
+    drop(throttled);
     assert_same(&terminal.text(text.len()).await, &text);
     drop(terminal);
-    desk.close().await;
+    fixture.close().await;
 }
 
-/// A second client that disturbs the keyboard.
-struct Meddler {
+/// A second client that changes the keyboard state.
+struct DisturbingClient {
     link: x11rb::rust_connection::RustConnection,
     root: u32,
 }
 
-impl Meddler {
-    fn on(display: &str) -> Self {
+impl DisturbingClient {
+    fn open(display: &str) -> Self {
         let (link, screen) = x11rb::connect(Some(display)).expect("an X connection");
         let root = x11rb::connection::Connection::setup(&link).roots[screen].root;
         assert!(link.extension_information("XKEYBOARD").expect("the connection").is_some());
@@ -210,9 +210,9 @@ impl Meddler {
     }
 
     fn lock(&self, mods: ModMask, group: Group) {
-        let every = ModMask::from(0xff_u8);
+        let all = ModMask::from(0xff_u8);
         let none = ModMask::from(0_u8);
-        self.link.xkb_latch_lock_state(0x100, every, mods, true, group, none, false, 0).expect("a request");
+        self.link.xkb_latch_lock_state(0x100, all, mods, true, group, none, false, 0).expect("a request");
         self.link.get_input_focus().expect("a request").reply().expect("a reply");
     }
 
@@ -222,72 +222,72 @@ impl Meddler {
     }
 }
 
-/// Keycodes of the evdev map.
+/// Keycodes of the evdev keymap.
 const SHIFT: u8 = 50;
 const CONTROL: u8 = 37;
 const CAPS: ModMask = ModMask::LOCK;
 
 #[tokio::test]
 async fn locks_stuck_keys_and_other_layouts_do_not_change_the_text() {
-    let desk = Desk::bare(640, 480).await;
-    let reader = Reader::open(&desk.display());
-    let meddler = Meddler::on(&desk.display());
+    let fixture = DisplayFixture::bare(640, 480).await;
+    let reader = KeyReader::open(&fixture.display());
+    let disturbing = DisturbingClient::open(&fixture.display());
     let text = "Hello, ABC abc 123 ÄÖ @#€ Привет 日本\n";
-    meddler.lock(CAPS, Group::M1);
-    types_exactly(&desk, &reader, text).await;
-    assert_eq!(meddler.locked(), (u16::from(CAPS), 0), "Caps Lock is as it was");
-    meddler.hold(SHIFT);
-    meddler.hold(CONTROL);
-    types_exactly(&desk, &reader, text).await;
+    disturbing.lock(CAPS, Group::M1);
+    check_typing(&fixture, &reader, text).await;
+    assert_eq!(disturbing.locked(), (u16::from(CAPS), 0), "Caps Lock must be unchanged");
+    disturbing.hold(SHIFT);
+    disturbing.hold(CONTROL);
+    check_typing(&fixture, &reader, text).await;
     for layout in ["de", "fr", "us,ru", "ru", "gr,us", "us(intl)"] {
-        let set = Command::new("setxkbmap").arg(layout).env("DISPLAY", desk.display()).status();
+        let set = Command::new("setxkbmap").arg(layout).env("DISPLAY", fixture.display()).status();
         assert!(set.expect("setxkbmap").success());
-        types_exactly(&desk, &reader, text).await;
-        meddler.lock(CAPS, Group::M2);
-        types_exactly(&desk, &reader, text).await;
-        types_exactly(&desk, &reader, SENTENCES).await;
-        assert_eq!(meddler.locked().0, u16::from(CAPS), "{layout}");
-        meddler.lock(ModMask::from(0_u8), Group::M1);
+        check_typing(&fixture, &reader, text).await;
+        disturbing.lock(CAPS, Group::M2);
+        check_typing(&fixture, &reader, text).await;
+        check_typing(&fixture, &reader, SENTENCES).await;
+        assert_eq!(disturbing.locked().0, u16::from(CAPS), "{layout}");
+        disturbing.lock(ModMask::from(0_u8), Group::M1);
     }
-    desk.close().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn texts_that_no_key_types_are_refused() {
-    let desk = Desk::bare(320, 240).await;
-    let reader = Reader::open(&desk.display());
-    assert!(desk.fails("POST", "/type", json!({"text": "ok\u{1b}[A"}), 400).await.contains("U+001B"));
-    assert!(desk.fails("POST", "/type", json!({"text": "\u{0}"}), 400).await.contains("U+0000"));
-    desk.fails("POST", "/type", json!({}), 400).await;
-    desk.fails("POST", "/type", json!({"text": 5}), 400).await;
-    desk.fails("POST", "/type", json!({"text": "x".repeat(100_001)}), 413).await;
-    desk.ok("POST", "/type", json!({"text": ""})).await;
-    desk.ok("POST", "/type", json!({"text": "a\r\nb\rc"})).await;
+    let fixture = DisplayFixture::bare(320, 240).await;
+    let reader = KeyReader::open(&fixture.display());
+    assert!(fixture.fails("POST", "/type", json!({"text": "ok\u{1b}[A"}), 400).await.contains("U+001B"));
+    assert!(fixture.fails("POST", "/type", json!({"text": "\u{0}"}), 400).await.contains("U+0000"));
+    fixture.fails("POST", "/type", json!({}), 400).await;
+    fixture.fails("POST", "/type", json!({"text": 5}), 400).await;
+    fixture.fails("POST", "/type", json!({"text": "x".repeat(100_001)}), 413).await;
+    fixture.ok("POST", "/type", json!({"text": ""})).await;
+    fixture.ok("POST", "/type", json!({"text": "a\r\nb\rc"})).await;
     assert_eq!(reader.text(5), "a\nb\nc");
-    desk.close().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn typing_whose_client_hung_up_stops_and_leaves_nothing_pressed() {
-    let desk = Desk::bare(320, 240).await;
-    let reader = Reader::open(&desk.display());
+    let fixture = DisplayFixture::bare(320, 240).await;
+    let reader = KeyReader::open(&fixture.display());
     let endless: String = (0..50_000_u32).filter_map(|step| char::from_u32(0x4e00 + step % 20_000)).collect();
-    let typing = desk.call("POST", "/type", json!({ "text": endless }));
+    let typing = fixture.call("POST", "/type", json!({ "text": endless }));
     assert!(tokio::time::timeout(Duration::from_millis(500), typing).await.is_err());
     let began = Instant::now();
-    desk.ok("POST", "/key", json!({"key": "F5"})).await;
+    fixture.ok("POST", "/key", json!({"key": "F5"})).await;
     assert!(began.elapsed() < Duration::from_secs(20), "the screen was busy for {:?}", began.elapsed());
     let keys =
         wait::until(TIMEOUT, || async { reader.keys(0).into_iter().find(|(keysym, _)| *keysym == 0xffc2) });
     assert_eq!(keys.await, Some((0xffc2, 0)));
-    desk.close().await;
+    fixture.close().await;
 }
 
 #[tokio::test]
 async fn keys_and_chords_arrive_with_their_modifiers() {
-    let desk = Desk::bare(640, 480).await;
-    let reader = Reader::open(&desk.display());
-    let meddler = Meddler::on(&desk.display());
+    let fixture = DisplayFixture::bare(640, 480).await;
+    let reader = KeyReader::open(&fixture.display());
+    let disturbing = DisturbingClient::open(&fixture.display());
     let (shift, control, alt, supers) = (1, 4, 8, 64);
     let table = [
         ("Enter", 0xff0d, 0),
@@ -308,9 +308,9 @@ async fn keys_and_chords_arrive_with_their_modifiers() {
         ("ctrl+alt+Delete", 0xffff, control | alt),
     ];
     for lock in [ModMask::from(0_u8), CAPS] {
-        meddler.lock(lock, Group::M1);
+        disturbing.lock(lock, Group::M1);
         for (key, keysym, state) in table {
-            let answer = desk.ok("POST", "/key", json!({ "key": key })).await;
+            let answer = fixture.ok("POST", "/key", json!({ "key": key })).await;
             assert_eq!(
                 (&answer["success"], &answer["action"], &answer["details"]),
                 (&json!(true), &json!("key_press"), &json!({ "key": key }))
@@ -318,18 +318,18 @@ async fn keys_and_chords_arrive_with_their_modifiers() {
             assert_eq!(reader.keys(1), [(keysym, state)], "{key}");
         }
     }
-    // Keys that the map lacks, with and without modifiers.
+    // Keysyms that are not in the keymap, with and without modifiers.
     for (key, keysym, state) in [("日", 0x0100_65e5, 0), ("ctrl+é", 0xe9, control), ("F24", 0xffd5, 0)] {
-        desk.ok("POST", "/key", json!({ "key": key })).await;
+        fixture.ok("POST", "/key", json!({ "key": key })).await;
         assert_eq!(reader.keys(1), [(keysym, state)], "{key}");
     }
-    // A lock key does what it is for: off, as it was on, and on again.
-    desk.ok("POST", "/key", json!({"key": "Caps_Lock"})).await;
-    assert_eq!(meddler.locked(), (0, 0));
-    desk.ok("POST", "/key", json!({"key": "capslock"})).await;
-    assert_eq!(meddler.locked(), (u16::from(CAPS), 0));
-    assert!(desk.fails("POST", "/key", json!({"key": "ctrl+nosuch"}), 400).await.contains("nosuch"));
-    desk.fails("POST", "/key", json!({"key": ""}), 400).await;
-    desk.fails("POST", "/key", json!({}), 400).await;
-    desk.close().await;
+    // The Caps Lock key toggles: off, because it was on, and on again.
+    fixture.ok("POST", "/key", json!({"key": "Caps_Lock"})).await;
+    assert_eq!(disturbing.locked(), (0, 0));
+    fixture.ok("POST", "/key", json!({"key": "capslock"})).await;
+    assert_eq!(disturbing.locked(), (u16::from(CAPS), 0));
+    assert!(fixture.fails("POST", "/key", json!({"key": "ctrl+nosuch"}), 400).await.contains("nosuch"));
+    fixture.fails("POST", "/key", json!({"key": ""}), 400).await;
+    fixture.fails("POST", "/key", json!({}), 400).await;
+    fixture.close().await;
 }

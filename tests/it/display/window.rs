@@ -1,4 +1,4 @@
-//! A plain X client: paints known pixels and notes the input that it receives.
+//! X client that paints known pixels and records its input events.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 use x11rb::wrapper::ConnectionExt as _;
 
-/// A window of its own connection, above all others.
+/// A window with its own connection, above all others.
 pub struct Window {
     pub link: RustConnection,
     pub id: u32,
 }
 
-/// What a window received, in its own coordinates.
+/// A received input event, in the window's coordinates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Got {
+pub enum InputEvent {
     Press(u8, i16, i16),
     Release(u8, i16, i16),
     Motion(i16, i16),
@@ -32,15 +32,27 @@ impl Window {
         let screen = &link.setup().roots[screen];
         let (root, visual) = (screen.root, screen.root_visual);
         let id = link.generate_id().expect("an id");
-        let look = CreateWindowAux::new().background_pixel(colour).override_redirect(1).event_mask(
+        let attributes = CreateWindowAux::new().background_pixel(colour).override_redirect(1).event_mask(
             EventMask::BUTTON_PRESS
                 | EventMask::BUTTON_RELEASE
                 | EventMask::POINTER_MOTION
                 | EventMask::KEY_PRESS
                 | EventMask::EXPOSURE,
         );
-        link.create_window(24, id, root, x, y, width, height, 0, WindowClass::INPUT_OUTPUT, visual, &look)
-            .expect("a window");
+        link.create_window(
+            24,
+            id,
+            root,
+            x,
+            y,
+            width,
+            height,
+            0,
+            WindowClass::INPUT_OUTPUT,
+            visual,
+            &attributes,
+        )
+        .expect("a window");
         link.map_window(id).expect("mapping");
         let window = Self { link, id };
         window.link.flush().expect("a flush");
@@ -60,7 +72,7 @@ impl Window {
         self.sync();
     }
 
-    /// Takes the keyboard: override-redirect windows get no focus from a window manager.
+    /// Takes the focus: window managers give none to override-redirect windows.
     pub fn focus(&self) {
         self.link.set_input_focus(InputFocus::PARENT, self.id, 0_u32).expect("the focus");
         self.sync();
@@ -78,63 +90,66 @@ impl Window {
         self.link.get_input_focus().expect("a request").reply().expect("a reply");
     }
 
-    /// All input so far. What was delivered before the reply to a room's action is in it.
-    pub fn got(&self) -> Vec<Got> {
+    /// All input events so far. Events that were delivered before the answer to an action are included.
+    pub fn events(&self) -> Vec<InputEvent> {
         self.sync();
-        let mut got = Vec::new();
+        let mut events = Vec::new();
         while let Some(event) = self.link.poll_for_event().expect("the connection") {
             #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
-            got.extend(match event {
-                Event::ButtonPress(e) => Some(Got::Press(e.detail, e.event_x, e.event_y)),
-                Event::ButtonRelease(e) => Some(Got::Release(e.detail, e.event_x, e.event_y)),
-                Event::MotionNotify(e) => Some(Got::Motion(e.event_x, e.event_y)),
-                Event::KeyPress(e) => Some(Got::Key(e.detail, e.state.into())),
+            events.extend(match event {
+                Event::ButtonPress(e) => Some(InputEvent::Press(e.detail, e.event_x, e.event_y)),
+                Event::ButtonRelease(e) => Some(InputEvent::Release(e.detail, e.event_x, e.event_y)),
+                Event::MotionNotify(e) => Some(InputEvent::Motion(e.event_x, e.event_y)),
+                Event::KeyPress(e) => Some(InputEvent::Key(e.detail, e.state.into())),
                 _ => None,
             });
         }
-        got
+        events
     }
 
-    /// Buttons only.
-    pub fn clicks(&self) -> Vec<Got> {
-        self.got().into_iter().filter(|got| matches!(got, Got::Press(..) | Got::Release(..))).collect()
+    /// Button events only.
+    pub fn clicks(&self) -> Vec<InputEvent> {
+        self.events()
+            .into_iter()
+            .filter(|event| matches!(event, InputEvent::Press(..) | InputEvent::Release(..)))
+            .collect()
     }
 
-    /// Waits until `enough` is so of all that came since.
-    pub fn wait_for(&self, patience: Duration, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
-        let (until, mut all) = (Instant::now() + patience, Vec::new());
+    /// Waits until a condition holds for the events since the last call; returns them.
+    pub fn wait_for(&self, timeout: Duration, condition: impl Fn(&[InputEvent]) -> bool) -> Vec<InputEvent> {
+        let (until, mut all) = (Instant::now() + timeout, Vec::new());
         loop {
-            all.extend(self.got());
-            if enough(&all) {
+            all.extend(self.events());
+            if condition(&all) {
                 return all;
             }
-            assert!(Instant::now() < until, "still only {all:?}");
+            assert!(Instant::now() < until, "the condition must hold for {all:?}");
             std::thread::yield_now();
         }
     }
 }
 
-/// A program that reads keys the way Xlib programs do: in a thread of its own, looking the map up again after every
+/// A program that reads keys as Xlib programs do: in its own thread, with a new keymap after every
 /// `MappingNotify`.
-pub struct Reader {
+pub struct KeyReader {
     text: std::sync::Arc<std::sync::Mutex<Vec<(u32, u16)>>>,
     stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Reader {
-    /// A window over the whole screen that takes part in `_NET_WM_PING`: whether one that does not has come to rest is
-    /// guessed from its process, which is the tests' own.
+impl KeyReader {
+    /// A window over the whole screen that supports `_NET_WM_PING`. For other windows the agent guesses
+    /// idleness from the process, which here is that of the tests.
     pub fn open(display: &str) -> Self {
         Self::open_slow(display, Duration::ZERO)
     }
 
-    /// One that takes `lag` over each key.
-    pub fn open_slow(display: &str, lag: Duration) -> Self {
+    /// A reader that takes `delay` for each key.
+    pub fn open_slow(display: &str, delay: Duration) -> Self {
         let window = Window::open(display, 0, 0, 2000, 2000, 0);
         let atom = |name: &str| {
-            let asked = window.link.intern_atom(false, name.as_bytes()).expect("a request");
-            asked.reply().expect("an atom").atom
+            let request = window.link.intern_atom(false, name.as_bytes()).expect("a request");
+            request.reply().expect("an atom").atom
         };
         let kind = AtomEnum::ATOM;
         window
@@ -148,25 +163,25 @@ impl Reader {
             )
             .expect("the protocols");
         window.sync();
-        Self::start(window, lag)
+        Self::start(window, delay)
     }
 
-    fn start(window: Window, lag: Duration) -> Self {
+    fn start(window: Window, delay: Duration) -> Self {
         window.focus();
         let text = std::sync::Arc::<std::sync::Mutex<Vec<(u32, u16)>>>::default();
         let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
-        let (heard, stopped) = (text.clone(), stop.clone());
+        let (received, stopped) = (text.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let mut map = key_map(&window.link);
             while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-                // The X server may be ended first.
+                // The X server may end first.
                 let Ok(event) = window.link.poll_for_event() else { return };
                 match event {
                     Some(Event::MappingNotify(_)) => map = key_map(&window.link),
                     Some(Event::KeyPress(key)) => {
-                        std::thread::sleep(lag);
+                        std::thread::sleep(delay);
                         let keysym = lookup(&map, key.detail, key.state.into());
-                        heard.lock().expect("the text").push((keysym, key.state.into()));
+                        received.lock().expect("the text").push((keysym, key.state.into()));
                     }
                     Some(Event::ClientMessage(mut ping)) => {
                         let root = window.link.setup().roots[0].root;
@@ -183,28 +198,28 @@ impl Reader {
         Self { text, stop, thread: Some(thread) }
     }
 
-    /// Waits for as many keys as that, modifiers left out, and takes them.
+    /// Waits for this many keys, without modifiers, and takes them.
     pub fn keys(&self, count: usize) -> Vec<(u32, u16)> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            let mut heard = self.text.lock().expect("the text");
-            heard.retain(|(keysym, _)| !(0xffe1..=0xffee).contains(keysym));
-            if heard.len() >= count {
-                return std::mem::take(&mut heard);
+            let mut received = self.text.lock().expect("the text");
+            received.retain(|(keysym, _)| !(0xffe1..=0xffee).contains(keysym));
+            if received.len() >= count {
+                return std::mem::take(&mut received);
             }
-            assert!(Instant::now() < until, "{} of {count} keys", heard.len());
-            drop(heard);
+            assert!(Instant::now() < until, "{} of {count} keys", received.len());
+            drop(received);
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// The next characters as text.
+    /// Takes the next characters as text.
     pub fn text(&self, count: usize) -> String {
         self.keys(count).into_iter().map(|(keysym, _)| character(keysym)).collect()
     }
 }
 
-impl Drop for Reader {
+impl Drop for KeyReader {
     fn drop(&mut self) {
         self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
         let _ = self.thread.take().map(std::thread::JoinHandle::join);
@@ -223,7 +238,7 @@ fn key_map(link: &RustConnection) -> KeyMap {
     KeyMap { first, width: map.keysyms_per_keycode.into(), keysyms: map.keysyms }
 }
 
-/// The core protocol's rule (section 5): group by bits 13 and 14, Shift, Lock.
+/// Keysym lookup of the core protocol (section 5): group by bits 13 and 14, Shift, Lock.
 fn lookup(map: &KeyMap, code: u8, state: u16) -> u32 {
     let row = &map.keysyms[usize::from(code - map.first) * map.width..][..map.width];
     let group = if state >> 13 & 3 == 0 { 0 } else { 2 };

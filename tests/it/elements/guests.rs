@@ -1,4 +1,4 @@
-//! Do the images show the trees of their programs, through the controller?
+//! Elements of programs on the guest images, through the controller.
 
 use std::time::Duration;
 
@@ -6,47 +6,47 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use super::stage::{TIMEOUT, has};
-use crate::harness::agent::Answered;
-use crate::harness::controller::{RunningController, gvisor, no_computers_here};
+use crate::harness::agent::HttpAnswer;
+use crate::harness::controller::{RunningController, gvisor, skip_reason};
 
-/// Longest that a program of a computer may take to show something; a browser's first start takes longest.
-const STARTED: Duration = Duration::from_secs(90);
+/// Longest time until a program shows something; a browser's first start takes longest.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A computer and its programs' elements.
-struct Desk {
-    house: RunningController,
+/// A computer whose elements are under test.
+struct Desktop {
+    controller: RunningController,
     id: String,
 }
 
-impl Desk {
-    async fn of(house: RunningController) -> Self {
-        let workspace = house.workspace("demo").await;
-        let made = house.computer(&workspace, "desk").await;
-        let id = made["id"].as_str().expect("an id").to_owned();
-        Self { house, id }
+impl Desktop {
+    async fn open(controller: RunningController) -> Self {
+        let workspace = controller.workspace("demo").await;
+        let created = controller.computer(&workspace, "desk").await;
+        let id = created["id"].as_str().expect("an id").to_owned();
+        Self { controller, id }
     }
 
-    async fn get(&self, more: &str) -> Answered {
-        self.house.get(&format!("/computers/{}/elements{more}", self.id)).await
+    async fn get(&self, more: &str) -> HttpAnswer {
+        self.controller.get(&format!("/computers/{}/elements{more}", self.id)).await
     }
 
-    async fn act(&self, element: &Value, action: &str, body: Value) -> Answered {
+    async fn act(&self, element: &Value, action: &str, body: Value) -> HttpAnswer {
         let element = element["id"].as_str().expect("an id");
-        self.house.post(&format!("/computers/{}/elements/{element}/{action}", self.id), body).await
+        self.controller.post(&format!("/computers/{}/elements/{element}/{action}", self.id), body).await
     }
 
-    /// As [`Self::act`], for what must succeed.
-    async fn done(&self, element: &Value, action: &str, body: Value) -> Value {
+    /// Like [`Self::act`], and asserts success.
+    async fn perform(&self, element: &Value, action: &str, body: Value) -> Value {
         let answer = self.act(element, action, body).await;
         assert_eq!((answer.status, &answer.body["success"]), (200, &json!(true)), "{}", answer.body);
         answer.body
     }
 
-    /// Waits until a window whose title holds this has the focus: until the session's own windows have opened, they may
-    /// come up above it, and take the focus from it.
+    /// Waits until a window whose title contains this has the focus. The session's own windows may still open
+    /// above it and take the focus.
     async fn until_focused(&self, title: &str) {
-        let focused = wait::until(STARTED, || async {
-            let list = self.house.get(&format!("/computers/{}/windows", self.id)).await.body;
+        let focused = wait::until(START_TIMEOUT, || async {
+            let list = self.controller.get(&format!("/computers/{}/windows", self.id)).await.body;
             let windows = list["windows"].as_array().cloned().unwrap_or_default();
             let is_it = |window: &Value| {
                 let named = window["title"].as_str().is_some_and(|text| text.to_lowercase().contains(title));
@@ -54,95 +54,96 @@ impl Desk {
             };
             windows.iter().any(is_it).then_some(())
         });
-        assert!(focused.await.is_some(), "no window of {title} got the focus");
+        assert!(focused.await.is_some(), "a window of {title} must get the focus");
     }
 
-    /// The first element that a query lists, as soon as it lists one.
+    /// Waits until a query lists an element; returns the first.
     async fn find(&self, query: &str) -> Value {
-        let found = wait::until(STARTED, || async {
+        let found = wait::until(START_TIMEOUT, || async {
             let list = self.get(&format!("?{query}")).await;
             let first: Value = list.body["elements"][0].clone();
             (list.status == 200 && first.is_object()).then_some(first)
         });
         match found.await {
             Some(found) => found,
-            None => panic!("nothing has {query}: {}", self.get("").await.body),
+            None => panic!("no element matches {query}: {}", self.get("").await.body),
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_s_editor_is_read_and_written_through_the_controller() {
-    match no_computers_here() {
-        Some(reason) => println!("{reason}"),
-        None => an_editor_is_read_and_written(RunningController::boot().await).await,
+    match skip_reason() {
+        Some(skip) => skip.report(),
+        None => check_editor(RunningController::boot().await).await,
     }
 }
 
-/// Where neither the accessibility bus nor the X server learns from its sockets which program is which.
+/// Over gVisor neither the accessibility bus nor the X server learns the processes of its clients from the
+/// sockets.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_editor_over_gvisor_is_read_and_written_through_the_controller() {
     let Some(configuration) = gvisor() else { return };
-    an_editor_is_read_and_written(RunningController::boot_with(&configuration).await).await;
+    check_editor(RunningController::boot_with(&configuration).await).await;
 }
 
-async fn an_editor_is_read_and_written(house: RunningController) {
-    let desk = Desk::of(house).await;
-    // Reading the tree leaves the desktop alone, also when its files change afterwards.
-    assert_eq!(desk.get("?include=all").await.status, 200);
-    let desktop = || async { desk.house.bash(&desk.id, "pgrep -f 'pcmanfm --deskto[p]'").await };
+async fn check_editor(controller: RunningController) {
+    let computer = Desktop::open(controller).await;
+    // Reading the tree does not affect the desktop's program, also when its files change later.
+    assert_eq!(computer.get("?include=all").await.status, 200);
+    let desktop = || async { computer.controller.bash(&computer.id, "pgrep -f 'pcmanfm --deskto[p]'").await };
     let before =
         wait::until(TIMEOUT, || async { Some(desktop().await).filter(|pid| !pid.trim().is_empty()) });
     let before = before.await.expect("a desktop");
     for change in ["touch Desktop/a Desktop/b", "rm Desktop/a", "mv Desktop/b Desktop/c"] {
-        desk.house.bash(&desk.id, &format!("cd && {change} && sleep 0.7")).await;
+        computer.controller.bash(&computer.id, &format!("cd && {change} && sleep 0.7")).await;
         assert_eq!(desktop().await, before, "after {change}");
     }
-    desk.house.bash(&desk.id, "mousepad >/dev/null 2>&1 &").await;
-    desk.until_focused("mousepad").await;
-    let text = desk.find("window=mousepad&role=text").await;
+    computer.controller.bash(&computer.id, "mousepad >/dev/null 2>&1 &").await;
+    computer.until_focused("mousepad").await;
+    let text = computer.find("window=mousepad&role=text").await;
     assert!(has(&text, "editable") && text["width"].as_i64() > Some(100), "{text}");
-    let set = desk.done(&text, "set_value", json!({"value": "Hello\nworld"})).await;
+    let set = computer.perform(&text, "set_value", json!({"value": "Hello\nworld"})).await;
     assert_eq!(set["element"]["text"], json!("Hello\nworld"), "{set}");
-    // What is typed comes as it is.
-    desk.done(&text, "focus", json!({})).await;
-    desk.house.act(&desk.id, "key", json!({"key": "ctrl+a"})).await;
-    let typed = desk.house.act(&desk.id, "type", json!({"text": "é\tTab"})).await;
+    // Typed text arrives unchanged.
+    computer.perform(&text, "focus", json!({})).await;
+    computer.controller.act(&computer.id, "key", json!({"key": "ctrl+a"})).await;
+    let typed = computer.controller.act(&computer.id, "type", json!({"text": "é\tTab"})).await;
     assert_eq!(typed.status, 200, "{}", typed.body);
     let arrived = wait::until(TIMEOUT, || async {
-        let now = desk.get("?window=mousepad&role=text").await.body["elements"][0]["text"].clone();
+        let now = computer.get("?window=mousepad&role=text").await.body["elements"][0]["text"].clone();
         (now == "é\tTab").then_some(())
     });
-    assert!(arrived.await.is_some(), "{}", desk.get("?window=mousepad&role=text").await.body);
-    let menu = desk.find("window=mousepad&role=menu&name=file").await;
-    desk.done(&menu, "click", json!({})).await;
-    // The menu is a window of its own, that no window manager lists.
-    let entry = desk.find("role=menu%20item&name=open").await;
+    assert!(arrived.await.is_some(), "{}", computer.get("?window=mousepad&role=text").await.body);
+    let menu = computer.find("window=mousepad&role=menu&name=file").await;
+    computer.perform(&menu, "click", json!({})).await;
+    // The menu is a window of its own that no window manager lists.
+    let entry = computer.find("role=menu%20item&name=open").await;
     assert_eq!(entry["app"].as_str().map(str::to_lowercase).as_deref(), Some("mousepad"), "{entry}");
-    let marked = desk.get("/marked?format=jpeg").await;
+    let marked = computer.get("/marked?format=jpeg").await;
     assert_eq!((marked.status, &marked.body["elements"][0]["mark"]), (200, &json!(1)), "{}", marked.body);
-    let gone = desk.act(&json!({"id": "e-000000000000"}), "focus", json!({})).await;
+    let gone = computer.act(&json!({"id": "e-000000000000"}), "focus", json!({})).await;
     assert_eq!((gone.status, &gone.body["code"]), (404, &json!("element_gone")), "{}", gone.body);
-    // Another screen has its own programs, although all are on one bus.
-    let made = desk.house.post(&format!("/computers/{}/screens", desk.id), json!({})).await;
-    assert_eq!((made.status, &made.body["id"]), (201, &json!("screen-100")), "{}", made.body);
-    let empty = desk.get("?screen=screen-100&include=all").await;
-    assert_eq!((empty.status, &empty.body["elements"]), (200, &json!([])), "{}", empty.body);
-    desk.house.bash(&desk.id, "DISPLAY=:100 mousepad --disable-server >/dev/null 2>&1 &").await;
-    let other = desk.find("screen=screen-100&role=text").await;
+    // Another screen has its own programs, although all use one bus.
+    let created = computer.controller.post(&format!("/computers/{}/screens", computer.id), json!({})).await;
+    assert_eq!((created.status, &created.body["id"]), (201, &json!("screen-100")), "{}", created.body);
+    let no_windows = computer.get("?screen=screen-100&include=all").await;
+    assert_eq!((no_windows.status, &no_windows.body["elements"]), (200, &json!([])), "{}", no_windows.body);
+    computer.controller.bash(&computer.id, "DISPLAY=:100 mousepad --disable-server >/dev/null 2>&1 &").await;
+    let other = computer.find("screen=screen-100&role=text").await;
     assert_ne!(other["pid"], text["pid"], "{other}");
-    // A program that is slow to answer is left out of one list.
-    let here = wait::until(TIMEOUT, || async {
-        let list = desk.get("?include=all&timeout_ms=10000").await.body;
+    // A program that answers slowly may be missing in a list.
+    let found = wait::until(TIMEOUT, || async {
+        let list = computer.get("?include=all&timeout_ms=10000").await.body;
         let pids: Vec<Value> = list["elements"].as_array()?.iter().map(|it| it["pid"].clone()).collect();
         pids.contains(&text["pid"]).then_some(pids)
     });
-    let pids = here.await.expect("the first editor is listed");
+    let pids = found.await.expect("the first editor must be listed");
     assert!(!pids.contains(&other["pid"]), "{pids:?}");
-    desk.done(&other, "focus", json!({})).await;
+    computer.perform(&other, "focus", json!({})).await;
 }
 
-/// A page with a named thing of each kind, and many rows.
+/// A page with a named element of each kind and many rows.
 const PAGE: &str = r#"<!doctype html><title>Page</title><h1>Heading</h1>
 <label>Your name <input value=old></label><label>About <textarea></textarea></label>
 <input type=range min=0 max=100 value=10 aria-label=Volume><label><input type=checkbox>Agree</label>
@@ -151,43 +152,46 @@ const PAGE: &str = r#"<!doctype html><title>Page</title><h1>Heading</h1>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_s_page_is_read_filled_in_and_scrolled_to_what_is_clicked() {
-    let Some(house) = RunningController::boot_full().await else { return };
-    let desk = Desk::of(house).await;
+    let Some(controller) = RunningController::boot_full().await else { return };
+    let computer = Desktop::open(controller).await;
     let write =
         format!("cat >/root/page.html <<'END'\n{PAGE}\nEND\nchromium /root/page.html >/dev/null 2>&1 &");
-    desk.house.bash(&desk.id, &write).await;
-    desk.until_focused("page").await;
-    desk.find("role=heading&name=heading").await;
+    computer.controller.bash(&computer.id, &write).await;
+    computer.until_focused("page").await;
+    computer.find("role=heading&name=heading").await;
     for (query, value) in [
         ("role=entry&name=your%20name", "Grüße, 世界"),
         ("role=entry&name=about", "two\nlines"),
         ("role=entry&name=your%20name", ""),
     ] {
-        let entry = desk.find(query).await;
-        let set = desk.done(&entry, "set_value", json!({"value": value})).await;
+        let entry = computer.find(query).await;
+        let set = computer.perform(&entry, "set_value", json!({"value": value})).await;
         assert_eq!(set["element"]["text"].as_str().unwrap_or_default(), value, "{set}");
     }
-    let line = desk.find("role=entry&name=your%20name").await;
+    let line = computer.find("role=entry&name=your%20name").await;
     assert_eq!(
-        desk.act(&line, "set_value", json!({"value": "a\nb"})).await.status,
+        computer.act(&line, "set_value", json!({"value": "a\nb"})).await.status,
         400,
         "Enter would send it"
     );
-    let volume = desk.find("role=slider&name=volume").await;
-    assert_eq!(desk.done(&volume, "set_value", json!({"value": 42})).await["element"]["value"], json!(42.0));
-    let agree = desk.find("role=check%20box&name=agree").await;
-    desk.done(&agree, "click", json!({})).await;
-    // A click's answer has what the element says in the first quarter of a second, which is short for a busy browser.
+    let volume = computer.find("role=slider&name=volume").await;
+    assert_eq!(
+        computer.perform(&volume, "set_value", json!({"value": 42})).await["element"]["value"],
+        json!(42.0)
+    );
+    let agree = computer.find("role=check%20box&name=agree").await;
+    computer.perform(&agree, "click", json!({})).await;
+    // The answer contains the change within a quarter of a second, which is short for a busy browser.
     let checked = wait::until(TIMEOUT, || async {
-        let now = desk.find("role=check%20box&name=agree").await;
+        let now = computer.find("role=check%20box&name=agree").await;
         has(&now, "checked").then_some(())
     });
-    assert!(checked.await.is_some(), "{}", desk.find("role=check%20box&name=agree").await);
-    desk.find("name=button").await;
-    let visible = desk.get("?name=button").await.body;
+    assert!(checked.await.is_some(), "{}", computer.find("role=check%20box&name=agree").await);
+    computer.find("name=button").await;
+    let visible = computer.get("?name=button").await.body;
     let names = visible["elements"].as_array().expect("elements");
     assert!(!names.is_empty() && names.iter().all(|element| element["name"] != "Button 399"), "{visible}");
-    let far = desk.find("include=all&role=button&name=button%20399").await;
-    desk.done(&far, "click", json!({})).await;
-    desk.find("role=frame&name=pressed%20399").await;
+    let far = computer.find("include=all&role=button&name=button%20399").await;
+    computer.perform(&far, "click", json!({})).await;
+    computer.find("role=frame&name=pressed%20399").await;
 }

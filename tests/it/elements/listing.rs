@@ -1,14 +1,14 @@
-//! Is the list true, ordered, bounded, and free of what hangs?
+//! Element lists: completeness, order, limits, and programs that do not answer.
 
 use hotdesk::base::wait;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::stage::{TIMEOUT, Stage, has};
+use super::stage::{Stage, TIMEOUT, has};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
-    let Some(mut stage) = Stage::set().await else { return };
+    let Some(mut stage) = Stage::boot().await else { return };
     let program = stage.start("Everything", 0).await;
     let list = stage.whole("").await;
     assert_eq!((&list["truncated"], &list["screen"]), (&json!(false), &json!("default")), "{list}");
@@ -18,7 +18,7 @@ async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
     assert_eq!(
         (&elements[0]["role"], &elements[0]["name"]),
         (&json!("frame"), &json!("Everything")),
-        "the window is first"
+        "the window must be first"
     );
     for (name, role) in [
         ("A label", "label"),
@@ -31,7 +31,7 @@ async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
         ("On the first page", "label"),
     ] {
         let found = elements.iter().find(|element| element["name"] == name);
-        let element = found.unwrap_or_else(|| panic!("{name} is not in {list}"));
+        let element = found.unwrap_or_else(|| panic!("{name} must be in {list}"));
         assert_eq!(element["role"], role, "{element}");
         assert_eq!((&element["window"], &element["pid"]), (&json!("Everything"), &json!(program.pid())));
         assert!(has(element, "showing"), "{element}");
@@ -39,18 +39,21 @@ async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
         assert!(number("width") > 0 && number("height") > 0, "{element}");
         assert!(number("x") >= 0 && number("x") + number("width") <= 800, "{element}");
         let parent = element["parent"].as_str().expect("a parent");
-        assert!(elements.iter().any(|other| other["id"] == parent), "{element} has a parent in the list");
+        assert!(
+            elements.iter().any(|other| other["id"] == parent),
+            "{element} must have its parent in the list"
+        );
     }
-    // What is on the other page of the notebook is not visible.
+    // Elements on the other page of the notebook are not visible.
     let names = |all: &serde_json::Value| {
         let all = all["elements"].as_array().expect("elements").clone();
         all.iter().map(|element| element["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     assert!(!names(&list).contains(&"On the second page".to_owned()));
     let all = stage.whole("include=all").await;
-    let place = names(&all).iter().position(|name| name == "On the second page").expect("listed");
+    let position = names(&all).iter().position(|name| name == "On the second page").expect("listed");
     let visible = names(&list).len();
-    assert!(place >= visible, "hidden elements come after the {visible} visible ones: {place}");
+    assert!(position >= visible, "hidden elements must come after the {visible} visible ones: {position}");
     let (name, password, volume) =
         (stage.named("Name").await, stage.named("Password").await, stage.named("Volume").await);
     assert_eq!((&name["text"], has(&name, "editable")), (&json!("old"), true), "{name}");
@@ -61,7 +64,7 @@ async fn what_a_program_shows_is_listed_with_roles_values_and_boxes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_bounds_and_ids_hold() {
-    let Some(mut stage) = Stage::set().await else { return };
+    let Some(mut stage) = Stage::boot().await else { return };
     let _program = stage.start("Long", 60).await;
     for (query, most, reason) in [
         ("max_nodes=5", 5, Some("max_nodes")),
@@ -78,9 +81,9 @@ async fn filters_bounds_and_ids_hold() {
         assert_eq!(list.get("reason").and_then(|it| it.as_str()), reason, "{query}");
         assert!(query != "include=all&name=row%205&role=push%20button" || count == 11, "{count}");
     }
-    // With little room, what takes input is preferred to what holds it.
-    let few = stage.whole("max_nodes=3&window=long").await;
-    for element in few["elements"].as_array().expect("elements") {
+    // With a small limit, elements that take input are preferred over containers.
+    let limited = stage.whole("max_nodes=3&window=long").await;
+    for element in limited["elements"].as_array().expect("elements") {
         assert!(["button", "check box", "text"].contains(&element["role"].as_str().unwrap()), "{element}");
     }
     let ids = |list: &serde_json::Value| {
@@ -88,11 +91,11 @@ async fn filters_bounds_and_ids_hold() {
         all.iter().map(|element| element["id"].clone()).collect::<Vec<_>>()
     };
     let (first, second) = (stage.whole("include=all").await, stage.whole("include=all").await);
-    assert_eq!(ids(&first), ids(&second), "the same objects have the same ids");
+    assert_eq!(ids(&first), ids(&second), "equal objects must have equal ids");
     let mut different = ids(&first);
     different.sort_by_key(ToString::to_string);
     different.dedup();
-    assert_eq!(different.len(), ids(&first).len(), "no two have the same");
+    assert_eq!(different.len(), ids(&first).len(), "ids must be unique");
     for bad in
         ["max_nodes=0", "max_nodes=5001", "max_depth=101", "timeout_ms=10001", "include=x", "max_nodes=-1"]
     {
@@ -103,41 +106,44 @@ async fn filters_bounds_and_ids_hold() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_hangs_is_left_out_and_named_and_holds_up_nobody() {
-    let Some(mut stage) = Stage::set().await else { return };
-    let hung = stage.start("Hung", 0).await;
-    let well = stage.start("Well", 0).await;
+    let Some(mut stage) = Stage::boot().await else { return };
+    let unresponsive = stage.start("Hung", 0).await;
+    let responsive = stage.start("Well", 0).await;
     let id = stage.whole("window=hung&name=save").await["elements"][0]["id"].clone();
     let id = id.as_str().expect("an id");
-    hung.signal(Signal::SIGSTOP);
+    unresponsive.signal(Signal::SIGSTOP);
     for _ in 0..3 {
         let answer = stage.agent.get("/elements?timeout_ms=3000").await;
         let list = &answer.body;
         assert_eq!(answer.status, 200, "{list}");
-        assert_eq!(list["skipped"][0]["pid"], json!(hung.pid()), "{list}");
+        assert_eq!(list["skipped"][0]["pid"], json!(unresponsive.pid()), "{list}");
         assert_eq!(
             (&list["skipped"][0]["reason"], &list["truncated"]),
             (&json!("does not answer"), &json!(true))
         );
-        let of_well = list["elements"].as_array().expect("elements");
-        assert!(of_well.iter().any(|it| it["name"] == "Save" && it["pid"] == json!(well.pid())), "{list}");
-        assert!(of_well.iter().all(|it| it["pid"] == json!(well.pid())), "{list}");
+        let responsive_elements = list["elements"].as_array().expect("elements");
+        assert!(
+            responsive_elements.iter().any(|it| it["name"] == "Save" && it["pid"] == json!(responsive.pid())),
+            "{list}"
+        );
+        assert!(responsive_elements.iter().all(|it| it["pid"] == json!(responsive.pid())), "{list}");
         assert!(list["took_ms"].as_u64() < Some(3000), "{list}");
     }
     let clicked = stage.click(id).await;
     assert_eq!(clicked.status, 504, "{}", clicked.body);
-    hung.signal(Signal::SIGCONT);
+    unresponsive.signal(Signal::SIGCONT);
     let back = wait::until(TIMEOUT, || async {
-        let list = stage.look("window=hung").await?;
+        let list = stage.try_elements("window=hung").await?;
         (list.get("skipped").is_none() && list["elements"][0]["window"] == "Hung").then_some(())
     });
-    assert!(back.await.is_some(), "it is listed again");
+    assert!(back.await.is_some(), "the program must be listed again");
     assert_eq!(stage.click(id).await.body["success"], json!(true));
-    hung.said("Save").await;
+    unresponsive.wait_for_line("Save").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_focused_program_is_first_and_other_screens_are_apart() {
-    let Some(mut stage) = Stage::set().await else { return };
+    let Some(mut stage) = Stage::boot().await else { return };
     let first = stage.start("First", 0).await;
     let second = stage.start("Second", 0).await;
     for program in [&first, &second, &first] {
@@ -146,7 +152,7 @@ async fn the_focused_program_is_first_and_other_screens_are_apart() {
         let focused = stage.act(id.as_str().expect("an id"), "focus", json!({})).await;
         assert_eq!(focused.body["success"], json!(true), "{}", focused.body);
         let list = wait::until(TIMEOUT, || async {
-            let list = stage.look("").await?;
+            let list = stage.try_elements("").await?;
             (list.get("skipped").is_none() && list["elements"][0]["window"] == program.title).then_some(list)
         });
         let Some(list) = list.await else { panic!("{}: {}", program.title, stage.elements("").await) };
@@ -155,26 +161,26 @@ async fn the_focused_program_is_first_and_other_screens_are_apart() {
         let changes = windows.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert_eq!(changes, 1, "one window after the other: {windows:?}");
     }
-    let made = stage.agent.post("/screens", json!({"width": 640, "height": 480})).await;
-    assert_eq!(made.status, 200, "{}", made.body);
-    let other = made.body["id"].as_str().expect("an id");
+    let created = stage.agent.post("/screens", json!({"width": 640, "height": 480})).await;
+    assert_eq!(created.status, 200, "{}", created.body);
+    let other = created.body["id"].as_str().expect("an id");
     let empty = stage.elements(&format!("screen={other}")).await;
     assert_eq!((&empty["elements"], &empty["screen"]), (&json!([]), &json!(other)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_table_of_many_rows_those_in_sight_are_listed() {
-    let Some(mut stage) = Stage::set().await else { return };
+    let Some(mut stage) = Stage::boot().await else { return };
     let _program = stage.start_with("Table", &["0", "20000"]).await;
-    let seen = wait::until(TIMEOUT, || async {
-        let list = stage.look("name=cell%2010").await?;
+    let found = wait::until(TIMEOUT, || async {
+        let list = stage.try_elements("name=cell%2010").await?;
         (list["truncated"] == false && list["elements"][0].is_object()).then_some(list)
     });
-    let Some(list) = seen.await else { panic!("no row in sight: {}", stage.elements("").await) };
+    let Some(list) = found.await else { panic!("no visible row: {}", stage.elements("").await) };
     let rows = list["elements"].as_array().expect("elements");
     assert!((2..20).contains(&rows.len()) && list["truncated"] == json!(false), "{list}");
     assert!(rows.iter().all(|row| row["role"] == "table cell" && has(row, "showing")), "{list}");
-    // All of them are more than are looked at, and the answer says so.
+    // The table has more rows than the agent reads, and the answer reports that.
     let all = stage.elements("include=all&timeout_ms=10000").await;
     assert_eq!(all["truncated"], json!(true), "{}", all["reason"]);
 }

@@ -1,13 +1,13 @@
-//! Do the numbers in the picture belong to the elements of the list?
+//! Numbered marks in screenshots and the elements that they belong to.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hotdesk::base::wait;
 use serde_json::{Value, json};
 
-use super::stage::{TIMEOUT, Stage};
+use super::stage::{Stage, TIMEOUT};
 
-/// What is marked once no program is left out for being slow.
+/// Requests the marked screenshot until no program is left out as slow.
 async fn marked(stage: &Stage, query: &str) -> Value {
     let path = format!("/elements/marked?timeout_ms=10000&{query}");
     let whole = wait::until(TIMEOUT, || async {
@@ -31,7 +31,7 @@ fn pixels(body: &Value) -> (u32, u32, Vec<u8>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_picture_has_a_numbered_mark_on_every_listed_box() {
-    let Some(mut stage) = Stage::set().await else { return };
+    let Some(mut stage) = Stage::boot().await else { return };
     let _program = stage.start("Marks", 0).await;
     let body = marked(&stage, "").await;
     let elements = body["elements"].as_array().expect("elements").clone();
@@ -51,7 +51,7 @@ async fn the_picture_has_a_numbered_mark_on_every_listed_box() {
         let (x, y) = (element["x"].as_i64().unwrap(), element["y"].as_i64().unwrap());
         let (right, bottom) =
             (x + element["width"].as_i64().unwrap() - 1, y + element["height"].as_i64().unwrap() - 1);
-        // The corner away from the badges of its own and of others.
+        // The corner away from the element's own badge and from others.
         assert_ne!(at(&rgb, right, bottom), at(&before, right, bottom), "{element}");
     }
     let half = marked(&stage, "scale=0.5&format=jpeg&quality=90").await;

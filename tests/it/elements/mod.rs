@@ -1,4 +1,4 @@
-//! Are elements what programs show, and do they do what is asked? With a real GTK program on a real screen.
+//! Accessibility elements of a real GTK program on a real screen.
 
 mod stage;
 

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""A GTK program with one of everything: program.py TITLE LOG [ROWS [CELLS]]. Writes what happens to it to LOG."""
+"""GTK program with one widget of each kind, which writes its events to LOG.
+
+usage: program.py TITLE LOG [ROWS [CELLS]]
+"""
 
 import os
 import sys
@@ -13,15 +16,15 @@ title, log = sys.argv[1:3]
 rows = int(sys.argv[3]) if len(sys.argv) > 3 else 0
 
 
-def say(text):
+def log_line(text):
     with open(log, "a", encoding="utf-8") as file:
         file.write(text + "\n")
 
 
-def add(box, widget, name, signal=None, told=lambda widget: ""):
+def add(box, widget, name, signal=None, describe=lambda widget: ""):
     widget.get_accessible().set_name(name)
     if signal:
-        widget.connect(signal, lambda *_: say(f"{name} {told(widget)}".strip()))
+        widget.connect(signal, lambda *_: log_line(f"{name} {describe(widget)}".strip()))
     box.pack_start(widget, False, False, 0)
     return widget
 
@@ -41,19 +44,19 @@ adjustment = Gtk.Adjustment(value=10, lower=0, upper=100, step_increment=1, page
 add(column, Gtk.Scale(adjustment=adjustment), "Volume", "value-changed", lambda it: it.get_value())
 fixed = add(column, Gtk.Entry(text="fixed"), "Fixed")
 fixed.set_editable(False)
-doomed = add(column, Gtk.Button(label="Remove me"), "Remove me")
-doomed.connect("clicked", lambda it: it.destroy())
-hidden = Gtk.Notebook()
+removable = add(column, Gtk.Button(label="Remove me"), "Remove me")
+removable.connect("clicked", lambda it: it.destroy())
+notebook = Gtk.Notebook()
 for page in ("First page", "Second page"):
-    hidden.append_page(Gtk.Label(label=f"On the {page.lower()}"), Gtk.Label(label=page))
-column.pack_start(hidden, False, False, 0)
+    notebook.append_page(Gtk.Label(label=f"On the {page.lower()}"), Gtk.Label(label=page))
+column.pack_start(notebook, False, False, 0)
 if len(sys.argv) > 4:
     model = Gtk.ListStore(str, str)
     for number in range(int(sys.argv[4])):
         model.append([f"Cell {number}", f"Size {number}"])
     table = Gtk.TreeView(model=model, fixed_height_mode=True)
-    for place, text in enumerate(("File", "Bytes")):
-        part = Gtk.TreeViewColumn(text, Gtk.CellRendererText(), text=place)
+    for column_index, text in enumerate(("File", "Bytes")):
+        part = Gtk.TreeViewColumn(text, Gtk.CellRendererText(), text=column_index)
         part.set_sizing(Gtk.TreeViewColumnSizing.FIXED)
         part.set_fixed_width(120)
         table.append_column(part)
@@ -61,16 +64,16 @@ if len(sys.argv) > 4:
     frame.set_min_content_height(120)
     frame.add(table)
     column.pack_start(frame, False, False, 0)
-    table.connect("row-activated", lambda _, path, __: say(f"row {path}"))
+    table.connect("row-activated", lambda _, path, __: log_line(f"row {path}"))
     window.connect("map-event", lambda *_: table.scroll_to_cell(len(model) // 2))
 scrolled = Gtk.ScrolledWindow()
 inner = Gtk.Box(orientation=Gtk.Orientation.VERTICAL)
 for number in range(rows):
     button = Gtk.Button(label=f"Row {number}")
-    button.connect("clicked", lambda it: say(it.get_label()))
+    button.connect("clicked", lambda it: log_line(it.get_label()))
     inner.pack_start(button, False, False, 0)
 scrolled.add(inner)
 column.pack_start(scrolled, True, True, 0)
 window.show_all()
-say(f"shown {os.getpid()}")
+log_line(f"shown {os.getpid()}")
 Gtk.main()

@@ -1,4 +1,4 @@
-//! Does the container engine keep the contract, and what does it leave where, and to whom?
+//! Container engine: conformance, host resources, and access to guest data.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,37 +11,39 @@ use hotdesk::base::wait;
 use hotdesk::engine::container::{ContainerEngine, NetworkConfig, probe};
 use hotdesk::engine::{Engine, EngineError, Finding, Observation};
 
-use super::conformance::{Bench, GRACE, SOON, a_machine, boot, keeps_its_promises, runs};
+use super::conformance::{
+    END_TIMEOUT, EngineFixture, GRACE, boot, conformance_tests, expect_running, machine_spec,
+};
 use super::guest::Guest;
-use super::host::Containers;
-use crate::harness::controller::no_computers_here;
-use crate::harness::host::{control_groups, left_of, loop_devices, processes};
+use super::host::ContainerFixture;
+use crate::harness::controller::skip_reason;
+use crate::harness::host::{control_groups, find_leftover, loop_devices, processes};
 use crate::harness::small_disk::SmallDisk;
 
-keeps_its_promises!(Containers::lonely());
-keeps_its_promises!(Containers::lonely(), copies);
+conformance_tests!(ContainerFixture::without_network());
+conformance_tests!(ContainerFixture::without_network(), copies);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (spec, id, guest) = bench.running(a_machine()).await;
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     assert!(!mounts.contains(&id.to_string()) && !mounts.contains("hotdesk-engine/stage"), "{mounts}");
 
-    guest.says("touch /root/owned && chown 1000:1000 /root/owned && touch /root/roots").await;
+    guest.run("touch /root/owned && chown 1000:1000 /root/owned && touch /root/roots").await;
     assert_eq!(
-        guest.says("stat -c %u:%g /root/owned /root/roots /usr/bin/hotdesk /").await,
+        guest.run("stat -c %u:%g /root/owned /root/roots /usr/bin/hotdesk /").await,
         "1000:1000\n0:0\n0:0\n0:0"
     );
-    let first = bench.config.uid_base;
+    let first = fixture.config.uid_base;
     for pid in processes(&id.to_string()) {
         let owner = fs::metadata(format!("/proc/{pid}")).expect("a process").uid();
-        assert!(owner >= first, "process {pid} is of user {owner}");
+        assert!(owner >= first, "process {pid} belongs to user {owner}");
     }
 
-    bench.engine.stop(id, GRACE).await.expect("stopped");
+    fixture.engine.stop(id, GRACE).await.expect("stopped");
     let stored = |path: &str| {
-        let disk = bench.folder(id).join("disk.img");
+        let disk = fixture.folder(id).join("disk.img");
         let output = Command::new("debugfs").arg("-R").arg(format!("stat {path}")).arg(disk).output();
         String::from_utf8_lossy(&output.expect("debugfs").stdout).into_owned()
     };
@@ -49,68 +51,69 @@ async fn the_host_shows_no_mount_of_a_running_guest_and_its_root_is_nobody() {
         |text: &str| text.split_whitespace().skip_while(|word| *word != "User:").nth(1).map(str::to_owned);
     assert_eq!(owner(&stored("upper/root/roots")).as_deref(), Some("0"));
     assert_eq!(owner(&stored("upper/root/owned")).as_deref(), Some("1000"));
-    assert_eq!(fs::metadata(bench.folder(id)).expect("folder").mode() & 0o777, 0o700);
-    assert_eq!(spec.disk_bytes, fs::metadata(bench.folder(id).join("disk.img")).expect("disk").len());
+    assert_eq!(fs::metadata(fixture.folder(id)).expect("folder").mode() & 0o777, 0o700);
+    assert_eq!(spec.disk_bytes, fs::metadata(fixture.folder(id).join("disk.img")).expect("disk").len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_token_reaches_guest_root_by_a_file_and_nobody_else() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (spec, id, guest) = bench.running(a_machine()).await;
-    bench.engine.stop(id, GRACE).await.expect("stopped");
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    fixture.engine.stop(id, GRACE).await.expect("stopped");
     let mut boot = boot(2);
     boot.token = Secret::new("a-very-secret-token");
-    let started = bench.engine.start(&spec, &boot).await.expect("started");
-    assert_eq!(started, runs(&bench.engine, id, 2).await.endpoint().clone());
-    guest.answers().await;
-    assert_eq!(guest.says("cat /run/hotdesk/token").await, "a-very-secret-token");
-    assert_eq!(guest.says("stat -c '%a %u' /run/hotdesk/token").await, "400 0");
-    guest.refuses("echo x > /run/hotdesk/token").await;
-    guest.refuses("su -s /bin/sh nobody -c 'cat /run/hotdesk/token'").await;
+    let started = fixture.engine.start(&spec, &boot).await.expect("started");
+    assert_eq!(started, expect_running(&fixture.engine, id, 2).await.endpoint().clone());
+    guest.wait_until_ready().await;
+    assert_eq!(guest.run("cat /run/hotdesk/token").await, "a-very-secret-token");
+    assert_eq!(guest.run("stat -c '%a %u' /run/hotdesk/token").await, "400 0");
+    guest.run_failing("echo x > /run/hotdesk/token").await;
+    guest.run_failing("su -s /bin/sh nobody -c 'cat /run/hotdesk/token'").await;
     assert_eq!(guest.sh("grep -az secret /proc/1/environ /proc/1/cmdline").await.code, 1);
 
     let mut search = Command::new("grep");
     search
         .args(["-rl", "a-very-secret-token"])
-        .arg(bench.folder(id))
-        .arg(bench.engine_root().join("runtime"));
+        .arg(fixture.folder(id))
+        .arg(fixture.engine_root().join("runtime"));
     let found = search.output().expect("grep");
-    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the token is on the host's disk");
+    assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the token must not be on the host's disk");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_has_a_name_and_an_identity_of_its_own() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (_, one, first) = bench.running(a_machine()).await;
-    let (spec, _, second) = bench.running(a_machine()).await;
-    let name = first.says("hostname; cat /etc/hostname").await;
-    let short = &one.to_string()[..8];
-    assert_eq!(name, format!("hotdesk-{short}\nhotdesk-{short}"));
-    assert_eq!(first.says("getent hosts $(hostname) | cut -d' ' -f1").await, "127.0.1.1");
-    let identity = second.says("cat /etc/machine-id").await;
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (_, one, first) = fixture.start_machine(machine_spec()).await;
+    let (spec, _, second) = fixture.start_machine(machine_spec()).await;
+    let name = first.run("hostname; cat /etc/hostname").await;
+    let short_grace = &one.to_string()[..8];
+    assert_eq!(name, format!("hotdesk-{short_grace}\nhotdesk-{short_grace}"));
+    assert_eq!(first.run("getent hosts $(hostname) | cut -d' ' -f1").await, "127.0.1.1");
+    let identity = second.run("cat /etc/machine-id").await;
     assert_eq!(identity.len(), 32);
-    assert_ne!(identity, first.says("cat /etc/machine-id").await);
-    bench.engine.stop(spec.id, GRACE).await.expect("stopped");
-    bench.engine.start(&spec, &boot(2)).await.expect("started");
-    second.answers().await;
-    assert_eq!(second.says("cat /etc/machine-id").await, identity);
+    assert_ne!(identity, first.run("cat /etc/machine-id").await);
+    fixture.engine.stop(spec.id, GRACE).await.expect("stopped");
+    fixture.engine.start(&spec, &boot(2)).await.expect("started");
+    second.wait_until_ready().await;
+    assert_eq!(second.run("cat /etc/machine-id").await, identity);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its_daemons() {
-    let Some(bench) = Containers::lonely() else { return };
-    let mut config = bench.config.clone();
-    // As the first process of a pid namespace a shell does not hear SIGTERM.
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let mut config = fixture.config.clone();
+    // As the first process of a pid namespace a shell ignores SIGTERM.
     let script = "for i in 1 2 3; do setsid sleep 1000 & done; wait";
     config.init_args = Some(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
-    let (engine, spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
+    let (engine, spec) = (ContainerEngine::open(config).expect("an engine"), machine_spec());
     engine.create(&spec).await.expect("created");
     engine.start(&spec, &boot(1)).await.expect("started");
-    let daemons = wait::until(SOON, || async { (processes(&spec.id.to_string()).len() == 4).then_some(()) });
+    let daemons =
+        wait::until(END_TIMEOUT, || async { (processes(&spec.id.to_string()).len() == 4).then_some(()) });
     assert!(daemons.await.is_some(), "{:?}", processes(&spec.id.to_string()));
     let (begun, grace) = (Instant::now(), Duration::from_millis(300));
     engine.stop(spec.id, grace).await.expect("stopped");
-    assert!(begun.elapsed() >= grace && begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= grace && begun.elapsed() < END_TIMEOUT, "{:?}", begun.elapsed());
     assert_eq!(processes(&spec.id.to_string()), Vec::<u32>::new());
     assert_eq!(control_groups(&spec.id.to_string()), Vec::<std::path::PathBuf>::new());
     assert_eq!(loop_devices(&spec.id.to_string()), Vec::<String>::new());
@@ -118,110 +121,111 @@ async fn a_guest_that_ignores_the_request_is_killed_after_its_grace_with_all_its
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_grows_at_the_next_start() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (mut spec, id, guest) = bench.running(a_machine()).await;
-    guest.keep("note", "before").await;
-    bench.engine.stop(id, GRACE).await.expect("stopped");
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (mut spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    guest.store("note", "before").await;
+    fixture.engine.stop(id, GRACE).await.expect("stopped");
     spec.disk_bytes *= 4;
-    bench.engine.start(&spec, &boot(2)).await.expect("started");
-    guest.answers().await;
-    let megabytes: u64 =
-        guest.says("df -m --output=size / | tail -1").await.trim().parse().expect("a number");
+    fixture.engine.start(&spec, &boot(2)).await.expect("started");
+    guest.wait_until_ready().await;
+    let megabytes: u64 = guest.run("df -m --output=size / | tail -1").await.trim().parse().expect("a number");
     assert!((900..=1024).contains(&megabytes), "{megabytes} MiB");
-    assert_eq!(guest.kept("note").await.as_deref(), Some("before"));
-    bench.engine.stop(id, GRACE).await.expect("stopped");
-    bench.engine.start(&spec, &boot(3)).await.expect("started without growing");
-    guest.answers().await;
+    assert_eq!(guest.load("note").await.as_deref(), Some("before"));
+    fixture.engine.stop(id, GRACE).await.expect("stopped");
+    fixture.engine.start(&spec, &boot(3)).await.expect("started without growing");
+    guest.wait_until_ready().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_on_a_file_system_of_its_own_is_released_before_a_stop_returns() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
     let disk_folder = tempfile::tempdir().expect("a folder");
     let state = disk_folder.path().join("state");
     let _disk = SmallDisk::mount(disk_folder.path(), &state, 1536);
     let own = tempfile::tempdir().expect("a folder");
-    let Some(bench) = Containers::at(state, own, NetworkConfig::disabled()) else { return };
-    let (engine, spec) = (&bench.engine, a_machine());
+    let Some(fixture) = ContainerFixture::in_folder(state, own, NetworkConfig::disabled()) else { return };
+    let (engine, spec) = (&fixture.engine, machine_spec());
     let id = spec.id.to_string();
     engine.create(&spec).await.expect("created");
     for generation in 1..4 {
-        let guest = Guest::at(&engine.start(&spec, &boot(generation)).await.expect("started"));
-        guest.answers().await;
-        assert_eq!(loop_devices(&id).len(), 1, "one device shows it");
-        // What is not written back yet keeps the file system a while after the guest's end.
-        guest.says("dd if=/dev/urandom of=/root/unwritten bs=1M count=64 2>/dev/null").await;
+        let guest = Guest::new(&engine.start(&spec, &boot(generation)).await.expect("started"));
+        guest.wait_until_ready().await;
+        assert_eq!(loop_devices(&id).len(), 1, "one loop device must have the disk");
+        // Unwritten data delays the release of the file system after the guest's end.
+        guest.run("dd if=/dev/urandom of=/root/unwritten bs=1M count=64 2>/dev/null").await;
         engine.stop(spec.id, Duration::ZERO).await.expect("stopped");
-        assert_eq!(left_of(&id), None, "round {generation}");
+        assert_eq!(find_leftover(&id), None, "round {generation}");
     }
     engine.destroy(spec.id).await.expect("destroyed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_are_taken_away_without_the_image_and_the_agent() {
-    let Some(bench) = Containers::networked() else { return };
-    let (_, id, _) = bench.running(a_machine()).await;
-    let mut config = bench.config.clone();
+    let Some(fixture) = ContainerFixture::with_network() else { return };
+    let (_, id, _) = fixture.start_machine(machine_spec()).await;
+    let mut config = fixture.config.clone();
     (config.image, config.agent_binary) = ("/nowhere".into(), "/nowhere/either".into());
-    ContainerEngine::open(config.clone()).expect_err("nothing could be started");
+    ContainerEngine::open(config.clone()).expect_err("an engine without image cannot start machines");
     let engine = ContainerEngine::open_to_remove(config).expect("an engine");
     assert_eq!(engine.list().await.expect("a list"), [id]);
     engine.destroy(id).await.expect("destroyed");
-    bench.nothing_is_left_of(id);
+    fixture.expect_removed(id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn records_of_an_earlier_boot_of_the_host_do_not_pass_for_a_running_machine() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (spec, id, guest) = bench.running(a_machine()).await;
-    let root = bench.engine_root();
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    let root = fixture.engine_root();
     let (record, config) =
-        (root.join("runtime").join(id.to_string()), bench.folder(id).join("bundle/config.json"));
-    let kept = root.join("kept");
+        (root.join("runtime").join(id.to_string()), fixture.folder(id).join("bundle/config.json"));
+    let saved_record = root.join("kept");
     let copy = |from: &std::path::Path, to: &std::path::Path| {
         assert!(Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp").success());
     };
-    copy(&record, &kept);
+    copy(&record, &saved_record);
     copy(&config, &root.join("kept.json"));
-    bench.engine.stop(id, GRACE).await.expect("stopped");
+    fixture.engine.stop(id, GRACE).await.expect("stopped");
 
-    // As after a power cut: the runtime's record and the bundle speak of a process that is somebody else now.
+    // Simulate a power cut: the runtime's record and the bundle name a process id that now belongs to another
+    // process.
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("boot id");
-    let state = fs::read_to_string(kept.join("state.json")).expect("state");
-    fs::write(kept.join("state.json"), state.replace(boot_id.trim(), "another-boot")).expect("rewritten");
-    fs::rename(&kept, &record).expect("restored");
+    let state = fs::read_to_string(saved_record.join("state.json")).expect("state");
+    fs::write(saved_record.join("state.json"), state.replace(boot_id.trim(), "another-boot"))
+        .expect("rewritten");
+    fs::rename(&saved_record, &record).expect("restored");
     fs::rename(root.join("kept.json"), &config).expect("restored");
-    assert_eq!(bench.engine.observe(id).await.expect("seen"), Observation::Stopped);
-    bench.engine.stopped(id).await.expect("at once");
-    bench.engine.start(&spec, &boot(2)).await.expect("started over the remains");
-    guest.answers().await;
-    bench.engine.destroy(id).await.expect("destroyed");
-    bench.nothing_is_left_of(id);
+    assert_eq!(fixture.engine.observe(id).await.expect("an observation"), Observation::Stopped);
+    fixture.engine.wait_stopped(id).await.expect("at once");
+    fixture.engine.start(&spec, &boot(2)).await.expect("started despite the old record");
+    guest.wait_until_ready().await;
+    fixture.engine.destroy(id).await.expect("destroyed");
+    fixture.expect_removed(id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_host_is_a_lack_of_capacity() {
-    let Some(mut bench) = Containers::lonely() else { return };
+    let Some(mut fixture) = ContainerFixture::without_network() else { return };
     let full = tempfile::tempdir().expect("a folder");
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(full.path());
     assert!(mount.status().expect("mount").success());
-    let _mount = Unmounted(full.path());
-    let own = std::mem::replace(&mut bench.config.state_dir, full.path().join("state"));
-    let engine = ContainerEngine::open(bench.config.clone()).expect("an engine");
-    bench.config.state_dir = own;
-    let spec = a_machine();
-    let refused = engine.create(&spec).await.expect_err("no room");
+    let _unmount = UnmountOnDrop(full.path());
+    let own = std::mem::replace(&mut fixture.config.state_dir, full.path().join("state"));
+    let engine = ContainerEngine::open(fixture.config.clone()).expect("an engine");
+    fixture.config.state_dir = own;
+    let spec = machine_spec();
+    let refused = engine.create(&spec).await.expect_err("no disk space");
     assert!(matches!(refused, EngineError::NoCapacity(_)), "{refused}");
     engine.destroy(spec.id).await.expect("destroy works on a full host");
     assert!(engine.list().await.expect("a list").is_empty());
 }
 
-struct Unmounted<'a>(&'a std::path::Path);
+struct UnmountOnDrop<'a>(&'a std::path::Path);
 
-impl Drop for Unmounted<'_> {
+impl Drop for UnmountOnDrop<'_> {
     fn drop(&mut self) {
         rustix::mount::unmount(self.0, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
     }
@@ -229,9 +233,12 @@ impl Drop for Unmounted<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_controllers_on_one_host_share_no_ids() {
-    let (Some(one), Some(other)) = (Containers::lonely(), Containers::lonely()) else { return };
-    let (_, first, _) = one.running(a_machine()).await;
-    let (_, second, _) = other.running(a_machine()).await;
+    let (Some(one), Some(other)) = (ContainerFixture::without_network(), ContainerFixture::without_network())
+    else {
+        return;
+    };
+    let (_, first, _) = one.start_machine(machine_spec()).await;
+    let (_, second, _) = other.start_machine(machine_spec()).await;
     let owner = |id: ComputerId| {
         let pids = processes(&id.to_string());
         fs::metadata(format!("/proc/{}", pids[0])).expect("a process").uid()
@@ -241,127 +248,128 @@ async fn two_controllers_on_one_host_share_no_ids() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hotdesk_s_own_first_process_answers_with_the_token_of_its_boot() {
-    let Some(bench) = Containers::lonely() else { return };
-    let mut config = bench.config.clone();
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let mut config = fixture.config.clone();
     config.agent_binary = env!("CARGO_BIN_EXE_hotdesk").into();
     config.init_args = None;
-    let (engine, mut spec) = (ContainerEngine::open(config).expect("an engine"), a_machine());
+    let (engine, mut spec) = (ContainerEngine::open(config).expect("an engine"), machine_spec());
     spec.memory_bytes = 2 << 30;
     let boot = boot(1);
     let begun = Instant::now();
     engine.create(&spec).await.expect("created");
-    let guest = Guest::at(&engine.start(&spec, &boot).await.expect("started"));
-    guest.answers().await;
+    let guest = Guest::new(&engine.start(&spec, &boot).await.expect("started"));
+    guest.wait_until_ready().await;
     eprintln!("create to the agent's first answer: {} ms", begun.elapsed().as_millis());
     assert_eq!(guest.status("/health", Some(boot.token.reveal())).await, 200);
     assert_eq!(guest.status("/health", Some("another")).await, 401);
     let begun = Instant::now();
-    engine.stop(spec.id, SOON).await.expect("stopped");
+    engine.stop(spec.id, END_TIMEOUT).await.expect("stopped");
     eprintln!("stop of a desktop: {} ms", begun.elapsed().as_millis());
-    assert!(begun.elapsed() < SOON, "it ends when asked");
+    assert!(begun.elapsed() < END_TIMEOUT, "the guest must end on request");
     engine.destroy(spec.id).await.expect("destroyed");
-    bench.nothing_is_left_of(spec.id);
+    fixture.expect_removed(spec.id);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_machines_start_and_go_at_once() {
-    let Some(bench) = Containers::networked() else { return };
+    let Some(fixture) = ContainerFixture::with_network() else { return };
     let lives = (0..6).map(|_| async {
-        let (_, id, guest) = bench.running(a_machine()).await;
-        assert_eq!(guest.says("echo here").await, "here");
-        bench.engine.destroy(id).await.expect("destroyed");
+        let (_, id, guest) = fixture.start_machine(machine_spec()).await;
+        assert_eq!(guest.run("echo here").await, "here");
+        fixture.engine.destroy(id).await.expect("destroyed");
     });
     futures_util::future::join_all(lives).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_disk_costs_nothing_until_it_is_used() {
-    let Some(bench) = Containers::lonely() else { return };
-    let mut spec = a_machine();
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let mut spec = machine_spec();
     spec.disk_bytes = 64 << 30;
     let begun = Instant::now();
-    bench.engine.create(&spec).await.expect("created");
+    fixture.engine.create(&spec).await.expect("created");
     eprintln!("create with 64 GiB: {} ms", begun.elapsed().as_millis());
-    let spent = fs::metadata(bench.folder(spec.id).join("disk.img")).expect("the disk").blocks() * 512;
+    let spent = fs::metadata(fixture.folder(spec.id).join("disk.img")).expect("the disk").blocks() * 512;
     assert!(spent < 64 << 20, "{spent} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_image_or_runtime_is_named() {
-    let Some(bench) = Containers::lonely() else { return };
-    let mut config = bench.config.clone();
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let mut config = fixture.config.clone();
     config.image = "/nowhere".into();
     let error = ContainerEngine::open(config).expect_err("no image").to_string();
     assert!(error.contains("/nowhere"), "{error}");
 
-    let mut config = bench.config.clone();
+    let mut config = fixture.config.clone();
     config.runtime = "no-such-runtime".into();
     let engine = ContainerEngine::open(config).expect("opened");
-    let spec = a_machine();
-    engine.create(&spec).await.expect("a disk needs no runtime");
+    let spec = machine_spec();
+    engine.create(&spec).await.expect("creating a disk needs no runtime");
     let error = engine.start(&spec, &boot(1)).await.expect_err("no runtime").to_string();
     assert!(error.contains("no-such-runtime is not installed"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_doctor_finds_this_host_fit_and_leaves_nothing() {
-    let Some(bench) = Containers::networked() else { return };
-    let config = bench.config.clone();
+    let Some(fixture) = ContainerFixture::with_network() else { return };
+    let config = fixture.config.clone();
     let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
     for finding in &findings {
         eprintln!("{finding:?}");
-        // Settings of the host that a test cannot demand.
+        // Host settings that a test cannot require.
         if !["free space", "inotify instances"].contains(&finding.what) {
             assert!(finding.ok, "{finding:?}");
         }
     }
-    assert_eq!(fs::read_dir(bench.engine_root().join("trash")).expect("trash").count(), 0);
-    // The runtime that is not chosen is told of, and needed by nobody.
+    assert_eq!(fs::read_dir(fixture.engine_root().join("trash")).expect("trash").count(), 0);
+    // The runtime that is not configured is listed but not required.
     let other = |findings: &[Finding]| {
         let other = findings.iter().find(|finding| finding.what == "other OCI runtime").cloned();
-        other.filter(|finding| finding.ok).expect("it is told of").detail
+        other.filter(|finding| finding.ok).expect("the finding exists").detail
     };
     assert!(other(&findings).contains("runsc"), "{findings:?}");
 
-    let mut config = bench.config.clone();
+    let mut config = fixture.config.clone();
     config.runtime = "/nowhere/runsc".into();
     config.image = "/nowhere".into();
     let findings = tokio::task::spawn_blocking(move || probe::probe(&config)).await.expect("probed");
     let broken: Vec<_> = findings
         .iter()
-        .filter(|finding| !finding.ok && !finding.mend.is_empty())
+        .filter(|finding| !finding.ok && !finding.remedy.is_empty())
         .map(|finding| finding.what)
         .collect();
     assert!(broken.contains(&"OCI runtime") && broken.contains(&"guest image"), "{broken:?}");
-    let told = other(&findings);
-    assert!(told.starts_with("not in use: runc") && told.contains("share the host's kernel"), "{told}");
+    let detail = other(&findings);
+    assert!(detail.starts_with("not in use: runc") && detail.contains("share the host's kernel"), "{detail}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verbs_are_timed() {
-    let Some(bench) = Containers::networked() else { return };
+    let Some(fixture) = ContainerFixture::with_network() else { return };
     for round in 0..3 {
-        let (spec, mut figures) = (a_machine(), String::new());
+        let (spec, mut figures) = (machine_spec(), String::new());
         let mut clock = Instant::now();
         let mut lap = |what: &str| {
             figures += &format!("{what} {} ms, ", clock.elapsed().as_millis());
             clock = Instant::now();
         };
-        bench.engine.create(&spec).await.expect("created");
+        fixture.engine.create(&spec).await.expect("created");
         lap("create");
-        let endpoint = bench.engine.start(&spec, &boot(1)).await.expect("started");
+        let endpoint = fixture.engine.start(&spec, &boot(1)).await.expect("started");
         lap("start");
-        Guest::at(&endpoint).answers().await;
+        Guest::new(&endpoint).wait_until_ready().await;
         lap("first answer");
-        bench.engine.observe(spec.id).await.expect("seen");
+        fixture.engine.observe(spec.id).await.expect("an observation");
         lap("observe");
-        bench.engine.stop(spec.id, GRACE).await.expect("stopped");
+        fixture.engine.stop(spec.id, GRACE).await.expect("stopped");
         lap("stop");
-        bench.engine.destroy(spec.id).await.expect("destroyed");
+        fixture.engine.destroy(spec.id).await.expect("destroyed");
         lap("destroy");
-        let settled =
-            wait::until(SOON, || async { control_groups(&spec.id.to_string()).is_empty().then_some(()) })
-                .await;
+        let settled = wait::until(END_TIMEOUT, || async {
+            control_groups(&spec.id.to_string()).is_empty().then_some(())
+        })
+        .await;
         assert!(settled.is_some());
         eprintln!("round {round}: {figures}");
     }

@@ -1,4 +1,6 @@
-//! What if the controller is killed at any moment? The next one takes every machine over or away (threats.md T18).
+//! Controller kills at any moment of a machine's life.
+//!
+//! T18 (docs/security.md). The next engine adopts or removes every machine.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,15 +10,16 @@ use hotdesk::base::ids::ComputerId;
 use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
 use hotdesk::engine::{Engine, Observation};
 
-use super::conformance::{Bench, a_machine, boot, runs};
+use super::conformance::{EngineFixture, boot, expect_running, machine_spec};
 use super::guest::Guest;
-use super::host::Containers;
+use super::host::ContainerFixture;
 
 const STATE: &str = "HOTDESK_VICTIM_STATE";
 const IMAGE: &str = "HOTDESK_VICTIM_IMAGE";
 const COMPUTER: &str = "HOTDESK_VICTIM_COMPUTER";
 
-/// Not a test of its own: the controller that [`a_controller_killed_at_any_moment_leaves_nothing_that_hinders`] kills.
+/// Runs as a separate process: the controller that
+/// [`a_controller_killed_at_any_moment_leaves_nothing_that_hinders`] kills.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the victim of another test"]
 async fn victim() {
@@ -25,7 +28,7 @@ async fn victim() {
     config.network = NetworkConfig::default();
     config.init_args = Some(["/bin/sleep", "1000"].map(str::to_owned).to_vec());
     let engine = ContainerEngine::open(config).expect("an engine");
-    let mut spec = a_machine();
+    let mut spec = machine_spec();
     spec.id = std::env::var(COMPUTER).expect("an id").parse().expect("an id");
     for generation in 1_000.. {
         engine.create(&spec).await.expect("created");
@@ -37,47 +40,47 @@ async fn victim() {
     }
 }
 
-fn kill_a_controller_after(bench: &Containers, id: ComputerId, moment: Duration) {
+fn kill_a_controller_after(fixture: &ContainerFixture, id: ComputerId, moment: Duration) {
     let mut victim = Command::new(std::env::current_exe().expect("this program"))
         .args(["--ignored", "--exact", "engines::crash::victim"])
-        .env(STATE, &bench.config.state_dir)
-        .env(IMAGE, &bench.config.image)
+        .env(STATE, &fixture.config.state_dir)
+        .env(IMAGE, &fixture.config.image)
         .env(COMPUTER, id.to_string())
         .stdout(Stdio::null())
         .spawn()
         .expect("a controller");
     std::thread::sleep(moment);
-    assert!(victim.try_wait().expect("asked").is_none(), "the controller ended by itself");
+    assert!(victim.try_wait().expect("a status").is_none(), "the controller must not end by itself");
     victim.kill().expect("killed");
     victim.wait().expect("reaped");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_killed_at_any_moment_leaves_nothing_that_hinders() {
-    let Some(bench) = Containers::networked() else { return };
+    let Some(fixture) = ContainerFixture::with_network() else { return };
     for round in 0..24_u64 {
-        let mut spec = a_machine();
+        let mut spec = machine_spec();
         spec.id = ComputerId::random();
-        // Spread over a whole life of a machine (about 300 ms) with steps that no phase is a multiple of.
-        kill_a_controller_after(&bench, spec.id, Duration::from_millis(20 + round * 17));
-        let seen = bench.engine.observe(spec.id).await.expect("an observation");
+        // Spread over a machine's whole life (about 300 ms), in steps that are no divisor of any phase.
+        kill_a_controller_after(&fixture, spec.id, Duration::from_millis(20 + round * 17));
+        let observed = fixture.engine.observe(spec.id).await.expect("an observation");
         if round % 2 == 0 {
-            bench.engine.destroy(spec.id).await.expect("destroyed");
-            bench.nothing_is_left_of(spec.id);
+            fixture.engine.destroy(spec.id).await.expect("destroyed");
+            fixture.expect_removed(spec.id);
             continue;
         }
-        if let Observation::Running { generation, .. } = seen {
+        if let Observation::Running { generation, .. } = observed {
             assert!(generation >= 1_000, "{generation}");
         }
-        // Whatever was seen: a tool of the dead controller may still have been at work, and a stop waits for it.
-        if seen != Observation::Absent {
-            bench.engine.stop(spec.id, Duration::ZERO).await.expect("stopped");
+        // A command of the dead controller may still be at work, whatever was observed; a stop waits for it.
+        if observed != Observation::Absent {
+            fixture.engine.stop(spec.id, Duration::ZERO).await.expect("stopped");
         }
-        bench.engine.create(&spec).await.expect("made whole");
-        let guest = Guest::at(&bench.engine.start(&spec, &boot(1)).await.expect("started"));
-        guest.answers().await;
-        runs(&bench.engine, spec.id, 1).await;
-        bench.engine.destroy(spec.id).await.expect("destroyed");
-        bench.nothing_is_left_of(spec.id);
+        fixture.engine.create(&spec).await.expect("a repeated create succeeds");
+        let guest = Guest::new(&fixture.engine.start(&spec, &boot(1)).await.expect("started"));
+        guest.wait_until_ready().await;
+        expect_running(&fixture.engine, spec.id, 1).await;
+        fixture.engine.destroy(spec.id).await.expect("destroyed");
+        fixture.expect_removed(spec.id);
     }
 }

@@ -1,4 +1,4 @@
-//! What do the tests of engines do with a desktop? They use it as a person does, and have it sleep and wake.
+//! Actions on a desktop for engine tests: typing, counting, suspending and resuming.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use crate::harness::controller::RunningController;
 use crate::harness::picture;
 
-/// By when a program must have started and read what was typed: system calls are slow, or processors emulated.
+/// Longest time for a program to start and to read typed text: system calls are slow, or processors are
+/// emulated.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A terminal window whose program writes down what it reads, and a counter without a window.
+/// Starts a terminal window whose program records what it reads, and a counter without a window.
 pub const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
     touch /root/reads\n\
     while read line; do echo $line >>/root/typed; done\n\
@@ -19,104 +20,114 @@ pub const PROGRAMS: &str = "cat >/root/read.sh <<'END'\n\
     DISPLAY=:99 setsid xterm -geometry 80x20+100+80 -e bash /root/read.sh >/dev/null 2>&1 &\n\
     setsid bash -c 'while :; do echo $((++i)) >/root/count; sleep 0.1; done' >/dev/null 2>&1 &";
 
-/// Waits for the terminal window and for the program in it.
-pub async fn reads(house: &RunningController, id: &str) {
-    let there = wait::until(TIMEOUT, || async {
-        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
-        let reads = house.bash(id, "ls /root/reads 2>/dev/null || true").await;
-        (windows.to_string().contains("\"XTerm\"") && !reads.trim().is_empty()).then_some(())
+/// Waits for the terminal window and its program.
+pub async fn wait_for_terminal(controller: &RunningController, id: &str) {
+    let found = wait::until(TIMEOUT, || async {
+        let windows = controller.get(&format!("/computers/{id}/windows")).await.body;
+        let ready_file = controller.bash(id, "ls /root/reads 2>/dev/null || true").await;
+        (windows.to_string().contains("\"XTerm\"") && !ready_file.trim().is_empty()).then_some(())
     });
-    assert!(there.await.is_some(), "a window");
+    assert!(found.await.is_some(), "a window");
 }
 
-/// Clicks into the terminal window until it has the keyboard, types a line, and waits until all of these have been read there.
-pub async fn types(house: &RunningController, id: &str, line: &str, all: &str) {
+/// Clicks into the terminal window until it has the focus, types a line, and waits until the program has read
+/// `all`.
+pub async fn type_line(controller: &RunningController, id: &str, line: &str, all: &str) {
     let focused = wait::until(TIMEOUT, || async {
-        let clicked = house.act(id, "click", json!({"x": 300, "y": 200})).await;
+        let clicked = controller.act(id, "click", json!({"x": 300, "y": 200})).await;
         assert_eq!(clicked.status, 200, "{}", clicked.body);
-        let windows = house.get(&format!("/computers/{id}/windows")).await.body;
+        let windows = controller.get(&format!("/computers/{id}/windows")).await.body;
         let all = windows["windows"].as_array().expect("windows");
         all.iter().any(|window| window["class"] == "XTerm" && window["focused"] == true).then_some(())
     });
-    assert!(focused.await.is_some(), "the window has the keyboard");
-    let typed = house.act(id, "type", json!({"text": format!("{line}\n")})).await;
+    assert!(focused.await.is_some(), "the window must get the focus");
+    let typed = controller.act(id, "type", json!({"text": format!("{line}\n")})).await;
     assert_eq!(typed.status, 200, "{}", typed.body);
-    let read = wait::until(TIMEOUT, || async {
-        (house.bash(id, "cat /root/typed 2>/dev/null || true").await.trim() == all).then_some(())
+    let typed_lines = wait::until(TIMEOUT, || async {
+        (controller.bash(id, "cat /root/typed 2>/dev/null || true").await.trim() == all).then_some(())
     });
-    assert!(read.await.is_some(), "what was typed arrived");
+    assert!(typed_lines.await.is_some(), "the program must read the typed lines");
 }
 
-pub async fn shows_a_screen(house: &RunningController, id: &str) {
+pub async fn check_screenshot(controller: &RunningController, id: &str) {
     let path = format!("/computers/{id}/screenshot?response_format=binary");
-    let shot = house.request(reqwest::Method::GET, &path).send().await.expect("an answer");
+    let shot = controller.request(reqwest::Method::GET, &path).send().await.expect("an answer");
     assert_eq!(shot.status(), 200);
     assert_eq!(picture::size(&shot.bytes().await.expect("a picture")), (1280, 720));
 }
 
-/// By how many seconds the computer's clock differs from this machine's, as far as asking for it tells.
-pub async fn clock_is_off(house: &RunningController, id: &str) -> f64 {
+/// Difference of the computer's clock to this machine's clock in seconds, reduced by the time of the
+/// measurement.
+pub async fn clock_offset(controller: &RunningController, id: &str) -> f64 {
     let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     let before = now();
-    let there: f64 = house.bash(id, "date +%s.%N").await.trim().parse().expect("a time");
-    (before - there).max(there - now()).max(0.0)
+    let found: f64 = controller.bash(id, "date +%s.%N").await.trim().parse().expect("a time");
+    (before - found).max(found - now()).max(0.0)
 }
 
-/// What the counter wrote last; the file is empty for a moment at each count.
-pub async fn count(house: &RunningController, id: &str) -> u64 {
-    let told =
-        wait::until(TIMEOUT, || async { house.bash(id, "cat /root/count").await.trim().parse().ok() });
-    told.await.expect("it counts")
+/// Last value of the counter. The file is empty for a moment during each write.
+pub async fn count(controller: &RunningController, id: &str) -> u64 {
+    let value =
+        wait::until(TIMEOUT, || async { controller.bash(id, "cat /root/count").await.trim().parse().ok() });
+    value.await.expect("the counter file has a value")
 }
 
-/// Waits until the counter has counted on.
-pub async fn counts_on(house: &RunningController, id: &str) -> u64 {
-    let before = count(house, id).await;
+/// Waits until the counter has advanced.
+pub async fn wait_for_count(controller: &RunningController, id: &str) -> u64 {
+    let before = count(controller, id).await;
     let later = wait::until(TIMEOUT, || async {
-        let now = count(house, id).await;
+        let now = count(controller, id).await;
         (now > before).then_some(now)
     });
-    later.await.expect("it counts on")
+    later.await.expect("the counter advances")
 }
 
-async fn password(house: &RunningController, id: &str) -> Value {
-    house.get(&format!("/computers/{id}/vnc-password")).await.body["password"].clone()
+async fn password(controller: &RunningController, id: &str) -> Value {
+    controller.get(&format!("/computers/{id}/vnc-password")).await.body["password"].clone()
 }
 
-/// Has a desktop with its programs sleep and wake, so many times: all of it goes on, under new secrets. Before the second
-/// waking its controller is killed, and for the third it is woken by being used.
-pub async fn sleeps_and_wakes(house: &mut RunningController, id: &str, rounds: usize) {
-    types(house, id, "before", "before").await;
-    let mut before = password(house, id).await;
+/// Suspends and resumes a desktop repeatedly: its programs continue, and its secrets change. Before the
+/// second resume its controller is killed, and the third resume is caused by an action.
+pub async fn suspend_and_resume(controller: &mut RunningController, id: &str, rounds: usize) {
+    type_line(controller, id, "before", "before").await;
+    let mut before = password(controller, id).await;
     for round in 0..rounds {
         let began = Instant::now();
-        let slept = house.act(id, "suspend", json!({})).await;
-        assert_eq!((slept.status, &slept.body["status"]), (200, &json!("suspended")), "{}", slept.body);
+        let suspended_answer = controller.act(id, "suspend", json!({})).await;
+        assert_eq!(
+            (suspended_answer.status, &suspended_answer.body["status"]),
+            (200, &json!("suspended")),
+            "{}",
+            suspended_answer.body
+        );
         let suspended = began.elapsed();
-        let bytes: u64 = std::fs::read_dir(house.machine(id).join("memory"))
+        let bytes: u64 = std::fs::read_dir(controller.machine(id).join("memory"))
             .expect("memory")
             .map(|entry| entry.and_then(|entry| entry.metadata()).expect("a file").len())
             .sum();
         if round == 1 {
-            // A sleeping computer needs no controller.
-            house.kill();
-            house.start_again().await;
-            assert_eq!(house.get(&format!("/computers/{id}/suspension")).await.body["status"], "suspended");
+            // A suspended computer needs no controller.
+            controller.kill();
+            controller.start_again().await;
+            assert_eq!(
+                controller.get(&format!("/computers/{id}/suspension")).await.body["status"],
+                "suspended"
+            );
         }
         if round < 2 {
             let began = Instant::now();
-            let resumed = house.act(id, "resume", json!({})).await;
+            let resumed = controller.act(id, "resume", json!({})).await;
             assert_eq!(resumed.status, 200, "{}", resumed.body);
             println!("suspended in {suspended:?}, {bytes} bytes, resumed in {:?}", began.elapsed());
         }
-        let counted = count(house, id).await;
-        let off = clock_is_off(house, id).await;
-        assert!(off < 0.5, "its clock is off by {off} s");
-        types(house, id, "after", &format!("before{}", "\nafter".repeat(round + 1))).await;
-        assert_ne!(count(house, id).await, counted, "the counter goes on");
-        shows_a_screen(house, id).await;
-        let now = password(house, id).await;
-        assert_ne!(now, before, "its secrets are new");
+        let counted = count(controller, id).await;
+        let offset = clock_offset(controller, id).await;
+        assert!(offset < 0.5, "clock offset of {offset} s");
+        type_line(controller, id, "after", &format!("before{}", "\nafter".repeat(round + 1))).await;
+        assert_ne!(count(controller, id).await, counted, "the counter must advance");
+        check_screenshot(controller, id).await;
+        let now = password(controller, id).await;
+        assert_ne!(now, before, "the password must change");
         before = now;
     }
 }

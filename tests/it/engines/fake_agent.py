@@ -1,10 +1,10 @@
-# The first process of a test guest: an HTTP server on descriptor 3, or where none is handed on the port of agents, that
-# runs shell scripts and keeps files.
+# HTTP server as the first process of a test guest: runs shell scripts and stores files. It listens on descriptor 3, or on the
+# agents' port if there is no such descriptor.
 import os, signal, socket, subprocess, threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Agent(BaseHTTPRequestHandler):
-    asked = 0
+    count = 0
     def address_string(self): return "host"
     def log_message(self, *_): pass
     def body(self): return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -24,11 +24,11 @@ class Agent(BaseHTTPRequestHandler):
     def do_POST(self):
         if self.path == "/crash": os._exit(3)
         if self.path == "/count":
-            Agent.asked += 1
-            return self.answer(200, b"%d" % Agent.asked)
-        ran = subprocess.run(["sh", "-c", self.body()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, timeout=200)
-        self.answer(200, b"%d\n" % ran.returncode + ran.stdout)
+            Agent.count += 1
+            return self.answer(200, b"%d" % Agent.count)
+        result = subprocess.run(["sh", "-c", self.body()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, timeout=200)
+        self.answer(200, b"%d\n" % result.returncode + result.stdout)
 
 class Server(HTTPServer):
     def __init__(self):

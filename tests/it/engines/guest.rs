@@ -1,4 +1,4 @@
-//! How do the tests speak with a machine's agent? Plain HTTP over its endpoint.
+//! HTTP client for a machine's agent.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use hotdesk::engine::Endpoint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-/// How long an agent may take to answer its first request: an emulated machine's boot beside other work.
+/// Longest time until an agent answers its first request: the boot of an emulated machine on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A machine's agent.
+/// Client for a machine's agent.
 #[derive(Clone, Debug)]
 pub struct Guest {
     endpoint: Endpoint,
 }
 
-/// What a script in the guest said.
+/// Exit code and output of a script in the guest.
 #[derive(Debug)]
-pub struct Said {
+pub struct ScriptOutput {
     pub code: i32,
     pub text: String,
 }
 
 impl Guest {
-    pub fn at(endpoint: &Endpoint) -> Self {
+    pub fn new(endpoint: &Endpoint) -> Self {
         Self { endpoint: endpoint.clone() }
     }
 
@@ -35,7 +35,7 @@ impl Guest {
         &self.endpoint
     }
 
-    /// The status of an answer to a request with a bearer token.
+    /// Status of the answer to a request with a bearer token.
     pub async fn status(&self, path: &str, token: Option<&str>) -> u16 {
         let bearer = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
         self.send("GET", path, &bearer, b"").await.expect("an answer").0
@@ -70,55 +70,55 @@ impl Guest {
         Ok((status, answer.split_off(split + 4)))
     }
 
-    pub async fn answers(&self) {
+    pub async fn wait_until_ready(&self) {
         let answered = wait::until(TIMEOUT, || async {
             tokio::time::timeout(TIMEOUT, self.request("GET", "/nothing", b"")).await.ok()?.ok()
         });
-        assert!(answered.await.is_some(), "the agent at {:?} does not answer", self.endpoint);
+        assert!(answered.await.is_some(), "the agent at {:?} must answer", self.endpoint);
     }
 
-    pub async fn keep(&self, name: &str, text: &str) {
+    pub async fn store(&self, name: &str, text: &str) {
         let (status, _) = self.request("PUT", &format!("/{name}"), text.as_bytes()).await.expect("an answer");
         assert_eq!(status, 200);
     }
 
-    pub async fn kept(&self, name: &str) -> Option<String> {
+    pub async fn load(&self, name: &str) -> Option<String> {
         let (status, body) = self.request("GET", &format!("/{name}"), b"").await.expect("an answer");
         (status == 200).then(|| String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// How often its agent was asked this since it started: what only its memory knows.
+    /// Increments and returns a counter in the agent's memory, which a boot resets.
     pub async fn count(&self) -> u32 {
         let (status, body) = self.request("POST", "/count", b"").await.expect("an answer");
         assert_eq!(status, 200);
         String::from_utf8_lossy(&body).parse().expect("a number")
     }
 
-    /// The guest's first process ends by itself; no answer comes.
+    /// Ends the guest's first process without an answer.
     pub async fn crash(&self) {
         drop(self.request("POST", "/crash", b"").await);
     }
 
     /// Runs a script in the guest.
-    pub async fn sh(&self, script: &str) -> Said {
+    pub async fn sh(&self, script: &str) -> ScriptOutput {
         let (status, body) = self.request("POST", "/sh", script.as_bytes()).await.expect("an answer");
         assert_eq!(status, 200);
         let text = String::from_utf8_lossy(&body).into_owned();
         let (code, text) = text.split_once('\n').expect("a code and a text");
-        Said { code: code.parse().expect("a code"), text: text.trim_end().to_owned() }
+        ScriptOutput { code: code.parse().expect("a code"), text: text.trim_end().to_owned() }
     }
 
-    /// What a script says that must succeed.
-    pub async fn says(&self, script: &str) -> String {
-        let said = self.sh(script).await;
-        assert_eq!(said.code, 0, "{script}: {}", said.text);
-        said.text
+    /// Runs a script that must succeed; returns its output.
+    pub async fn run(&self, script: &str) -> String {
+        let output = self.sh(script).await;
+        assert_eq!(output.code, 0, "{script}: {}", output.text);
+        output.text
     }
 
-    /// That a script fails; what it said.
-    pub async fn refuses(&self, script: &str) -> String {
-        let said = self.sh(script).await;
-        assert_ne!(said.code, 0, "{script} succeeded: {}", said.text);
-        said.text
+    /// Runs a script that must fail; returns its output.
+    pub async fn run_failing(&self, script: &str) -> String {
+        let output = self.sh(script).await;
+        assert_ne!(output.code, 0, "{script} succeeded: {}", output.text);
+        output.text
     }
 }

@@ -1,4 +1,4 @@
-//! What do the container tests need of their host, and what may they find left on it?
+//! Fixture of the container engine, and checks of the host's resources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,70 +8,74 @@ use hotdesk::base::ids::ComputerId;
 use hotdesk::engine::container::{ContainerConfig, ContainerEngine, NetworkConfig};
 use hotdesk::engine::{Engine, MachineSpec, Observation};
 
-use super::conformance::{Bench, boot};
+use super::conformance::{EngineFixture, boot};
 use super::guest::Guest;
-use crate::harness::controller::{image, no_computers_here, runsc};
-use crate::harness::host::left_of;
+use crate::harness::capability::{Capability, Skip};
+use crate::harness::controller::{image, runsc, skip_reason};
+use crate::harness::host::find_leftover;
 
 const FAKE_AGENT: &str = include_str!("fake_agent.py");
 
-/// A container engine on a state folder of its own. Whatever a failed test leaves in it is destroyed at its end.
-pub struct Containers {
+/// A container engine with its own state folder. Dropping it destroys all machines in the folder.
+pub struct ContainerFixture {
     pub config: ContainerConfig,
     pub engine: ContainerEngine,
     interfaces: Mutex<Vec<(PathBuf, String)>>,
     _folder: tempfile::TempDir,
 }
 
-/// The image for tests, or why no container can run on it here.
-fn runnable(runtime: &str) -> Result<PathBuf, String> {
-    if let Some(reason) = no_computers_here() {
-        return Err(reason);
+/// The image for tests, or the reason to skip a test.
+fn image_for(runtime: &str) -> Result<PathBuf, Skip> {
+    if let Some(skip) = skip_reason() {
+        return Err(skip);
     }
-    let known = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
-    if !known.iter().any(|folder| Path::new(folder).join(runtime).exists()) {
-        return Err(format!("skipped: {runtime} is not installed (packaging/dev/deps test)"));
+    let temporary_folder = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+    if !temporary_folder.iter().any(|folder| Path::new(folder).join(runtime).exists()) {
+        return Err(Skip::new(
+            Capability::Gvisor,
+            format!("{runtime} is not installed (packaging/dev/deps test)"),
+        ));
     }
     Ok(image())
 }
 
-impl Containers {
-    /// An engine whose guests have no network; `None`, with the reason printed, where containers cannot run.
-    pub fn lonely() -> Option<Self> {
-        Self::with(NetworkConfig::disabled())
+impl ContainerFixture {
+    /// Guests have no network. Prints the reason and returns `None` where containers cannot run.
+    pub fn without_network() -> Option<Self> {
+        Self::with_network_config(NetworkConfig::disabled())
     }
 
-    /// An engine whose guests have a network.
-    pub fn networked() -> Option<Self> {
-        Self::with(NetworkConfig::default())
+    /// Guests have a network.
+    pub fn with_network() -> Option<Self> {
+        Self::with_network_config(NetworkConfig::default())
     }
 
-    /// An engine whose guests have a kernel of their own, with a network or without.
+    /// Guests run on gVisor, with or without a network.
     pub fn gvisor(network: NetworkConfig) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
-        Self::over(&runsc(), folder.path().join("state"), folder, network)
+        Self::open(&runsc(), folder.path().join("state"), folder, network)
     }
 
-    pub fn with(network: NetworkConfig) -> Option<Self> {
+    pub fn with_network_config(network: NetworkConfig) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("hotdesk-").tempdir().expect("a temporary folder");
-        Self::at(folder.path().join("state"), folder, network)
+        Self::in_folder(folder.path().join("state"), folder, network)
     }
 
-    /// An engine on a state folder in `folder`, which goes with it.
-    pub fn at(state: PathBuf, folder: tempfile::TempDir, network: NetworkConfig) -> Option<Self> {
-        Self::over("runc", state, folder, network)
+    /// Uses a given state folder in `folder`, and removes `folder` at the end.
+    pub fn in_folder(state: PathBuf, folder: tempfile::TempDir, network: NetworkConfig) -> Option<Self> {
+        Self::open("runc", state, folder, network)
     }
 
-    fn over(
+    fn open(
         runtime: &str,
         state: PathBuf,
         folder: tempfile::TempDir,
         network: NetworkConfig,
     ) -> Option<Self> {
-        let image = match runnable(runtime) {
+        let image = match image_for(runtime) {
             Ok(image) => image,
-            Err(reason) => {
-                eprintln!("{reason}");
+            Err(skip) => {
+                skip.report();
                 return None;
             }
         };
@@ -83,20 +87,20 @@ impl Containers {
         Some(Self { config, engine, interfaces: Mutex::default(), _folder: folder })
     }
 
-    /// Creates and starts a machine; it, its id and its agent, which answers.
-    pub async fn running(&self, spec: MachineSpec) -> (MachineSpec, ComputerId, Guest) {
+    /// Creates and starts a machine; returns its spec, its id and its ready agent.
+    pub async fn start_machine(&self, spec: MachineSpec) -> (MachineSpec, ComputerId, Guest) {
         self.engine.create(&spec).await.expect("created");
-        let guest = Guest::at(&self.engine.start(&spec, &boot(1)).await.expect("started"));
-        guest.answers().await;
+        let guest = Guest::new(&self.engine.start(&spec, &boot(1)).await.expect("started"));
+        guest.wait_until_ready().await;
         let id = spec.id;
         (spec, id, guest)
     }
 
-    /// Remembers the host's end of a machine's network, to look for it later.
+    /// Records the host's end of a machine's network, to check later that it is removed.
     pub async fn remember_interface(&self, id: ComputerId) -> String {
-        let seen = self.engine.observe(id).await.expect("an observation");
-        let Observation::Running { address: Some(std::net::IpAddr::V4(address)), .. } = seen else {
-            panic!("a running machine with an address expected, {seen:?} seen");
+        let observed = self.engine.observe(id).await.expect("an observation");
+        let Observation::Running { address: Some(std::net::IpAddr::V4(address)), .. } = observed else {
+            panic!("expected a running machine with an address, observed {observed:?}");
         };
         let slot = (address.to_bits() & 0xffff) / 4;
         let name = format!("hotdesk{slot:04x}");
@@ -115,18 +119,18 @@ impl Containers {
     }
 }
 
-impl Bench for Containers {
+impl EngineFixture for ContainerFixture {
     fn engine(&self) -> Arc<dyn Engine> {
         Arc::new(self.engine.clone())
     }
 
-    fn reopened(&self) -> Arc<dyn Engine> {
+    fn reopen(&self) -> Arc<dyn Engine> {
         Arc::new(ContainerEngine::open(self.config.clone()).expect("an engine"))
     }
 
-    fn nothing_is_left_of(&self, id: ComputerId) {
+    fn expect_removed(&self, id: ComputerId) {
         let text = id.to_string();
-        assert_eq!(left_of(&text), None);
+        assert_eq!(find_leftover(&text), None);
         let root = self.engine_root();
         for place in ["machines", "runtime", "trash"] {
             assert!(!root.join(place).join(&text).exists(), "{place}/{text}");
@@ -139,7 +143,7 @@ impl Bench for Containers {
     }
 }
 
-impl Drop for Containers {
+impl Drop for ContainerFixture {
     fn drop(&mut self) {
         let engine = self.engine.clone();
         let cleaned = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Does the container engine hold a guest whose root is hostile? Walls (threats.md T1, T15) and limits (T22).
+//! Container engine with a hostile root in the guest: isolation (T1, T15) and limits (T22; docs/security.md).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use hotdesk::base::wait;
 use hotdesk::engine::{Engine, Observation};
 
-use super::conformance::{Bench, GRACE, a_machine, boot, runs};
-use super::host::Containers;
+use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
+use super::host::ContainerFixture;
 
-/// What a hostile root tries by the shell. Each line must fail.
-const TRIED_BY_SHELL: &str = "
+/// Shell commands of a hostile root. Each line must fail.
+const SHELL_ATTEMPTS: &str = "
 unshare --mount true
 unshare --user true
 unshare --net true
@@ -51,8 +51,8 @@ mv /usr/bin/hotdesk /tmp/
 rm /etc/machine-id
 ";
 
-/// What a hostile root tries by system call: name, number and up to three arguments on x86-64, the error that it gets.
-const TRIED_BY_CALL: [(&str, u32, [i64; 3], i32); 20] = [
+/// System calls of a hostile root: name, number, up to three arguments on x86-64, and the expected error.
+const SYSCALL_ATTEMPTS: [(&str, u32, [i64; 3], i32); 20] = [
     ("ptrace", 101, [0, 0, 0], 1),
     ("mount", 165, [0, 0, 0], 1),
     ("pivot_root", 155, [0, 0, 0], 1),
@@ -77,31 +77,32 @@ const TRIED_BY_CALL: [(&str, u32, [i64; 3], i32); 20] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_root_is_refused_everything_that_leads_out() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (_, id, guest) = bench.running(a_machine()).await;
-    for script in TRIED_BY_SHELL.lines().filter(|line| !line.is_empty()) {
-        let said = guest.sh(script).await;
-        assert_ne!(said.code, 0, "{script} succeeded: {}", said.text);
-        assert_ne!(said.code, 127, "{script} was not tried: {}", said.text);
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (_, id, guest) = fixture.start_machine(machine_spec()).await;
+    for script in SHELL_ATTEMPTS.lines().filter(|line| !line.is_empty()) {
+        let output = guest.sh(script).await;
+        assert_ne!(output.code, 0, "{script} succeeded: {}", output.text);
+        assert_ne!(output.code, 127, "{script} must be executable: {}", output.text);
     }
     if cfg!(target_arch = "x86_64") {
-        for (name, number, [a, b, c], error) in TRIED_BY_CALL {
+        for (name, number, [a, b, c], error) in SYSCALL_ATTEMPTS {
             let script = format!(
                 "python3 -c 'import ctypes; libc = ctypes.CDLL(None, use_errno=True); \
                  print(libc.syscall({number}, {a}, {b}, {c}), ctypes.get_errno())'"
             );
-            assert_eq!(guest.says(&script).await, format!("-1 {error}"), "{name}");
+            assert_eq!(guest.run(&script).await, format!("-1 {error}"), "{name}");
         }
     }
-    runs(&bench.engine, id, 1).await.answers().await;
+    expect_running(&fixture.engine, id, 1).await.wait_until_ready().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_root_has_few_capabilities_a_filter_and_no_way_to_gain_more() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (_, _, guest) = bench.running(a_machine()).await;
-    let field = async |name: &str| guest.says(&format!("grep {name}: /proc/1/status | cut -f2")).await;
-    // AUDIT_WRITE, CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, NET_BIND_SERVICE, SETGID, SETPCAP, SETUID, SYS_CHROOT.
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (_, _, guest) = fixture.start_machine(machine_spec()).await;
+    let field = async |name: &str| guest.run(&format!("grep {name}: /proc/1/status | cut -f2")).await;
+    // AUDIT_WRITE, CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, NET_BIND_SERVICE, SETGID, SETPCAP, SETUID,
+    // SYS_CHROOT.
     let expected: u64 = [29, 0, 1, 3, 4, 5, 10, 6, 8, 7, 18].iter().map(|bit| 1_u64 << bit).sum();
     for set in ["CapBnd", "CapEff", "CapPrm"] {
         assert_eq!(field(set).await, format!("{expected:016x}"), "{set}");
@@ -112,10 +113,10 @@ async fn hostile_root_has_few_capabilities_a_filter_and_no_way_to_gain_more() {
     assert_eq!(field("NoNewPrivs").await, "1");
     assert_eq!(field("Seccomp").await, "2");
     let bounds = "cd /proc/sys/user && cat max_inotify_instances max_inotify_watches max_user_namespaces";
-    assert_eq!(guest.says(bounds).await, "512\n262144\n0");
+    assert_eq!(guest.run(bounds).await, "512\n262144\n0");
     assert_eq!(
         guest
-            .says("cat /proc/self/uid_map | tr -s ' '")
+            .run("cat /proc/self/uid_map | tr -s ' '")
             .await
             .split(' ')
             .filter(|word| !word.is_empty())
@@ -126,24 +127,24 @@ async fn hostile_root_has_few_capabilities_a_filter_and_no_way_to_gain_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_inherits_its_socket_and_no_other_descriptor() {
-    let Some(bench) = Containers::lonely() else { return };
-    // Descriptors that somebody forgot to close on exec; none may arrive.
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    // Descriptors without close-on-exec; the guest must not inherit them.
     let leaked: Vec<_> = (0..5).map(|_| fs::File::open("/etc/passwd").expect("a file")).collect();
     for file in &leaked {
         rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty()).expect("leaked");
     }
-    let (_, _, guest) = bench.running(a_machine()).await;
+    let (_, _, guest) = fixture.start_machine(machine_spec()).await;
     drop(leaked);
-    let listed = guest.says("for fd in /proc/1/fd/*; do echo \"${fd##*/} $(readlink $fd)\"; done").await;
+    let listed = guest.run("for fd in /proc/1/fd/*; do echo \"${fd##*/} $(readlink $fd)\"; done").await;
     for line in listed.lines() {
-        // The last line's empty target goes with the end of the output.
+        // The output is trimmed, so the last line may lack its empty target.
         let (number, target) = line.split_once(' ').unwrap_or((line, ""));
         let number: u32 = number.parse().expect("a number");
         match number {
-            // Closed again while the list was made.
+            // The descriptor was closed while the list was created.
             _ if target.is_empty() => {}
             0..=2 => assert_eq!(target, "/dev/null", "{listed}"),
-            // 3 is the agent's; beyond are what the agent has opened itself: this request's connection and pipes.
+            // Descriptor 3 is the agent's socket; higher ones are opened by the agent for this request.
             _ => assert!(target.starts_with("socket:") || target.starts_with("pipe:"), "{listed}"),
         }
     }
@@ -151,8 +152,8 @@ async fn a_guest_inherits_its_socket_and_no_other_descriptor() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ordinary_programs_work_within_the_walls() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (_, _, guest) = bench.running(a_machine()).await;
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (_, _, guest) = fixture.start_machine(machine_spec()).await;
     for script in [
         "python3 -c 'import threading; t = threading.Thread(target=print); t.start(); t.join()'",
         "python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1]))'",
@@ -169,22 +170,26 @@ async fn ordinary_programs_work_within_the_walls() {
         "setsid sleep 0 && nice -n 5 true",
         "rm -rf /usr/share/doc && ! test -e /usr/share/doc",
     ] {
-        guest.says(script).await;
+        guest.run(script).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_processes_and_shared_memory_are_bounded() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (spec, id, guest) = bench.running(a_machine()).await;
-    let hog = guest.sh(&format!("python3 -c 'print(len(bytearray({})))'", spec.memory_bytes * 2)).await;
-    assert!(hog.code == 137 || hog.code == -9, "killed for its memory: {hog:?}");
-    let full = guest.sh("dd if=/dev/zero of=/dev/shm/x bs=1M count=400").await;
-    assert!(full.text.contains("No space left"), "{full:?}");
-    guest.says("rm /dev/shm/x").await;
-    let full = guest.sh("dd if=/dev/zero of=/run/x bs=1M count=400").await;
-    assert!(full.text.contains("No space left"), "{full:?}");
-    guest.says("rm /run/x").await;
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    let memory_test =
+        guest.sh(&format!("python3 -c 'print(len(bytearray({})))'", spec.memory_bytes * 2)).await;
+    assert!(
+        memory_test.code == 137 || memory_test.code == -9,
+        "must be killed by the OOM killer: {memory_test:?}"
+    );
+    let disk_test = guest.sh("dd if=/dev/zero of=/dev/shm/x bs=1M count=400").await;
+    assert!(disk_test.text.contains("No space left"), "{disk_test:?}");
+    guest.run("rm /dev/shm/x").await;
+    let disk_test = guest.sh("dd if=/dev/zero of=/run/x bs=1M count=400").await;
+    assert!(disk_test.text.contains("No space left"), "{disk_test:?}");
+    guest.run("rm /run/x").await;
 
     let bomb = "python3 -c '
 import threading
@@ -195,49 +200,49 @@ try:
         threading.Thread(target=stop.wait).start(); started += 1
 except RuntimeError: pass
 stop.set(); print(started)'";
-    let started: u32 = guest.says(bomb).await.parse().expect("a number");
+    let started: u32 = guest.run(bomb).await.parse().expect("a number");
     assert!((3500..4096).contains(&started), "{started} threads");
-    assert_eq!(guest.says("ulimit -c").await, "0");
-    runs(&bench.engine, id, 1).await.answers().await;
+    assert_eq!(guest.run("ulimit -c").await, "0");
+    expect_running(&fixture.engine, id, 1).await.wait_until_ready().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_cpu_is_half_a_cpu() {
-    let Some(bench) = Containers::lonely() else { return };
-    let mut spec = a_machine();
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let mut spec = machine_spec();
     spec.cpu = 0.5;
-    let (_, _, guest) = bench.running(spec).await;
-    let burn = "python3 -c '
+    let (_, _, guest) = fixture.start_machine(spec).await;
+    let cpu_test = "python3 -c '
 import time
 begun, used = time.monotonic(), time.process_time()
 while time.monotonic() - begun < 3: pass
 print((time.process_time() - used) / (time.monotonic() - begun))'";
-    let share: f64 = guest.says(burn).await.parse().expect("a number");
-    assert!(share < 0.6, "{share} of a core");
+    let share: f64 = guest.run(cpu_test).await.parse().expect("a number");
+    assert!(share < 0.6, "{share} of a core, expected at most half");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_is_bounded_and_gives_back_what_was_deleted() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (spec, id, guest) = bench.running(a_machine()).await;
-    let disk = bench.folder(id).join("disk.img");
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    let disk = fixture.folder(id).join("disk.img");
     let spent = || fs::metadata(&disk).expect("the disk").blocks() * 512;
     let fresh = spent();
-    assert!(fresh < 32 << 20, "a new disk spends {fresh} bytes");
-    let full = guest.sh("dd if=/dev/urandom of=/root/big bs=1M; sync").await;
-    assert!(full.text.contains("No space left on device"), "{full:?}");
+    assert!(fresh < 32 << 20, "a new disk occupies {fresh} bytes");
+    let disk_test = guest.sh("dd if=/dev/urandom of=/root/big bs=1M; sync").await;
+    assert!(disk_test.text.contains("No space left on device"), "{disk_test:?}");
     assert_eq!(fs::metadata(&disk).expect("the disk").len(), spec.disk_bytes);
     assert!(spent() <= spec.disk_bytes && spent() > spec.disk_bytes / 2, "{}", spent());
-    guest.says("rm /root/big; sync").await;
-    let back =
+    guest.run("rm /root/big; sync").await;
+    let released =
         wait::until(Duration::from_secs(30), || async { (spent() < fresh + (32 << 20)).then_some(()) });
-    assert!(back.await.is_some(), "still {} bytes", spent());
-    guest.keep("note", "room again").await;
+    assert!(released.await.is_some(), "{} bytes must be released", spent());
+    guest.store("note", "space again").await;
 }
 
-/// Where the engine mounts something at each boot, and the folders above. A guest that could put a link in such a place
-/// would choose what the next boot mounts over.
-const REPLACED: &str = "
+/// Attempts to replace mount points of the next boot, and the folders above them. A link in such a place
+/// would let the guest choose what the boot mounts over.
+const REPLACE_ATTEMPTS: &str = "
 rm -f /etc/hosts
 mv /etc/resolv.conf /etc/other
 ln -sfn /tmp/elsewhere /etc/hostname
@@ -250,19 +255,19 @@ python3 -c 'import os; os.rename(\"/dev\", \"/dev.old\")'
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_cannot_replace_what_is_mounted_over_and_breaks_only_itself() {
-    let Some(bench) = Containers::lonely() else { return };
-    let (spec, id, guest) = bench.running(a_machine()).await;
-    for script in REPLACED.lines().filter(|line| !line.is_empty()) {
-        let said = guest.refuses(script).await;
-        assert!(said.contains("busy") || said.contains("cross-device"), "{script}: {said}");
+    let Some(fixture) = ContainerFixture::without_network() else { return };
+    let (spec, id, guest) = fixture.start_machine(machine_spec()).await;
+    for script in REPLACE_ATTEMPTS.lines().filter(|line| !line.is_empty()) {
+        let output = guest.run_failing(script).await;
+        assert!(output.contains("busy") || output.contains("cross-device"), "{script}: {output}");
     }
-    // Without the dynamic loader nothing of the guest runs again.
-    guest.says("rm -rf /lib64 /usr/lib64 /usr/lib/*/ld-linux* || true").await;
-    bench.engine.stop(id, GRACE).await.expect("stopped");
-    bench.engine.start(&spec, &boot(2)).await.expect("started: what runs then is the guest's affair");
-    let ended = tokio::time::timeout(GRACE, bench.engine.stopped(id)).await;
-    ended.expect("heard that its first process cannot run").expect("no error");
-    assert_eq!(bench.engine.observe(id).await.expect("seen"), Observation::Stopped);
-    bench.engine.destroy(id).await.expect("destroyed");
-    bench.nothing_is_left_of(id);
+    // Without the dynamic loader no program of the guest runs.
+    guest.run("rm -rf /lib64 /usr/lib64 /usr/lib/*/ld-linux* || true").await;
+    fixture.engine.stop(id, GRACE).await.expect("stopped");
+    fixture.engine.start(&spec, &boot(2)).await.expect("the start succeeds, although the guest cannot run");
+    let ended = tokio::time::timeout(GRACE, fixture.engine.wait_stopped(id)).await;
+    ended.expect("the waiter learns that the first process ended").expect("no error");
+    assert_eq!(fixture.engine.observe(id).await.expect("an observation"), Observation::Stopped);
+    fixture.engine.destroy(id).await.expect("destroyed");
+    fixture.expect_removed(id);
 }

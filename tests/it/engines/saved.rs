@@ -1,137 +1,145 @@
-//! Does what is saved of a machine leave its host and come back, piece by piece, whatever is left out or done twice?
+//! Saved state that leaves its host and returns in chunks, with missing and repeated steps.
 
 use std::sync::Arc;
 
-use hotdesk::engine::{Engine, EngineError, Extents, MachineSpec, Observation, Place, SavedFile, SavedState};
+use hotdesk::engine::{
+    Engine, EngineError, Extents, MachineSpec, Observation, SavedFile, SavedLocation, SavedState,
+};
 use uuid::Uuid;
 
-use super::conformance::{Bench, GRACE, a_machine, boot, runs};
+use super::conformance::{EngineFixture, GRACE, boot, expect_running, machine_spec};
 use super::guest::Guest;
 
-/// Small enough that several are needed.
-const PIECE: usize = 1 << 20;
+/// Chunk size; small enough that a file needs several chunks.
+const CHUNK_SIZE: usize = 1 << 20;
 
-/// What was read of one file.
-type Carried = (SavedFile, Vec<Extents>);
+/// A saved file and the extents that were read from it.
+type FileExtents = (SavedFile, Vec<Extents>);
 
-async fn saved(engine: &dyn Engine, spec: &MachineSpec) -> SavedState {
-    engine.saved(spec.id).await.expect("looked at").expect("something is saved")
+async fn get_saved(engine: &dyn Engine, spec: &MachineSpec) -> SavedState {
+    engine.saved_state(spec.id).await.expect("the engine answers").expect("the machine has saved state")
 }
 
-async fn carried(engine: &dyn Engine, spec: &MachineSpec) -> Vec<Carried> {
+async fn read_all(engine: &dyn Engine, spec: &MachineSpec) -> Vec<FileExtents> {
     let mut all = Vec::new();
-    for file in saved(engine, spec).await.files {
-        let (mut pieces, mut from) = (Vec::new(), 0);
+    for file in get_saved(engine, spec).await.files {
+        let (mut chunks, mut from) = (Vec::new(), 0);
         loop {
-            let piece = engine.read_saved(spec.id, &file.name, from, PIECE).await.expect("read");
-            assert!(piece.bytes.len() <= PIECE);
-            let Some(end) = piece.end() else { break };
+            let chunk = engine.read_saved(spec.id, &file.name, from, CHUNK_SIZE).await.expect("read");
+            assert!(chunk.bytes.len() <= CHUNK_SIZE);
+            let Some(end) = chunk.end() else { break };
             from = end;
-            pieces.push(piece);
+            chunks.push(chunk);
         }
-        all.push((file, pieces));
+        all.push((file, chunks));
     }
     all
 }
 
-async fn put_back(engine: &dyn Engine, spec: &MachineSpec, carried: &[Carried], with_memory: bool) {
-    for (file, pieces) in carried.iter().filter(|(file, _)| file.disk || with_memory) {
+async fn write_all(engine: &dyn Engine, spec: &MachineSpec, read_all: &[FileExtents], with_memory: bool) {
+    for (file, chunks) in read_all.iter().filter(|(file, _)| file.disk || with_memory) {
         engine.write_saved(spec.id, file, Extents::default()).await.expect("made");
-        for piece in pieces.iter().rev() {
-            engine.write_saved(spec.id, file, piece.clone()).await.expect("written");
+        for chunk in chunks.iter().rev() {
+            engine.write_saved(spec.id, file, chunk.clone()).await.expect("written");
         }
     }
 }
 
-pub async fn a_saved_state_leaves_its_host_and_comes_back(bench: &dyn Bench) {
-    let engine: Arc<dyn Engine> = bench.engine();
+pub async fn a_saved_state_leaves_its_host_and_comes_back(fixture: &dyn EngineFixture) {
+    let engine: Arc<dyn Engine> = fixture.engine();
     if !engine.capabilities().evict {
         return;
     }
-    let (engine, spec) = (&*engine, a_machine());
+    let (engine, spec) = (&*engine, machine_spec());
     engine.create(&spec).await.expect("created");
-    let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
-    guest.answers().await;
-    guest.keep("note", "remember me").await;
-    assert_eq!(engine.saved(spec.id).await.expect("looked at"), None);
-    assert!(engine.evict(spec.id).await.is_err(), "it runs");
+    let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
+    guest.wait_until_ready().await;
+    guest.store("note", "remember me").await;
+    assert_eq!(engine.saved_state(spec.id).await.expect("the engine answers"), None);
+    assert!(engine.evict(spec.id).await.is_err(), "a running machine cannot be evicted");
     engine.suspend(spec.id).await.expect("suspended");
-    let state = saved(engine, &spec).await;
-    assert_eq!((state.generation, state.place), (1, Place::Here));
+    let state = get_saved(engine, &spec).await;
+    assert_eq!((state.generation, state.location), (1, SavedLocation::Local));
     assert!(state.files.iter().any(|file| file.disk) && state.files.iter().any(|file| !file.disk));
-    assert!(state.spent() > 0);
-    let all = carried(engine, &spec).await;
+    assert!(state.allocated() > 0);
+    let all = read_all(engine, &spec).await;
 
-    let away = SavedState { generation: 1, place: Place::Away, files: Vec::new() };
+    let evicted = SavedState { generation: 1, location: SavedLocation::Evicted, files: Vec::new() };
     for _ in 0..2 {
         engine.evict(spec.id).await.expect("evicted");
-        assert_eq!(saved(engine, &spec).await, away);
-        assert_eq!(saved(&*bench.reopened(), &spec).await, away);
-        let seen = engine.observe(spec.id).await.expect("an observation");
-        assert_eq!(seen, Observation::Suspended { generation: 1 });
-        assert!(engine.resume(&spec, &boot(2)).await.is_err(), "it is not here");
-        assert!(engine.discard_memory(spec.id).await.is_err(), "nor is its disk");
-        // Half of it is none of it.
-        put_back(engine, &spec, &all[..1], true).await;
-        let refused = engine.arrived(spec.id, true).await;
+        assert_eq!(get_saved(engine, &spec).await, evicted);
+        assert_eq!(get_saved(&*fixture.reopen(), &spec).await, evicted);
+        let observed = engine.observe(spec.id).await.expect("an observation");
+        assert_eq!(observed, Observation::Suspended { generation: 1 });
+        assert!(engine.resume(&spec, &boot(2)).await.is_err(), "an evicted machine cannot resume");
+        assert!(
+            engine.discard_memory(spec.id).await.is_err(),
+            "an evicted machine's memory cannot be discarded"
+        );
+        // A partial state does not count as complete.
+        write_all(engine, &spec, &all[..1], true).await;
+        let refused = engine.finish_fetch(spec.id, true).await;
         assert!(matches!(refused, Ok(()) | Err(EngineError::Damaged(_))), "{refused:?}");
     }
     engine.evict(spec.id).await.expect("evicted");
-    put_back(engine, &spec, &all, true).await;
+    write_all(engine, &spec, &all, true).await;
     for _ in 0..2 {
-        engine.arrived(spec.id, true).await.expect("arrived");
-        assert_eq!(saved(engine, &spec).await.place, Place::Arrived);
+        engine.finish_fetch(spec.id, true).await.expect("arrived");
+        assert_eq!(get_saved(engine, &spec).await.location, SavedLocation::Fetched);
     }
     engine.resume(&spec, &boot(2)).await.expect("resumed");
-    let guest = runs(engine, spec.id, 2).await;
-    guest.answers().await;
-    assert_eq!(guest.kept("note").await.as_deref(), Some("remember me"));
+    let guest = expect_running(engine, spec.id, 2).await;
+    guest.wait_until_ready().await;
+    assert_eq!(guest.load("note").await.as_deref(), Some("remember me"));
     for _ in 0..2 {
-        engine.converge(spec.id).await.expect("converged");
+        engine.sync_fetched(spec.id).await.expect("converged");
     }
 
-    // With its disk alone it is a machine that was stopped.
+    // With its disk alone the machine is a stopped one.
     engine.suspend(spec.id).await.expect("suspended again");
-    let all = carried(engine, &spec).await;
+    let all = read_all(engine, &spec).await;
     engine.evict(spec.id).await.expect("evicted");
-    put_back(engine, &spec, &all, false).await;
-    engine.arrived(spec.id, false).await.expect("arrived");
-    engine.converge(spec.id).await.expect("converged");
+    write_all(engine, &spec, &all, false).await;
+    engine.finish_fetch(spec.id, false).await.expect("arrived");
+    engine.sync_fetched(spec.id).await.expect("converged");
     assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);
-    let guest = Guest::at(&engine.start(&spec, &boot(3)).await.expect("started"));
-    guest.answers().await;
-    assert_eq!(guest.kept("note").await.as_deref(), Some("remember me"));
+    let guest = Guest::new(&engine.start(&spec, &boot(3)).await.expect("started"));
+    guest.wait_until_ready().await;
+    assert_eq!(guest.load("note").await.as_deref(), Some("remember me"));
     engine.stop(spec.id, GRACE).await.expect("stopped");
     engine.destroy(spec.id).await.expect("destroyed");
-    bench.nothing_is_left_of(spec.id);
+    fixture.expect_removed(spec.id);
 
-    // One that is away goes back to a snapshot that is here, with nothing fetched, and is copied nowhere.
-    let (spec, kept) = (a_machine(), Uuid::new_v4());
+    // An evicted machine can be rolled back to a local snapshot without a download, and it cannot be copied.
+    let (spec, snapshot) = (machine_spec(), Uuid::new_v4());
     engine.create(&spec).await.expect("created");
-    let guest = Guest::at(&engine.start(&spec, &boot(1)).await.expect("started"));
-    guest.answers().await;
-    guest.keep("note", "early").await;
-    engine.snapshot(spec.id, kept, false).await.expect("kept");
-    guest.keep("note", "late").await;
+    let guest = Guest::new(&engine.start(&spec, &boot(1)).await.expect("started"));
+    guest.wait_until_ready().await;
+    guest.store("note", "early").await;
+    engine.snapshot(spec.id, snapshot, false).await.expect("kept");
+    guest.store("note", "late").await;
     engine.suspend(spec.id).await.expect("suspended");
-    let all = carried(engine, &spec).await;
+    let all = read_all(engine, &spec).await;
     engine.evict(spec.id).await.expect("evicted");
-    assert!(engine.snapshot(spec.id, Uuid::new_v4(), false).await.is_err(), "its disk is not here");
-    assert!(engine.rollback(spec.id, Uuid::new_v4()).await.is_err(), "there is none such");
-    assert_eq!(saved(engine, &spec).await, away);
-    put_back(engine, &spec, &all[..1], true).await;
+    assert!(
+        engine.snapshot(spec.id, Uuid::new_v4(), false).await.is_err(),
+        "an evicted disk has no snapshots"
+    );
+    assert!(engine.rollback(spec.id, Uuid::new_v4()).await.is_err(), "an unknown snapshot");
+    assert_eq!(get_saved(engine, &spec).await, evicted);
+    write_all(engine, &spec, &all[..1], true).await;
     for _ in 0..2 {
-        engine.rollback(spec.id, kept).await.expect("rolled back");
+        engine.rollback(spec.id, snapshot).await.expect("rolled back");
         assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);
-        assert_eq!(engine.saved(spec.id).await.expect("looked at"), None);
+        assert_eq!(engine.saved_state(spec.id).await.expect("the engine answers"), None);
     }
-    let guest = Guest::at(&engine.start(&spec, &boot(2)).await.expect("started"));
-    guest.answers().await;
-    assert_eq!(guest.kept("note").await.as_deref(), Some("early"));
+    let guest = Guest::new(&engine.start(&spec, &boot(2)).await.expect("started"));
+    guest.wait_until_ready().await;
+    assert_eq!(guest.load("note").await.as_deref(), Some("early"));
 
-    // One that is away is destroyed as any other.
+    // An evicted machine is destroyed like any other.
     engine.suspend(spec.id).await.expect("suspended");
     engine.evict(spec.id).await.expect("evicted");
     engine.destroy(spec.id).await.expect("destroyed");
-    bench.nothing_is_left_of(spec.id);
+    fixture.expect_removed(spec.id);
 }

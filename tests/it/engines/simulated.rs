@@ -1,4 +1,4 @@
-//! Does the simulated engine keep the contract, and do its faults strike where they were planned?
+//! Simulated engine: conformance, and planned faults that affect exactly their call.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -9,65 +9,65 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use hotdesk::base::ids::ComputerId;
-use hotdesk::engine::simulated::{Birth, Failure, Fault, SimulatedEngine, SimulatedHost, Verb};
+use hotdesk::engine::simulated::{AgentBoot, Failure, Fault, SimulatedEngine, SimulatedHost, Verb};
 use hotdesk::engine::{Engine, EngineError, Observation};
 
-use super::conformance::{Bench, a_machine, boot, keeps_its_promises};
+use super::conformance::{EngineFixture, boot, conformance_tests, machine_spec};
 
-struct Simulated {
+struct SimulatedFixture {
     _folder: tempfile::TempDir,
     host: Arc<SimulatedHost>,
     path: PathBuf,
 }
 
-impl Simulated {
+impl SimulatedFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().to_owned();
         // The agent's crash route needs the host, which needs the agent's factory.
-        let late: Arc<OnceLock<Arc<SimulatedHost>>> = Arc::default();
-        let known = Arc::clone(&late);
-        let agent = move |birth: &Birth| agent(birth, Arc::clone(&known));
+        let host_cell: Arc<OnceLock<Arc<SimulatedHost>>> = Arc::default();
+        let known = Arc::clone(&host_cell);
+        let agent = move |agent_boot: &AgentBoot| agent(agent_boot, Arc::clone(&known));
         let host = SimulatedHost::new(&path, Arc::new(agent));
-        late.set(Arc::clone(&host)).expect("set once");
+        host_cell.set(Arc::clone(&host)).expect("set once");
         Self { _folder: folder, host, path }
     }
 }
 
-fn agent(birth: &Birth, host: Arc<OnceLock<Arc<SimulatedHost>>>) -> Router {
-    let id = birth.spec.id;
-    let kept = get(async |State(disk): State<PathBuf>, Path(name): Path<String>| {
+fn agent(agent_boot: &AgentBoot, host: Arc<OnceLock<Arc<SimulatedHost>>>) -> Router {
+    let id = agent_boot.spec.id;
+    let stored = get(async |State(disk): State<PathBuf>, Path(name): Path<String>| {
         std::fs::read(disk.join(name)).map_err(|_| StatusCode::NOT_FOUND)
     });
-    let kept = kept.put(async |State(disk): State<PathBuf>, Path(name): Path<String>, body: Bytes| {
+    let stored = stored.put(async |State(disk): State<PathBuf>, Path(name): Path<String>, body: Bytes| {
         std::fs::write(disk.join(name), body).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
     });
     let crash = post(async move || host.get().expect("set").crash(id));
-    let memory = birth.memory.clone();
+    let memory = agent_boot.memory.clone();
     let count = post(async move || memory.count("asked").to_string());
     Router::new()
         .route("/count", count)
         .route("/crash", crash)
-        .route("/{name}", kept)
-        .with_state(birth.disk.clone())
+        .route("/{name}", stored)
+        .with_state(agent_boot.disk.clone())
 }
 
-impl Bench for Simulated {
+impl EngineFixture for SimulatedFixture {
     fn engine(&self) -> Arc<dyn Engine> {
-        self.reopened()
+        self.reopen()
     }
 
-    fn reopened(&self) -> Arc<dyn Engine> {
+    fn reopen(&self) -> Arc<dyn Engine> {
         Arc::new(SimulatedEngine::open(Arc::clone(&self.host)))
     }
 
-    fn nothing_is_left_of(&self, id: ComputerId) {
+    fn expect_removed(&self, id: ComputerId) {
         assert!(!self.path.join(id.to_string()).exists());
     }
 }
 
-keeps_its_promises!(Some(Simulated::new()));
-keeps_its_promises!(Some(Simulated::new());
+conformance_tests!(Some(SimulatedFixture::new()));
+conformance_tests!(Some(SimulatedFixture::new());
     a_copy_goes_its_own_way,
     what_is_not_there_is_not_copied,
     a_rollback_brings_back_what_a_snapshot_kept,
@@ -75,43 +75,46 @@ keeps_its_promises!(Some(Simulated::new());
 
 #[tokio::test]
 async fn a_planned_fault_strikes_its_call_and_no_other() {
-    let bench = Simulated::new();
-    let engine = SimulatedEngine::open(Arc::clone(&bench.host));
+    let fixture = SimulatedFixture::new();
+    let engine = SimulatedEngine::open(Arc::clone(&fixture.host));
     let fault = |call, failure| Fault { verb: Verb::Create, call, failure };
     engine.plan(fault(1, Failure::Before(EngineError::NoCapacity("full".into()))));
     engine.plan(fault(2, Failure::After(EngineError::failed("answer", "lost"))));
-    let spec = a_machine();
+    let spec = machine_spec();
     assert!(matches!(engine.create(&spec).await, Err(EngineError::NoCapacity(_))));
-    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Absent);
+    assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Absent);
     assert!(matches!(engine.create(&spec).await, Err(EngineError::Failed { .. })));
-    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Stopped);
+    assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);
     engine.create(&spec).await.expect("the third call is not planned");
     assert_eq!(engine.calls(Verb::Create), 3);
 }
 
 #[tokio::test]
 async fn a_host_that_reboots_keeps_its_disks() {
-    let bench = Simulated::new();
-    let engine = SimulatedEngine::open(Arc::clone(&bench.host));
-    let spec = a_machine();
+    let fixture = SimulatedFixture::new();
+    let engine = SimulatedEngine::open(Arc::clone(&fixture.host));
+    let spec = machine_spec();
     engine.create(&spec).await.expect("created");
     engine.start(&spec, &boot(1)).await.expect("started");
-    bench.host.reboot();
-    engine.stopped(spec.id).await.expect("at once");
-    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Stopped);
+    fixture.host.reboot();
+    engine.wait_stopped(spec.id).await.expect("at once");
+    assert_eq!(engine.observe(spec.id).await.expect("an observation"), Observation::Stopped);
 }
 
 #[tokio::test]
 async fn damaged_memory_is_refused_and_neither_booted_nor_removed() {
-    let bench = Simulated::new();
-    let engine = SimulatedEngine::open(Arc::clone(&bench.host));
-    let spec = a_machine();
+    let fixture = SimulatedFixture::new();
+    let engine = SimulatedEngine::open(Arc::clone(&fixture.host));
+    let spec = machine_spec();
     engine.create(&spec).await.expect("created");
     engine.start(&spec, &boot(1)).await.expect("started");
     engine.suspend(spec.id).await.expect("suspended");
-    std::fs::write(bench.path.join(spec.id.to_string()).join("memory"), "1 wh").expect("damaged");
-    let refused = engine.resume(&spec, &boot(2)).await.expect_err("not whole");
+    std::fs::write(fixture.path.join(spec.id.to_string()).join("memory"), "1 wh").expect("damaged");
+    let refused = engine.resume(&spec, &boot(2)).await.expect_err("the memory is damaged");
     assert!(matches!(refused, EngineError::Damaged(_)), "{refused}");
-    assert!(engine.start(&spec, &boot(2)).await.is_err(), "no boot beside saved memory");
-    assert_eq!(engine.observe(spec.id).await.expect("seen"), Observation::Suspended { generation: 1 });
+    assert!(engine.start(&spec, &boot(2)).await.is_err(), "a boot must not replace saved memory");
+    assert_eq!(
+        engine.observe(spec.id).await.expect("an observation"),
+        Observation::Suspended { generation: 1 }
+    );
 }

@@ -1,15 +1,15 @@
-//! One socket's conversation: subscriptions, refusals, slow readers, the end.
+//! Protocol of one events socket: subscriptions, errors, slow readers and closing.
 
 use std::collections::BTreeMap;
 
 use futures_util::SinkExt;
-use hotdesk::domain::event::Kind;
-use hotdesk::wire::event::{Data, Event, ServerMessage};
+use hotdesk::domain::desktop::event::EventKind;
+use hotdesk::wire::desktop::event::{Event, EventData, EventServerMessage};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::source::{Source, Talk, leave, one_of_each, subscribe};
-use crate::harness::socket::{Came, Client};
+use super::source::{EventSource, JsonMessages, close_normally, sample_events, subscribe};
+use crate::harness::socket::{Client, SocketEvent};
 
 async fn connect(address: &str) -> Client {
     Client::open(address, "/ws/events", &[]).await.expect("accepted")
@@ -17,56 +17,67 @@ async fn connect(address: &str) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_type_can_be_subscribed_to_and_comes_in_its_shape() {
-    let source = Source::new();
+    let source = EventSource::new();
     let mut client = connect(&source.serve().await).await;
-    for data in one_of_each() {
+    for data in sample_events() {
         source.feed.publish(Event::now(data));
     }
-    assert_eq!(client.ask(json!({"type": "ping"})).await, json!({"type": "pong"}), "nothing before it");
-    let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    assert_eq!(
+        client.request_json(json!({"type": "ping"})).await,
+        json!({"type": "pong"}),
+        "the pong must be the first message"
+    );
+    let names: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.name()).collect();
     subscribe(&mut client, "subscribe", &names).await;
-    for data in one_of_each() {
+    for data in sample_events() {
         let event = Event::now(data);
         source.feed.publish(event.clone());
-        let told = client.told().await;
-        assert_eq!(told["event"]["type"], event.kind().name());
-        assert_eq!(told["event"]["timestamp"].as_str().map(str::len), Some("2026-01-31T09:30:00.120Z".len()));
-        let expected = ServerMessage::Event { dropped: None, dropped_by_type: BTreeMap::new(), event };
-        assert_eq!(told, serde_json::to_value(expected).expect("JSON"));
+        let message = client.next_json().await;
+        assert_eq!(message["event"]["type"], event.kind().name());
+        assert_eq!(
+            message["event"]["timestamp"].as_str().map(str::len),
+            Some("2026-01-31T09:30:00.120Z".len())
+        );
+        let expected = EventServerMessage::Event { dropped: None, dropped_by_type: BTreeMap::new(), event };
+        assert_eq!(message, serde_json::to_value(expected).expect("JSON"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subscriptions_are_additive_removable_and_of_one_connection() {
-    let source = Source::new();
+    let source = EventSource::new();
     let address = source.serve().await;
     let (mut one, mut other) = (connect(&address).await, connect(&address).await);
     subscribe(&mut one, "subscribe", &["process_start"]).await;
     subscribe(&mut one, "subscribe", &["active", "idle"]).await;
     subscribe(&mut other, "subscribe", &["idle"]).await;
-    source.until_wanted([Kind::ProcessStart, Kind::Active, Kind::Idle]).await;
+    source.wait_for_subscriptions([EventKind::ProcessStart, EventKind::Active, EventKind::Idle]).await;
     subscribe(&mut one, "unsubscribe", &["active", "clipboard"]).await;
-    for data in one_of_each() {
+    for data in sample_events() {
         source.feed.publish(Event::now(data));
     }
-    assert_eq!(one.told().await["event"]["type"], "process_start");
-    assert_eq!(one.told().await["event"]["type"], "idle");
-    assert_eq!(one.ask(json!({"type": "ping"})).await["type"], "pong");
-    assert_eq!(other.told().await["event"]["type"], "idle");
-    assert_eq!(other.ask(json!({"type": "ping"})).await["type"], "pong");
+    assert_eq!(one.next_json().await["event"]["type"], "process_start");
+    assert_eq!(one.next_json().await["event"]["type"], "idle");
+    assert_eq!(one.request_json(json!({"type": "ping"})).await["type"], "pong");
+    assert_eq!(other.next_json().await["event"]["type"], "idle");
+    assert_eq!(other.request_json(json!({"type": "ping"})).await["type"], "pong");
     drop(other);
-    source.until_wanted([Kind::ProcessStart, Kind::Idle]).await;
-    leave(one).await;
-    source.until_wanted([]).await;
+    source.wait_for_subscriptions([EventKind::ProcessStart, EventKind::Idle]).await;
+    close_normally(one).await;
+    source.wait_for_subscriptions([]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_followed_is_an_error_message_and_the_socket_stays() {
-    let source = Source::new();
+    let source = EventSource::new();
     let mut client = connect(&source.serve().await).await;
-    let answer = client.ask(json!({"type": "subscribe", "event_types": ["idle", "windows_focus"]})).await;
+    let answer =
+        client.request_json(json!({"type": "subscribe", "event_types": ["idle", "windows_focus"]})).await;
     assert_eq!(answer, json!({"type": "error", "message": "Unknown event type: windows_focus"}));
-    assert!(source.feed.wanted().borrow().is_empty(), "all of the list or nothing");
+    assert!(
+        source.feed.wanted().borrow().is_empty(),
+        "a list with an invalid type must subscribe to nothing"
+    );
     for (message, word) in [
         (Message::text("{"), "JSON object"),
         (Message::text(r#"{"type":"subscribe"}"#), "array of strings"),
@@ -75,51 +86,60 @@ async fn what_cannot_be_followed_is_an_error_message_and_the_socket_stays() {
         (Message::text("x".repeat(1024 * 1024)), "longer than"),
     ] {
         client.0.send(message).await.expect("sent");
-        let answer = client.told().await;
+        let answer = client.next_json().await;
         assert_eq!(answer["type"], "error");
         assert!(answer["message"].as_str().is_some_and(|text| text.contains(word)), "{answer}");
     }
-    assert_eq!(client.ask(json!({"type": "ping"})).await, json!({"type": "pong"}));
+    assert_eq!(client.request_json(json!({"type": "ping"})).await, json!({"type": "pong"}));
     subscribe(&mut client, "subscribe", &["idle"]).await;
 }
 
-/// Whoever does not read keeps what the kernel holds and the newest 256, learns how many it missed, and holds up nobody.
+/// A client that does not read keeps what the kernel buffers and the newest 256 events. It learns the number
+/// of lost events and delays no other client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_consumer_loses_the_oldest_and_delays_nobody() {
-    // 18 MB, since JSON writes each control character in 6 bytes: more than the kernel keeps for one connection. The newest
-    // 256 are 3 MB, less than the bound on what waits.
+    // 18 MB, because JSON encodes each control character in 6 bytes: more than the kernel buffers for one
+    // connection. The newest 256 are 3 MB, less than the limit of the queue.
     const EVENTS: u32 = 1500;
-    let source = Source::new();
+    let source = EventSource::new();
     let address = source.serve().await;
-    let (mut slow, mut quick) = (connect(&address).await, connect(&address).await);
-    for client in [&mut slow, &mut quick] {
+    let (mut slow_client, mut fast_client) = (connect(&address).await, connect(&address).await);
+    for client in [&mut slow_client, &mut fast_client] {
         subscribe(client, "subscribe", &["process_start"]).await;
     }
     for pid in 1..=EVENTS {
-        source.feed.publish(Event::now(Data::ProcessStart { pid, name: "\u{1}".repeat(2000) }));
-        let told = quick.told().await;
-        assert_eq!(told["event"]["data"]["pid"], pid);
-        assert!(told.get("dropped").is_none(), "the quick one misses nothing");
+        source.feed.publish(Event::now(EventData::ProcessStart { pid, name: "\u{1}".repeat(2000) }));
+        let message = fast_client.next_json().await;
+        assert_eq!(message["event"]["data"]["pid"], pid);
+        assert!(message.get("dropped").is_none(), "the fast client must miss nothing");
     }
-    let mut came: Vec<(u32, u64)> = Vec::new();
-    while came.last().is_none_or(|(pid, _)| *pid < EVENTS) {
-        let told = slow.told().await;
-        let pid = told["event"]["data"]["pid"].as_u64().expect("a pid") as u32;
-        came.push((pid, told["dropped"].as_u64().unwrap_or_default()));
+    let mut received: Vec<(u32, u64)> = Vec::new();
+    while received.last().is_none_or(|(pid, _)| *pid < EVENTS) {
+        let message = slow_client.next_json().await;
+        let pid = message["event"]["data"]["pid"].as_u64().expect("a pid") as u32;
+        received.push((pid, message["dropped"].as_u64().unwrap_or_default()));
     }
-    let (_, missed) = *came.last().expect("events");
-    assert_eq!(missed + came.len() as u64, u64::from(EVENTS), "what did not come was counted");
-    let kept: Vec<u32> = came[came.len() - 256..].iter().map(|(pid, _)| *pid).collect();
-    assert_eq!(kept, (EVENTS - 255..=EVENTS).collect::<Vec<_>>(), "the newest are kept");
-    assert_ne!(came[came.len() - 257].0, EVENTS - 256, "and no more than 256 of them");
-    assert!(came.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "in order, and the count is cumulative");
-    assert_eq!(slow.ask(json!({"type": "ping"})).await["type"], "pong", "the slow one is still served");
+    let (_, missed) = *received.last().expect("events");
+    assert_eq!(missed + received.len() as u64, u64::from(EVENTS), "every lost event must be counted");
+    let newest: Vec<u32> = received[received.len() - 256..].iter().map(|(pid, _)| *pid).collect();
+    assert_eq!(newest, (EVENTS - 255..=EVENTS).collect::<Vec<_>>(), "the newest events must be kept");
+    assert_ne!(received[received.len() - 257].0, EVENTS - 256, "and at most 256 of them");
+    assert!(
+        received.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1),
+        "events must be in order with a cumulative count"
+    );
+    assert_eq!(
+        slow_client.request_json(json!({"type": "ping"})).await["type"],
+        "pong",
+        "the slow client must still be served"
+    );
 }
 
-/// Who asks without reading the answers is not read: nothing grows, and the others do not notice.
+/// The server stops reading from a client that does not read its answers: memory stays bounded, and other
+/// clients are unaffected.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_pings_is_held_back() {
-    let source = Source::new();
+    let source = EventSource::new();
     let address = source.serve().await;
     let (flooder, mut other) = (connect(&address).await, connect(&address).await);
     let flood = source.tasks.spawn("flood", async move {
@@ -127,19 +147,19 @@ async fn a_flood_of_pings_is_held_back() {
         while socket.send(Message::text(r#"{"type":"ping"}"#)).await.is_ok() {}
     });
     for _ in 0..100 {
-        assert_eq!(other.ask(json!({"type": "ping"})).await["type"], "pong");
+        assert_eq!(other.request_json(json!({"type": "ping"})).await["type"], "pong");
     }
     flood.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ends_says_1001() {
-    let source = Source::new();
+    let source = EventSource::new();
     let mut client = connect(&source.serve().await).await;
     subscribe(&mut client, "subscribe", &["idle"]).await;
     let tasks = source.tasks.clone();
-    let (late, came) = tokio::join!(tasks.drain(super::source::TIMEOUT), client.next());
-    assert_eq!(came, Came::Closed(1001, "server shutting down".into()));
+    let (late, received) = tokio::join!(tasks.drain(super::source::TIMEOUT), client.next());
+    assert_eq!(received, SocketEvent::Closed(1001, "server shutting down".into()));
     assert!(late.is_empty(), "{late:?}");
 }
 
@@ -153,5 +173,5 @@ async fn an_agent_started_by_hand_converses_and_shows_its_catalogue() {
     let path = format!("/ws/events?token={}", agent.token());
     let mut client = Client::open(agent.address(), &path, &[]).await.expect("accepted");
     subscribe(&mut client, "subscribe", &names).await;
-    assert_eq!(client.ask(json!({"type": "ping"})).await["type"], "pong");
+    assert_eq!(client.request_json(json!({"type": "ping"})).await["type"], "pong");
 }

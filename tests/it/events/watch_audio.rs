@@ -1,4 +1,4 @@
-//! Is it told when something begins and ceases to play, across restarts of the sound server?
+//! Audio events: start and stop of playback, across restarts of the sound server.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use hotdesk::base::wait;
-use hotdesk::domain::event::Kind;
+use hotdesk::domain::desktop::event::EventKind;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use pulseaudio::protocol::stream::StreamFlags;
@@ -14,13 +14,13 @@ use pulseaudio::protocol::{ChannelMap, DEFAULT_SINK, PlaybackStreamParams, Sampl
 use pulseaudio::{AsPlaybackSource, Client, PlaybackStream};
 use serde_json::json;
 
-use super::watch::Hearing;
+use super::watch::WatchListener;
 use crate::display::desk::{TIMEOUT, installed};
 
 /// A process that ends with the test.
-pub struct Running(Child);
+pub struct ChildProcess(Child);
 
-impl Running {
+impl ChildProcess {
     fn signal(&self, signal: Signal) {
         nix::sys::signal::kill(Pid::from_raw(self.0.id().cast_signed()), signal).expect("a signal");
     }
@@ -31,15 +31,15 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A sound server as the session starts it.
-pub async fn server(folder: &Path) -> Running {
+/// Starts a sound server like the session does.
+pub async fn start_server(folder: &Path) -> ChildProcess {
     let pulse = folder.join("pulse");
     std::fs::create_dir_all(&pulse).expect("a folder");
     let (socket, cookie) = (pulse.join("native"), pulse.join("cookie"));
@@ -62,12 +62,12 @@ pub async fn server(folder: &Path) -> Running {
     let env = format!("PULSE_SERVER=unix:{}\nPULSE_COOKIE={}\n", socket.display(), cookie.display());
     std::fs::write(folder.join("env"), env).expect("the session's environment");
     let listens = || async { UnixStream::connect(&socket).ok().map(|_| ()) };
-    wait::until(TIMEOUT, listens).await.expect("the sound server listens");
-    Running(child)
+    wait::until(TIMEOUT, listens).await.expect("the sound server must listen");
+    ChildProcess(child)
 }
 
-/// Plays silence for ever.
-pub fn play(folder: &Path) -> Running {
+/// Plays silence until it is dropped.
+pub fn start_playback(folder: &Path) -> ChildProcess {
     let child = Command::new("pacat")
         .env("PULSE_SERVER", format!("unix:{}", folder.join("pulse/native").display()))
         .env("HOME", folder)
@@ -76,11 +76,11 @@ pub fn play(folder: &Path) -> Running {
         .stderr(Stdio::null())
         .spawn()
         .expect("pacat");
-    Running(child)
+    ChildProcess(child)
 }
 
-/// A stream that a player has ready.
-async fn paused(folder: &Path) -> PlaybackStream {
+/// A stream that is ready but paused.
+async fn paused_stream(folder: &Path) -> PlaybackStream {
     let socket = UnixStream::connect(folder.join("pulse/native")).expect("the sound server");
     let client = Client::new_unix(c"player", socket, Some(vec![0_u8; 256])).expect("a client");
     let params = PlaybackStreamParams {
@@ -104,47 +104,49 @@ async fn streams_are_told_as_they_begin_pause_go_on_and_end() {
     }
     let home = tempfile::tempdir().expect("a folder");
     let folder = home.path().join("session");
-    let sound = server(&folder).await;
-    let before = play(&folder);
-    // Whoever asks while it plays hears nothing of it.
+    let sound = start_server(&folder).await;
+    let before = start_playback(&folder);
+    // A query during playback must not cause an event.
     let plays = || async {
         let mut list = Command::new("pactl");
         list.env("PULSE_SERVER", format!("unix:{}", folder.join("pulse/native").display()));
         list.env("HOME", &folder).args(["list", "short", "sink-inputs"]);
         (!list.output().expect("pactl").stdout.is_empty()).then_some(())
     };
-    wait::until(TIMEOUT, plays).await.expect("something plays");
-    let hearing = Hearing::begin(None, home.path(), &[Kind::AudioStreamStart, Kind::AudioStreamStop]).await;
-    hearing.quiet().await;
-    let one = play(&folder);
-    hearing.expect("audio_stream_start", json!({})).await;
-    let two = play(&folder);
-    hearing.expect("audio_stream_start", json!({})).await;
+    wait::until(TIMEOUT, plays).await.expect("playback must begin");
+    let listener =
+        WatchListener::start(None, home.path(), &[EventKind::AudioStreamStart, EventKind::AudioStreamStop])
+            .await;
+    listener.expect_none().await;
+    let one = start_playback(&folder);
+    listener.expect("audio_stream_start", json!({})).await;
+    let two = start_playback(&folder);
+    listener.expect("audio_stream_start", json!({})).await;
     one.end();
-    hearing.expect("audio_stream_stop", json!({})).await;
+    listener.expect("audio_stream_stop", json!({})).await;
     drop(two);
-    hearing.expect("audio_stream_stop", json!({})).await;
-    let paused = paused(&folder).await;
-    hearing.quiet().await;
+    listener.expect("audio_stream_stop", json!({})).await;
+    let paused_stream = paused_stream(&folder).await;
+    listener.expect_none().await;
     for _ in 0..2 {
         let began = Instant::now();
-        paused.uncork().await.expect("played");
-        hearing.expect("audio_stream_start", json!({})).await;
+        paused_stream.uncork().await.expect("played");
+        listener.expect("audio_stream_start", json!({})).await;
         let started = began.elapsed();
-        paused.cork().await.expect("paused");
-        hearing.expect("audio_stream_stop", json!({})).await;
+        paused_stream.cork().await.expect("paused");
+        listener.expect("audio_stream_stop", json!({})).await;
         println!("audio_stream_start: {started:?}");
     }
-    paused.delete().await.expect("ended");
-    hearing.quiet().await;
+    paused_stream.delete().await.expect("ended");
+    listener.expect_none().await;
 
     sound.end();
-    hearing.expect("audio_stream_stop", json!({})).await;
+    listener.expect("audio_stream_stop", json!({})).await;
     drop(before);
-    let _sound = server(&folder).await;
-    // The watcher may still pause before it connects again; what plays then is new to it.
-    let _again = play(&folder);
-    hearing.expect("audio_stream_start", json!({})).await;
-    hearing.quiet().await;
-    hearing.end().await;
+    let _sound = start_server(&folder).await;
+    // The watcher may still wait before it reconnects. Playback that starts then counts as new.
+    let _again = start_playback(&folder);
+    listener.expect("audio_stream_start", json!({})).await;
+    listener.expect_none().await;
+    listener.end().await;
 }

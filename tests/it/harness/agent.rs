@@ -1,4 +1,4 @@
-//! A running agent: the real program in a temporary folder, stopped and cleaned up when dropped.
+//! A running agent process in a temporary folder; the drop stops it and removes the folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,16 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::caller::Caller;
-pub use super::caller::{Answered, answered};
+pub use super::caller::{HttpAnswer, fetch_json};
 pub use super::client_builder;
-pub use super::process::{Owned, alive, end, gone};
+pub use super::process::{OwnedChild, alive, end, gone};
+use crate::harness::capability::Capability;
 
-/// How long an agent may take to say that it listens.
+/// Longest time until an agent prints its address.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct RunningAgent {
-    child: Owned,
+    child: OwnedChild,
     options: Vec<String>,
     folder: TempDir,
     caller: Caller,
@@ -34,15 +35,16 @@ impl std::ops::Deref for RunningAgent {
 }
 
 impl RunningAgent {
-    /// An agent for commands and files only.
+    /// An agent without a display: commands and files only.
     pub async fn headless() -> Self {
         Self::with(&["--display", "none"]).await
     }
 
-    /// An agent with a bare screen of its own on a free display; `None`, and why, where no X server is installed.
-    pub async fn with_a_screen() -> Option<Self> {
+    /// An agent with its own X server on a free display. Without an X server, prints the reason and returns
+    /// `None`.
+    pub async fn with_screen() -> Option<Self> {
         if !["/usr/bin/Xvnc", "/usr/bin/Xvfb"].iter().any(|server| Path::new(server).exists()) {
-            println!("skipped: neither Xvnc nor Xvfb is installed");
+            Capability::X11.skip("neither Xvnc nor Xvfb is installed");
             return None;
         }
         let display = format!("own:{}", free_display());
@@ -52,7 +54,7 @@ impl RunningAgent {
         Some(Self::with(&[&options[..], &["--resolution", "800x600x24"]].concat()).await)
     }
 
-    /// An agent with a bare screen on a free display, whose session is the caller's.
+    /// An agent with its own X server on a free display and the caller's session folder.
     pub async fn on_a_free_display(session_dir: &Path) -> Self {
         let display = format!("own:{}", free_display());
         let session = session_dir.to_string_lossy().into_owned();
@@ -69,10 +71,10 @@ impl RunningAgent {
         Self { child, options, folder, caller }
     }
 
-    /// `kill -9`, and another agent on the same folders, as process 1 does it.
+    /// Kills the agent with SIGKILL and starts another on the same folders, like process 1 in a guest.
     pub async fn restart(&mut self) {
-        self.child.0.kill().expect("it lives");
-        self.child.0.wait().expect("it ends");
+        self.child.0.kill().expect("the agent runs");
+        self.child.0.wait().expect("the agent ends");
         (self.child, self.caller.base) = start(self.folder.path(), &self.options).await;
         self.caller.key = token(self.folder.path());
     }
@@ -89,23 +91,23 @@ impl RunningAgent {
         self.child.0.id()
     }
 
-    pub async fn bash(&self, command: &str) -> Answered {
+    pub async fn bash(&self, command: &str) -> HttpAnswer {
         self.post("/bash", json!({ "command": command })).await
     }
 
-    pub async fn bash_for(&self, command: &str, seconds: f64) -> Answered {
+    pub async fn bash_for(&self, command: &str, seconds: f64) -> HttpAnswer {
         self.post("/bash", json!({ "command": command, "timeout": seconds })).await
     }
 
-    pub async fn exec(&self, code: &str) -> Answered {
+    pub async fn exec(&self, code: &str) -> HttpAnswer {
         self.post("/exec", json!({ "code": code })).await
     }
 
-    pub async fn put(&self, name: &str, content: impl Into<reqwest::Body>) -> Answered {
-        answered(self.request(Method::PUT, &format!("/files/desktop/{name}")).body(content)).await
+    pub async fn put(&self, name: &str, content: impl Into<reqwest::Body>) -> HttpAnswer {
+        fetch_json(self.request(Method::PUT, &format!("/files/desktop/{name}")).body(content)).await
     }
 
-    /// What a file in the home folder holds, once there is something in it.
+    /// Waits until a file in the home folder is not empty, and returns its content.
     pub async fn file(&self, name: &str) -> String {
         let path = self.home().join(name);
         let found = wait::until(Duration::from_secs(30), || {
@@ -115,37 +117,38 @@ impl RunningAgent {
         found.await.unwrap_or_else(|| panic!("{name} was not written"))
     }
 
-    /// Resident memory of the agent's process in KiB.
+    /// Resident memory of the agent process in KiB.
     pub fn resident_kib(&self) -> u64 {
         self.memory_kib("VmRSS:")
     }
 
-    /// The most that it was since [`Self::forget_peak`].
+    /// Peak resident memory in KiB since [`Self::reset_peak`].
     pub fn peak_kib(&self) -> u64 {
         self.memory_kib("VmHWM:")
     }
 
-    /// Counts the peak anew (proc_pid_clear_refs(5)).
-    pub fn forget_peak(&self) {
-        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("the peak is forgotten");
+    /// Resets the peak of resident memory (proc_pid_clear_refs(5)).
+    pub fn reset_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").expect("the peak is reset");
     }
 
     fn memory_kib(&self, field: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the agent lives");
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the agent runs");
         let line = status.lines().find(|line| line.starts_with(field)).expect(field);
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
 }
 
-async fn start(folder: &Path, options: &[String]) -> (Owned, String) {
+async fn start(folder: &Path, options: &[String]) -> (OwnedChild, String) {
     let mut agent = command(folder);
     agent.args(["--listen", "127.0.0.1:0"]).args(options);
-    let says =
+    let address =
         |line: &str| line.strip_prefix("agent listening on ").map(|address| format!("http://{address}"));
-    Owned::until_it_says(&mut agent, START_TIMEOUT, says).await
+    OwnedChild::spawn_until_ready(&mut agent, START_TIMEOUT, address).await
 }
 
-/// A display number that nobody uses, far from those of people and picked at random, since other tests pick too.
+/// A free display number. It is random because other tests pick one at the same time, and at least 10,000
+/// because real sessions use low numbers.
 fn free_display() -> u16 {
     let used = |number: &u16| {
         ["/tmp/.X11-unix/X{}", "/tmp/.X{}-lock"]
@@ -156,10 +159,10 @@ fn free_display() -> u16 {
     (0..20_000)
         .map(|step| 10_000 + (random % 20_000 + step) % 20_000)
         .find(|number| !used(number))
-        .expect("a free one")
+        .expect("a free display")
 }
 
-/// `hotdesk agent` with its folders below `folder`.
+/// The command `hotdesk agent` with its folders below `folder`.
 pub fn command(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotdesk"));
     command.arg("agent");
@@ -168,7 +171,7 @@ pub fn command(folder: &Path) -> Command {
     command
 }
 
-/// The token that an agent made for itself.
+/// The token that an agent wrote into its runtime folder.
 pub fn token(folder: &Path) -> String {
     fs::read_to_string(folder.join("run/token")).expect("a token").trim().to_owned()
 }

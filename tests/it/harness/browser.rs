@@ -1,25 +1,26 @@
-//! A person's browser: keeps its cookie, fills in what its pages' forms hide, and follows no redirect by itself.
+//! Browser client for tests: it stores its session cookie, sends the CSRF token of forms, and follows no
+//! redirect.
 
 use hotdesk::base::secret::Secret;
-use hotdesk::controller::auth::session::hash_password;
-use hotdesk::domain::email::Email;
+use hotdesk::controller::identity::auth::session::hash_password;
+use hotdesk::domain::identity::email::Email;
 use hotdesk::store::Store;
-use hotdesk::store::people::Account;
+use hotdesk::store::identity::people::Account;
 use reqwest::{Method, RequestBuilder, redirect};
 
-/// What everybody here signs in with.
+/// The password of every account in these tests.
 pub const PASSWORD: &str = "correct horse battery staple";
 
 pub struct Browser {
     client: reqwest::Client,
     base: String,
-    /// `name=value`, once it is signed in.
+    /// `name=value` after the sign-in, else empty.
     cookie: String,
-    /// What its forms carry.
+    /// The CSRF token for forms.
     pub csrf: String,
 }
 
-/// What a page came as.
+/// A response with a page.
 #[derive(Debug)]
 pub struct Page {
     pub status: u16,
@@ -27,7 +28,7 @@ pub struct Page {
     pub text: String,
 }
 
-/// Makes a person's account.
+/// Adds an account of a person to the store.
 pub async fn person(store: &Store, email: &str) -> Account {
     let hash = hash_password(Secret::new(PASSWORD)).await.expect("a password");
     let account = Account::person(&Email::parse(email).expect("an address"), "", Some(hash));
@@ -41,33 +42,33 @@ impl Browser {
         Self { client, base: base.to_owned(), cookie: String::new(), csrf: String::new() }
     }
 
-    /// What its session is known by: the cookie's value.
+    /// The session id: the value of the cookie.
     pub fn session(&self) -> &str {
         self.cookie.split_once('=').map_or("", |(_, value)| value)
     }
 
-    /// The same browser where the server is now.
+    /// The same browser with the server's new base URL.
     pub fn at(self, base: &str) -> Self {
         Self { base: base.to_owned(), ..self }
     }
 
-    /// A browser that somebody with an account signs in.
+    /// A browser after the sign-in of an existing account.
     pub async fn signed_in(base: &str, email: &str) -> Self {
         let mut browser = Self::new(base);
         let entered = browser.send("/sign-in", &[("email", email), ("password", PASSWORD)]).await;
         assert_eq!((entered.status, entered.location()), (303, "/settings"), "{}", entered.text);
-        browser.keep(&entered).await;
+        browser.adopt_session(&entered).await;
         browser
     }
 
-    /// Takes over the session that an answer began.
-    pub async fn keep(&mut self, answer: &Page) {
+    /// Adopts the session cookie of a response.
+    pub async fn adopt_session(&mut self, answer: &Page) {
         let cookie = answer.headers["set-cookie"].to_str().expect("text");
         self.cookie = cookie.split(';').next().expect("a cookie").to_owned();
         self.csrf = self.get("/settings").await.hidden("csrf");
     }
 
-    /// A request as this browser makes it, to be completed.
+    /// A request builder with the session cookie.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.base));
         if self.cookie.is_empty() { request } else { request.header("cookie", &self.cookie) }
@@ -77,12 +78,12 @@ impl Browser {
         page(self.request(Method::GET, path)).await
     }
 
-    /// Sends a form with what its page hides in it.
+    /// Sends a form with the CSRF token.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         self.send(path, &[&[("csrf", &*self.csrf)], fields].concat()).await
     }
 
-    /// Sends a form as it is.
+    /// Sends a form without the CSRF token.
     pub async fn send(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let body = serde_urlencoded::to_string(fields).expect("a form");
         let kind = "application/x-www-form-urlencoded";
@@ -95,7 +96,7 @@ impl Page {
         self.headers.get("location").map_or("", |to| to.to_str().expect("text"))
     }
 
-    /// What a hidden field of its forms holds.
+    /// The value of a hidden form field.
     #[track_caller]
     pub fn hidden(&self, name: &str) -> String {
         let before = format!("name=\"{name}\" value=\"");

@@ -1,9 +1,9 @@
-//! What of a machine is on the host? Everything that carries its id.
+//! Host resources of a machine, found by its id.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The names in a folder; none when it is not there.
+/// The sorted names in a folder; empty when the folder does not exist.
 pub fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> =
@@ -18,19 +18,19 @@ pub fn loop_files() -> Vec<String> {
     names_in(Path::new("/sys/block")).into_iter().filter_map(backing).collect()
 }
 
-/// Loop devices over a file of a machine.
+/// The backing files of a machine's loop devices.
 pub fn loop_devices(id: &str) -> Vec<String> {
     loop_files().into_iter().filter(|file| file.contains(id)).collect()
 }
 
-/// A machine's folder in every hierarchy that has one.
+/// The machine's control group in every hierarchy that has one.
 pub fn control_groups(id: &str) -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let hierarchies = names_in(root).into_iter().map(|name| root.join(name)).chain([root.to_owned()]);
     hierarchies.map(|root| root.join("hotdesk").join(id)).filter(|path| path.exists()).collect()
 }
 
-/// The hierarchies of control groups: one under version 2, several under version 1.
+/// The roots of the control group hierarchies: one under version 2, several under version 1.
 pub fn control_group_roots() -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     if root.join("cgroup.controllers").exists() {
@@ -40,8 +40,7 @@ pub fn control_group_roots() -> Vec<PathBuf> {
     names_in(root).into_iter().map(|name| root.join(name)).filter(is_hierarchy).collect()
 }
 
-/// Host processes of a machine. What has ended waits for the host's first process to take note of it: that is not ours
-/// to hasten.
+/// Host processes of a machine, without zombies: the host's process 1 reaps those in its own time.
 pub fn processes(id: &str) -> Vec<u32> {
     let own = format!("/hotdesk/{id}");
     let pids = names_in(Path::new("/proc")).into_iter().filter_map(|name| name.parse::<u32>().ok());
@@ -50,7 +49,7 @@ pub fn processes(id: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The slots whose claim holds a text: a machine's id or its controller's folder.
+/// The slots whose claim contains `text`: a machine's id or its controller's folder.
 pub fn slots(text: &str) -> Vec<u16> {
     let folder = Path::new("/run/hotdesk-engine/slots");
     let claimed = |name: &String| {
@@ -59,7 +58,7 @@ pub fn slots(text: &str) -> Vec<u16> {
     names_in(folder).into_iter().filter(claimed).filter_map(|name| name.parse().ok()).collect()
 }
 
-/// The machines that hold a slot for a controller's folder.
+/// The ids of the machines that hold a slot for a controller's data folder.
 pub fn machines_of(data: &Path) -> Vec<String> {
     let folder = Path::new("/run/hotdesk-engine/slots");
     let claims = names_in(folder).into_iter().filter_map(|name| fs::read_link(folder.join(name)).ok());
@@ -78,8 +77,8 @@ pub fn kill(id: &str) {
     }
 }
 
-/// The first thing of a machine that is found, if one is.
-pub fn left_of(id: &str) -> Option<String> {
+/// The first kind of host resource that a machine still has, described.
+pub fn find_leftover(id: &str) -> Option<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let found = [
         ("mount", mounts.lines().filter(|line| line.contains(id)).map(str::to_owned).collect()),
@@ -88,6 +87,6 @@ pub fn left_of(id: &str) -> Option<String> {
         ("process", processes(id).iter().map(u32::to_string).collect()),
         ("slot", slots(id).iter().map(u16::to_string).collect::<Vec<String>>()),
     ];
-    let what = found.into_iter().find(|(_, things)| !things.is_empty());
-    what.map(|(kind, things)| format!("{kind} of {id}: {things:?}"))
+    let leftover = found.into_iter().find(|(_, things)| !things.is_empty());
+    leftover.map(|(kind, things)| format!("{kind} of {id}: {things:?}"))
 }

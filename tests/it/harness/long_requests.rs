@@ -1,4 +1,5 @@
-//! What goes on for long: a command, an upload, a proxied stream and a download, at an agent that ends none of them.
+//! Long-running requests: a command, an upload, a proxied stream and a download, at an agent that ends none
+//! of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,13 +19,13 @@ use tokio::task::JoinHandle;
 
 use super::simulation::Simulation;
 
-/// How long a stream may go on: a second is the rule (A11), which a test prints; a busy machine gets more, and less than
-/// the 15 s after which what was missed is ended again.
-pub const SOON: Duration = Duration::from_secs(10);
-/// How long a request may take to reach the agent.
+/// Longest time until a revoked request ends. A11 (docs/authentication-rules.md) demands one second; a busy
+/// machine gets more. It is below 15 s, when the next sweep would end a request that the first one missed.
+pub const REVOCATION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time until a request reaches the agent.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A piece now and then, without end.
+/// An endless stream with a chunk every 10 ms.
 pub fn endless() -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static {
     stream::unfold((), async |()| {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -40,8 +41,8 @@ fn drip(length: Option<u64>) -> Answer {
     answer
 }
 
-/// An agent whose commands, uploads and downloads have no end; it counts the first two.
-pub fn patient_agent(begun: &Arc<AtomicUsize>) -> Router {
+/// An agent whose commands, uploads and downloads never end. `begun` counts the commands and uploads.
+pub fn hanging_agent(begun: &Arc<AtomicUsize>) -> Router {
     let (commands, uploads) = (Arc::clone(begun), Arc::clone(begun));
     let command = async move || {
         commands.fetch_add(1, Ordering::SeqCst);
@@ -59,7 +60,7 @@ pub fn patient_agent(begun: &Arc<AtomicUsize>) -> Router {
         .route("/files/content", get(async || drip(Some(1 << 40))).put(upload))
 }
 
-/// One of each kind.
+/// One running request of each kind.
 pub struct Streams {
     command: JoinHandle<reqwest::Result<Response>>,
     upload: JoinHandle<reqwest::Result<Response>>,
@@ -67,24 +68,25 @@ pub struct Streams {
     download: Response,
 }
 
-#[allow(clippy::disallowed_methods, reason = "a client of its own, ended by the test")]
+#[allow(clippy::disallowed_methods, reason = "the test ends this task")]
 pub fn begin(request: RequestBuilder) -> JoinHandle<reqwest::Result<Response>> {
     tokio::spawn(request.send())
 }
 
 impl Streams {
-    /// Begins them at a computer.
-    pub async fn open(house: &Simulation, key: &str, computer: &str) -> Self {
-        let ask = |method, path: String| house.request_with(key, method, &path);
+    /// Begins one request of each kind at a computer.
+    pub async fn open(controller: &Simulation, key: &str, computer: &str) -> Self {
+        let request = |method, path: String| controller.request_with(key, method, &path);
         let open = async |path: String| {
-            let mut answer = ask(Method::GET, path).send().await.expect("an answer");
+            let mut answer = request(Method::GET, path).send().await.expect("an answer");
             assert_eq!(answer.status(), 200);
             assert!(answer.chunk().await.expect("a body").is_some());
             answer
         };
         let content = format!("/computers/{computer}/files/content?path=x");
-        let command = ask(Method::POST, format!("/computers/{computer}/bash")).json(&json!({"command": "x"}));
-        let upload = ask(Method::PUT, content.clone()).body(reqwest::Body::wrap_stream(endless()));
+        let command =
+            request(Method::POST, format!("/computers/{computer}/bash")).json(&json!({"command": "x"}));
+        let upload = request(Method::PUT, content.clone()).body(reqwest::Body::wrap_stream(endless()));
         Self {
             command: begin(command),
             upload: begin(upload),
@@ -93,31 +95,32 @@ impl Streams {
         }
     }
 
-    /// Each of them goes on.
+    /// Asserts that all requests are still running.
     pub async fn flow(&mut self) {
         assert!(!self.command.is_finished() && !self.upload.is_finished());
         for answer in [&mut self.proxied, &mut self.download] {
-            assert!(answer.chunk().await.expect("it goes on").is_some());
+            assert!(answer.chunk().await.expect("a running stream").is_some());
         }
     }
 
-    /// Waits until all of them have ended, none as if it were whole; what the command and the upload were answered.
+    /// Waits until all requests have ended and returns the responses of the command and the upload. Panics
+    /// when a stream ends like a complete body.
     pub async fn end(mut self) -> Vec<Response> {
         for answer in [&mut self.proxied, &mut self.download] {
             while let Ok(piece) = answer.chunk().await {
-                assert!(piece.is_some(), "it broke off and does not look whole");
+                assert!(piece.is_some(), "a revoked stream must not end like a complete body");
             }
         }
         let mut answers = Vec::new();
         for request in [self.command, self.upload] {
-            // A client that still sends may see its connection closed before the answer.
+            // A client that still sends may lose its connection before it reads the response.
             answers.extend(request.await.expect("no panic").ok());
         }
         answers
     }
 }
 
-/// Waits until so many commands and uploads have reached the agent.
+/// Waits until `count` commands and uploads have reached the agent.
 pub async fn until(begun: &AtomicUsize, count: usize) {
     let all = wait::until(TIMEOUT, async || (begun.load(Ordering::SeqCst) == count).then_some(()));
     assert!(all.await.is_some(), "{} of {count} reached the agent", begun.load(Ordering::SeqCst));

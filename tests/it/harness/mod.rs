@@ -1,11 +1,14 @@
-//! What do tests boot, and how do they ask? Real processes in temporary folders.
+//! Test harness: processes in temporary folders, and clients for them.
 
 pub mod agent;
 pub mod browser;
 pub mod caller;
+pub mod capability;
 pub mod controller;
+pub mod fake_agent;
 pub mod host;
-pub mod impostor;
+pub mod long_requests;
+pub mod network;
 pub mod picture;
 pub mod process;
 pub mod raw;
@@ -13,16 +16,15 @@ pub mod rtmp;
 pub mod simulation;
 pub mod small_disk;
 pub mod socket;
-pub mod steps;
-pub mod underway;
-pub mod world;
+pub mod syscall_trace;
 
-/// How long a client keeps a connection that it does not use: a server closes it after 10 s, perhaps while it is asked.
+/// Idle timeout of pooled connections. It is below the server's 10 s, so that no request meets a closing
+/// connection.
 const IDLE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// A builder of HTTP clients. TLS is never spoken here, but reqwest wants to know by whom.
+/// A builder of HTTP clients. reqwest needs a TLS provider even though these tests use plain HTTP.
 pub fn client_builder() -> reqwest::ClientBuilder {
-    let _installed_before = rustls::crypto::ring::default_provider().install_default();
+    let _already_installed = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().pool_idle_timeout(IDLE)
 }
 
@@ -30,9 +32,10 @@ pub fn client() -> reqwest::Client {
     client_builder().build().expect("a client")
 }
 
-/// Fails the test when a clean-up did not work; a test that fails already only tells.
+/// Fails the test when a clean-up did not work. During a panic it only prints the reason: a second panic
+/// would abort.
 #[track_caller]
-pub fn insist(done: bool, why: impl FnOnce() -> String) {
+pub fn check_cleanup(done: bool, why: impl FnOnce() -> String) {
     if done {
         return;
     }

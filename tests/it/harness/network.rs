@@ -1,5 +1,5 @@
-//! The world of a test: a network namespace of its own, behind a veth pair, with a documentation address (RFC 5737) that
-//! counts as public and a private one.
+//! Network namespace of a test behind a veth pair, with a private address and a documentation address (RFC
+//! 5737) that counts as public.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,29 +8,29 @@ use std::process::Command;
 
 use nix::sched::{CloneFlags, setns};
 
-/// A world beyond the host.
-pub struct World {
+/// A network beyond the host.
+pub struct TestNetwork {
     name: String,
     veth: String,
-    /// The host's address towards it.
+    /// The host's address on the veth pair.
     pub host_side: Ipv4Addr,
     pub public: Ipv4Addr,
     pub private: Ipv4Addr,
     claim: PathBuf,
 }
 
-/// A number whose addresses no other test uses, claimed by a folder.
+/// A number whose addresses no other test uses. A folder claims it.
 fn claim() -> (u8, PathBuf) {
     let from: u8 = rand::random::<u8>() % 64;
     for step in 0..64 {
         let id = (from + step) % 64;
-        let folder = std::env::temp_dir().join(format!("hotdesk-test-world-{id}"));
+        let folder = std::env::temp_dir().join(format!("hotdesk-test-network-{id}"));
         if std::fs::create_dir(&folder).is_ok() {
             return (id, folder);
         }
     }
     panic!(
-        "no free world: remove what killed tests left, {}/hotdesk-test-world-*",
+        "no free test network: remove the folders of killed tests, {}/hotdesk-test-network-*",
         std::env::temp_dir().display()
     );
 }
@@ -40,12 +40,12 @@ fn host(program: &str, args: &str) {
     assert!(output.status.success(), "{program} {args}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-impl World {
+impl TestNetwork {
     pub fn new() -> Self {
         let (id, claim) = claim();
-        let name = format!("hdworld{}", uuid::Uuid::new_v4().simple());
-        let veth = format!("hdw{}", &name[7..15]);
-        let world = Self {
+        let name = format!("hdnet{}", uuid::Uuid::new_v4().simple());
+        let veth = format!("hdw{}", &name[5..13]);
+        let network = Self {
             host_side: Ipv4Addr::new(198, 51, 100, id * 4 + 1),
             public: Ipv4Addr::new(198, 51, 100, id * 4 + 2),
             private: Ipv4Addr::new(10, 99, id, 1),
@@ -53,39 +53,39 @@ impl World {
             veth,
             claim,
         };
-        let Self { name, veth, host_side, public, private, .. } = &world;
+        let Self { name, veth, host_side, public, private, .. } = &network;
         host("ip", &format!("netns add {name}"));
-        host("ip", &format!("link add {veth} type veth peer name world0 netns {name}"));
+        host("ip", &format!("link add {veth} type veth peer name net0 netns {name}"));
         host("ip", &format!("addr add {host_side}/30 dev {veth}"));
         host("ip", &format!("link set {veth} up"));
         host("ip", &format!("-n {name} link set lo up"));
-        host("ip", &format!("-n {name} addr add {public}/30 dev world0"));
+        host("ip", &format!("-n {name} addr add {public}/30 dev net0"));
         host("ip", &format!("-n {name} addr add {private}/32 dev lo"));
-        host("ip", &format!("-n {name} link set world0 up"));
+        host("ip", &format!("-n {name} link set net0 up"));
         host("ip", &format!("-n {name} route add default via {host_side}"));
         host("ip", &format!("route add {private}/32 via {public}"));
-        world
+        network
     }
 
-    /// Does something inside the world.
+    /// Runs `act` inside the namespace.
     pub fn inside<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/{}", self.name)).expect("the namespace");
         let entered = std::thread::scope(|scope| {
-            let there = scope.spawn(|| {
+            let thread = scope.spawn(|| {
                 setns(namespace, CloneFlags::CLONE_NEWNET).expect("entered");
                 act()
             });
-            there.join()
+            thread.join()
         });
         entered.expect("no panic inside")
     }
 
     pub fn listens(&self, address: Ipv4Addr, port: u16) -> TcpListener {
-        self.inside(|| TcpListener::bind((address, port)).expect("a listener in the world"))
+        self.inside(|| TcpListener::bind((address, port)).expect("a listener in the test network"))
     }
 }
 
-impl Drop for World {
+impl Drop for TestNetwork {
     fn drop(&mut self) {
         host("ip", &format!("link del {}", self.veth));
         host("ip", &format!("netns del {}", self.name));

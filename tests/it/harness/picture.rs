@@ -1,9 +1,9 @@
-//! What is in an image file? Enough to know its size.
+//! Sizes of PNG, JPEG and WebP files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Width and height of a whole PNG, JPEG or WebP file.
+/// Width and height of a PNG, JPEG or WebP file. Panics when a PNG or JPEG is truncated.
 pub fn size(bytes: &[u8]) -> (u32, u32) {
     let big_endian = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
@@ -18,7 +18,7 @@ pub fn size(bytes: &[u8]) -> (u32, u32) {
     let mut at = 2;
     loop {
         let length = usize::from(bytes[at + 2]) << 8 | usize::from(bytes[at + 3]);
-        // Start of a frame (baseline or progressive): depth, height, width.
+        // A start-of-frame marker (baseline or progressive) holds depth, height and width.
         if matches!(bytes[at + 1], 0xc0..=0xc2) {
             let short = |from: usize| u32::from(bytes[from]) << 8 | u32::from(bytes[from + 1]);
             return (short(at + 7), short(at + 5));

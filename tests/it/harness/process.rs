@@ -1,4 +1,4 @@
-//! How does a test own a program? It is told when the program is ready, and the program never outlives it.
+//! Child processes of tests, with a wait for readiness; none outlives its test.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,39 +7,39 @@ use std::time::{Duration, Instant};
 
 use hotdesk::base::wait;
 
-/// How long a program may take to end when asked.
+/// Longest time between SIGTERM and the end of a program.
 const END_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// A process that does not outlive its owner, however the test ends.
-pub struct Owned(pub Child);
+/// A child process that the drop ends, also when the test panics.
+pub struct OwnedChild(pub Child);
 
-impl Owned {
-    /// Starts a program and reads its output until `find` has what it looks for; the program is ended when it says
-    /// nothing of the kind in time.
-    pub async fn until_it_says<T: Send + 'static>(
+impl OwnedChild {
+    /// Starts a program and reads its output until `find` returns a value. After `timeout` the program is
+    /// ended and the test panics.
+    pub async fn spawn_until_ready<T: Send + 'static>(
         command: &mut Command,
-        patience: Duration,
+        timeout: Duration,
         mut find: impl FnMut(&str) -> Option<T> + Send + 'static,
     ) -> (Self, T) {
-        let mut child = Self(command.stdout(Stdio::piped()).spawn().expect("it starts"));
+        let mut child = Self(command.stdout(Stdio::piped()).spawn().expect("the program starts"));
         let output = child.0.stdout.take().expect("piped");
         let reading = tokio::task::spawn_blocking(move || {
             BufReader::new(output).lines().map_while(Result::ok).find_map(|line| find(&line))
         });
-        let said = tokio::time::timeout(patience, reading).await.expect("it is ready in time").expect("read");
-        (child, said.expect("it says that it is ready before it ends"))
+        let found = tokio::time::timeout(timeout, reading).await.expect("ready in time").expect("no panic");
+        (child, found.expect("a line that says it is ready, before the program ends"))
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedChild {
     fn drop(&mut self) {
         end(&mut self.0);
     }
 }
 
-/// Asks a process to end and waits; kills it when it does not.
+/// Sends SIGTERM and waits. Sends SIGKILL after [`END_TIMEOUT`].
 pub fn end(child: &mut Child) {
-    // One that has been waited for has no number any more: it may be somebody else's by now.
+    // The id of a reaped process may belong to another process by now.
     if !matches!(child.try_wait(), Ok(None)) {
         return;
     }
@@ -55,14 +55,14 @@ pub fn end(child: &mut Child) {
     }
 }
 
-/// Whether a process is alive (a zombie is not).
+/// Whether a process runs. A zombie does not.
 pub fn alive(pid: &str) -> bool {
     let pid = pid.trim();
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
 }
 
-/// Waits until a process is gone.
+/// Waits until a process has ended; `false` after 30 s.
 pub async fn gone(pid: &str) -> bool {
     wait::until(Duration::from_secs(30), || async { (!alive(pid)).then_some(()) }).await.is_some()
 }

@@ -1,4 +1,4 @@
-//! An RTMP server that we did not write: nginx with its rtmp module, recording what it receives.
+//! RTMP server that records its streams: nginx with its rtmp module, an independent implementation.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -9,24 +9,25 @@ use hotdesk::base::wait;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::process::{Owned, end};
-use super::world::World;
+use super::network::TestNetwork;
+use super::process::{OwnedChild, end};
+use crate::harness::capability::Capability;
 
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
-/// What speaks TLS before it, since the rtmp module does not.
+/// Module that terminates TLS, which the rtmp module cannot.
 const STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
-/// How long it may take to listen, and to have written what it received.
+/// Longest time until the server listens, and until it has written a recording.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct RtmpServer {
-    child: Owned,
+    child: OwnedChild,
     folder: TempDir,
     pub address: Ipv4Addr,
     pub port: u16,
 }
 
 impl RtmpServer {
-    /// A server on the host's loopback; `None`, and why, where none is installed.
+    /// A server on the host's loopback. Without nginx, prints the reason and returns `None`.
     pub async fn here() -> Option<Self> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = free.local_addr().expect("its address").port();
@@ -36,10 +37,10 @@ impl RtmpServer {
         Some(server)
     }
 
-    /// A server at the public address of a world.
-    pub async fn in_the(world: &World) -> Option<Self> {
-        let spawn = |mut command: Command| world.inside(|| command.spawn().expect("nginx"));
-        let server = Self::start(world.public, 1935, spawn)?;
+    /// A server at the public address of a test network.
+    pub async fn in_network(network: &TestNetwork) -> Option<Self> {
+        let spawn = |mut command: Command| network.inside(|| command.spawn().expect("nginx"));
+        let server = Self::start(network.public, 1935, spawn)?;
         server.until_it_listens(|server| TcpStream::connect((server.address, server.port)).is_ok()).await;
         Some(server)
     }
@@ -50,7 +51,7 @@ impl RtmpServer {
         spawn: impl FnOnce(Command) -> std::process::Child,
     ) -> Option<Self> {
         if !Path::new("/usr/sbin/nginx").exists() || !Path::new(MODULE).exists() {
-            println!("skipped: no nginx with its rtmp module (make deps-test)");
+            Capability::Rtmp.skip("no nginx with its rtmp module (make deps-test)");
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
@@ -79,7 +80,7 @@ impl RtmpServer {
         std::fs::write(&file, configuration).expect("a configuration");
         let mut command = Command::new("/usr/sbin/nginx");
         command.arg("-c").arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Some(Self { child: Owned(spawn(command)), folder, address, port })
+        Some(Self { child: OwnedChild(spawn(command)), folder, address, port })
     }
 
     async fn until_it_listens(&self, listens: impl Fn(&Self) -> bool) {
@@ -92,7 +93,7 @@ impl RtmpServer {
         format!("rtmp://{}:{}/{app}", self.address, self.port)
     }
 
-    /// The certificate that stands for itself, if TLS is spoken at port 443.
+    /// The self-signed certificate of port 443, if the server has TLS.
     pub fn certificate(&self) -> Option<String> {
         std::fs::read_to_string(self.folder.path().join("certificate.pem")).ok()
     }
@@ -105,13 +106,13 @@ impl RtmpServer {
         self.child.0.id()
     }
 
-    /// It is gone without a word.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
-        self.child.0.kill().expect("it lives");
-        self.child.0.wait().expect("it ends");
+        self.child.0.kill().expect("nginx runs");
+        self.child.0.wait().expect("nginx ends");
     }
 
-    /// What it recorded, oldest first.
+    /// The recordings, oldest first.
     pub fn recorded(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.folder.path()).expect("the folder").flatten();
         let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -120,13 +121,13 @@ impl RtmpServer {
         all
     }
 
-    /// Waits until the newest recording has this many bytes.
+    /// Waits until the newest recording has at least `bytes` bytes.
     pub async fn received(&self, bytes: u64) -> PathBuf {
         let found = wait::until(TIMEOUT, || async {
             let last = self.recorded().pop()?;
             (last.metadata().ok()?.len() >= bytes).then_some(last)
         });
-        found.await.unwrap_or_else(|| panic!("nothing came: {}", self.log()))
+        found.await.unwrap_or_else(|| panic!("no recording of that size: {}", self.log()))
     }
 }
 
@@ -136,13 +137,13 @@ impl Drop for RtmpServer {
     }
 }
 
-/// Makes a certificate for an address.
+/// Makes a self-signed certificate for an address.
 fn certify(folder: &Path, address: Ipv4Addr) {
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]);
     openssl.args(["-addext", &format!("subjectAltName=IP:{address}"), "-keyout"]).arg(folder.join("key.pem"));
-    let made = openssl.arg("-out").arg(folder.join("certificate.pem")).output().expect("openssl");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let ran = openssl.arg("-out").arg(folder.join("certificate.pem")).output().expect("openssl");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
 fn output(program: &str, arguments: &[&str], file: &Path) -> Vec<u8> {
@@ -153,11 +154,11 @@ fn output(program: &str, arguments: &[&str], file: &Path) -> Vec<u8> {
     ran.stdout
 }
 
-/// The codecs, and the size of the pictures, as ffprobe tells them.
+/// The sorted codec names and the width and height of the video, from ffprobe.
 pub fn probe(file: &Path) -> (Vec<String>, u64, u64) {
-    let told = output("ffprobe", &["-v", "error", "-show_streams", "-of", "json", "FILE"], file);
-    let told: Value = serde_json::from_slice(&told).expect("JSON");
-    let streams = told["streams"].as_array().expect("streams");
+    let probed = output("ffprobe", &["-v", "error", "-show_streams", "-of", "json", "FILE"], file);
+    let probed: Value = serde_json::from_slice(&probed).expect("JSON");
+    let streams = probed["streams"].as_array().expect("streams");
     let mut codecs: Vec<String> =
         streams.iter().map(|stream| stream["codec_name"].as_str().unwrap_or_default().to_owned()).collect();
     codecs.sort();
@@ -165,18 +166,18 @@ pub fn probe(file: &Path) -> (Vec<String>, u64, u64) {
     (codecs, video["width"].as_u64().expect("a width"), video["height"].as_u64().expect("a height"))
 }
 
-/// The colour of every picture in an area `WIDTH:HEIGHT:X:Y`.
+/// The mean colour of an area `WIDTH:HEIGHT:X:Y` in every frame.
 pub fn colours(file: &Path, area: &str) -> Vec<[u8; 3]> {
     let filter = format!("crop={area},scale=1:1");
-    let form = ["-vf", &filter, "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"];
-    let told = output("ffmpeg", &[&["-v", "error", "-i", "FILE"], &form[..]].concat(), file);
-    told.chunks_exact(3).map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
+    let format = ["-vf", &filter, "-f", "rawvideo", "-pix_fmt", "rgb24", "pipe:1"];
+    let pixels = output("ffmpeg", &[&["-v", "error", "-i", "FILE"], &format[..]].concat(), file);
+    pixels.chunks_exact(3).map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
 }
 
-/// The loudest that a tone is in a tenth of a second, of the most that a sample holds.
+/// Peak amplitude of a tone of `tone` Hz over windows of 0.1 s; 1.0 is full scale.
 pub fn loudness(file: &Path, tone: f64) -> f64 {
-    let form = ["-vn", "-f", "s16le", "-ac", "1", "-ar", "48000", "pipe:1"];
-    let sound = output("ffmpeg", &[&["-v", "error", "-i", "FILE"], &form[..]].concat(), file);
+    let format = ["-vn", "-f", "s16le", "-ac", "1", "-ar", "48000", "pipe:1"];
+    let sound = output("ffmpeg", &[&["-v", "error", "-i", "FILE"], &format[..]].concat(), file);
     let samples: Vec<f64> =
         sound.chunks_exact(2).map(|two| f64::from(i16::from_le_bytes([two[0], two[1]])) / 32768.0).collect();
     let level = |part: &[f64]| {
@@ -191,7 +192,7 @@ pub fn loudness(file: &Path, tone: f64) -> f64 {
     samples.chunks(4800).map(level).fold(0.0, f64::max)
 }
 
-/// Seconds of a tone at half the most loudness: 16 bits, 48,000 a second, mono.
+/// A tone of `cycles` Hz at half amplitude: signed 16 bits, 48 kHz, mono.
 pub fn tone(cycles: f64, seconds: f64) -> Vec<u8> {
     let sample = |at: usize| {
         let angle = std::f64::consts::TAU * cycles * at as f64 / 48_000.0;

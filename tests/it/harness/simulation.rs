@@ -1,4 +1,5 @@
-//! A controller over simulated machines, in this process: real HTTP, a real store, agents that do what a test wants.
+//! In-process controller over simulated machines: real HTTP, a real store, and agents whose routes a test
+//! chooses.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,44 +14,44 @@ use hotdesk::base::clock::now_ms;
 use hotdesk::base::ids::{AccountId, WorkspaceId};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::controller;
-use hotdesk::controller::auth::keys;
-use hotdesk::controller::config::{Config, Limits, Pace, StorageSettings, Suspension};
-use hotdesk::engine::simulated::{AgentFactory, Birth, Fault, SimulatedEngine, SimulatedHost};
+use hotdesk::controller::config::{AutoStopTiming, Config, Limits, StorageSettings, Suspension};
+use hotdesk::controller::identity::auth::keys;
+use hotdesk::engine::simulated::{AgentBoot, AgentFactory, Fault, SimulatedEngine, SimulatedHost};
 use hotdesk::engine::{Capabilities, MachineSpec};
-use hotdesk::http::guarded::{Guarded, Trust};
-use hotdesk::http::serve::{Bound, Listen, bind, serve};
+use hotdesk::http::guarded_fetch::{GuardedFetcher, Trust};
+use hotdesk::http::serve::{BoundListener, Listen, bind, serve};
 use hotdesk::store::Store;
-use hotdesk::store::accounts::NewKey;
-use hotdesk::store::people::Account;
+use hotdesk::store::identity::accounts::NewKey;
+use hotdesk::store::identity::people::Account;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 
-use super::caller::{Answered, Caller, id_of};
+use super::caller::{Caller, HttpAnswer, id_of};
 use super::host::names_in;
 
-/// How long the parts may take to end.
+/// Longest time for the tasks of a controller to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a computer may take to be what was asked, on a busy machine.
+/// Longest time of a status change, on a busy machine.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a controller and its engine are set up.
+/// Settings of a controller and its engine.
 #[derive(Clone)]
 pub struct Setup {
-    /// What the engine says that it can do; `None` is all.
+    /// Capabilities that the engine reports; `None` reports all.
     pub capabilities: Option<Capabilities>,
-    /// Whether reading wakes a sleeping computer.
+    /// Whether a read resumes a suspended computer.
     pub reads_wake: bool,
-    /// How long an action waits for a computer that wakes.
+    /// How long an action waits for a computer that resumes.
     pub wake_wait_seconds: u32,
     pub limits: Limits,
-    pub pace: Pace,
+    pub pace: AutoStopTiming,
     pub storage: StorageSettings,
-    /// How what clients name is fetched; `None` is how it always is.
+    /// Trust of outgoing fetches to client-chosen URLs; `None` is the default.
     pub trust: Option<Trust>,
-    /// What is put around the controller's routes, with a store of its own on the same file.
-    pub dress: Option<fn(Router, Store) -> Router>,
-    /// All the rest.
+    /// Wraps the controller's routes; gets its own store on the same file.
+    pub wrap_router: Option<fn(Router, Store) -> Router>,
+    /// All other settings.
     pub config: Config,
 }
 
@@ -61,10 +62,10 @@ impl Default for Setup {
             reads_wake: true,
             wake_wait_seconds: Suspension::default().wake_wait_seconds,
             limits: Limits::default(),
-            pace: Pace::default(),
+            pace: AutoStopTiming::default(),
             storage: StorageSettings::default(),
             trust: None,
-            dress: None,
+            wrap_router: None,
             config: Config::default(),
         }
     }
@@ -92,7 +93,7 @@ impl Simulation {
         Self::boot_with(Router::new()).await
     }
 
-    /// A controller whose computers' agents have these routes beside those of an honest one.
+    /// A controller whose agents have these routes and those of [`default_agent`].
     pub async fn boot_with(routes: Router) -> Self {
         Self::set_up(Setup::default(), routes).await
     }
@@ -102,36 +103,36 @@ impl Simulation {
         Self::set_up(Setup { limits, ..Setup::default() }, Router::new()).await
     }
 
-    /// A controller with this configuration, but for what the harness itself sets.
+    /// A controller with this configuration, except for the settings of the harness.
     pub async fn boot_configured(config: Config) -> Self {
         let (limits, pace) = (config.limits.clone(), config.auto_stop);
         Self::set_up(Setup { limits, pace, config, ..Setup::default() }, Router::new()).await
     }
 
-    /// A controller that believes proxies on this machine.
+    /// A controller that trusts proxies on this machine.
     pub async fn boot_behind_a_proxy() -> Self {
         Self::boot_configured(Config { trusted_proxies: "127.0.0.1".to_owned(), ..Config::default() }).await
     }
 
-    /// A controller over an engine that says that it can do this.
-    pub async fn boot_able(capabilities: Capabilities) -> Self {
+    /// A controller over an engine with these capabilities.
+    pub async fn boot_with_capabilities(capabilities: Capabilities) -> Self {
         let capabilities = Some(capabilities);
         Self::set_up(Setup { capabilities, ..Setup::default() }, Router::new()).await
     }
 
-    /// One for which the minutes of auto-stop pass otherwise, over an engine that says that it can do this.
-    pub async fn boot_paced(routes: Router, pace: Pace, capabilities: Capabilities) -> Self {
+    /// A controller with this pace of auto-stop, over an engine with these capabilities.
+    pub async fn boot_with_pace(routes: Router, pace: AutoStopTiming, capabilities: Capabilities) -> Self {
         let capabilities = Some(capabilities);
         Self::set_up(Setup { capabilities, pace, ..Setup::default() }, routes).await
     }
 
     async fn set_up(setup: Setup, routes: Router) -> Self {
-        let agent = Arc::new(move |_: &Birth| honest_agent().merge(routes.clone()));
-        Self::boot_of(agent, setup).await
+        let agent = Arc::new(move |_: &AgentBoot| default_agent().merge(routes.clone()));
+        Self::boot_with_agent(agent, setup).await
     }
 
-    /// A controller whose computers have these agents.
-    pub async fn boot_of(agent: AgentFactory, setup: Setup) -> Self {
+    /// A controller whose agents come from `agent`.
+    pub async fn boot_with_agent(agent: AgentFactory, setup: Setup) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let host = SimulatedHost::new(folder.path().join("machines"), agent);
         std::fs::create_dir(folder.path().join("data")).expect("a data folder");
@@ -140,24 +141,24 @@ impl Simulation {
         Self { engine, folder, host, setup, tasks, caller }
     }
 
-    /// The controller ends and another one starts on the same data and the same machines.
+    /// Ends the controller and starts another on the same data and machines.
     pub async fn restart(&mut self) {
         self.end().await;
         self.begin(&[]).await;
     }
 
-    /// The controller ends; its machines run on.
+    /// Ends the controller. Its machines continue to run.
     pub async fn end(&self) {
         self.tasks.drain(END_TIMEOUT).await;
     }
 
-    /// The controller is gone from one moment to the next: what it was doing is never finished, and another one starts.
+    /// Aborts the controller in the middle of its work and starts another on the same data and machines.
     pub async fn kill(&mut self) {
         self.tasks.stopping().cancel();
         self.begin(&[]).await;
     }
 
-    /// Another controller starts, with failures planned for its engine.
+    /// Starts another controller, with failures planned for its engine.
     pub async fn begin(&mut self, faults: &[Fault]) {
         (self.engine, self.tasks, self.caller.base, _) =
             start(&self.folder, &self.host, &self.setup, faults).await;
@@ -171,7 +172,7 @@ impl Simulation {
         self.folder.path().join("data/hotdesk.db")
     }
 
-    /// A connection of one's own to the same file, for what no honest controller does.
+    /// Runs a statement on the store's file, for changes that no controller makes.
     pub async fn sql(&self, statement: &str) {
         sqlx::any::install_default_drivers();
         let url = format!("sqlite://{}", self.store_file().display());
@@ -181,12 +182,12 @@ impl Simulation {
         pool.close().await;
     }
 
-    /// A store of one's own on the same file.
+    /// A second store on the same file.
     pub async fn store(&self) -> Store {
         Store::open(&self.store_file()).await.expect("the store opens twice")
     }
 
-    /// Another account, and a key of all of it.
+    /// Adds an account and a key for all of its workspaces.
     pub async fn account(&self, email: &str) -> (AccountId, String) {
         let store = self.store().await;
         let id = AccountId::random();
@@ -203,12 +204,12 @@ impl Simulation {
         (id, add_key(&store, id, None).await)
     }
 
-    /// A new key of an account, or of one of its workspaces alone.
+    /// A new key of an account; with `workspace` it is limited to that workspace.
     pub async fn key_of(&self, account: AccountId, workspace: Option<&str>) -> String {
         add_key(&self.store().await, account, workspace).await
     }
 
-    /// Machines that have a folder on the host.
+    /// The machine ids that have a folder on the host.
     pub fn machines(&self) -> Vec<String> {
         names_in(&self.folder.path().join("machines"))
     }
@@ -218,9 +219,9 @@ impl Simulation {
         self.folder.path().join("machines").join(computer).join("disk")
     }
 
-    /// What a computer's machine has by now.
+    /// The current size of a computer's machine.
     pub fn size(&self, computer: &str) -> MachineSpec {
-        self.host.size(computer.parse().expect("an id")).expect("it was started")
+        self.host.size(computer.parse().expect("an id")).expect("a started machine")
     }
 
     /// The file that holds a computer's saved memory.
@@ -228,38 +229,38 @@ impl Simulation {
         self.folder.path().join("machines").join(computer).join("memory")
     }
 
-    /// Where a computer's agent listens.
+    /// The socket of a computer's agent.
     pub fn socket(&self, computer: &str) -> PathBuf {
         self.folder.path().join("machines").join(computer).join("agent.sock")
     }
 
-    /// Takes the place of a computer's agent: whoever calls it from now on comes here.
-    pub fn possess(&self, computer: &str) -> UnixListener {
+    /// Replaces the agent's socket with this listener, which gets all later connections.
+    pub fn replace_agent(&self, computer: &str) -> UnixListener {
         let socket = self.socket(computer);
         std::fs::remove_file(&socket).expect("the agent's socket is there");
         UnixListener::bind(&socket).expect("a socket in its place")
     }
 
-    /// A command without fields but the point that a click needs.
-    pub async fn command(&self, path: String) -> Answered {
+    /// A POST whose body is a point: it suits a click and commands without fields.
+    pub async fn command(&self, path: String) -> HttpAnswer {
         self.post(&path, json!({"x": 1, "y": 1})).await
     }
 
-    /// A new workspace's id.
+    /// Creates a workspace and returns its id.
     pub async fn workspace(&self, name: &str) -> String {
-        id_of(&self.made("/workspaces", json!({ "name": name })).await)
+        id_of(&self.create("/workspaces", json!({ "name": name })).await)
     }
 
-    /// A new running computer's id.
+    /// Creates a running computer and returns its id.
     pub async fn computer(&self, workspace: &str, name: &str) -> String {
-        id_of(&self.made("/computers", json!({ "workspace_id": workspace, "name": name })).await)
+        id_of(&self.create("/computers", json!({ "workspace_id": workspace, "name": name })).await)
     }
 
     pub async fn status(&self, computer: &str) -> String {
         self.get(&format!("/computers/{computer}")).await.body["status"].as_str().unwrap_or("none").to_owned()
     }
 
-    /// Waits until a computer has a status (`none`: it is gone).
+    /// Waits until a computer has a status; `none` means that the computer does not exist.
     pub async fn until_status(&self, computer: &str, status: &str) {
         let found = hotdesk::base::wait::until(CHANGE_TIMEOUT, || async {
             (self.status(computer).await == status).then_some(())
@@ -269,7 +270,7 @@ impl Simulation {
 }
 
 async fn add_key(store: &Store, account: AccountId, workspace: Option<&str>) -> String {
-    let text = keys::fresh();
+    let text = keys::generate();
     let workspace = workspace.map(|id| id.parse::<WorkspaceId>().expect("an id"));
     let (digest, last_four) = (keys::digest(text.reveal()), keys::last_four(&text));
     let key = NewKey { account, workspace, name: "test", digest: &digest, last_four };
@@ -304,16 +305,16 @@ async fn start(
     });
     faults.iter().for_each(|fault| engine.plan(fault.clone()));
     let tasks = Tasks::new();
-    let guarded = Guarded::new(setup.trust.clone().unwrap_or_default());
+    let guarded = GuardedFetcher::new(setup.trust.clone().unwrap_or_default());
     let ready = controller::start_with(config, Arc::clone(&engine) as _, &tasks, guarded).await;
     let ready = ready.expect("the controller starts");
     let key = ready.first_key.as_ref().map(|key| key.reveal().to_owned());
     let bound = bind(&Listen::Tcp(([127, 0, 0, 1], 0).into())).await.expect("a free port");
-    let Bound::Tcp(listener) = &bound else { panic!("TCP was asked for") };
+    let BoundListener::Tcp(listener) = &bound else { panic!("TCP was asked for") };
     let base = format!("http://{}", listener.local_addr().expect("an address"));
-    let router = match setup.dress {
-        Some(dress) => {
-            dress(ready.router, Store::open(&folder.path().join("data/hotdesk.db")).await.expect("a store"))
+    let router = match setup.wrap_router {
+        Some(wrap) => {
+            wrap(ready.router, Store::open(&folder.path().join("data/hotdesk.db")).await.expect("a store"))
         }
         None => ready.router,
     };
@@ -322,9 +323,9 @@ async fn start(
     (engine, tasks, base, key)
 }
 
-/// Answers what a good agent would; every connection is closed after its answer, so that none outlives a change of
-/// who listens.
-fn honest_agent() -> Router {
+/// Routes of a well-behaved agent. It closes every connection after the response, so that none outlives
+/// [`Simulation::replace_agent`].
+fn default_agent() -> Router {
     Router::new().fallback(async |request: Request| -> Response {
         let path = request.uri().path().to_owned();
         let screen = json!({"id": "default", "display": ":99", "width": 1280, "height": 720, "default": true,

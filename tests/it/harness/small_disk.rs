@@ -1,22 +1,22 @@
-//! A small file system of a test's own, for what must happen on a disk that is full or a mount of its own.
+//! Small file system in a loop-mounted file, for tests of full disks and power losses.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Ends all work of a file system at once, as its disk does that has no power any more: what is not on the disk by then
-/// never comes there (`FS_IOC_SHUTDOWN` of linux/fs.h, without a flush of the journal).
-const CUT: &str = "import fcntl, os, struct, sys\n\
+/// Shuts a file system down at once, like a power loss: data that is not on the disk yet is lost
+/// (`FS_IOC_SHUTDOWN` of linux/fs.h, without a flush of the journal).
+const SHUTDOWN_SCRIPT: &str = "import fcntl, os, struct, sys\n\
     fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587D, struct.pack('I', 2))";
 
-/// Unmounted when dropped.
+/// A mounted file system that the drop unmounts.
 pub struct SmallDisk {
     image: PathBuf,
     mounted: PathBuf,
 }
 
 impl SmallDisk {
-    /// A disk file in `folder`, mounted at `at`.
+    /// Makes a disk file of `mib` MiB in `folder` and mounts it at `at`.
     pub fn mount(folder: &Path, at: &Path, mib: u64) -> Self {
         let image = folder.join("disk");
         let file = File::create_new(&image).expect("a disk file");
@@ -34,25 +34,29 @@ impl SmallDisk {
         assert!(mounted.expect("mount").success());
     }
 
-    /// Takes its power away.
+    /// Simulates a power loss.
     ///
     /// # Errors
-    /// What the kernel said that does not do such a thing.
+    /// The message of a kernel that does not support the shutdown.
     pub fn cut_power(&self) -> Result<(), String> {
-        let cut = Command::new("python3").args(["-c", CUT]).arg(&self.mounted).output().expect("python3");
+        let cut = Command::new("python3")
+            .args(["-c", SHUTDOWN_SCRIPT])
+            .arg(&self.mounted)
+            .output()
+            .expect("python3");
         if cut.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&cut.stderr).into_owned()) }
     }
 
-    /// Gives it its power back, once nobody uses it any more; whether that is so.
-    pub fn comes_back(&self) -> bool {
+    /// Mounts the disk again after a power loss. Returns `false` while something still uses it.
+    pub fn remount(&self) -> bool {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
         if mounts.contains(&format!(" {} ", self.mounted.display())) {
-            let gone = Command::new("umount").arg(&self.mounted).stderr(Stdio::null()).status();
-            if !gone.expect("umount").success() {
+            let unmounted = Command::new("umount").arg(&self.mounted).stderr(Stdio::null()).status();
+            if !unmounted.expect("umount").success() {
                 return false;
             }
         }
-        // Who was about to start a machine anywhere on this host may have it in a mount namespace for a moment still.
+        // A machine that starts anywhere on this host may hold the mount in its mount namespace for a moment.
         let image = self.image.to_string_lossy().into_owned();
         if super::host::loop_files().iter().any(|file| file.starts_with(&image)) {
             return false;
@@ -66,6 +70,6 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(&self.mounted).status();
         let done = unmounted.as_ref().is_ok_and(ExitStatus::success);
-        super::insist(done, || format!("{} is still mounted: {unmounted:?}", self.mounted.display()));
+        super::check_cleanup(done, || format!("{} is still mounted: {unmounted:?}", self.mounted.display()));
     }
 }

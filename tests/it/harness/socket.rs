@@ -1,4 +1,4 @@
-//! How does a test speak WebSocket? By a library of its own, a message at a time, with the code that a socket was closed with.
+//! WebSocket client that reads one message at a time and reports close codes.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A client's socket.
 pub struct Client(pub WebSocketStream<TcpStream>);
 
-/// What came.
+/// A message from the server, or the end of the socket.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Came {
+pub enum SocketEvent {
     Text(String),
     Binary(Vec<u8>),
-    /// Closed, with its code and reason.
+    /// A close frame with its code and reason.
     Closed(u16, String),
-    /// Ended without a close.
+    /// The connection ended without a close frame.
     Cut,
 }
 
 impl Client {
-    /// Opens `path` at `ADDR:PORT`; the status where it is refused before the upgrade.
+    /// Opens `path` at `ADDR:PORT`. The error is the status of a response that refuses the upgrade.
     pub async fn open(address: &str, path: &str, fields: &[(&'static str, &str)]) -> Result<Self, u16> {
         let mut request = format!("ws://{address}{path}").into_client_request().expect("a request");
         for (name, value) in fields {
@@ -41,29 +41,29 @@ impl Client {
         }
     }
 
-    /// The next message that is not the heartbeat's.
-    pub async fn next(&mut self) -> Came {
+    /// The next message, without pings and pongs.
+    pub async fn next(&mut self) -> SocketEvent {
         loop {
             let next = tokio::time::timeout(TIMEOUT, self.0.next()).await.expect("a message in time");
             return match next {
-                Some(Ok(Message::Text(text))) => Came::Text(text.as_str().to_owned()),
-                Some(Ok(Message::Binary(bytes))) => Came::Binary(bytes.to_vec()),
+                Some(Ok(Message::Text(text))) => SocketEvent::Text(text.as_str().to_owned()),
+                Some(Ok(Message::Binary(bytes))) => SocketEvent::Binary(bytes.to_vec()),
                 Some(Ok(Message::Close(Some(frame)))) => {
-                    Came::Closed(frame.code.into(), frame.reason.as_str().to_owned())
+                    SocketEvent::Closed(frame.code.into(), frame.reason.as_str().to_owned())
                 }
-                Some(Ok(Message::Close(None)) | Err(_)) | None => Came::Cut,
+                Some(Ok(Message::Close(None)) | Err(_)) | None => SocketEvent::Cut,
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             };
         }
     }
 
-    /// The code that it is closed with, whatever comes before.
+    /// Reads until the socket is closed and returns the close code.
     pub async fn closed(mut self) -> u16 {
         loop {
             match self.next().await {
-                Came::Closed(code, _) => return code,
-                Came::Cut => panic!("the socket was cut"),
-                Came::Text(_) | Came::Binary(_) => {}
+                SocketEvent::Closed(code, _) => return code,
+                SocketEvent::Cut => panic!("the connection ended without a close frame"),
+                SocketEvent::Text(_) | SocketEvent::Binary(_) => {}
             }
         }
     }

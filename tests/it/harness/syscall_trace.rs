@@ -1,7 +1,9 @@
-//! At which of its steps does a program die? Its threads are followed as a debugger follows them (ptrace(2)), what it does to
-//! disks, mounts and processes is counted, and it is killed just before the step that a test names.
+//! System call tracer (ptrace(2)) that kills a program just before a chosen step.
 //!
-//! The programs that it starts are not followed: they live on as they would after any death of the one that started them.
+//! A step is a system call that changes a disk, a mount or a process. The tracer counts the steps of all
+//! threads.
+//!
+//! Child processes are not traced: they survive the program, like after any other death of their parent.
 
 use std::fs;
 use std::io;
@@ -16,7 +18,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// What lasts, or has others do what lasts: what a death before and after it leaves differs.
+/// System calls with a lasting effect, in this process or in another: a death before differs from a death
+/// after.
 #[cfg(target_arch = "x86_64")]
 const STEPS: [(i64, &str); 30] = [
     (libc::SYS_fsync, "fsync"),
@@ -50,51 +53,52 @@ const STEPS: [(i64, &str); 30] = [
     (libc::SYS_clone, "spawn"),
     (libc::SYS_clone3, "spawn"),
 ];
-/// Requests to devices that change them: to loop devices (linux/loop.h), and what freezes, thaws and shares (linux/fs.h).
+/// ioctl requests with a lasting effect: on loop devices (linux/loop.h), freeze, thaw and reflink
+/// (linux/fs.h).
 #[cfg(target_arch = "x86_64")]
-const DEVICES: [u64; 7] = [0x4C00, 0x4C01, 0x4C07, 0x4C0A, 0xC004_5877, 0xC004_5878, 0x4004_9409];
+const IOCTLS: [u64; 7] = [0x4C00, 0x4C01, 0x4C07, 0x4C0A, 0xC004_5877, 0xC004_5878, 0x4004_9409];
 
-/// A program that is followed.
-pub struct Followed {
+/// A traced program.
+pub struct TracedProcess {
     process: Pid,
     end: JoinHandle<Vec<&'static str>>,
     last: usize,
 }
 
-/// What became of it.
+/// Result of a trace.
 #[derive(Debug)]
-pub struct Path {
-    /// The steps that it took, and the one before which it was killed.
+pub struct Trace {
+    /// The steps that the program took; the last is the one before which the tracer killed it.
     pub steps: Vec<&'static str>,
-    /// Whether it got as far as that.
-    pub struck: bool,
+    /// Whether the program reached the chosen step.
+    pub killed: bool,
 }
 
-impl Followed {
-    /// Follows a process from now on, and kills it before its `last`-th step, counted from 1.
+impl TracedProcess {
+    /// Traces a process and kills it before its `last`-th step, counted from 1.
     pub fn until(pid: u32, last: usize) -> Self {
         let (process, (attached, is_attached)) = (Pid::from_raw(pid.cast_signed()), mpsc::channel());
-        // Whoever attaches is the one who waits.
+        // ptrace(2): only the thread that attaches can wait for events.
         let end = thread::spawn(move || {
             attached.send(attach(process)).expect("the test waits");
             follow(process, last)
         });
-        is_attached.recv().expect("the thread lives").expect("it can be followed");
+        is_attached.recv().expect("the thread runs").expect("the process can be traced");
         Self { process, end, last }
     }
 
-    /// Kills the program where no step has. Whose child it is has yet to wait for it.
-    pub async fn end(self) -> Path {
-        let _dead = kill(self.process, Signal::SIGKILL);
+    /// Kills the program if no step did. Its parent still has to reap it.
+    pub async fn end(self) -> Trace {
+        let _ended = kill(self.process, Signal::SIGKILL);
         let end = self.end;
         let steps =
             tokio::task::spawn_blocking(move || end.join()).await.expect("no panic").expect("no panic");
-        let struck = steps.len() >= self.last;
-        Path { steps, struck }
+        let killed = steps.len() >= self.last;
+        Trace { steps, killed }
     }
 }
 
-/// Attaches to every thread; those that come later are attached with their makers.
+/// Attaches to every thread. The kernel attaches threads that these create (`PTRACE_O_TRACECLONE`).
 fn attach(process: Pid) -> io::Result<()> {
     let mut known = Vec::new();
     loop {
@@ -106,12 +110,12 @@ fn attach(process: Pid) -> io::Result<()> {
         for thread in fresh {
             known.push(thread);
             match ptrace::seize(thread, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE) {
-                // It is gone, or its maker was attached to before it was made.
+                // The thread has ended, or the kernel attached it with its creator.
                 Err(Errno::ESRCH | Errno::EPERM) => continue,
                 seized => seized?,
             }
             match ptrace::interrupt(thread) {
-                // It has ended since.
+                // The thread has ended.
                 Err(Errno::ESRCH) => {}
                 interrupted => interrupted?,
             }
@@ -127,15 +131,15 @@ fn threads(process: Pid) -> io::Result<Vec<Pid>> {
     Ok(found)
 }
 
-/// Lets the threads run from one system call to the next until none is left. The steps that they took.
+/// Runs the threads from one system call to the next until all have ended, and returns their steps.
 fn follow(process: Pid, last: usize) -> Vec<&'static str> {
     let mut steps = Vec::new();
     loop {
-        // This thread's alone: the test has other children.
+        // `__WNOTHREAD`: the test has other children, which other threads wait for.
         let seen = match waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD)) {
             Ok(seen) => seen,
             Err(Errno::EINTR) => continue,
-            // All have ended.
+            // ECHILD: all threads have ended.
             Err(_) => return steps,
         };
         let (thread, signal) = match seen {
@@ -157,31 +161,31 @@ fn follow(process: Pid, last: usize) -> Vec<&'static str> {
             | WaitStatus::Continued(_)
             | WaitStatus::StillAlive => continue,
         };
-        // One that was killed meanwhile is told of as such.
+        // waitpid reports a thread that was killed in the meantime.
         let _gone = ptrace::syscall(thread, signal);
     }
 }
 
-/// What a thread is about to do, if it is a step.
+/// The step that a thread is about to take, if its system call is one.
 #[cfg(target_arch = "x86_64")]
 fn step(thread: Pid) -> Option<&'static str> {
     let registers = ptrace::getregs(thread).ok()?;
-    // The kernel puts this there before the call; afterwards it is the result.
+    // The kernel sets rax to -ENOSYS at the entry of a call; at the exit it holds the result.
     if registers.rax.cast_signed() != -i64::from(libc::ENOSYS) {
         return None;
     }
     let call = registers.orig_rax.cast_signed();
     if call == libc::SYS_ioctl {
-        return DEVICES.contains(&registers.rsi).then_some("ioctl");
+        return IOCTLS.contains(&registers.rsi).then_some("ioctl");
     }
     let (_, name) = STEPS.into_iter().find(|(number, _)| *number == call)?;
     let flags = match call {
         libc::SYS_clone => registers.rdi,
-        // Its flags come first (clone_args in linux/sched.h).
+        // `flags` is the first field of clone_args (linux/sched.h).
         libc::SYS_clone3 => ptrace::read(thread, registers.rdi as ptrace::AddressType).ok()?.cast_unsigned(),
         _ => 0,
     };
-    // A thread of its own is no process.
+    // A new thread is not a new process.
     (flags & u64::from(libc::CLONE_THREAD.cast_unsigned()) == 0).then_some(name)
 }
 

@@ -1,4 +1,4 @@
-//! What does a malicious agent say? Bytes chosen by a test, to whoever connects.
+//! Malicious agents: a fixed head, then a behaviour, for every connection.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use hotdesk::base::tasks::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-/// What follows the first bytes.
+/// Behaviour after the head is sent.
 #[derive(Clone, Debug)]
 pub enum Then {
-    /// The connection is closed.
+    /// Closes the connection.
     Close,
-    /// Nothing, for ever.
+    /// Sends nothing more and holds the connection open.
     Stall,
-    /// The same bytes without end, as fast as they are taken.
+    /// Repeats bytes without end, as fast as the client reads.
     Flood(Vec<u8>),
-    /// The same byte without end, slowly.
+    /// Repeats one byte without end, slowly.
     Drip(u8),
 }
 
@@ -31,7 +31,7 @@ impl Attack {
         Self { name, head: head.into(), then }
     }
 
-    /// A whole answer with this status line's rest, these header lines and this body.
+    /// A complete response with this status, these header lines and this body.
     pub fn answer(name: &'static str, status: &str, headers: &str, body: &str) -> Self {
         let length = body.len();
         let head = format!(
@@ -55,7 +55,7 @@ pub fn answer_with(attack: &Attack, listener: UnixListener, tasks: &Tasks) {
             let _connection = group.spawn("attacker", async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    // The victim hangs up sooner or later.
+                    // The controller closes the connection sooner or later.
                     _ended = act(attack, stream) => {}
                 }
             });
@@ -70,7 +70,7 @@ async fn act(attack: Attack, mut stream: UnixStream) -> std::io::Result<()> {
     match attack.then {
         Then::Close => {
             stream.shutdown().await?;
-            // What the victim still sends is taken, or it would see a broken connection before the answer.
+            // Reads what the controller still sends: a reset could destroy the response.
             tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(|_| ())
         }
         Then::Stall => std::future::pending().await,

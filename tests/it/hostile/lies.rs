@@ -1,4 +1,5 @@
-//! What reaches a client when an agent lies? The house's own errors, in time, and nothing of what the agent chose.
+//! Malformed and malicious responses of an agent: clients get the controller's own errors, in time, and no
+//! data of the agent.
 
 use std::time::{Duration, Instant};
 
@@ -8,30 +9,30 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::attack::{Attack, Then, answer_with};
-use crate::harness::agent::{Answered, answered};
+use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::simulation::Simulation;
 
-/// Longest answer to a lie that is told at once, on a busy machine: less than the 15 s for which an agent is waited for.
-const AT_ONCE: Duration = Duration::from_secs(12);
+/// Longest response to an immediate lie, on a busy machine. It is below 15 s, the timeout of the agent.
+const IMMEDIATE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Calls that read an answer as JSON or as an image.
+/// Calls that read a response as JSON or as an image.
 const CALLS: [&str; 6] = ["binary", "base64", "url", "bash", "click", "screens"];
 
-fn call(house: &Simulation, computer: &str, what: &str) -> RequestBuilder {
+fn call(controller: &Simulation, computer: &str, what: &str) -> RequestBuilder {
     let at = |rest: &str| format!("/computers/{computer}/{rest}");
     match what {
-        "bash" => house.request(Method::POST, &at("bash")).json(&json!({"command": "id", "timeout": 1})),
-        "click" => house.request(Method::POST, &at("click")).json(&json!({"x": 1, "y": 1})),
-        "screens" => house.request(Method::GET, &at("screens")),
-        format => house.request(Method::GET, &at(&format!("screenshot?response_format={format}"))),
+        "bash" => controller.request(Method::POST, &at("bash")).json(&json!({"command": "id", "timeout": 1})),
+        "click" => controller.request(Method::POST, &at("click")).json(&json!({"x": 1, "y": 1})),
+        "screens" => controller.request(Method::GET, &at("screens")),
+        format => controller.request(Method::GET, &at(&format!("screenshot?response_format={format}"))),
     }
 }
 
-fn proxied(house: &Simulation, computer: &str) -> RequestBuilder {
-    house.bare(Method::GET, &format!("/desktops/{computer}/proxy/health")).bearer_auth(house.key())
+fn proxied(controller: &Simulation, computer: &str) -> RequestBuilder {
+    controller.bare(Method::GET, &format!("/desktops/{computer}/proxy/health")).bearer_auth(controller.key())
 }
 
-fn is_an_error_of_ours(answer: &Answered, name: &str) {
+fn assert_own_error(answer: &HttpAnswer, name: &str) {
     assert!(answer.status >= 400, "{name}: {} {}", answer.status, answer.body);
     assert!(
         answer.body["error"].as_str().is_some_and(|text| !text.is_empty() && text.len() < 2100),
@@ -44,7 +45,7 @@ fn is_an_error_of_ours(answer: &Answered, name: &str) {
     }
 }
 
-/// Lies with the statuses that they may lead to; `elsewhere` is where nobody may come.
+/// Malicious responses with the statuses that they may lead to. No client may connect to `elsewhere`.
 fn lies(elsewhere: &str) -> Vec<(Attack, &'static [u16])> {
     let ok = "200 OK";
     let error = |status, code: &str| {
@@ -127,54 +128,54 @@ fn lies(elsewhere: &str) -> Vec<(Attack, &'static [u16])> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t4_every_lie_becomes_an_error_of_ours_at_once() {
-    let house = Simulation::boot().await;
-    let workspace = house.workspace("w").await;
-    let liar = house.computer(&workspace, "liar").await;
-    let honest = house.computer(&workspace, "honest").await;
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let liar = controller.computer(&workspace, "liar").await;
+    let honest = controller.computer(&workspace, "honest").await;
     let trap = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let elsewhere = format!("http://{}/trap", trap.local_addr().expect("an address"));
     for (attack, expected) in lies(&elsewhere) {
         let tasks = Tasks::new();
-        answer_with(&attack, house.possess(&liar), &tasks);
-        let asked = CALLS.map(|what| answered(call(&house, &liar, what)));
-        let answers = futures_util::future::join_all(asked).await;
+        answer_with(&attack, controller.replace_agent(&liar), &tasks);
+        let requests = CALLS.map(|what| fetch_json(call(&controller, &liar, what)));
+        let answers = futures_util::future::join_all(requests).await;
         for (what, answer) in CALLS.iter().zip(&answers) {
             let name = format!("{}, {what}", attack.name);
-            is_an_error_of_ours(answer, &name);
+            assert_own_error(answer, &name);
             assert!(expected.contains(&answer.status), "{name}: {} {}", answer.status, answer.body);
-            assert!(answer.took < AT_ONCE, "{name} took {:?}", answer.took);
+            assert!(answer.took < IMMEDIATE_TIMEOUT, "{name} took {:?}", answer.took);
             assert!(
                 answer.body["retry_after"].as_u64().is_none_or(|seconds| seconds <= 60),
                 "{name}: {}",
                 answer.body
             );
         }
-        let other = house.post(&format!("/computers/{honest}/bash"), json!({"command": "id"})).await;
+        let other = controller.post(&format!("/computers/{honest}/bash"), json!({"command": "id"})).await;
         assert_eq!((other.status, &other.body["output"]), (200, &json!("hi\n")), "beside {}", attack.name);
-        tasks.drain(AT_ONCE).await;
+        tasks.drain(IMMEDIATE_TIMEOUT).await;
     }
-    // No redirect was followed.
-    let nobody = tokio::time::timeout(Duration::from_millis(50), trap.accept()).await;
-    assert!(nobody.is_err(), "somebody followed a redirect");
+    // The controller must not follow a redirect.
+    let connection = tokio::time::timeout(Duration::from_millis(50), trap.accept()).await;
+    assert!(connection.is_err(), "the controller followed a redirect");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
-    let house = Simulation::boot().await;
-    let workspace = house.workspace("w").await;
-    let liar = house.computer(&workspace, "liar").await;
-    let honest = house.computer(&workspace, "honest").await;
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let liar = controller.computer(&workspace, "liar").await;
+    let honest = controller.computer(&workspace, "honest").await;
     let headers = "Set-Cookie: a=b\r\nKeep-Alive: timeout=9\r\nProxy-Authenticate: Basic\r\nTrailer: X\r\nX-Request-Id: forged\r\n\
         Access-Control-Allow-Origin: *\r\n";
     let body = json!({"success": true, "action": "click", "computer_id": honest, "id": honest, "path": "/etc/passwd", "outcome": "created"});
     let tasks = Tasks::new();
     answer_with(
         &Attack::answer("claims", "200 OK", headers, &body.to_string()),
-        house.possess(&liar),
+        controller.replace_agent(&liar),
         &tasks,
     );
 
-    let response = call(&house, &liar, "click").send().await.expect("an answer");
+    let response = call(&controller, &liar, "click").send().await.expect("an answer");
     assert_eq!(response.status(), 200);
     for name in ["set-cookie", "keep-alive", "proxy-authenticate", "trailer", "access-control-allow-origin"] {
         assert!(!response.headers().contains_key(name), "{name} passed");
@@ -182,19 +183,20 @@ async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
     assert_ne!(response.headers()["x-request-id"], "forged");
     assert_eq!(response.json::<Value>().await.expect("JSON"), json!({"success": true, "action": "click"}));
 
-    // A delivery names the computer that was asked and the place that was meant.
+    // A delivery shows the computer of the request and the intended path.
     let form = reqwest::multipart::Form::new()
         .text("projectId", workspace.clone())
         .text("desktopId", liar.clone())
         .part("file", reqwest::multipart::Part::text("hi").file_name("a.txt"));
-    let uploaded = answered(house.request(Method::POST, "/files/upload").multipart(form)).await;
+    let uploaded = fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await;
     assert_eq!(
         uploaded.body["deliveries"],
         json!([{"computer_id": liar, "outcome": "created", "path": "/root/Desktop/a.txt"}])
     );
 
-    // An image is passed on by its first bytes alone, never decoded: its claimed size harms nobody here.
-    tasks.drain(AT_ONCE).await;
+    // The controller checks only the first bytes of an image and never decodes it, so its claimed size does
+    // no harm.
+    tasks.drain(IMMEDIATE_TIMEOUT).await;
     let giant = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x7f\xff\xff\xff\x7f\xff\xff\xff\x08\x06\0\0\0\0\0\0\0";
     let mut head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
@@ -203,8 +205,8 @@ async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
     .into_bytes();
     head.extend_from_slice(giant);
     let tasks = Tasks::new();
-    answer_with(&Attack::new("a giant", head, Then::Close), house.possess(&liar), &tasks);
-    let image = call(&house, &liar, "binary").send().await.expect("an answer");
+    answer_with(&Attack::new("a giant", head, Then::Close), controller.replace_agent(&liar), &tasks);
+    let image = call(&controller, &liar, "binary").send().await.expect("an answer");
     assert_eq!(
         (image.status().as_u16(), &image.headers()["content-type"]),
         (200, &"image/png".parse().unwrap())
@@ -214,9 +216,9 @@ async fn t4_what_an_agent_claims_beside_its_answer_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
-    let house = Simulation::boot().await;
-    let workspace = house.workspace("w").await;
-    let liar = house.computer(&workspace, "liar").await;
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let liar = controller.computer(&workspace, "liar").await;
     let trap = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let elsewhere = format!("http://{}/trap", trap.local_addr().expect("an address"));
     let headers = format!(
@@ -230,8 +232,8 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
         .unwrap()
         .replace("Connection: close", "Connection: close, X-Named")
         .into();
-    answer_with(&attack, house.possess(&liar), &tasks);
-    let response = proxied(&house, &liar).send().await.expect("an answer");
+    answer_with(&attack, controller.replace_agent(&liar), &tasks);
+    let response = proxied(&controller, &liar).send().await.expect("an answer");
     assert_eq!(response.status(), 302);
     for name in
         ["location", "set-cookie", "keep-alive", "x-named", "clear-site-data", "alt-svc", "www-authenticate"]
@@ -251,34 +253,34 @@ async fn t4_the_proxy_path_lets_no_header_of_the_agent_act_on_the_client() {
     assert!(all("x-request-id").iter().all(|id| id != "forged"));
     assert_eq!(all("x-kept"), ["1"]);
     assert_eq!(response.text().await.expect("a body"), page);
-    tasks.drain(AT_ONCE).await;
+    tasks.drain(IMMEDIATE_TIMEOUT).await;
 
     for head in
         ["\0garbage\r\n\r\n", "", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"]
     {
         let tasks = Tasks::new();
-        answer_with(&Attack::new("broken", head, Then::Close), house.possess(&liar), &tasks);
-        let answer = answered(proxied(&house, &liar)).await;
-        is_an_error_of_ours(&answer, head);
+        answer_with(&Attack::new("broken", head, Then::Close), controller.replace_agent(&liar), &tasks);
+        let answer = fetch_json(proxied(&controller, &liar)).await;
+        assert_own_error(&answer, head);
         assert_eq!(answer.status, 503);
-        tasks.drain(AT_ONCE).await;
+        tasks.drain(IMMEDIATE_TIMEOUT).await;
     }
-    // An endless answer streams to its reader and ends with it.
+    // An endless response is streamed, and ends when the client closes the connection.
     let tasks = Tasks::new();
     let endless = Attack::new("endless", "HTTP/1.1 200 OK\r\n\r\n", Then::Flood(vec![b'0'; 64 * 1024]));
-    answer_with(&endless, house.possess(&liar), &tasks);
-    let mut response = proxied(&house, &liar).send().await.expect("an answer");
+    answer_with(&endless, controller.replace_agent(&liar), &tasks);
+    let mut response = proxied(&controller, &liar).send().await.expect("an answer");
     assert!(response.chunk().await.expect("a piece").is_some());
     drop(response);
-    assert_eq!(house.get("/workspaces").await.status, 200);
-    tasks.drain(AT_ONCE).await;
+    assert_eq!(controller.get("/workspaces").await.status, 200);
+    tasks.drain(IMMEDIATE_TIMEOUT).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t4_a_computer_that_never_answers_keeps_nobody_else_waiting() {
-    let house = Simulation::boot().await;
-    let workspace = house.workspace("w").await;
-    let honest = house.computer(&workspace, "honest").await;
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let honest = controller.computer(&workspace, "honest").await;
     let ok = "HTTP/1.1 200 OK\r\n";
     let attacks = [
         Attack::new("silence", "", Then::Stall),
@@ -293,21 +295,21 @@ async fn t4_a_computer_that_never_answers_keeps_nobody_else_waiting() {
         Attack::new("promises", "", Then::Flood(b"HTTP/1.1 100 Continue\r\n\r\n".to_vec())),
     ];
     let tasks = Tasks::new();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for attack in &attacks {
-        let liar = house.computer(&workspace, attack.name).await;
-        answer_with(attack, house.possess(&liar), &tasks);
+        let liar = controller.computer(&workspace, attack.name).await;
+        answer_with(attack, controller.replace_agent(&liar), &tasks);
         for what in CALLS {
-            asked.push((format!("{}, {what}", attack.name), answered(call(&house, &liar, what))));
+            requests.push((format!("{}, {what}", attack.name), fetch_json(call(&controller, &liar, what))));
         }
     }
-    let (names, pending): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    let (names, pending): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
     let waiting = futures_util::future::join_all(pending);
     let meanwhile = async {
         let until = Instant::now() + Duration::from_secs(8);
         let mut slowest = Duration::ZERO;
         while Instant::now() < until {
-            let ran = house.post(&format!("/computers/{honest}/bash"), json!({"command": "id"})).await;
+            let ran = controller.post(&format!("/computers/{honest}/bash"), json!({"command": "id"})).await;
             assert_eq!(ran.status, 200);
             slowest = slowest.max(ran.took);
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -315,13 +317,13 @@ async fn t4_a_computer_that_never_answers_keeps_nobody_else_waiting() {
         slowest
     };
     let (answers, slowest) = tokio::join!(waiting, meanwhile);
-    // Whoever waits for the others waits for 15 s.
+    // A request that waits for the others would take 15 s.
     assert!(slowest < Duration::from_secs(10), "the honest computer took {slowest:?}");
     for (name, answer) in names.iter().zip(&answers) {
-        is_an_error_of_ours(answer, name);
+        assert_own_error(answer, name);
         assert_eq!(answer.status, 504, "{name}: {}", answer.body);
-        // 15 s for what is quick, and the one second that the command was given, on a busy machine.
+        // 15 s for quick calls, and one second of the command, on a busy machine.
         assert!(answer.took < Duration::from_secs(45), "{name} took {:?}", answer.took);
     }
-    tasks.drain(AT_ONCE).await;
+    tasks.drain(IMMEDIATE_TIMEOUT).await;
 }

@@ -1,4 +1,4 @@
-//! Is an upload that is sent again with its key stored once, however long it is and however its form is put together?
+//! Large uploads with an idempotency key: a repeated one is stored once, whatever its multipart boundary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,40 +16,40 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{keyed, remembered};
-use crate::harness::agent::answered;
+use super::{count_keys, keyed};
+use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
 
 const LONG: usize = 5 * 1024 * 1024;
 
-/// An upload; each form has a boundary of its own, which reqwest makes up.
-fn upload(house: &Simulation, key: &str, workspace: &str, name: &str, bytes: Vec<u8>) -> RequestBuilder {
+/// An upload request. reqwest chooses a random boundary for each form.
+fn upload(controller: &Simulation, key: &str, workspace: &str, name: &str, bytes: Vec<u8>) -> RequestBuilder {
     let file = Part::bytes(bytes).file_name(name.to_owned());
     let form = Form::new().text("projectId", workspace.to_owned()).part("file", file);
-    keyed(house, Method::POST, "/files/upload", key).multipart(form)
+    keyed(controller, Method::POST, "/files/upload", key).multipart(form)
 }
 
 fn long(fill: u8) -> Vec<u8> {
     vec![fill; LONG]
 }
 
-/// How many files a workspace has, and how many blobs there are.
-async fn stored(house: &Simulation, workspace: &str) -> (Option<usize>, usize) {
-    let listed = house.get(&format!("/files?projectId={workspace}")).await;
-    let blobs = house.store_file().with_file_name("blobs").join("files");
+/// Number of files of a workspace, and number of blobs.
+async fn stored(controller: &Simulation, workspace: &str) -> (Option<usize>, usize) {
+    let listed = controller.get(&format!("/files?projectId={workspace}")).await;
+    let blobs = controller.store_file().with_file_name("blobs").join("files");
     let blobs = std::fs::read_dir(blobs).expect("the blobs").count();
     (listed.body["files"].as_array().map(Vec::len), blobs)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_upload_sent_again_is_stored_once() {
-    let house = Simulation::boot().await;
-    let workspace = house.workspace("w").await;
-    let first = answered(upload(&house, "key-number-1", &workspace, "a.bin", long(1))).await;
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let first = fetch_json(upload(&controller, "key-number-1", &workspace, "a.bin", long(1))).await;
     assert_eq!(first.status, 200, "{}", first.body);
     assert_eq!(first.body["file"]["size_bytes"], LONG, "{}", first.body);
     for _ in 0..2 {
-        let again = upload(&house, "key-number-1", &workspace, "a.bin", long(1));
+        let again = upload(&controller, "key-number-1", &workspace, "a.bin", long(1));
         let again = again.send().await.expect("an answer");
         assert_eq!(
             (again.status().as_u16(), &again.headers()["idempotency-replayed"]),
@@ -60,37 +60,37 @@ async fn a_large_upload_sent_again_is_stored_once() {
     let mut other = long(1);
     other[LONG - 1] = 2;
     for (name, bytes) in [("a.bin", other), ("b.bin", long(1)), ("a.bin", long(1)[1..].to_vec())] {
-        let reused = answered(upload(&house, "key-number-1", &workspace, name, bytes)).await;
+        let reused = fetch_json(upload(&controller, "key-number-1", &workspace, name, bytes)).await;
         assert_eq!((reused.status, &reused.body["code"]), (422, &json!("idempotency_key_reused")), "{name}");
     }
-    assert_eq!(stored(&house, &workspace).await, (Some(1), 1));
-    // The route's own limit holds, and what is past it was not asked for.
-    let huge = answered(upload(&house, "key-number-2", &workspace, "c.bin", vec![0; 11 << 20])).await;
+    assert_eq!(stored(&controller, &workspace).await, (Some(1), 1));
+    // The limit of the route holds, and a refused upload does not use up the key.
+    let huge = fetch_json(upload(&controller, "key-number-2", &workspace, "c.bin", vec![0; 11 << 20])).await;
     assert_eq!(huge.status, 413, "{}", huge.body);
-    let small = answered(upload(&house, "key-number-2", &workspace, "c.bin", vec![0; 10 << 20])).await;
+    let small = fetch_json(upload(&controller, "key-number-2", &workspace, "c.bin", vec![0; 10 << 20])).await;
     assert_eq!(small.status, 200, "{}", small.body);
-    assert_eq!(stored(&house, &workspace).await, (Some(2), 2));
+    assert_eq!(stored(&controller, &workspace).await, (Some(2), 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_hangs_up_during_the_body_leaves_the_key_free() {
-    let house = Simulation::boot().await;
-    let workspace = house.workspace("w").await;
-    let mut half = TcpStream::connect(house.address()).await.expect("a connection");
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let mut half = TcpStream::connect(controller.address()).await.expect("a connection");
     let head = format!(
         "POST /api/files/upload HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nIdempotency-Key: key-number-1\r\n\
          Content-Type: multipart/form-data; boundary=edge\r\nContent-Length: {LONG}\r\n\r\n\
          --edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"half.bin\"\r\n\r\n",
-        house.address(),
-        house.key()
+        controller.address(),
+        controller.key()
     );
     half.write_all(head.as_bytes()).await.expect("the head is sent");
     half.write_all(&long(0)[..LONG / 2]).await.expect("half of the body is sent");
     drop(half);
-    // Another request under the key, which would be refused if the half one had it.
-    let whole = answered(upload(&house, "key-number-1", &workspace, "whole.bin", long(1))).await;
+    // A different request under the same key succeeds: the truncated one has not claimed it.
+    let whole = fetch_json(upload(&controller, "key-number-1", &workspace, "whole.bin", long(1))).await;
     assert_eq!(whole.status, 200, "{}", whole.body);
-    assert_eq!((remembered(&house).await, stored(&house, &workspace).await), (1, (Some(1), 1)));
+    assert_eq!((count_keys(&controller).await, stored(&controller, &workspace).await), (1, (Some(1), 1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,20 +101,20 @@ async fn a_large_file_for_a_computer_reaches_it_once_and_whole() {
         counted.fetch_add(1, Ordering::Relaxed);
         let bytes = axum::body::to_bytes(request.into_body(), usize::MAX).await.expect("the whole body");
         let digest = hex(&Sha256::digest(&bytes));
-        let told = json!({"path": "/root/x", "size": bytes.len(), "sha256": digest, "outcome": "created"});
-        ([(header::CONNECTION, "close")], axum::Json(told)).into_response()
+        let record = json!({"path": "/root/x", "size": bytes.len(), "sha256": digest, "outcome": "created"});
+        ([(header::CONNECTION, "close")], axum::Json(record)).into_response()
     });
-    let house = Simulation::boot_with(Router::new().route("/files/content", write)).await;
-    let workspace = house.workspace("w").await;
-    let computer = house.computer(&workspace, "desk").await;
+    let controller = Simulation::boot_with(Router::new().route("/files/content", write)).await;
+    let workspace = controller.workspace("w").await;
+    let computer = controller.computer(&workspace, "desk").await;
     let path = format!("/computers/{computer}/files/content?path=x");
     let bytes: Vec<u8> = (0..LONG).map(|at| (at % 251) as u8).collect();
-    let write = |bytes: Vec<u8>| keyed(&house, Method::PUT, &path, "key-number-1").body(bytes);
-    let first = answered(write(bytes.clone())).await;
+    let write = |bytes: Vec<u8>| keyed(&controller, Method::PUT, &path, "key-number-1").body(bytes);
+    let first = fetch_json(write(bytes.clone())).await;
     assert_eq!((first.status, &first.body["size"]), (200, &json!(LONG)), "{}", first.body);
     assert_eq!(first.body["sha256"], hex(&Sha256::digest(&bytes)));
-    let again = answered(write(bytes.clone())).await;
+    let again = fetch_json(write(bytes.clone())).await;
     assert_eq!((again.status, &again.body), (200, &first.body));
-    assert_eq!(answered(write(bytes[1..].to_vec())).await.status, 422);
+    assert_eq!(fetch_json(write(bytes[1..].to_vec())).await.status, 422);
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }

@@ -1,7 +1,8 @@
-//! Does the protocol's own suite find it conformant? (`@modelcontextprotocol/conformance`; `packaging/dev/deps test` installs it)
+//! Conformance suite of the Model Context Protocol (`@modelcontextprotocol/conformance`, from
+//! `packaging/dev/deps test`).
 //!
-//! It knows nothing of tokens, so a proxy of the test's shows one. Of `server-stateless` four checks need tools of the suite's
-//! own; it says of them that it could not try.
+//! The suite sends no tokens, so a proxy of the test adds one. Four checks of `server-stateless` need tools
+//! that only exist for the suite; it reports them as untestable.
 
 use axum::Router;
 use axum::body::Body;
@@ -12,9 +13,10 @@ use hotdesk::base::tasks::Tasks;
 use serde_json::Value;
 
 use super::scene::Scene;
+use crate::harness::capability::Capability;
 use crate::oauth::{scenarios, suite};
 
-/// What applies, each with the revision that it is run at.
+/// The scenarios that apply, each with its protocol revision.
 const SCENARIOS: [(&str, &str); 11] = [
     ("server-initialize", "2025-11-25"),
     ("server-session-lifecycle", "2025-11-25"),
@@ -29,27 +31,27 @@ const SCENARIOS: [(&str, &str); 11] = [
     ("caching", "2026-07-28"),
 ];
 
-/// What does not apply, by how the names begin, and why.
+/// Name prefixes of the scenarios that do not apply, and the reason.
 const LEFT_OUT: [(&str, &str); 13] = [
     ("completion-", "completions are not offered"),
-    ("elicitation-", "nothing is asked of people through the client"),
+    ("elicitation-", "the server asks people nothing through the client"),
     ("http-custom-header-", "no tool's argument is a header field"),
-    ("input-required-", "nothing is asked of people or models through the client"),
-    ("json-schema-2020-12", "it calls a tool that a server would have for the suite alone (test_...)"),
+    ("input-required-", "the server asks people and models nothing through the client"),
+    ("json-schema-2020-12", "it calls a tool that only exists for the suite (test_...)"),
     ("logging-", "no log is sent to clients"),
     ("prompts-", "prompts are not offered"),
     ("resources-", "resources are not offered"),
     ("sep-2164-resource-", "resources are not offered"),
     ("sep-2640-skills-", "skills are an extension that is not offered"),
-    ("server-sse-polling", "it calls a tool that a server would have for the suite alone (test_...)"),
+    ("server-sse-polling", "it calls a tool that only exists for the suite (test_...)"),
     ("tasks-", "tasks are an extension that is not offered"),
-    ("tools-call-", "they call tools that a server would have for the suite alone (test_...)"),
+    ("tools-call-", "they call tools that only exist for the suite (test_...)"),
 ];
 
 #[test]
 fn every_scenario_of_the_suite_is_run_or_left_out_for_a_reason() {
     let Some(all) = scenarios("--server") else {
-        return println!("skipped: no conformance suite (make deps-test)");
+        return Capability::Conformance.skip("no conformance suite (make deps-test)");
     };
     for name in &all {
         let run = SCENARIOS.iter().any(|(run, _)| run == name);
@@ -57,33 +59,36 @@ fn every_scenario_of_the_suite_is_run_or_left_out_for_a_reason() {
         assert!(run != left_out, "{name}: run {run}, left out {left_out}");
     }
     for (prefix, reason) in LEFT_OUT {
-        assert!(all.iter().any(|name| name.starts_with(prefix)), "{prefix} ({reason}) is not there any more");
+        assert!(
+            all.iter().any(|name| name.starts_with(prefix)),
+            "{prefix} ({reason}) no longer exists in the suite"
+        );
     }
 }
 
-/// Checks of those scenarios that ask for what this server does not offer, and says so (-32601).
+/// Checks of these scenarios for methods that this server does not offer (error -32601).
 const NOT_OFFERED: [&str; 3] =
     ["PromptsListCachingHints", "ResourcesListCachingHints", "ResourcesTemplatesListCachingHints"];
 
 #[derive(Clone)]
-struct Shower {
+struct TokenProxy {
     client: reqwest::Client,
     base: String,
     token: String,
 }
 
-/// Passes everything on as it is, with the token.
-async fn show(State(shower): State<Shower>, request: Request) -> Response {
+/// Forwards a request with the token and returns the response.
+async fn forward(State(proxy): State<TokenProxy>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    let mut asked = shower.client.request(parts.method, format!("{}{path}", shower.base));
+    let mut forwarded = proxy.client.request(parts.method, format!("{}{path}", proxy.base));
     for (name, value) in &parts.headers {
         if ![header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH].contains(name) {
-            asked = asked.header(name, value);
+            forwarded = forwarded.header(name, value);
         }
     }
     let body = axum::body::to_bytes(body, 1 << 20).await.expect("a body");
-    let answer = asked.bearer_auth(&shower.token).body(body).send().await.expect("an answer");
+    let answer = forwarded.bearer_auth(&proxy.token).body(body).send().await.expect("an answer");
     let (status, headers) = (answer.status(), answer.headers().clone());
     let mut response = Response::new(Body::from_stream(answer.bytes_stream()));
     *response.status_mut() = status;
@@ -92,11 +97,13 @@ async fn show(State(shower): State<Shower>, request: Request) -> Response {
     response
 }
 
-/// What the suite found wrong, but for what it could not try.
-fn wrong(said: &str) -> Vec<String> {
-    let list = said.split_once("\n[").and_then(|(_, rest)| rest.rsplit_once("\n]"));
-    let list = list.map(|(checks, _)| format!("[{checks}]")).unwrap_or_else(|| panic!("no checks in {said}"));
-    let checks: Vec<Value> = serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error} in {said}"));
+/// The failed checks in the suite's output, without the untestable ones.
+fn failed_checks(output: &str) -> Vec<String> {
+    let list = output.split_once("\n[").and_then(|(_, rest)| rest.rsplit_once("\n]"));
+    let list =
+        list.map(|(checks, _)| format!("[{checks}]")).unwrap_or_else(|| panic!("no checks in {output}"));
+    let checks: Vec<Value> =
+        serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error} in {output}"));
     let offered = |check: &&Value| {
         let unknown = check["errorMessage"].as_str().is_some_and(|why| why.contains("-32601"));
         !(unknown && NOT_OFFERED.iter().any(|name| check["name"] == *name))
@@ -114,26 +121,28 @@ fn wrong(said: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a77_a78_the_protocol_s_own_suite_finds_nothing() {
     if suite().is_none() {
-        return println!("skipped: no conformance suite (make deps-test)");
+        return Capability::Conformance.skip("no conformance suite (make deps-test)");
     }
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let client = crate::harness::client();
-    let shower = Shower { client, base: scene.house.base.clone(), token: scene.token.clone() };
+    let state = TokenProxy { client, base: scene.controller.base.clone(), token: scene.token.clone() };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = listener.local_addr().expect("an address").port();
-    let proxy = Router::new().fallback(show).with_state(shower);
+    let router = Router::new().fallback(forward).with_state(state);
     let _serving =
-        Tasks::new().spawn("proxy of the suite", async move { axum::serve(listener, proxy).await });
+        Tasks::new().spawn("proxy of the suite", async move { axum::serve(listener, router).await });
     let results = tempfile::tempdir().expect("a folder");
     let mut failed = Vec::new();
     for (scenario, revision) in SCENARIOS {
-        let mut run = suite().expect("it was there");
+        let mut run = suite().expect("the suite");
         run.args(["server", "--url", &format!("http://localhost:{port}/mcp")]);
         run.args(["--scenario", scenario, "--spec-version", revision, "--verbose"])
             .current_dir(results.path());
         let ran = tokio::task::spawn_blocking(move || run.output()).await.expect("it ran").expect("it ran");
-        let said = String::from_utf8_lossy(&ran.stdout);
-        failed.extend(wrong(&said).into_iter().map(|what| format!("{scenario} at {revision}: {what}")));
+        let output = String::from_utf8_lossy(&ran.stdout);
+        failed.extend(
+            failed_checks(&output).into_iter().map(|what| format!("{scenario} at {revision}: {what}")),
+        );
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -1,4 +1,5 @@
-//! Who is let in at `/mcp`? (access.md A39, A40, A57, A75, A76, A77)
+//! Access to `/mcp`: tokens, origins, host names and rate limits. A39, A40, A57, A75, A76, A77
+//! (docs/authentication-rules.md).
 
 use std::time::Duration;
 
@@ -6,17 +7,18 @@ use hotdesk::controller::config::Limits;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
-use super::scene::{NOW, Scene, initialize, stateless};
-use crate::harness::agent::answered;
+use super::scene::{LATEST_REVISION, Scene, initialize, stateless};
+use crate::harness::agent::fetch_json;
 use crate::harness::controller::RunningController;
 use crate::harness::raw::exchange;
 
-const SOON: Duration = Duration::from_secs(10);
+/// Longest wait for a raw exchange, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a39_a40_a75_every_request_needs_a_token_and_is_told_where_to_get_one() {
-    let scene = Scene::set().await;
-    let place = format!("{}/.well-known/oauth-protected-resource/mcp", scene.house.base);
+    let scene = Scene::boot().await;
+    let metadata_url = format!("{}/.well-known/oauth-protected-resource/mcp", scene.controller.base);
     let unknown = format!("{}x", scene.token);
     for method in [Method::POST, Method::GET, Method::DELETE, Method::PUT] {
         let ask = || scene.bare(method.clone()).json(&stateless("tools/list", &json!({})));
@@ -24,35 +26,35 @@ async fn a39_a40_a75_every_request_needs_a_token_and_is_told_where_to_get_one() 
         for (what, request, error) in [
             ("nothing", ask(), ""),
             ("another token", ask().bearer_auth(&unknown), "error=\"invalid_token\", "),
-            ("an API key", ask().bearer_auth(scene.house.key()), "error=\"invalid_token\", "),
+            ("an API key", ask().bearer_auth(scene.controller.key()), "error=\"invalid_token\", "),
             ("another scheme", ask().basic_auth("a", Some(&scene.token)), "error=\"invalid_token\", "),
             ("two", twice, "error=\"invalid_token\", "),
-            // A token in any other place is none (A75).
+            // A75: a token anywhere else does not count.
             ("a query", ask().query(&[("access_token", &scene.token), ("token", &scene.token)]), ""),
             ("a cookie", ask().header("cookie", format!("access_token={}", scene.token)), ""),
             ("another field", ask().header("x-api-key", &scene.token), ""),
         ] {
             let answer = request.send().await.expect("an answer");
             assert_eq!(answer.status(), 401, "{method} with {what}");
-            let expected = format!("Bearer {error}resource_metadata=\"{place}\", scope=\"mcp:tools\"");
+            let expected = format!("Bearer {error}resource_metadata=\"{metadata_url}\", scope=\"mcp:tools\"");
             assert_eq!(answer.headers()["www-authenticate"], expected.as_str(), "{method} with {what}");
             let body: Value = answer.json().await.expect("JSON");
             assert!(body["error"].is_string() && body["request_id"].is_string(), "{body}");
-            let told =
+            let explained =
                 body["error"].as_str().is_some_and(|text| text.contains("takes an OAuth access token"));
-            assert_eq!(told, what == "an API key", "{body}");
+            assert_eq!(explained, what == "an API key", "{body}");
         }
     }
     assert_eq!(scene.message("tools/list", json!({})).send().await.expect("an answer").status(), 200);
 }
 
-/// Why an answer is one of too many, and that it tells when to come back in whole seconds.
+/// Checks a 429 response with its `Retry-After` and `RateLimit` headers, and returns its error text.
 async fn too_many(answer: Response, policy: &str) -> String {
     assert_eq!(answer.status(), 429);
     let wait: u64 = answer.headers()["retry-after"].to_str().expect("text").parse().expect("whole seconds");
     assert!((1..=61).contains(&wait), "{wait}");
-    let told = answer.headers()["ratelimit"].to_str().expect("text");
-    assert!(told.starts_with(&format!("\"{policy}\";r=0;")), "{told}");
+    let ratelimit = answer.headers()["ratelimit"].to_str().expect("text");
+    assert!(ratelimit.starts_with(&format!("\"{policy}\";r=0;")), "{ratelimit}");
     let body: Value = answer.json().await.expect("JSON");
     body["error"].as_str().expect("a sentence").to_owned()
 }
@@ -60,8 +62,8 @@ async fn too_many(answer: Response, policy: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a18_wrong_tokens_are_limited_by_source_and_shut_no_right_one_out() {
     let limits = Limits { wrong_keys_per_minute: 6, ..Limits::default() };
-    let scene = Scene::set_limited(limits).await;
-    let (wrong, key) = (format!("{}x", scene.token), scene.house.key());
+    let scene = Scene::boot_limited(limits).await;
+    let (wrong, key) = (format!("{}x", scene.token), scene.controller.key());
     let show = async |token: &str| {
         let request = scene.bare(Method::POST).bearer_auth(token).json(&initialize());
         request.send().await.expect("an answer")
@@ -73,13 +75,13 @@ async fn a18_wrong_tokens_are_limited_by_source_and_shut_no_right_one_out() {
         let why = too_many(show(token).await, "wrong-keys").await;
         assert!(why.starts_with("Invalid access token"), "{why}");
     }
-    // They are counted with the wrong keys of the same source.
-    let elsewhere = scene.house.request_with(&wrong, Method::GET, "/workspaces");
+    // Wrong tokens and wrong keys of one source share a limit.
+    let elsewhere = scene.controller.request_with(&wrong, Method::GET, "/workspaces");
     too_many(elsewhere.send().await.expect("an answer"), "wrong-keys").await;
-    // Nothing shown is nothing tried.
+    // A request without a token does not count as an attempt.
     let bare = scene.bare(Method::POST).json(&initialize()).send().await.expect("an answer");
     assert_eq!(bare.status(), 401);
-    // The right one passes, and with it what was tried before is forgotten.
+    // The right token passes and resets the count.
     assert_eq!(show(&scene.token).await.status(), 200);
     assert_eq!(show(&wrong).await.status(), 401);
 }
@@ -87,9 +89,9 @@ async fn a18_wrong_tokens_are_limited_by_source_and_shut_no_right_one_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a19_a_token_has_a_limit_of_its_own_and_is_told_when_to_come_back() {
     let limits = Limits { requests_per_second: 1, request_burst: 20, ..Limits::default() };
-    let scene = Scene::set_limited(limits).await;
+    let scene = Scene::boot_limited(limits).await;
     let mut refused = None;
-    // One a second comes in meanwhile.
+    // The limit refills by one request a second during the loop.
     for _ in 0..200 {
         let answer = scene.message("tools/list", json!({})).send().await.expect("an answer");
         if answer.status() != 200 {
@@ -105,33 +107,33 @@ async fn a19_a_token_has_a_limit_of_its_own_and_is_told_when_to_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a57_a_token_is_for_the_mcp_server_alone_and_goes_no_further() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     for path in ["/workspaces", "/computers", &format!("/computers/{}", scene.computer)] {
-        let refused = answered(scene.house.request_with(&scene.token, Method::GET, path)).await;
+        let refused = fetch_json(scene.controller.request_with(&scene.token, Method::GET, path)).await;
         assert_eq!(refused.status, 401, "{path}");
         assert!(refused.body["error"].as_str().expect("a sentence").starts_with("Invalid API key"));
     }
-    // What comes to the agent: its own token, and nothing of the client's.
-    let possessed = scene.house.possess(&scene.computer);
+    // The agent gets its own token, and nothing of the client's headers.
+    let agent = scene.controller.replace_agent(&scene.computer);
     let call = scene.call("bash", json!({"computer_id": scene.computer, "command": "true"}));
-    let heard = async {
-        let accepted = tokio::time::timeout(SOON, possessed.accept()).await.expect("in time");
+    let received = async {
+        let accepted = tokio::time::timeout(TIMEOUT, agent.accept()).await.expect("in time");
         let (mut stream, _) = accepted.expect("a connection");
-        let mut heard = vec![0; 16 * 1024];
-        let length = tokio::io::AsyncReadExt::read(&mut stream, &mut heard).await.expect("a request");
-        String::from_utf8_lossy(&heard[..length]).into_owned()
+        let mut received = vec![0; 16 * 1024];
+        let length = tokio::io::AsyncReadExt::read(&mut stream, &mut received).await.expect("a request");
+        String::from_utf8_lossy(&received[..length]).into_owned()
     };
-    let (_, heard) = tokio::join!(call, heard);
-    assert!(heard.contains("authorization: Bearer"), "{heard}");
-    assert!(!heard.contains(&scene.token) && !heard.contains("mcp-"), "{heard}");
+    let (_, received) = tokio::join!(call, received);
+    assert!(received.contains("authorization: Bearer"), "{received}");
+    assert!(!received.contains(&scene.token) && !received.contains("mcp-"), "{received}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a76_a_page_that_is_not_allowed_is_refused_before_anything_else() {
     let pages = "[web]\nallowed_origins = \"https://inspector.example, http://localhost:6274\"\n";
-    let house = RunningController::boot_with(pages).await;
-    let own = house.base().to_owned();
-    let ask = |method: Method, page: &str| house.bare(method, "/mcp").header("origin", page);
+    let controller = RunningController::boot_with(pages).await;
+    let own = controller.base().to_owned();
+    let ask = |method: Method, page: &str| controller.bare(method, "/mcp").header("origin", page);
     let refused = [
         "https://evil.example",
         "null",
@@ -150,10 +152,10 @@ async fn a76_a_page_that_is_not_allowed_is_refused_before_anything_else() {
         }
     }
     let twice = ask(Method::POST, &own).header("origin", "https://evil.example");
-    assert_eq!(answered(twice).await.status, 403, "two are not one");
+    assert_eq!(fetch_json(twice).await.status, 403, "two origins are ambiguous");
     for page in [&own, "https://inspector.example", "http://localhost:6274"] {
         let answer = ask(Method::POST, page).json(&initialize()).send().await.expect("an answer");
-        assert_eq!(answer.status(), 401, "{page}: the token is asked for next");
+        assert_eq!(answer.status(), 401, "{page}: the token check comes next");
         assert_eq!(answer.headers()["access-control-allow-origin"], page);
         let flight = ask(Method::OPTIONS, page)
             .header("access-control-request-method", "POST")
@@ -169,10 +171,10 @@ async fn a76_a_page_that_is_not_allowed_is_refused_before_anything_else() {
 async fn a77_only_names_of_ours_are_answered() {
     let names =
         "public_url = \"https://desk.example\"\n[web]\nallowed_hosts = \"other.example, third.example\"\n";
-    let house = RunningController::boot_with(names).await;
+    let controller = RunningController::boot_with(names).await;
     let ask = async |host: &str, path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        exchange(house.address(), request.as_bytes(), SOON).await
+        exchange(controller.address(), request.as_bytes(), TIMEOUT).await
     };
     for host in [
         "desk.example",
@@ -198,20 +200,21 @@ async fn a77_only_names_of_ours_are_answered() {
             );
         }
     }
-    let counted = ask("localhost", "/metrics").await.text;
-    assert!(counted.contains("hotdesk_hosts_refused_total 25"), "{counted}");
+    let metrics = ask("localhost", "/metrics").await.text;
+    assert!(metrics.contains("hotdesk_hosts_refused_total 25"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t14_what_is_no_message_is_refused_and_bounded() {
-    let scene = Scene::set().await;
-    let post = || scene.bare(Method::POST).bearer_auth(&scene.token).header("mcp-protocol-version", NOW);
+    let scene = Scene::boot().await;
+    let post =
+        || scene.bare(Method::POST).bearer_auth(&scene.token).header("mcp-protocol-version", LATEST_REVISION);
     let cases: [(&str, reqwest::RequestBuilder, u16); 6] = [
         ("no JSON", post().body("{"), 400),
         ("no message", post().body("{\"jsonrpc\":\"2.0\"}"), 400),
         ("a list", post().json(&json!([stateless("ping", &json!({}))])), 400),
         ("too much", post().body(format!("\"{}\"", "x".repeat(3 * 1024 * 1024))), 413),
-        ("no type", scene.house.bare(Method::POST, "/mcp").bearer_auth(&scene.token).body("{}"), 406),
+        ("no type", scene.controller.bare(Method::POST, "/mcp").bearer_auth(&scene.token).body("{}"), 406),
         ("no such method", scene.bare(Method::PUT).bearer_auth(&scene.token), 405),
     ];
     for (what, request, status) in cases {

@@ -1,4 +1,5 @@
-//! Does Python's package `mcp` get along with it? It lists the tools, looks at a real computer and types into it.
+//! Python's `mcp` package as a client: it lists the tools, takes a screenshot of a real computer and types
+//! into it.
 
 use std::process::Command;
 
@@ -8,19 +9,20 @@ use crate::harness::controller::RunningController;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_client_types_into_a_computer() {
-    let Some((house, workspace, computer)) = RunningController::with_a_computer().await else { return };
-    let Some(python) = python() else { return println!("skipped: no Python environment (make deps-test)") };
-    let away = house.workspace("away").await;
-    let elsewhere = crate::harness::caller::id_of(&house.computer(&away, "two").await);
-    let store = hotdesk::store::Store::open(&house.data_dir().join("hotdesk.db")).await.expect("the store");
-    let operator = store.operator().await.expect("the operator");
+    let Some((controller, workspace, computer)) = RunningController::with_a_computer().await else { return };
+    let Some(python) = python() else { return };
+    let away = controller.workspace("away").await;
+    let elsewhere = crate::harness::caller::id_of(&controller.computer(&away, "two").await);
+    let store =
+        hotdesk::store::Store::open(&controller.data_dir().join("hotdesk.db")).await.expect("the store");
+    let operator = store.operator_account().await.expect("the operator");
     let token = token(&store, operator, &workspace).await;
     let mut client = Command::new(python);
     client.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/mcp_client.py"));
-    client.args([&format!("{}/mcp", house.base()), &computer, &elsewhere]).env("MCP_TOKEN", &token);
+    client.args([&format!("{}/mcp", controller.base()), &computer, &elsewhere]).env("MCP_TOKEN", &token);
     let ran = tokio::task::spawn_blocking(move || client.output()).await.expect("it ran").expect("it ran");
-    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{said}\n{complained}");
-    assert_eq!(said, "legacy: 2025-11-25\nauto: 2026-07-28\nall tools used\n");
-    assert!(!house.log().contains(&token), "the log shows the token");
+    let (output, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{output}\n{errors}");
+    assert_eq!(output, "legacy: 2025-11-25\nauto: 2026-07-28\nall tools used\n");
+    assert!(!controller.log().contains(&token), "the log contains the token");
 }

@@ -1,26 +1,26 @@
-//! Who speaks MCP to whom? A client with a token for one workspace of a simulated house, and its messages.
+//! MCP client with a token for one workspace of a simulated controller, and its messages.
 
 use axum::Router;
 use hotdesk::base::clock::now_ms;
 use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
-use hotdesk::controller::auth::keys;
 use hotdesk::controller::config::Limits;
+use hotdesk::controller::identity::auth::keys;
 use hotdesk::store::Store;
-use hotdesk::store::oauth_grants::{Digests, NewGrant};
+use hotdesk::store::identity::oauth_grants::{NewGrant, TokenDigests};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
 use crate::harness::simulation::Simulation;
 
-/// The revision without sessions.
-pub const NOW: &str = "2026-07-28";
-/// The last one with them.
-pub const BEFORE: &str = "2025-11-25";
+/// The latest protocol revision, without sessions.
+pub const LATEST_REVISION: &str = "2026-07-28";
+/// The last protocol revision with sessions.
+pub const SESSION_REVISION: &str = "2025-11-25";
 
-/// A person's consent for a workspace.
+/// A person's consent to a connection to a workspace.
 pub fn consent<'a>(account: AccountId, workspace: &str, code: &'a str) -> NewGrant<'a> {
-    let soon = now_ms() + 3_600_000;
+    let expires_at = now_ms() + 3_600_000;
     NewGrant {
         account,
         workspace: workspace.parse().expect("an id"),
@@ -30,28 +30,28 @@ pub fn consent<'a>(account: AccountId, workspace: &str, code: &'a str) -> NewGra
         resource: "http://127.0.0.1/mcp",
         challenge: "x",
         code,
-        code_expires_at: soon,
-        expires_at: soon,
+        code_expires_at: expires_at,
+        expires_at,
     }
 }
 
-/// An access token of an account for a workspace, as it is after a person's consent.
+/// Adds a grant to the store and returns its access token, as after a person's consent.
 pub async fn token(store: &Store, account: AccountId, workspace: &str) -> String {
     let [token, refresh, family, code] = [(); 4].map(|()| Secret::random(43));
     let digest = |secret: &Secret| keys::digest(secret.reveal());
     let code = digest(&code);
     let new = consent(account, workspace, &code);
-    let grant = store.add_grant(&new).await.expect("it is stored");
+    let grant = store.add_grant(&new).await.expect("a stored grant");
     let access_expires_at = new.expires_at;
     let (family, refresh, access) = (digest(&family), digest(&refresh), digest(&token));
-    let first = Digests { family, refresh, access, access_expires_at };
-    assert!(store.redeem(grant, &first).await.expect("the store"), "the code is good");
+    let first = TokenDigests { family, refresh, access, access_expires_at };
+    assert!(store.redeem(grant, &first).await.expect("the store"), "the code is valid");
     token.reveal().to_owned()
 }
 
-/// A house with a computer in `home` and one in `away`, and a token for `home`.
+/// A controller with a computer in the workspaces `home` and `away`, and a token for `home`.
 pub struct Scene {
-    pub house: Simulation,
+    pub controller: Simulation,
     pub home: String,
     pub away: String,
     pub computer: String,
@@ -60,48 +60,49 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub async fn set() -> Self {
-        Self::set_with(Router::new()).await
+    pub async fn boot() -> Self {
+        Self::boot_with(Router::new()).await
     }
 
-    /// One whose computers' agents have these routes.
-    pub async fn set_with(routes: Router) -> Self {
+    /// A scene whose agents have these routes.
+    pub async fn boot_with(routes: Router) -> Self {
         Self::of(Simulation::boot_with(routes).await).await
     }
 
-    /// One in which nobody may do more than this.
-    pub async fn set_limited(limits: Limits) -> Self {
+    /// A scene with these limits.
+    pub async fn boot_limited(limits: Limits) -> Self {
         Self::of(Simulation::boot_limited(limits).await).await
     }
 
-    async fn of(house: Simulation) -> Self {
-        let (home, away) = (house.workspace("home").await, house.workspace("away").await);
+    async fn of(controller: Simulation) -> Self {
+        let (home, away) = (controller.workspace("home").await, controller.workspace("away").await);
         let (computer, elsewhere) =
-            (house.computer(&home, "desk").await, house.computer(&away, "desk").await);
-        let store = house.store().await;
-        let operator = store.operator().await.expect("the operator");
+            (controller.computer(&home, "desk").await, controller.computer(&away, "desk").await);
+        let store = controller.store().await;
+        let operator = store.operator_account().await.expect("the operator");
         let token = token(&store, operator, &home).await;
-        Self { house, home, away, computer, elsewhere, token }
+        Self { controller, home, away, computer, elsewhere, token }
     }
 
     /// Another token of the same account.
     pub async fn another_token(&self) -> String {
-        let store = self.house.store().await;
-        let operator = store.operator().await.expect("the operator");
+        let store = self.controller.store().await;
+        let operator = store.operator_account().await.expect("the operator");
         token(&store, operator, &self.home).await
     }
 
     /// A request to `/mcp` without a token.
     pub fn bare(&self, method: Method) -> RequestBuilder {
-        let request = self.house.bare(method, "/mcp");
+        let request = self.controller.bare(method, "/mcp");
         request
             .header("accept", "application/json, text/event-stream")
             .header("content-type", "application/json")
     }
 
-    /// A message without a session, as clients of the present revision send it.
+    /// A message of the latest revision, without a session.
     pub fn message(&self, method: &str, params: Value) -> RequestBuilder {
-        let request = self.bare(Method::POST).bearer_auth(&self.token).header("mcp-protocol-version", NOW);
+        let request =
+            self.bare(Method::POST).bearer_auth(&self.token).header("mcp-protocol-version", LATEST_REVISION);
         let request = request.header("mcp-method", method).json(&stateless(method, &params));
         match params["name"].as_str() {
             Some(name) => request.header("mcp-name", name),
@@ -109,7 +110,7 @@ impl Scene {
         }
     }
 
-    /// What a tool answers to a client of the present revision.
+    /// Calls a tool with the latest revision and returns its result.
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
         let answer = self.message("tools/call", json!({"name": tool, "arguments": arguments})).send().await;
         let answer = answer.expect("an answer");
@@ -120,33 +121,36 @@ impl Scene {
         body["result"].clone()
     }
 
-    /// A message of an earlier revision, perhaps in a session.
-    pub fn earlier(&self, token: &str, session: Option<&str>, message: &Value) -> RequestBuilder {
+    /// A message of the session revision, with or without a session id.
+    pub fn session_message(&self, token: &str, session: Option<&str>, message: &Value) -> RequestBuilder {
         let request = self.bare(Method::POST).bearer_auth(token).json(message);
         match session {
-            Some(session) => request.header("mcp-session-id", session).header("mcp-protocol-version", BEFORE),
+            Some(session) => {
+                request.header("mcp-session-id", session).header("mcp-protocol-version", SESSION_REVISION)
+            }
             None => request,
         }
     }
 
-    /// Opens a session; its id.
+    /// Opens a session and returns its id.
     pub async fn open(&self, token: &str) -> String {
-        let answer = self.earlier(token, None, &initialize()).send().await.expect("an answer");
+        let answer = self.session_message(token, None, &initialize()).send().await.expect("an answer");
         assert_eq!(answer.status(), 200);
         let id = answer.headers()["mcp-session-id"].to_str().expect("text").to_owned();
-        assert_eq!(event(answer).await["result"]["protocolVersion"], BEFORE);
-        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        let begun = self.earlier(token, Some(&id), &begun).send().await.expect("an answer");
-        assert_eq!(begun.status(), 202);
+        assert_eq!(event(answer).await["result"]["protocolVersion"], SESSION_REVISION);
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let initialized =
+            self.session_message(token, Some(&id), &initialized).send().await.expect("an answer");
+        assert_eq!(initialized.status(), 202);
         id
     }
 }
 
-/// A message with what every request of the present revision carries.
+/// A message with the `_meta` object that the latest revision requires.
 pub fn stateless(method: &str, params: &Value) -> Value {
     let mut params = params.clone();
     params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": NOW,
+        "io.modelcontextprotocol/protocolVersion": LATEST_REVISION,
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
     });
@@ -156,11 +160,11 @@ pub fn stateless(method: &str, params: &Value) -> Value {
 /// The first message of a session.
 pub fn initialize() -> Value {
     let info = json!({"name": "test", "version": "1"});
-    let params = json!({"protocolVersion": BEFORE, "capabilities": {}, "clientInfo": info});
+    let params = json!({"protocolVersion": SESSION_REVISION, "capabilities": {}, "clientInfo": info});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 }
 
-/// A request of an earlier revision.
+/// A message of the session revision.
 pub fn request(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }

@@ -1,4 +1,5 @@
-//! What do the tools do? What their REST twins do, in one workspace, within bounds (access.md A66).
+//! MCP tools: the same effects as their REST routes, within one workspace and with bounded results. A66
+//! (docs/authentication-rules.md).
 
 use axum::Router;
 use axum::extract::Request;
@@ -7,20 +8,22 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::scene::Scene;
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 
-/// Agents whose screens, hands and shells say what they were told.
+/// An agent whose routes return the request that they got.
 fn agent() -> Router {
     let echo = |action: &'static str| {
         post(async move |request: Request| {
             let query = request.uri().query().unwrap_or_default().to_owned();
             let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.expect("a body");
-            let told: Value = serde_json::from_slice(&body).expect("JSON");
-            axum::Json(json!({"success": true, "action": action, "details": {"told": told, "query": query}}))
+            let received: Value = serde_json::from_slice(&body).expect("JSON");
+            axum::Json(
+                json!({"success": true, "action": action, "details": {"received": received, "query": query}}),
+            )
         })
     };
-    let bash = post(async |axum::Json(told): axum::Json<Value>| {
-        let output = match told["command"].as_str() {
+    let bash = post(async |axum::Json(received): axum::Json<Value>| {
+        let output = match received["command"].as_str() {
             Some("long") => "ab\n".repeat(100_000),
             other => format!("{}\n", other.unwrap_or_default()),
         };
@@ -37,11 +40,11 @@ fn agent() -> Router {
             ("x-hotdesk-width", "1280"),
             ("x-hotdesk-height", "720"),
         ];
-        let picture = match query.contains("screen=large") {
+        let image = match query.contains("screen=large") {
             true => vec![0_u8; 700_000],
             false => query.into_bytes(),
         };
-        (marks, [b"\x89PNG\r\n\x1a\n".as_slice(), &picture].concat())
+        (marks, [b"\x89PNG\r\n\x1a\n".as_slice(), &image].concat())
     });
     Router::new()
         .route("/click", echo("click"))
@@ -53,7 +56,7 @@ fn agent() -> Router {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_say_what_they_are_and_do_it() {
-    let scene = Scene::set_with(agent()).await;
+    let scene = Scene::boot_with(agent()).await;
     let listed: Value = scene.message("tools/list", json!({})).send().await.unwrap().json().await.unwrap();
     for tool in listed["result"]["tools"].as_array().expect("tools") {
         let hints = &tool["annotations"];
@@ -73,16 +76,20 @@ async fn tools_say_what_they_are_and_do_it() {
         .call("click", json!({"computer_id": id, "x": 3, "y": 4.5, "frame": "f-1", "screen": "s"}))
         .await;
     assert_eq!(done["isError"], false);
-    let told = &done["structuredContent"]["details"];
-    assert_eq!(told, &json!({"told": {"x": 3.0, "y": 4.5, "frame": "f-1"}, "query": "screen=s"}), "{done}");
+    let received = &done["structuredContent"]["details"];
+    assert_eq!(
+        received,
+        &json!({"received": {"x": 3.0, "y": 4.5, "frame": "f-1"}, "query": "screen=s"}),
+        "{done}"
+    );
     assert_eq!(
         serde_json::from_str::<Value>(done["content"][0]["text"].as_str().unwrap()).unwrap(),
         done["structuredContent"]
     );
     let typed = scene.call("type", json!({"computer_id": id, "text": "hi"})).await;
-    assert_eq!(typed["structuredContent"]["details"]["told"], json!({"text": "hi"}));
+    assert_eq!(typed["structuredContent"]["details"]["received"], json!({"text": "hi"}));
     let pressed = scene.call("key", json!({"computer_id": id, "key": "ctrl+c", "repeat": 2})).await;
-    assert_eq!(pressed["structuredContent"]["details"]["told"], json!({"key": "ctrl+c", "repeat": 2}));
+    assert_eq!(pressed["structuredContent"]["details"]["received"], json!({"key": "ctrl+c", "repeat": 2}));
     let ran = scene.call("bash", json!({"computer_id": id, "command": "echo"})).await;
     assert_eq!(
         ran["structuredContent"],
@@ -91,20 +98,20 @@ async fn tools_say_what_they_are_and_do_it() {
     let seen = scene.call("screenshot", json!({"computer_id": id, "region": "0,0,9,9"})).await;
     let shown = json!({"width": 1280, "height": 720, "mime_type": "image/png", "frame": "f-1", "scale": 1.0, "screen": "default"});
     assert_eq!((&seen["structuredContent"], &seen["content"][1]["type"]), (&shown, &json!("image")));
-    let picture = base64::Engine::decode(
+    let image = base64::Engine::decode(
         &base64::engine::general_purpose::STANDARD,
         seen["content"][1]["data"].as_str().unwrap(),
     );
-    let asked = String::from_utf8_lossy(&picture.unwrap()[8..]).into_owned();
+    let query = String::from_utf8_lossy(&image.unwrap()[8..]).into_owned();
     assert!(
-        asked.contains("format=jpeg") && asked.contains("max_bytes=700000") && asked.contains("region="),
-        "{asked}"
+        query.contains("format=jpeg") && query.contains("max_bytes=700000") && query.contains("region="),
+        "{query}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_tool_answers_is_bounded() {
-    let scene = Scene::set_with(agent()).await;
+    let scene = Scene::boot_with(agent()).await;
     let ran = scene.call("bash", json!({"computer_id": scene.computer, "command": "long"})).await;
     let ran = &ran["structuredContent"];
     let output = ran["output"].as_str().expect("text");
@@ -124,7 +131,7 @@ async fn what_a_tool_answers_is_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn computers_are_brought_up_and_down() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let one = json!({"computer_id": scene.computer});
     for (tool, status) in [
         ("stop_computer", "stopped"),
@@ -134,7 +141,7 @@ async fn computers_are_brought_up_and_down() {
     ] {
         let done = scene.call(tool, one.clone()).await;
         assert_eq!(done["isError"], false, "{tool}: {done}");
-        scene.house.until_status(&scene.computer, status).await;
+        scene.controller.until_status(&scene.computer, status).await;
         let record = scene.call("get_computer", one.clone()).await;
         assert_eq!(record["structuredContent"]["status"], status, "{tool}");
         assert!(record["structuredContent"]["vnc_password"].is_null(), "{record}");
@@ -149,7 +156,7 @@ async fn computers_are_brought_up_and_down() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a66_a_connection_acts_in_its_workspace_alone() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let listed = scene.call("list_computers", json!({})).await;
     let computers = listed["structuredContent"]["computers"].as_array().expect("a list");
     assert!(computers.len() == 1 && computers[0]["id"] == scene.computer.as_str(), "{listed}");
@@ -180,8 +187,8 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
             error.contains("\"home\"") && error.contains("\"away\"") && body["request_id"].is_string(),
             "{error}"
         );
-        // The instance handle is no way around (A15), and what is not there is not there.
-        let record = scene.house.get(&format!("/computers/{}", scene.elsewhere)).await.body;
+        // The instance handle does not avoid the check (A15), and an unknown id is not found.
+        let record = scene.controller.get(&format!("/computers/{}", scene.elsewhere)).await.body;
         arguments["computer_id"] = record["instance_id"].clone();
         assert_eq!(
             scene.call(tool, arguments.clone()).await["structuredContent"]["code"],
@@ -191,7 +198,7 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
         let unknown = scene.call(tool, arguments).await;
         assert_eq!(unknown["structuredContent"]["error"], "Desktop not found", "{tool}");
     }
-    assert_eq!(scene.house.status(&scene.elsewhere).await, "running");
+    assert_eq!(scene.controller.status(&scene.elsewhere).await, "running");
     for (tool, arguments) in [
         ("click", json!({"computer_id": scene.computer, "x": "left", "y": 1})),
         ("click", json!({"computer_id": scene.computer})),
@@ -209,7 +216,7 @@ async fn a66_a_connection_acts_in_its_workspace_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_tools_change_and_what_they_are_refused_is_in_the_log() {
-    let scene = Scene::set_with(agent()).await;
+    let scene = Scene::boot_with(agent()).await;
     let (own, other) = (&scene.computer, &scene.elsewhere);
     let calls = [
         ("get_computer", json!({"computer_id": own}), false),
@@ -222,17 +229,17 @@ async fn what_tools_change_and_what_they_are_refused_is_in_the_log() {
         let result = scene.call(tool, arguments).await;
         assert_eq!(result["isError"], fails, "{tool}: {result}");
     }
-    let listed = answered(scene.house.request(Method::GET, "/audit")).await;
+    let listed = fetch_json(scene.controller.request(Method::GET, "/audit")).await;
     assert_eq!(listed.status, 200, "{}", listed.body);
     let all = listed.body["entries"].as_array().expect("entries");
     let lines: Vec<_> = all.iter().filter(|entry| entry["credential"] == "grant").collect();
-    let told = |entry: &Value| json!([entry["route"], entry["result"], entry["status"], entry["code"]]);
+    let summary = |entry: &Value| json!([entry["route"], entry["result"], entry["status"], entry["code"]]);
     let expected = json!([
         ["/mcp tools/call stop_computer", "failed", 404, null],
         ["/mcp tools/call get_computer", "refused", 403, "workspace_scope_mismatch"],
         ["/mcp tools/call bash", "done", 200, null],
     ]);
-    assert_eq!(lines.iter().copied().map(told).collect::<Value>(), expected);
+    assert_eq!(lines.iter().copied().map(summary).collect::<Value>(), expected);
     let (refused, done) = (lines[1], lines[2]);
     assert_eq!((&done["computer_id"], &done["workspace_id"]), (&json!(own), &json!(scene.home)));
     assert_eq!((&refused["computer_id"], &refused["workspace_id"]), (&json!(other), &json!(scene.away)));

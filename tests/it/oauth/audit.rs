@@ -1,33 +1,33 @@
-//! Does the log tell what people and their clients did with connections, and no token?
+//! Audit log of MCP connections: actions of people and of clients, and no token.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, csrf, form, pair, shown};
+use super::scene::{Scene, csrf, fetch_page, form, token_pair};
 
-/// The lines about an action, the oldest first.
+/// The entries about an action, oldest first.
 async fn acts(scene: &Scene) -> Vec<Value> {
-    let log = scene.house.get("/audit?limit=500").await.body;
+    let log = scene.controller.get("/audit?limit=500").await.body;
     let lines = log["entries"].as_array().expect("entries").iter().rev();
     lines.filter(|line| line["action"].is_string()).cloned().collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a58_a63_the_log_tells_the_life_of_a_connection() {
-    let scene = Scene::set().await;
-    let refused = scene.me.submit(&scene.asking(&[]), &[("decision", "deny")]).await;
+    let scene = Scene::boot().await;
+    let refused = scene.me.submit(&scene.authorize_url(&[]), &[("decision", "deny")]).await;
     assert_eq!(refused.status, 303);
     let (first, refresh) = scene.connect().await;
-    let (second, next) = pair(&scene.refresh(&refresh).await.body);
-    // Used twice: the connection ends, once.
+    let (second, next) = token_pair(&scene.refresh(&refresh).await.body);
+    // The second use of a refresh token ends the connection; the log has one entry for it.
     for token in [&refresh, &refresh, &next] {
         assert_eq!(scene.refresh(token).await.status, 400);
     }
-    // Its client gives one back, and its person ends one.
+    // A client revokes one connection, and its person ends another.
     let (third, _) = scene.connect().await;
     for _ in 0..2 {
-        let revoke = scene.house.bare(Method::POST, "/oauth/revoke");
-        let revoked = shown(form(revoke, &[("token", &third), ("client_id", &scene.client)])).await;
+        let revoke = scene.controller.bare(Method::POST, "/oauth/revoke");
+        let revoked = fetch_page(form(revoke, &[("token", &third), ("client_id", &scene.client)])).await;
         assert_eq!(revoked.status, 200);
     }
     scene.connect().await;
@@ -38,21 +38,21 @@ async fn a58_a63_the_log_tells_the_life_of_a_connection() {
     assert_eq!(scene.me.post(&end, &[("csrf", csrf(&page))]).await.status, 303);
 
     let acts = acts(&scene).await;
-    let told: Vec<(&str, &str)> = acts
+    let results: Vec<(&str, &str)> = acts
         .iter()
         .map(|line| (line["action"].as_str().expect("a word"), line["result"].as_str().expect("a word")))
         .collect();
-    let begun = [("consent_given", "done"), ("token_issued", "done")];
+    let connected = [("consent_given", "done"), ("token_issued", "done")];
     let expected = [
         &[("sign_in", "done"), ("consent_refused", "done")][..],
-        &begun,
+        &connected,
         &[("token_refreshed", "done"), ("token_reused", "failed")],
-        &begun,
+        &connected,
         &[("connection_revoked", "done")],
-        &begun,
+        &connected,
         &[("connection_revoked", "done")],
     ];
-    assert_eq!(told, expected.concat());
+    assert_eq!(results, expected.concat());
     let account = json!(scene.account.to_string());
     for line in &acts {
         assert_eq!(line["account_id"], account, "{line}");
@@ -63,7 +63,7 @@ async fn a58_a63_the_log_tells_the_life_of_a_connection() {
     for line in &acts[2..] {
         assert_eq!(line["workspace_id"], json!(scene.workspace), "{line}");
     }
-    // Whoever reads can follow one connection: its id is the consent's target, and the credential of what its client did.
+    // The id of a connection is the target of its consent, and the credential of its client's entries.
     let connection = &acts[2]["target_id"];
     assert!(connection.is_string());
     for line in &acts[3..6] {
@@ -74,6 +74,6 @@ async fn a58_a63_the_log_tells_the_life_of_a_connection() {
     assert_eq!((&last["credential"], &last["target_id"]), (&json!("session"), &json!(id)));
     let text = json!(acts).to_string();
     for secret in [&first, &refresh, &second, &next, &third] {
-        assert!(!text.contains(secret.as_str()), "the log holds a token");
+        assert!(!text.contains(secret.as_str()), "the log contains a token");
     }
 }

@@ -1,21 +1,22 @@
-//! Is a person asked by the rules, and is the client told by them? (access.md A43-A50, A62, A64, A65)
+//! Authorization endpoint: validation, the consent page and the redirect. A43-A50, A62, A64, A65
+//! (docs/authentication-rules.md).
 
-use hotdesk::domain::access::Role;
-use hotdesk::store::oauth_grants::MAX_CONNECTIONS;
+use hotdesk::domain::identity::access::Role;
+use hotdesk::store::identity::oauth_grants::MAX_CONNECTIONS;
 use reqwest::Method;
 use serde_json::json;
 
-use super::scene::{Browser, REDIRECT, Scene, csrf, form, said, shown};
-use crate::harness::agent::answered;
+use super::scene::{Browser, REDIRECT, Scene, csrf, fetch_page, form, parameter};
+use crate::harness::agent::fetch_json;
 use crate::harness::caller::id_of;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a43_a44_a46_a49_a62_an_unsound_request_is_told_to_the_client_with_its_state_and_the_issuer() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     for (change, error) in [
         (("response_type", None), "invalid_request"),
         (("response_type", Some("token")), "unsupported_response_type"),
-        // A code without a challenge is never given, so no verifier can be sent for one (A46).
+        // A46: a request without a challenge never gets a code.
         (("code_challenge", None), "invalid_request"),
         (("code_challenge", Some("")), "invalid_request"),
         (("code_challenge_method", None), "invalid_request"),
@@ -24,25 +25,25 @@ async fn a43_a44_a46_a49_a62_an_unsound_request_is_told_to_the_client_with_its_s
         (("resource", Some("https://evil.example/mcp")), "invalid_target"),
         (("resource", Some("#x")), "invalid_target"),
     ] {
-        let told = scene.me.get(&scene.asking(&[change])).await.told(REDIRECT);
-        assert_eq!(said(&told, "error"), Some(error), "{change:?}");
-        assert_eq!(said(&told, "state"), Some("a state"), "{change:?}");
-        assert_eq!(said(&told, "iss"), Some(scene.house.base.as_str()), "{change:?}");
-        assert_eq!(said(&told, "code"), None, "{change:?}");
+        let parameters = scene.me.get(&scene.authorize_url(&[change])).await.redirect_parameters(REDIRECT);
+        assert_eq!(parameter(&parameters, "error"), Some(error), "{change:?}");
+        assert_eq!(parameter(&parameters, "state"), Some("a state"), "{change:?}");
+        assert_eq!(parameter(&parameters, "iss"), Some(scene.controller.base.as_str()), "{change:?}");
+        assert_eq!(parameter(&parameters, "code"), None, "{change:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a48_whom_nobody_knows_is_told_nothing_and_the_person_sees_a_page() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let local = scene.register(json!({"redirect_uris": ["http://127.0.0.1:3000/cb"]})).await;
     let local = id_of_client(&local.body);
     let mut requests = vec![
-        scene.asking(&[("client_id", None)]),
-        scene.asking(&[("client_id", Some("nobody"))]),
-        scene.asking(&[("redirect_uri", None)]),
-        format!("{}&client_id={}", scene.asking(&[]), scene.client),
-        format!("{}&redirect_uri=https%3A%2F%2Fevil.example%2F", scene.asking(&[])),
+        scene.authorize_url(&[("client_id", None)]),
+        scene.authorize_url(&[("client_id", Some("nobody"))]),
+        scene.authorize_url(&[("redirect_uri", None)]),
+        format!("{}&client_id={}", scene.authorize_url(&[]), scene.client),
+        format!("{}&redirect_uri=https%3A%2F%2Fevil.example%2F", scene.authorize_url(&[])),
     ];
     for hostile in [
         "https://app.example/cb",
@@ -64,7 +65,7 @@ async fn a48_whom_nobody_knows_is_told_nothing_and_the_person_sees_a_page() {
         "//evil.example/cb",
         "javascript:alert(1)",
     ] {
-        requests.push(scene.asking(&[("redirect_uri", Some(hostile))]));
+        requests.push(scene.authorize_url(&[("redirect_uri", Some(hostile))]));
     }
     for hostile in [
         "http://127.0.0.1.evil.example:3000/cb",
@@ -74,16 +75,16 @@ async fn a48_whom_nobody_knows_is_told_nothing_and_the_person_sees_a_page() {
         "http://127.0.0.1:3000/cb?x=1",
         "https://127.0.0.1:3000/cb",
     ] {
-        requests.push(scene.asking(&[("client_id", Some(&local)), ("redirect_uri", Some(hostile))]));
+        requests.push(scene.authorize_url(&[("client_id", Some(&local)), ("redirect_uri", Some(hostile))]));
     }
     for request in requests {
         let page = scene.me.get(&request).await;
         assert_eq!((page.status, page.location()), (400, None), "{request}: {}", page.text);
         assert!(page.text.contains("role=\"alert\""), "{request}: {}", page.text);
     }
-    // Of what runs on the person's own machine the port is free (A47).
-    let other_port =
-        scene.asking(&[("client_id", Some(&local)), ("redirect_uri", Some("http://127.0.0.1:51234/cb"))]);
+    // A47: the port of a redirect to the person's own machine is free.
+    let other_port = scene
+        .authorize_url(&[("client_id", Some(&local)), ("redirect_uri", Some("http://127.0.0.1:51234/cb"))]);
     assert_eq!(scene.me.get(&other_port).await.status, 200);
 }
 
@@ -93,38 +94,47 @@ fn id_of_client(registered: &serde_json::Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a49_a50_the_state_comes_back_exactly_and_parameters_count_once() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let allow = [("decision", "allow"), ("workspace", scene.workspace.as_str())];
     for state in ["x", "a b+c%20&d=e#f?", "é☕\u{0}\"'<>", &"long".repeat(500)] {
-        let told = scene.me.submit(&scene.asking(&[("state", Some(state))]), &allow).await.told(REDIRECT);
-        assert_eq!(said(&told, "state"), Some(state));
-        assert_eq!(said(&told, "iss"), Some(scene.house.base.as_str()));
-        assert!(said(&told, "code").is_some_and(|code| code.len() >= 32), "{told:?}");
-        assert_eq!(told.len(), 3, "{told:?}");
+        let parameters = scene
+            .me
+            .submit(&scene.authorize_url(&[("state", Some(state))]), &allow)
+            .await
+            .redirect_parameters(REDIRECT);
+        assert_eq!(parameter(&parameters, "state"), Some(state));
+        assert_eq!(parameter(&parameters, "iss"), Some(scene.controller.base.as_str()));
+        assert!(parameter(&parameters, "code").is_some_and(|code| code.len() >= 32), "{parameters:?}");
+        assert_eq!(parameters.len(), 3, "{parameters:?}");
     }
-    // Without a state none is made up; an empty one is none, and so is whatever else is unknown or empty.
+    // An empty or missing state is not returned. Other empty or unknown parameters are ignored.
     for change in [("state", None), ("state", Some("")), ("scope", Some("")), ("prompt", Some("login"))] {
-        let told = scene.me.submit(&scene.asking(&[change]), &allow).await.told(REDIRECT);
-        assert_eq!(said(&told, "state").is_some(), change.0 != "state", "{told:?}");
-        assert!(said(&told, "code").is_some(), "{told:?}");
+        let parameters =
+            scene.me.submit(&scene.authorize_url(&[change]), &allow).await.redirect_parameters(REDIRECT);
+        assert_eq!(parameter(&parameters, "state").is_some(), change.0 != "state", "{parameters:?}");
+        assert!(parameter(&parameters, "code").is_some(), "{parameters:?}");
     }
     for name in ["state", "response_type", "code_challenge", "code_challenge_method", "scope", "resource"] {
-        let told = scene.me.get(&format!("{}&{name}=x", scene.asking(&[]))).await.told(REDIRECT);
-        assert_eq!(said(&told, "error"), Some("invalid_request"), "{name}");
-        assert_eq!(said(&told, "state"), (name != "state").then_some("a state"), "{name}");
+        let parameters = scene
+            .me
+            .get(&format!("{}&{name}=x", scene.authorize_url(&[])))
+            .await
+            .redirect_parameters(REDIRECT);
+        assert_eq!(parameter(&parameters, "error"), Some("invalid_request"), "{name}");
+        assert_eq!(parameter(&parameters, "state"), (name != "state").then_some("a state"), "{name}");
     }
-    let twice_unknown = format!("{}&x=1&x=2", scene.asking(&[]));
+    let twice_unknown = format!("{}&x=1&x=2", scene.authorize_url(&[]));
     assert_eq!(scene.me.get(&twice_unknown).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a64_the_person_sees_who_asks_where_the_answer_goes_and_only_workspaces_to_give() {
-    let scene = Scene::set().await;
-    let (other, _) = scene.somebody_else().await;
-    let store = scene.house.store().await;
+    let scene = Scene::boot().await;
+    let (other, _) = scene.add_account().await;
+    let store = scene.controller.store().await;
     let name = |text: &str| hotdesk::domain::name::Name::parse(text).expect("a name");
     let plans = hotdesk::controller::config::Config::default().plans();
-    let mut theirs = Vec::new();
+    let mut workspaces = Vec::new();
     for (called, role) in [
         ("as viewer", Some(Role::Viewer)),
         ("as member", Some(Role::Member)),
@@ -136,38 +146,40 @@ async fn a64_the_person_sees_who_asks_where_the_answer_goes_and_only_workspaces_
         if let Some(role) = role {
             store.set_member(workspace.id, scene.account, role).await.expect("a member");
         }
-        theirs.push((called, workspace.id.to_string()));
+        workspaces.push((called, workspace.id.to_string()));
     }
     let hostile = "<script>alert(1)</script>\"'&";
     let registered = scene.register(json!({"client_name": hostile, "redirect_uris": [REDIRECT]})).await;
-    let asking = scene.asking(&[("client_id", Some(&id_of_client(&registered.body)))]);
-    let page = scene.me.get(&asking).await;
+    let authorize_url = scene.authorize_url(&[("client_id", Some(&id_of_client(&registered.body)))]);
+    let page = scene.me.get(&authorize_url).await;
     assert_eq!(page.status, 200, "{}", page.text);
     assert!(!page.text.contains("<script"), "{}", page.text);
     assert!(page.text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{}", page.text);
     assert!(page.text.contains("app.example") && page.text.contains("me@desk.example"), "{}", page.text);
     assert!(page.text.contains("nobody has checked it"), "{}", page.text);
-    let why = "You only view as viewer: a client needs a workspace that you work in.";
+    let why = "You only view as viewer: a client needs a workspace in which you are more than a viewer.";
     assert!(page.text.contains(why), "{}", page.text);
-    for (called, id) in &theirs {
+    for (called, id) in &workspaces {
         let offered = ["as member", "as admin"].contains(called);
         assert_eq!(page.text.contains(id.as_str()), offered, "{called}");
-        // And what is not offered cannot be chosen.
-        let chosen = scene.me.submit(&asking, &[("decision", "allow"), ("workspace", id)]).await;
+        // A workspace that is not offered cannot be chosen.
+        let chosen = scene.me.submit(&authorize_url, &[("decision", "allow"), ("workspace", id)]).await;
         assert_eq!(chosen.status, if offered { 303 } else { 403 }, "{called}: {}", chosen.text);
         assert_eq!(chosen.location().is_some(), offered, "{called}");
     }
     for wrong in ["", "nonsense", "00000000-0000-4000-8000-000000000000"] {
-        let chosen = scene.me.submit(&asking, &[("decision", "allow"), ("workspace", wrong)]).await;
+        let chosen = scene.me.submit(&authorize_url, &[("decision", "allow"), ("workspace", wrong)]).await;
         assert_eq!((chosen.status, chosen.location()), (403, None), "{wrong}");
     }
-    // A program on the person's own machine can be anybody.
+    // Any program on the person's own machine can use a local redirect.
     assert!(!page.text.contains("can pretend to be it"), "{}", page.text);
     let local =
         scene.register(json!({"redirect_uris": ["http://localhost/cb", "http://127.0.0.1/cb"]})).await;
     let redirect = ("redirect_uri", Some("http://localhost:4000/cb"));
-    let page =
-        scene.me.get(&scene.asking(&[("client_id", Some(&id_of_client(&local.body))), redirect])).await;
+    let page = scene
+        .me
+        .get(&scene.authorize_url(&[("client_id", Some(&id_of_client(&local.body))), redirect]))
+        .await;
     assert!(page.text.contains("can pretend to be it") && page.text.contains("localhost"), "{}", page.text);
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     assert!(policy.ends_with("form-action 'self' http://localhost:4000"), "{policy}");
@@ -175,9 +187,9 @@ async fn a64_the_person_sees_who_asks_where_the_answer_goes_and_only_workspaces_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a64_who_has_no_workspace_can_only_refuse() {
-    let scene = Scene::set().await;
-    let (_, other) = scene.somebody_else().await;
-    let page = other.get(&scene.asking(&[])).await;
+    let scene = Scene::boot().await;
+    let (_, other) = scene.add_account().await;
+    let page = other.get(&scene.authorize_url(&[])).await;
     assert!(
         page.text.contains("You have no workspace")
             && !page.text.contains("value=\"allow\"")
@@ -185,17 +197,21 @@ async fn a64_who_has_no_workspace_can_only_refuse() {
         "{}",
         page.text
     );
-    let refused = other.submit(&scene.asking(&[]), &[("decision", "deny")]).await.told(REDIRECT);
-    assert_eq!((said(&refused, "error"), said(&refused, "state")), (Some("access_denied"), Some("a state")));
-    assert_eq!(said(&refused, "iss"), Some(scene.house.base.as_str()));
-    assert_eq!(said(&refused, "code"), None);
+    let refused =
+        other.submit(&scene.authorize_url(&[]), &[("decision", "deny")]).await.redirect_parameters(REDIRECT);
+    assert_eq!(
+        (parameter(&refused, "error"), parameter(&refused, "state")),
+        (Some("access_denied"), Some("a state"))
+    );
+    assert_eq!(parameter(&refused, "iss"), Some(scene.controller.base.as_str()));
+    assert_eq!(parameter(&refused, "code"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a65_only_the_person_s_own_click_on_our_own_page_lets_a_client_in() {
-    let scene = Scene::set().await;
-    let asking = scene.asking(&[]);
-    let page = scene.me.get(&asking).await;
+    let scene = Scene::boot().await;
+    let authorize_url = scene.authorize_url(&[]);
+    let page = scene.me.get(&authorize_url).await;
     let policy = page.headers["content-security-policy"].to_str().unwrap();
     assert!(policy.contains("frame-ancestors 'none'") && policy.contains("default-src 'none'"), "{policy}");
     assert!(policy.ends_with("form-action 'self' https://app.example"), "{policy}");
@@ -211,54 +227,56 @@ async fn a65_only_the_person_s_own_click_on_our_own_page_lets_a_client_in() {
     );
     let token = csrf(&page.text).to_owned();
     let sound = [("decision", "allow"), ("workspace", scene.workspace.as_str()), ("csrf", token.as_str())];
-    let post = |fields: &[(&str, &str)]| form(scene.me.request(Method::POST, &asking), fields);
-    let foreign = Browser::sign_in(&scene.house.base, "me@desk.example").await;
-    let other_sign_in = csrf(&foreign.get(&asking).await.text).to_owned();
+    let post = |fields: &[(&str, &str)]| form(scene.me.request(Method::POST, &authorize_url), fields);
+    let foreign = Browser::sign_in(&scene.controller.base, "me@desk.example").await;
+    let other_sign_in = csrf(&foreign.get(&authorize_url).await.text).to_owned();
     for (what, request) in [
         ("no token", post(&sound[..2])),
         ("an empty token", post(&[sound[0], sound[1], ("csrf", "")])),
         ("another sign-in's token", post(&[sound[0], sound[1], ("csrf", &other_sign_in)])),
         ("another origin", post(&sound).header("origin", "https://evil.example")),
         (
-            "a page that hides itself",
+            "a page with an opaque origin",
             post(&sound).header("origin", "null").header("sec-fetch-site", "cross-site"),
         ),
         ("another site", post(&sound).header("sec-fetch-site", "cross-site")),
     ] {
-        let answer = shown(request).await;
+        let answer = fetch_page(request).await;
         assert_eq!((answer.status, answer.location()), (403, None), "{what}: {}", answer.text);
     }
-    // The address of the question is no answer to it, and to be signed in is needed for both.
-    assert_eq!(scene.me.get(&format!("{asking}&decision=allow&csrf={token}")).await.status, 200);
-    for request in
-        [scene.house.bare(Method::GET, &asking), form(scene.house.bare(Method::POST, &asking), &sound)]
-    {
-        let url = shown(request).await;
+    // The decision must come in the form, and both pages need a sign-in.
+    assert_eq!(scene.me.get(&format!("{authorize_url}&decision=allow&csrf={token}")).await.status, 200);
+    for request in [
+        scene.controller.bare(Method::GET, &authorize_url),
+        form(scene.controller.bare(Method::POST, &authorize_url), &sound),
+    ] {
+        let url = fetch_page(request).await;
         assert!(url.text.contains("name=\"password\""), "{}", url.text);
     }
-    let origin = scene.house.base.as_str();
-    let let_in = shown(post(&sound).header("origin", origin).header("sec-fetch-site", "same-origin")).await;
+    let origin = scene.controller.base.as_str();
+    let let_in =
+        fetch_page(post(&sound).header("origin", origin).header("sec-fetch-site", "same-origin")).await;
     assert_eq!((let_in.status, &let_in.headers["cache-control"]), (303, &"no-store".parse().unwrap()));
     assert_eq!(let_in.headers["referrer-policy"], "no-referrer");
-    assert!(said(&let_in.told(REDIRECT), "code").is_some());
+    assert!(parameter(&let_in.redirect_parameters(REDIRECT), "code").is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_that_goes_takes_its_connections_along() {
-    let mut scene = Scene::set().await;
-    let second = id_of(&scene.house.made("/workspaces", json!({"name": "second"})).await);
+    let mut scene = Scene::boot().await;
+    let second = id_of(&scene.controller.create("/workspaces", json!({"name": "second"})).await);
     scene.workspace = second.clone();
     let (access, refresh) = scene.connect().await;
     assert_eq!(scene.mcp(&access).await.status, 200);
-    let gone = scene.house.request(Method::DELETE, &format!("/workspaces/{second}"));
-    assert_eq!(answered(gone).await.status, 200);
+    let gone = scene.controller.request(Method::DELETE, &format!("/workspaces/{second}"));
+    assert_eq!(fetch_json(gone).await.status, 200);
     assert_eq!(scene.mcp(&access).await.status, 401);
     assert_eq!(scene.refresh(&refresh).await.body["error"], "invalid_grant");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_has_so_many_connections_and_no_more() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let (access, _) = scene.connect().await;
     let many = format!(
         "WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {MAX_CONNECTIONS}) \
@@ -267,12 +285,12 @@ async fn a_person_has_so_many_connections_and_no_more() {
          redirect_uri, resource, challenge, 'code ' || i, code_expires_at, 'refresh', created_at, expires_at \
          FROM n, oauth_grants"
     );
-    scene.house.sql(&many).await;
+    scene.controller.sql(&many).await;
     let allowed = [("decision", "allow"), ("workspace", scene.workspace.as_str())];
-    let refused = scene.me.submit(&scene.asking(&[]), &allowed).await;
+    let refused = scene.me.submit(&scene.authorize_url(&[]), &allowed).await;
     assert_eq!((refused.status, refused.location()), (403, None), "{}", refused.text);
     assert!(refused.text.contains(&format!("{MAX_CONNECTIONS} connections")), "{}", refused.text);
-    assert_eq!(scene.mcp(&access).await.status, 200, "those that there are go on");
-    scene.house.sql("DELETE FROM oauth_grants WHERE id = 'grant 2'").await;
+    assert_eq!(scene.mcp(&access).await.status, 200, "existing connections continue to work");
+    scene.controller.sql("DELETE FROM oauth_grants WHERE id = 'grant 2'").await;
     scene.connect().await;
 }

@@ -1,4 +1,4 @@
-//! Is a client that a URL names what its document says, and is that read by the rules? (access.md A67-A71)
+//! Client metadata documents: fetch, validation and cache. A67-A71 (docs/authentication-rules.md).
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::scene::{REDIRECT, Scene, VERIFIER, said};
+use super::scene::{REDIRECT, Scene, VERIFIER, parameter};
 use super::tls::{HOST, Server};
 
-/// A document for each path.
-fn play(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()> {
+/// Serves a document for each path.
+fn respond(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()> {
     let url = format!("https://{HOST}:{port}{path}");
     let sound = json!({"client_id": url, "client_name": "Document", "redirect_uris": [REDIRECT]});
     let with = |name: &str, value: Value| {
@@ -18,7 +18,7 @@ fn play(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()> {
         document[name] = value;
         document
     };
-    let may_be_kept = match path {
+    let cache_headers = match path {
         "/kept" => "Cache-Control: public, max-age=600\r\n",
         "/unkept" => "Cache-Control: no-store\r\n",
         "/stale" => "Cache-Control: max-age=600\r\nAge: 600\r\n",
@@ -41,13 +41,13 @@ fn play(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()> {
         _ => (200, sound.clone()),
     };
     let fields = "Content-Type: application/json\r\nLocation: /sound\r\nConnection: close\r\n";
-    write!(out, "HTTP/1.1 {status} X\r\n{fields}{may_be_kept}\r\n")?;
+    write!(out, "HTTP/1.1 {status} X\r\n{fields}{cache_headers}\r\n")?;
     out.write_all(document.to_string().as_bytes())
 }
 
 async fn set() -> (Server, Scene) {
-    let server = Server::start(play);
-    let scene = Scene::trusting(Some(server.trusted())).await;
+    let server = Server::start(respond);
+    let scene = Scene::boot_with_trust(Some(server.trusted())).await;
     (server, scene)
 }
 
@@ -55,12 +55,12 @@ async fn set() -> (Server, Scene) {
 async fn a68_a_client_that_a_document_describes_gets_in_and_is_shown_by_it() {
     let (server, mut scene) = set().await;
     scene.client = server.url("/sound");
-    let page = scene.me.get(&scene.asking(&[])).await;
+    let page = scene.me.get(&scene.authorize_url(&[])).await;
     assert_eq!(page.status, 200, "{}", page.text);
     assert!(page.text.contains("Document") && page.text.contains(&scene.client), "{}", page.text);
     let allow = [("decision", "allow"), ("workspace", scene.workspace.as_str())];
-    let told = scene.me.submit(&scene.asking(&[]), &allow).await.told(REDIRECT);
-    let code = said(&told, "code").expect("a code");
+    let parameters = scene.me.submit(&scene.authorize_url(&[]), &allow).await.redirect_parameters(REDIRECT);
+    let code = parameter(&parameters, "code").expect("a code");
     let fields = [
         ("grant_type", "authorization_code"),
         ("client_id", &scene.client),
@@ -69,9 +69,9 @@ async fn a68_a_client_that_a_document_describes_gets_in_and_is_shown_by_it() {
     ];
     let tokens = scene.exchange(&fields).await;
     assert_eq!(tokens.status, 200, "{}", tokens.body);
-    let (access, refresh) = super::scene::pair(&tokens.body);
+    let (access, refresh) = super::scene::token_pair(&tokens.body);
     assert_eq!((scene.mcp(&access).await.status, scene.refresh(&refresh).await.status), (200, 200));
-    assert_eq!(server.requests(), 1, "the document was kept");
+    assert_eq!(server.requests(), 1, "the document must come from the cache");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,10 +88,10 @@ async fn a67_a68_a69_an_unsound_url_or_document_is_a_page_and_no_redirect() {
         "/moved",
         "/hostile-name",
     ] {
-        let page = scene.me.get(&scene.asking(&[("client_id", Some(&server.url(path)))])).await;
+        let page = scene.me.get(&scene.authorize_url(&[("client_id", Some(&server.url(path)))])).await;
         assert_eq!((page.status, page.location()), (400, None), "{path}: {}", page.text);
     }
-    assert_eq!(server.requests(), 9, "each was read, and no redirect followed");
+    assert_eq!(server.requests(), 9, "each document is read once, and no redirect is followed");
     let connections = server.connections();
     let port = server.port;
     for url in [
@@ -106,19 +106,19 @@ async fn a67_a68_a69_an_unsound_url_or_document_is_a_page_and_no_redirect() {
         format!("HTTPS://{HOST}:{port}/sound"),
         format!("https://{HOST}:{port}/{}", "x".repeat(2048)),
     ] {
-        let page = scene.me.get(&scene.asking(&[("client_id", Some(&url))])).await;
+        let page = scene.me.get(&scene.authorize_url(&[("client_id", Some(&url))])).await;
         assert_eq!((page.status, page.location()), (400, None), "{url}: {}", page.text);
     }
-    assert_eq!(server.connections(), connections, "nothing of that reached the network");
+    assert_eq!(server.connections(), connections, "no such URL may reach the network");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a70_without_a_test_s_trust_nothing_on_this_machine_is_asked() {
-    let server = Server::start(play);
-    let scene = Scene::set().await;
+    let server = Server::start(respond);
+    let scene = Scene::boot().await;
     for host in ["127.0.0.1", "localhost", "0.0.0.0", "127.1", "2130706433", "169.254.169.254", "10.0.0.1"] {
         let url = format!("https://{host}:{}/sound", server.port);
-        let page = scene.me.get(&scene.asking(&[("client_id", Some(&url))])).await;
+        let page = scene.me.get(&scene.authorize_url(&[("client_id", Some(&url))])).await;
         assert_eq!((page.status, page.location()), (400, None), "{url}: {}", page.text);
     }
     assert_eq!(server.connections(), 0);
@@ -127,19 +127,19 @@ async fn a70_without_a_test_s_trust_nothing_on_this_machine_is_asked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a69_of_many_at_once_one_fetches_and_a_stranger_none() {
     let (server, scene) = set().await;
-    let asking = scene.asking(&[("client_id", Some(&server.url("/slow")))]);
-    let pages = join_all((0..10).map(|_| scene.me.get(&asking))).await;
+    let authorize_url = scene.authorize_url(&[("client_id", Some(&server.url("/slow")))]);
+    let pages = join_all((0..10).map(|_| scene.me.get(&authorize_url))).await;
     assert!(pages.iter().all(|page| page.status == 200), "{:?}", pages[0]);
     assert_eq!(server.requests(), 1);
-    let stranger = scene.asking(&[("client_id", Some(&server.url("/other")))]);
-    let sign_in = super::scene::shown(scene.house.bare(reqwest::Method::GET, &stranger)).await;
+    let stranger = scene.authorize_url(&[("client_id", Some(&server.url("/other")))]);
+    let sign_in = super::scene::fetch_page(scene.controller.bare(reqwest::Method::GET, &stranger)).await;
     assert!(sign_in.text.contains("name=\"password\""), "{}", sign_in.text);
     assert_eq!(server.requests(), 1);
-    // So many fetches, and no more.
+    // The number of fetches is limited.
     let mut statuses = Vec::new();
     for number in 0..60 {
         let url = server.url(&format!("/number-{number}"));
-        statuses.push(scene.me.get(&scene.asking(&[("client_id", Some(&url))])).await.status);
+        statuses.push(scene.me.get(&scene.authorize_url(&[("client_id", Some(&url))])).await.status);
         if statuses.last() == Some(&429) {
             break;
         }
@@ -155,9 +155,9 @@ async fn a71_a_document_is_kept_as_it_says_and_a_bad_one_never() {
         [("/unsaid", 1), ("/kept", 1), ("/unkept", 3), ("/stale", 3), ("/gone", 3), ("/wrong-id", 3)]
     {
         let before = server.requests();
-        let asking = scene.asking(&[("client_id", Some(&server.url(path)))]);
+        let authorize_url = scene.authorize_url(&[("client_id", Some(&server.url(path)))]);
         for _ in 0..3 {
-            scene.me.get(&asking).await;
+            scene.me.get(&authorize_url).await;
         }
         assert_eq!(server.requests() - before, fetches, "{path}");
     }

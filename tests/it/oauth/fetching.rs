@@ -1,4 +1,4 @@
-//! Does a URL that somebody else chose lead nowhere but out? (access.md A69, A70, threats.md T6)
+//! GuardedFetcher fetches of client-chosen URLs: A69, A70 (docs/authentication-rules.md), T6 (docs/security.md).
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hotdesk::domain::error::Kind;
-use hotdesk::http::guarded::{Bounds, Guarded, Trust};
+use hotdesk::http::guarded_fetch::{FetchLimits, GuardedFetcher, Trust};
 
-use super::tls::{Always, HOST, Server};
+use super::tls::{FixedResolver, HOST, Server};
 
-const BOUNDS: Bounds = Bounds { bytes: 5 * 1024, patience: Duration::from_secs(30) };
-/// For what takes longer than anybody waits.
-const IMPATIENT: Bounds = Bounds { patience: Duration::from_secs(5), ..BOUNDS };
+const BOUNDS: FetchLimits = FetchLimits { bytes: 5 * 1024, timeout: Duration::from_secs(30) };
+/// FetchLimits of fetches that must time out.
+const SHORT_BOUNDS: FetchLimits = FetchLimits { timeout: Duration::from_secs(5), ..BOUNDS };
 
-/// Counts who connects to a port of this machine, by whatever address.
+/// Counts the connections to a port of this machine at any address.
 fn listen() -> (u16, Arc<AtomicUsize>) {
     let first = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port");
     let port = first.local_addr().expect("an address").port();
-    // The same port of IPv6, where this machine has that.
+    // The same port with IPv6, where the machine has it.
     let second = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).ok();
     let connections = Arc::<AtomicUsize>::default();
     for listener in [Some(first), second].into_iter().flatten() {
@@ -33,7 +33,7 @@ fn listen() -> (u16, Arc<AtomicUsize>) {
     (port, connections)
 }
 
-/// Hosts that mean this machine, its networks, or what only it reaches, in every dress.
+/// Spellings of hosts that mean this machine, its networks, or addresses that only it can reach.
 const HOSTILE: [&str; 62] = [
     "127.0.0.1",
     "127.1",
@@ -102,24 +102,25 @@ const HOSTILE: [&str; 62] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a70_no_url_leads_to_what_only_this_side_reaches() {
     let (port, connections) = listen();
-    let guarded = Guarded::default();
+    let guarded = GuardedFetcher::default();
     for host in HOSTILE {
         let url = format!("https://{host}:{port}/client.json");
         let refused = guarded.get(&url, "application/json", BOUNDS).await.expect_err(&url);
-        // Whether a name with a dot at its end is known is the resolver's affair.
+        // The resolver decides whether a name with a trailing dot exists.
         let resolved = host != "localhost.";
         assert!(!resolved || refused.kind == Kind::Invalid, "{url}: {refused}");
     }
-    // By a name it is the same, also where only one of its addresses is wrong.
+    // The same holds for addresses of a name, even when only one of them is forbidden.
     let outside: IpAddr = "198.51.100.7".parse().unwrap();
     for inside in
         ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fd00::1", "100.64.0.1"]
     {
         let inside = inside.parse().unwrap();
-        for stands_for in [vec![inside], vec![outside, inside], vec![inside, outside]] {
-            let trust = Trust { names: Arc::new(Always(stands_for)), ..Trust::default() };
+        for addresses in [vec![inside], vec![outside, inside], vec![inside, outside]] {
+            let trust = Trust { names: Arc::new(FixedResolver(addresses)), ..Trust::default() };
             let url = format!("https://rebinding.example:{port}/client.json");
-            let refused = Guarded::new(trust).get(&url, "application/json", BOUNDS).await.expect_err(&url);
+            let refused =
+                GuardedFetcher::new(trust).get(&url, "application/json", BOUNDS).await.expect_err(&url);
             assert!(refused.message.contains("public Internet"), "{inside}: {refused}");
         }
     }
@@ -136,29 +137,29 @@ async fn a70_no_url_leads_to_what_only_this_side_reaches() {
         assert!(guarded.get(&url, "application/json", BOUNDS).await.is_err(), "{url}");
     }
     assert_eq!(connections.load(Ordering::SeqCst), 0);
-    // The counter counts.
+    // The counter does count.
     drop(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a listener"));
     let counted = || async { (connections.load(Ordering::SeqCst) == 1).then_some(()) };
     assert!(hotdesk::base::wait::until(Duration::from_secs(5), counted).await.is_some());
 }
 
-fn say(out: &mut dyn Write, head: &str, body: &[u8]) -> std::io::Result<()> {
+fn write_response(out: &mut dyn Write, head: &str, body: &[u8]) -> std::io::Result<()> {
     write!(out, "HTTP/1.1 {head}\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")?;
     out.write_all(body)
 }
 
-fn play(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()> {
+fn respond(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()> {
     match path {
-        "/fits" => say(out, "200 OK", &vec![b'x'; BOUNDS.bytes]),
-        "/big" => say(out, "200 OK", &vec![b'x'; BOUNDS.bytes + 1]),
+        "/fits" => write_response(out, "200 OK", &vec![b'x'; BOUNDS.bytes]),
+        "/big" => write_response(out, "200 OK", &vec![b'x'; BOUNDS.bytes + 1]),
         "/endless" => {
-            say(out, "200 OK", b"")?;
+            write_response(out, "200 OK", b"")?;
             loop {
                 out.write_all(&[b'x'; 1024])?;
             }
         }
         "/slow" => {
-            say(out, "200 OK", b"")?;
+            write_response(out, "200 OK", b"")?;
             loop {
                 out.write_all(b"x")?;
                 out.flush()?;
@@ -171,22 +172,22 @@ fn play(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()> {
         }
         "/elsewhere" => {
             let target = format!("302 Found\r\nLocation: https://{HOST}:{port}/fits");
-            say(out, &target, b"")
+            write_response(out, &target, b"")
         }
-        _ => say(out, "404 Not Found", b""),
+        _ => write_response(out, "404 Not Found", b""),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a69_a_fetch_takes_so_many_bytes_and_so_much_time_and_follows_nothing() {
-    let server = Server::start(play);
-    let guarded = Guarded::new(server.trusted());
-    let get = |path: &str, bounds: Bounds| {
+    let server = Server::start(respond);
+    let guarded = GuardedFetcher::new(server.trusted());
+    let get = |path: &str, bounds: FetchLimits| {
         let url = server.url(path);
         let guarded = &guarded;
         async move { guarded.get(&url, "application/json", bounds).await }
     };
-    let fits = get("/fits", BOUNDS).await.expect("it fits");
+    let fits = get("/fits", BOUNDS).await.expect("a body within the bounds");
     assert_eq!((fits.status.as_u16(), fits.body.len()), (200, BOUNDS.bytes));
     for path in ["/big", "/endless"] {
         let refused = get(path, BOUNDS).await.expect_err(path);
@@ -197,28 +198,29 @@ async fn a69_a_fetch_takes_so_many_bytes_and_so_much_time_and_follows_nothing() 
     assert_eq!((elsewhere.status.as_u16(), server.requests()), (302, before + 1));
     for path in ["/slow", "/silent"] {
         let started = Instant::now();
-        assert!(get(path, IMPATIENT).await.is_err(), "{path}");
+        assert!(get(path, SHORT_BOUNDS).await.is_err(), "{path}");
         let took = started.elapsed();
-        assert!(took > IMPATIENT.patience / 2 && took < IMPATIENT.patience * 4, "{path}: {took:?}");
+        assert!(took > SHORT_BOUNDS.timeout / 2 && took < SHORT_BOUNDS.timeout * 4, "{path}: {took:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a70_only_the_address_that_was_checked_is_connected_to_and_only_a_good_certificate_is_believed() {
-    let server = Server::start(play);
-    // The name is one that no resolver knows: the connection can only go where it was told.
-    let guarded = Guarded::new(server.trusted());
+    let server = Server::start(respond);
+    // No resolver knows the name: the connection can only go to the checked address.
+    let guarded = GuardedFetcher::new(server.trusted());
     assert!(guarded.get(&server.url("/fits"), "application/json", BOUNDS).await.is_ok());
-    // Without the test's authority nobody believes the server, and its request is never sent.
-    let asked = server.requests();
-    let unbelieving = Guarded::new(Trust { authority: None, ..server.trusted() });
-    assert!(unbelieving.get(&server.url("/fits"), "application/json", BOUNDS).await.is_err());
+    // Without the test's authority, the client rejects the certificate and sends no request.
+    let requests = server.requests();
+    let without_authority = GuardedFetcher::new(Trust { authority: None, ..server.trusted() });
+    assert!(without_authority.get(&server.url("/fits"), "application/json", BOUNDS).await.is_err());
     let other_name = format!("https://other.test:{}/fits", server.port);
     assert!(guarded.get(&other_name, "application/json", BOUNDS).await.is_err());
-    assert_eq!(server.requests(), asked);
-    // And who trusts nothing else but the test's authority does not even connect.
+    assert_eq!(server.requests(), requests);
+    // With the default rules about addresses, the client does not even connect.
     let connected = server.connections();
-    let usual = Guarded::new(Trust { may_reach: Trust::default().may_reach, ..server.trusted() });
-    assert!(usual.get(&server.url("/fits"), "application/json", BOUNDS).await.is_err());
+    let default_rules =
+        GuardedFetcher::new(Trust { may_reach: Trust::default().may_reach, ..server.trusted() });
+    assert!(default_rules.get(&server.url("/fits"), "application/json", BOUNDS).await.is_err());
     assert_eq!(server.connections(), connected);
 }

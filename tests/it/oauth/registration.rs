@@ -1,20 +1,20 @@
-//! May a client make itself known, and is that bounded? (access.md A72-A74)
+//! Dynamic client registration and its limits: A72-A74 (docs/authentication-rules.md).
 
 use reqwest::Method;
 use serde_json::json;
 
-use super::scene::{REDIRECT, Scene, shown};
-use crate::harness::agent::answered;
+use super::scene::{REDIRECT, Scene, fetch_page};
+use crate::harness::agent::fetch_json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a72_a_client_is_told_what_it_is_registered_as_and_gets_no_secret() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let metadata = json!({
         "client_name": "  Pilot ", "redirect_uris": [REDIRECT, "http://127.0.0.1/cb"], "scope": "everything",
         "token_endpoint_auth_method": "client_secret_post", "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"], "logo_uri": "https://app.example/x.png", "unknown": {"a": [1]},
     });
-    let page = shown(scene.house.bare(Method::POST, "/oauth/register").json(&metadata)).await;
+    let page = fetch_page(scene.controller.bare(Method::POST, "/oauth/register").json(&metadata)).await;
     assert_eq!(
         (page.status, &page.headers["cache-control"]),
         (201, &"no-store".parse().unwrap()),
@@ -45,7 +45,7 @@ async fn a72_a_client_is_told_what_it_is_registered_as_and_gets_no_secret() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a73_what_may_not_be_registered_is_named() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     for redirect in [
         "javascript:alert(1)",
         "data:text/html,<script>alert(1)</script>",
@@ -73,35 +73,35 @@ async fn a73_what_may_not_be_registered_is_named() {
             "{metadata}"
         );
     }
-    let huge = scene.house.bare(Method::POST, "/oauth/register").body(vec![b' '; 20_000]);
-    assert_eq!(answered(huge).await.status, 413);
+    let huge = scene.controller.bare(Method::POST, "/oauth/register").body(vec![b' '; 20_000]);
+    assert_eq!(fetch_json(huge).await.status, 413);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a74_registrations_are_counted_and_a_client_that_nobody_lets_in_is_forgotten() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let unused = scene.register(json!({"redirect_uris": [REDIRECT]})).await.body["client_id"].clone();
     let (unused, used) = (unused.as_str().expect("an id"), scene.client.clone());
-    // One with a code that it never redeemed.
+    // A client with a code that it never redeemed.
     let idle = scene.register(json!({"redirect_uris": [REDIRECT]})).await.body["client_id"].clone();
     let idle = idle.as_str().expect("an id");
     scene.connect().await;
-    let asking = |client: &str| scene.asking(&[("client_id", Some(client))]);
+    let authorize_url = |client: &str| scene.authorize_url(&[("client_id", Some(client))]);
     let allowed = [("decision", "allow"), ("workspace", scene.workspace.as_str())];
-    assert_eq!(scene.me.submit(&asking(idle), &allowed).await.status, 303);
-    assert_eq!(scene.me.get(&asking(unused)).await.status, 200);
+    assert_eq!(scene.me.submit(&authorize_url(idle), &allowed).await.status, 303);
+    assert_eq!(scene.me.get(&authorize_url(unused)).await.status, 200);
     scene.age("UPDATE oauth_grants SET code_expires_at = code_expires_at - 60000").await;
     scene.age("UPDATE oauth_clients SET created_at = created_at - 25 * 3600000").await;
     assert_eq!(scene.register(json!({"redirect_uris": [REDIRECT]})).await.status, 201);
-    assert_eq!(scene.me.get(&asking(unused)).await.status, 400);
-    assert_eq!(scene.me.get(&asking(idle)).await.status, 400);
-    assert_eq!(scene.me.get(&asking(&used)).await.status, 200);
+    assert_eq!(scene.me.get(&authorize_url(unused)).await.status, 400);
+    assert_eq!(scene.me.get(&authorize_url(idle)).await.status, 400);
+    assert_eq!(scene.me.get(&authorize_url(&used)).await.status, 200);
 
     let mut refused = None;
     for _ in 0..40 {
-        // No spelling of the source is a way around the count.
+        // A forwarded address does not avoid the limit.
         let request =
-            scene.house.bare(Method::POST, "/oauth/register").header("x-forwarded-for", "203.0.113.9");
+            scene.controller.bare(Method::POST, "/oauth/register").header("x-forwarded-for", "203.0.113.9");
         let response = request.json(&json!({"redirect_uris": [REDIRECT]})).send().await.expect("an answer");
         if response.status() == 429 {
             refused = Some(response);
@@ -109,17 +109,17 @@ async fn a74_registrations_are_counted_and_a_client_that_nobody_lets_in_is_forgo
         }
         assert_eq!(response.status(), 201);
     }
-    let refused = refused.expect("a registration too many");
+    let refused = refused.expect("a response 429");
     let wait: u64 = refused.headers()["retry-after"].to_str().expect("text").parse().expect("whole seconds");
     assert!((1..=60).contains(&wait), "{wait}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a74_when_too_many_are_registered_the_oldest_without_a_connection_makes_room() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     scene.connect().await;
     let first = scene.register(json!({"redirect_uris": [REDIRECT]})).await.body["client_id"].clone();
-    let asking = scene.asking(&[("client_id", first.as_str())]);
+    let authorize_url = scene.authorize_url(&[("client_id", first.as_str())]);
     scene
         .age(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1998) \
@@ -127,14 +127,14 @@ async fn a74_when_too_many_are_registered_the_oldest_without_a_connection_makes_
              SELECT 'filler-' || i, '[\"https://app.example/cb\"]', (SELECT MAX(created_at) + 1 FROM oauth_clients), NULL FROM n",
         )
         .await;
-    assert_eq!(scene.me.get(&asking).await.status, 200);
+    assert_eq!(scene.me.get(&authorize_url).await.status, 200);
     assert_eq!(scene.register(json!({"redirect_uris": [REDIRECT]})).await.status, 201);
-    assert_eq!(scene.me.get(&asking).await.status, 400, "it was the oldest");
-    assert_eq!(scene.me.get(&scene.asking(&[])).await.status, 200, "one that was let in stays");
-    // All were let in once: the one that was longest ago, unless it is connected.
+    assert_eq!(scene.me.get(&authorize_url).await.status, 400, "the oldest client is removed");
+    assert_eq!(scene.me.get(&scene.authorize_url(&[])).await.status, 200, "a client with a connection stays");
+    // When all have been used, the least recently used one is removed, unless it has a connection.
     scene.age("UPDATE oauth_clients SET used_at = created_at").await;
     assert_eq!(scene.register(json!({"redirect_uris": [REDIRECT]})).await.status, 201);
-    assert_eq!(scene.me.get(&scene.asking(&[])).await.status, 200, "a connected one stays");
+    assert_eq!(scene.me.get(&scene.authorize_url(&[])).await.status, 200, "a connected one stays");
     scene
         .age(
             "INSERT INTO oauth_grants (id, account_id, workspace_id, client_id, redirect_uri, resource, challenge, code, \

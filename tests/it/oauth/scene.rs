@@ -1,4 +1,4 @@
-//! A controller, a person with a browser, and a client that wants in.
+//! Controller, a person with a browser, and a client that requests access.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -6,33 +6,34 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use hotdesk::base::ids::AccountId;
 use hotdesk::base::secret::Secret;
-use hotdesk::controller::auth::keys::digest;
-use hotdesk::controller::auth::session::hash_password;
 use hotdesk::controller::config::Limits;
-use hotdesk::controller::oauth::challenge::{Why, challenge};
-use hotdesk::controller::origin::Origin;
-use hotdesk::http::bearer::{self, Shown};
-use hotdesk::http::guarded::Trust;
+use hotdesk::controller::identity::auth::keys::digest;
+use hotdesk::controller::identity::auth::session::hash_password;
+use hotdesk::controller::identity::oauth::challenge::{TokenProblem, challenge};
+use hotdesk::controller::web::origin::Origin;
+use hotdesk::http::bearer::{self, Credentials};
+use hotdesk::http::guarded_fetch::Trust;
 use hotdesk::store::Store;
-use hotdesk::store::people::Account;
+use hotdesk::store::identity::people::Account;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::{Value, json};
 
-use crate::harness::agent::{Answered, answered};
+use crate::harness::agent::{HttpAnswer, fetch_json};
 use crate::harness::client_builder;
 use crate::harness::simulation::{Setup, Simulation};
 
 /// RFC 7636 appendix B.
 pub const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 pub const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
-/// Where the client that registered itself wants its answers.
+/// Redirect URI of the registered client.
 pub const REDIRECT: &str = "https://app.example/cb?from=hotdesk";
-/// Wrong codes and tokens that one source may show in a minute: of fifty who race for one code all but two may come when it is dead.
-pub const MOST_WRONG: u32 = 60;
+/// Wrong codes and tokens per source and minute: of fifty concurrent redemptions of a code, up to 48 count as
+/// wrong.
+pub const MAX_WRONG: u32 = 60;
 const PASSWORD: &str = "a long enough password";
 
-/// What a browser got.
+/// A response to a browser.
 #[derive(Debug)]
 pub struct Page {
     pub status: u16,
@@ -41,31 +42,31 @@ pub struct Page {
 }
 
 impl Page {
-    /// Where it leads to.
+    /// The `Location` header.
     pub fn location(&self) -> Option<&str> {
         self.headers.get(LOCATION).map(|value| value.to_str().expect("ASCII"))
     }
 
-    /// The parameters with which it leads on to `redirect`.
-    pub fn told(&self, redirect: &str) -> Vec<(String, String)> {
+    /// The parameters of a redirect to `redirect`.
+    pub fn redirect_parameters(&self, redirect: &str) -> Vec<(String, String)> {
         let target =
             self.location().unwrap_or_else(|| panic!("{} leads nowhere: {}", self.status, self.text));
         assert_eq!(self.status, 303, "{target}");
-        let said = target.strip_prefix(redirect).unwrap_or_else(|| panic!("{target}"));
-        let said = said.strip_prefix(if redirect.contains('?') { '&' } else { '?' }).expect("parameters");
-        serde_urlencoded::from_str(said).expect("a query")
+        let query = target.strip_prefix(redirect).unwrap_or_else(|| panic!("{target}"));
+        let query = query.strip_prefix(if redirect.contains('?') { '&' } else { '?' }).expect("parameters");
+        serde_urlencoded::from_str(query).expect("a query")
     }
 }
 
-/// One of those parameters.
-pub fn said<'a>(told: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    let mut values = told.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str());
+/// The value of a redirect parameter, which must not occur twice.
+pub fn parameter<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let mut values = parameters.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str());
     let value = values.next();
-    assert_eq!(values.next(), None, "{name} twice in {told:?}");
+    assert_eq!(values.next(), None, "{name} twice in {parameters:?}");
     value
 }
 
-/// A browser in which somebody has signed in.
+/// A browser with a signed-in session.
 pub struct Browser {
     client: reqwest::Client,
     base: String,
@@ -75,14 +76,14 @@ pub struct Browser {
 impl Browser {
     pub async fn sign_in(base: &str, email: &str) -> Self {
         let client = client_builder().redirect(reqwest::redirect::Policy::none()).build().expect("a client");
-        let nobody = Self { client, base: base.to_owned(), cookie: String::new() };
-        let signed_in = nobody.post("/sign-in", &[("email", email), ("password", PASSWORD)]).await;
+        let signed_out = Self { client, base: base.to_owned(), cookie: String::new() };
+        let signed_in = signed_out.post("/sign-in", &[("email", email), ("password", PASSWORD)]).await;
         assert_eq!(signed_in.status, 303, "{}", signed_in.text);
         let cookie = signed_in.headers["set-cookie"].to_str().expect("ASCII");
-        Self { cookie: cookie.split(';').next().expect("a pair").to_owned(), ..nobody }
+        Self { cookie: cookie.split(';').next().expect("a pair").to_owned(), ..signed_out }
     }
 
-    /// What it sends with each request.
+    /// The session cookie.
     pub fn cookie(&self) -> &str {
         &self.cookie
     }
@@ -92,14 +93,14 @@ impl Browser {
     }
 
     pub async fn get(&self, path: &str) -> Page {
-        shown(self.request(Method::GET, path)).await
+        fetch_page(self.request(Method::GET, path)).await
     }
 
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
-        shown(form(self.request(Method::POST, path), fields)).await
+        fetch_page(form(self.request(Method::POST, path), fields)).await
     }
 
-    /// Loads a page, fills its form in and sends it to where it says.
+    /// Loads a page, fills its form in and sends it to the form's action.
     pub async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Page {
         let page = self.get(path).await;
         let action =
@@ -108,13 +109,14 @@ impl Browser {
     }
 }
 
-/// What stands between these words and the next quotation mark.
+/// The text between `before` and the next quotation mark.
 fn attribute<'a>(page: &'a str, before: &str) -> &'a str {
     let (_, rest) = page.split_once(before).unwrap_or_else(|| panic!("no {before} in {page}"));
     rest.split('"').next().expect("a value")
 }
 
-pub async fn shown(request: reqwest::RequestBuilder) -> Page {
+/// Sends a request and reads the page.
+pub async fn fetch_page(request: reqwest::RequestBuilder) -> Page {
     let response = request.send().await.expect("an answer");
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     Page { status, headers, text: response.text().await.expect("text") }
@@ -125,41 +127,41 @@ pub fn form(request: reqwest::RequestBuilder, fields: &[(&str, &str)]) -> reqwes
     request.header("content-type", "application/x-www-form-urlencoded").body(body)
 }
 
-/// What the forms of a page carry.
+/// The CSRF token of a page's form.
 pub fn csrf(page: &str) -> &str {
     attribute(page, "name=\"csrf\" value=\"")
 }
 
 pub struct Scene {
-    pub house: Simulation,
+    pub controller: Simulation,
     pub me: Browser,
     pub account: AccountId,
     pub workspace: String,
-    /// The client that registered itself.
+    /// The id of the registered client.
     pub client: String,
 }
 
 impl Scene {
-    pub async fn set() -> Self {
-        Self::trusting(None).await
+    pub async fn boot() -> Self {
+        Self::boot_with_trust(None).await
     }
 
-    /// A scene in which documents are fetched in another way.
-    pub async fn trusting(trust: Option<Trust>) -> Self {
-        let house = simulation(trust).await;
-        let account = operator(&house.store().await).await;
-        let workspace = house.workspace("home").await;
-        let me = Browser::sign_in(&house.base, "me@desk.example").await;
-        let mut scene = Self { house, me, account, workspace, client: String::new() };
+    /// A scene with this trust of document fetches.
+    pub async fn boot_with_trust(trust: Option<Trust>) -> Self {
+        let controller = simulation(trust).await;
+        let account = operator(&controller.store().await).await;
+        let workspace = controller.workspace("home").await;
+        let me = Browser::sign_in(&controller.base, "me@desk.example").await;
+        let mut scene = Self { controller, me, account, workspace, client: String::new() };
         let registered = scene.register(json!({"client_name": "Pilot", "redirect_uris": [REDIRECT]})).await;
         assert_eq!(registered.status, 201, "{}", registered.body);
         scene.client = registered.body["client_id"].as_str().expect("an id").to_owned();
         scene
     }
 
-    /// Another person, with a workspace of its own.
-    pub async fn somebody_else(&self) -> (AccountId, Browser) {
-        let store = self.house.store().await;
+    /// Another person with an account of their own.
+    pub async fn add_account(&self) -> (AccountId, Browser) {
+        let store = self.controller.store().await;
         let account = Account {
             id: AccountId::random(),
             email: "other@desk.example".to_owned(),
@@ -170,35 +172,36 @@ impl Scene {
             created_at: 1,
         };
         store.add_account(&account).await.expect("an account");
-        (account.id, Browser::sign_in(&self.house.base, "other@desk.example").await)
+        (account.id, Browser::sign_in(&self.controller.base, "other@desk.example").await)
     }
 
-    pub async fn register(&self, metadata: Value) -> Answered {
-        answered(self.house.bare(Method::POST, "/oauth/register").json(&metadata)).await
+    pub async fn register(&self, metadata: Value) -> HttpAnswer {
+        fetch_json(self.controller.bare(Method::POST, "/oauth/register").json(&metadata)).await
     }
 
     pub fn resource(&self) -> String {
-        format!("{}/mcp", self.house.base)
+        format!("{}/mcp", self.controller.base)
     }
 
-    /// The address of a sound request, changed in some parameters.
-    pub fn asking(&self, changes: &[(&str, Option<&str>)]) -> String {
-        asking(&self.house.base, &self.client, changes)
+    /// The URL of a valid authorization request with some parameters changed.
+    pub fn authorize_url(&self, changes: &[(&str, Option<&str>)]) -> String {
+        authorize_url(&self.controller.base, &self.client, changes)
     }
 
-    /// Lets the client in; the code.
+    /// Authorizes the client and returns the code.
     pub async fn code(&self) -> String {
         let allowed = [("decision", "allow"), ("workspace", self.workspace.as_str())];
-        let told = self.me.submit(&self.asking(&[]), &allowed).await.told(REDIRECT);
-        said(&told, "code").unwrap_or_else(|| panic!("{told:?}")).to_owned()
+        let parameters =
+            self.me.submit(&self.authorize_url(&[]), &allowed).await.redirect_parameters(REDIRECT);
+        parameter(&parameters, "code").unwrap_or_else(|| panic!("{parameters:?}")).to_owned()
     }
 
-    /// Asks the token endpoint.
-    pub async fn exchange(&self, fields: &[(&str, &str)]) -> Answered {
-        answered(form(self.house.bare(Method::POST, "/oauth/token"), fields)).await
+    /// Sends a request to the token endpoint.
+    pub async fn exchange(&self, fields: &[(&str, &str)]) -> HttpAnswer {
+        fetch_json(form(self.controller.bare(Method::POST, "/oauth/token"), fields)).await
     }
 
-    pub async fn redeem(&self, code: &str) -> Answered {
+    pub async fn redeem(&self, code: &str) -> HttpAnswer {
         self.exchange(&[
             ("grant_type", "authorization_code"),
             ("client_id", &self.client),
@@ -209,7 +212,7 @@ impl Scene {
         .await
     }
 
-    pub async fn refresh(&self, token: &str) -> Answered {
+    pub async fn refresh(&self, token: &str) -> HttpAnswer {
         self.exchange(&[
             ("grant_type", "refresh_token"),
             ("client_id", &self.client),
@@ -218,30 +221,30 @@ impl Scene {
         .await
     }
 
-    /// A connection's access token and refresh token.
+    /// The access token and the refresh token of a new connection.
     pub async fn connect(&self) -> (String, String) {
         let redeemed = self.redeem(&self.code().await).await;
         assert_eq!(redeemed.status, 200, "{}", redeemed.body);
-        pair(&redeemed.body)
+        token_pair(&redeemed.body)
     }
 
-    /// What the MCP endpoint says to a token.
+    /// The response of the MCP endpoint to a token.
     pub async fn mcp(&self, token: &str) -> Page {
-        shown(self.house.bare(Method::POST, "/mcp").bearer_auth(token)).await
+        fetch_page(self.controller.bare(Method::POST, "/mcp").bearer_auth(token)).await
     }
 
-    /// Makes the connections older: a statement about `oauth_grants`.
+    /// Runs a statement on the store, to make records older.
     pub async fn age(&self, statement: &'static str) {
         sqlx::any::install_default_drivers();
-        let url = format!("sqlite://{}", self.house.store_file().display());
+        let url = format!("sqlite://{}", self.controller.store_file().display());
         let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
-        sqlx::query(statement).execute(&pool).await.expect("it is aged");
+        sqlx::query(statement).execute(&pool).await.expect("a statement");
         pool.close().await;
     }
 }
 
-/// The address at which a client asks soundly, changed in some parameters.
-pub fn asking(base: &str, client: &str, changes: &[(&str, Option<&str>)]) -> String {
+/// The URL of a valid authorization request with some parameters changed.
+pub fn authorize_url(base: &str, client: &str, changes: &[(&str, Option<&str>)]) -> String {
     let resource = format!("{base}/mcp");
     let mut all = vec![
         ("response_type", "code"),
@@ -260,28 +263,28 @@ pub fn asking(base: &str, client: &str, changes: &[(&str, Option<&str>)]) -> Str
     format!("/oauth/authorize?{}", serde_urlencoded::to_string(all).expect("a query"))
 }
 
-/// Lets the operator of a store sign in.
+/// Sets a sign-in for the operator of a store.
 pub async fn operator(store: &Store) -> AccountId {
-    let account = store.operator().await.expect("the operator");
+    let account = store.operator_account().await.expect("the operator");
     let hash = hash_password(Secret::new(PASSWORD)).await.expect("a hash");
     let set = store.set_sign_in(account, "me@desk.example", "Me", &hash).await;
-    assert!(set.expect("the store answers"), "nobody could sign in to it before");
+    assert!(set.expect("the store answers"), "the operator had no sign-in");
     account
 }
 
-/// The two tokens of an answer.
-pub fn pair(body: &Value) -> (String, String) {
+/// The access token and the refresh token of a response.
+pub fn token_pair(body: &Value) -> (String, String) {
     let text = |name: &str| body[name].as_str().unwrap_or_else(|| panic!("{name} in {body}")).to_owned();
     (text("access_token"), text("refresh_token"))
 }
 
 async fn simulation(trust: Option<Trust>) -> Simulation {
-    let limits = Limits { wrong_keys_per_minute: MOST_WRONG, ..Limits::default() };
-    let setup = Setup { trust, limits, dress: Some(with_a_resource), ..Setup::default() };
-    Simulation::boot_of(std::sync::Arc::new(|_| Router::new()), setup).await
+    let limits = Limits { wrong_keys_per_minute: MAX_WRONG, ..Limits::default() };
+    let setup = Setup { trust, limits, wrap_router: Some(with_a_resource), ..Setup::default() };
+    Simulation::boot_with_agent(std::sync::Arc::new(|_| Router::new()), setup).await
 }
 
-/// The endpoint that tokens are for, as far as this matters here: it tells whose a token is.
+/// Adds a stand-in for the MCP endpoint that returns the account and the workspace of a token.
 fn with_a_resource(router: Router, store: Store) -> Router {
     Router::new().route("/mcp", any(resource).with_state(store)).fallback_service(router)
 }
@@ -289,17 +292,17 @@ fn with_a_resource(router: Router, store: Store) -> Router {
 async fn resource(State(store): State<Store>, request: Request) -> Response {
     let host = request.headers()["host"].to_str().expect("a host");
     let site = Origin(format!("http://{host}"));
-    let token = match bearer::shown(request.headers()) {
-        Shown::Nothing => return challenge(&site, Why::NoToken),
-        Shown::Unusable => return challenge(&site, Why::BadToken),
-        Shown::Bearer(token) => token,
+    let token = match bearer::credentials(request.headers()) {
+        Credentials::Missing => return challenge(&site, TokenProblem::NoToken),
+        Credentials::Invalid => return challenge(&site, TokenProblem::BadToken),
+        Credentials::Bearer(token) => token,
     };
-    match store.bearer(&digest(token)).await.expect("the store answers") {
+    match store.token_owner(&digest(token)).await.expect("the store answers") {
         Some(bearer) => axum::Json(json!({
             "account": bearer.account.to_string(),
             "workspace": bearer.workspace.0.to_string(),
         }))
         .into_response(),
-        None => challenge(&site, Why::BadToken),
+        None => challenge(&site, TokenProblem::BadToken),
     }
 }

@@ -1,13 +1,13 @@
-//! Does a person see whom it let in, and are they out when it says so? (access.md A63)
+//! Connections page in the settings: a person sees and ends connections. A63 (docs/authentication-rules.md).
 
 use super::scene::{Scene, csrf};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a63_a_person_sees_its_connections_and_ends_them() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let page = scene.me.get("/settings/connections").await;
     assert!(page.status == 200 && page.text.contains("None."), "{}", page.text);
-    // What was only asked for, or not redeemed, is no connection.
+    // A code that is not redeemed is not a connection.
     scene.code().await;
     assert!(scene.me.get("/settings/connections").await.text.contains("None."));
     let (access, refresh) = scene.connect().await;
@@ -27,11 +27,11 @@ async fn a63_a_person_sees_its_connections_and_ends_them() {
         .collect();
     assert_eq!(ends.len(), 2, "{}", page.text);
 
-    // Somebody else neither sees nor ends them; nor does who has no form of ours.
-    let (_, stranger) = scene.somebody_else().await;
+    // Another account neither sees nor ends them; nor does a request without the CSRF token.
+    let (_, stranger) = scene.add_account().await;
     let theirs = stranger.get("/settings/connections").await;
     assert!(!theirs.text.contains("Pilot"), "{}", theirs.text);
-    let their_token = csrf(&stranger.get(&scene.asking(&[])).await.text).to_owned();
+    let their_token = csrf(&stranger.get(&scene.authorize_url(&[])).await.text).to_owned();
     for end in &ends {
         assert_eq!(stranger.post(end, &[("csrf", &their_token)]).await.status, 404);
         assert_eq!(scene.me.post(end, &[("csrf", "x")]).await.status, 403);
@@ -39,7 +39,7 @@ async fn a63_a_person_sees_its_connections_and_ends_them() {
     }
     assert_eq!((scene.mcp(&access).await.status, scene.mcp(&other).await.status), (200, 200));
 
-    // The newest stands first.
+    // The newest connection is the first in the list.
     let token = csrf(&page.text);
     let ended = scene.me.post(ends[1], &[("csrf", token)]).await;
     assert_eq!((ended.status, ended.location()), (303, Some("/settings/connections")));

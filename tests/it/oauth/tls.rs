@@ -1,4 +1,4 @@
-//! A web server on this machine with a certificate that only the test believes: it counts who connects and who asks.
+//! HTTPS server with a certificate of a test authority; it counts connections and requests.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use hotdesk::http::guarded::{Names, Trust};
+use hotdesk::http::guarded_fetch::{Resolver, Trust};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -16,8 +16,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 /// The name in the certificate.
 pub const HOST: &str = "client.test";
 
-/// What the server says to a path: it writes the whole answer, as slowly and as wrongly as it likes.
-pub type Play = fn(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()>;
+/// Writes the complete response to a path, however slow or malformed.
+pub type Respond = fn(path: &str, port: u16, out: &mut dyn Write) -> std::io::Result<()>;
 
 pub struct Server {
     pub port: u16,
@@ -27,22 +27,22 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on a free port, until the test's process ends.
-    pub fn start(play: Play) -> Self {
+    /// Serves on a free port until the test process ends.
+    pub fn start(respond: Respond) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = Arc::new(certified(folder.path()));
+        let config = Arc::new(make_certificates(folder.path()));
         let authority = std::fs::read(folder.path().join("authority.pem")).expect("a certificate");
         let authority = reqwest::Certificate::from_pem(&authority).expect("a certificate");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let (connections, requests) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let (connected, asked) = (Arc::clone(&connections), Arc::clone(&requests));
+        let (connected, requested) = (Arc::clone(&connections), Arc::clone(&requests));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 connected.fetch_add(1, Ordering::SeqCst);
-                let (config, asked) = (Arc::clone(&config), Arc::clone(&asked));
-                // What goes wrong is the client's: it hangs up where it must.
-                std::thread::spawn(move || drop(answer(stream, config, &asked, play, port)));
+                let (config, requested) = (Arc::clone(&config), Arc::clone(&requested));
+                // Errors are ignored: clients may close the connection.
+                std::thread::spawn(move || drop(answer(stream, config, &requested, respond, port)));
             }
         });
         Self { port, connections, requests, authority }
@@ -60,21 +60,22 @@ impl Server {
         format!("https://{HOST}:{}{path}", self.port)
     }
 
-    /// Who believes this server and thinks that its name stands for this machine, which may be reached.
+    /// Trust settings that accept this server's certificate, resolve its name to this machine, and allow that
+    /// address.
     pub fn trusted(&self) -> Trust {
         Trust {
-            names: Arc::new(Always(vec![Ipv4Addr::LOCALHOST.into()])),
+            names: Arc::new(FixedResolver(vec![Ipv4Addr::LOCALHOST.into()])),
             may_reach: |address| address.is_loopback(),
             authority: Some(self.authority.clone()),
         }
     }
 }
 
-/// Every name stands for the same.
-pub struct Always(pub Vec<IpAddr>);
+/// A resolver that returns the same addresses for every name.
+pub struct FixedResolver(pub Vec<IpAddr>);
 
 #[async_trait]
-impl Names for Always {
+impl Resolver for FixedResolver {
     async fn addresses(&self, _host: &str) -> std::io::Result<Vec<IpAddr>> {
         Ok(self.0.clone())
     }
@@ -83,8 +84,8 @@ impl Names for Always {
 fn answer(
     stream: TcpStream,
     config: Arc<ServerConfig>,
-    asked: &AtomicUsize,
-    play: Play,
+    requested: &AtomicUsize,
+    respond: Respond,
     port: u16,
 ) -> std::io::Result<()> {
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
@@ -96,14 +97,14 @@ fn answer(
     }
     let head = String::from_utf8_lossy(&head);
     let path = head.split(' ').nth(1).unwrap_or_default();
-    asked.fetch_add(1, Ordering::SeqCst);
-    play(path, port, &mut stream)?;
+    requested.fetch_add(1, Ordering::SeqCst);
+    respond(path, port, &mut stream)?;
     stream.flush()?;
     stream.conn.send_close_notify();
     stream.flush()
 }
 
-fn certified(folder: &Path) -> ServerConfig {
+fn make_certificates(folder: &Path) -> ServerConfig {
     let openssl = |line: &str| {
         let ran =
             Command::new("openssl").args(line.split(' ')).current_dir(folder).output().expect("openssl");
@@ -121,9 +122,5 @@ fn certified(folder: &Path) -> ServerConfig {
     let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    config
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![own], key)
-        .expect("they belong together")
+    config.expect("versions").with_no_client_auth().with_single_cert(vec![own], key).expect("a matching key")
 }

@@ -1,24 +1,25 @@
-//! Do a device's codes end in time, and is guessing and flooding them bounded? (access.md A24, A27, A31, A32)
+//! Expiry of device codes, and limits of guesses and of open requests: A24, A27, A31, A32
+//! (docs/authentication-rules.md).
 
 use hotdesk::base::clock::Moment;
-use hotdesk::domain::api_key::MAX_KEYS;
-use hotdesk::store::devices::{By, MAX_WAITING};
+use hotdesk::domain::identity::api_key::MAX_KEYS;
+use hotdesk::store::identity::device_codes::{CodeDigest, MAX_WAITING};
 use reqwest::Method;
 use serde_json::json;
 
-use super::device::{decide, house_and_person, poll, start, text};
-use crate::harness::agent::answered;
+use super::device::{boot_with_person, decide, poll, start, text};
+use crate::harness::agent::fetch_json;
 use crate::harness::browser::{Browser, page, person};
 use crate::harness::simulation::Simulation;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a24_a_person_types_five_wrong_codes_and_no_more() {
-    let (house, browser) = house_and_person().await;
-    person(&house.store().await, "bob@x.example").await;
-    let bob = Browser::signed_in(&house.base, "bob@x.example").await;
-    let started = start(&house).await;
+    let (controller, browser) = boot_with_person().await;
+    person(&controller.store().await, "bob@x.example").await;
+    let bob = Browser::signed_in(&controller.base, "bob@x.example").await;
+    let started = start(&controller).await;
     let right = text(&started, "user_code");
-    // What is no code at all costs nothing, and neither does the right one.
+    // Malformed codes and the right code do not count as wrong.
     for _ in 0..10 {
         assert_eq!(browser.get("/cli/approve?code=hello").await.status, 400);
         assert_eq!(browser.get(&format!("/cli/approve?code={right}")).await.status, 200);
@@ -26,7 +27,7 @@ async fn a24_a_person_types_five_wrong_codes_and_no_more() {
     let wrong = if right.starts_with('B') { "CCCC-CCCC" } else { "BBBB-BBBB" };
     let mut statuses = Vec::new();
     for turn in 0..7 {
-        // By the page or by its form: it is the same count.
+        // The page and its form share one count.
         statuses.push(match turn % 2 {
             0 => browser.get(&format!("/cli/approve?code={wrong}")).await.status,
             _ => decide(&browser, wrong, "approve").await,
@@ -43,35 +44,35 @@ async fn a24_a_person_types_five_wrong_codes_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a24_no_other_site_s_page_uses_up_a_person_s_wrong_codes() {
-    let (house, browser) = house_and_person().await;
-    let started = start(&house).await;
+    let (controller, browser) = boot_with_person().await;
+    let started = start(&controller).await;
     let right = text(&started, "user_code");
     let wrong = if right.starts_with('B') { "CCCC-CCCC" } else { "BBBB-BBBB" };
-    let led = |code: &str, site: &'static str| {
+    let open_from = |code: &str, site: &'static str| {
         page(
             browser.request(Method::GET, &format!("/cli/approve?code={code}")).header("sec-fetch-site", site),
         )
     };
     for site in ["cross-site", "same-site"] {
         for code in [wrong, wrong, wrong, wrong, wrong, wrong, right] {
-            let asked = led(code, site).await;
-            assert_eq!(asked.status, 200, "{site}: {}", asked.text);
-            assert!(asked.text.contains(&format!("value=\"{code}\"")), "{}", asked.text);
-            assert!(!asked.text.contains("buildbox") && !asked.text.contains("value=\"approve\""));
+            let page_shown = open_from(code, site).await;
+            assert_eq!(page_shown.status, 200, "{site}: {}", page_shown.text);
+            assert!(page_shown.text.contains(&format!("value=\"{code}\"")), "{}", page_shown.text);
+            assert!(!page_shown.text.contains("buildbox") && !page_shown.text.contains("value=\"approve\""));
         }
     }
-    // The person's own click on that form, and a link that a program opened.
+    // A click on that form, and a link that a program opened.
     for site in ["same-origin", "none"] {
-        let asked = led(right, site).await;
-        assert!(asked.text.contains("buildbox"), "{}", asked.text);
-        assert_eq!(led(wrong, site).await.status, 404);
+        let page_shown = open_from(right, site).await;
+        assert!(page_shown.text.contains("buildbox"), "{}", page_shown.text);
+        assert_eq!(open_from(wrong, site).await.status, 404);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_gets_no_key_beyond_those_that_an_account_may_have() {
-    let (house, browser) = house_and_person().await;
-    let started = start(&house).await;
+    let (controller, browser) = boot_with_person().await;
+    let started = start(&controller).await;
     let user = text(&started, "user_code");
     let many = format!(
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MAX_KEYS}) \
@@ -79,16 +80,16 @@ async fn a_program_gets_no_key_beyond_those_that_an_account_may_have() {
          SELECT 'key ' || i, accounts.id, 'filler', 'digest ' || i, '', 1 FROM n, accounts \
          WHERE accounts.email = 'ada@x.example'"
     );
-    house.sql(&many).await;
+    controller.sql(&many).await;
     assert_eq!(decide(&browser, user, "approve").await, 403);
-    assert_eq!(poll(&house, text(&started, "device_code")).await.body["status"], "pending");
-    house.sql("DELETE FROM api_keys WHERE id = 'key 1'").await;
+    assert_eq!(poll(&controller, text(&started, "device_code")).await.body["status"], "pending");
+    controller.sql("DELETE FROM api_keys WHERE id = 'key 1'").await;
     assert_eq!(decide(&browser, user, "approve").await, 200);
-    assert_eq!(poll(&house, text(&started, "device_code")).await.body["status"], "approved");
+    assert_eq!(poll(&controller, text(&started, "device_code")).await.body["status"], "approved");
 }
 
-/// What the clocks did meanwhile: the host's own since its boot, the wall's, and whether it is another boot by now; and
-/// whether the request is alive after that.
+/// Changes of the clocks in ms: the host's clock since boot, the wall clock, whether the host has rebooted;
+/// and whether the request is still valid.
 const CLOCKS: [(i64, i64, bool, bool); 10] = [
     (0, 0, false, true),
     (870_000, 870_000, false, true),
@@ -104,72 +105,72 @@ const CLOCKS: [(i64, i64, bool, bool); 10] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a27_a_request_ends_in_time_whatever_is_done_to_the_clocks() {
-    let (house, browser) = house_and_person().await;
+    let (controller, browser) = boot_with_person().await;
     for (up, wall, booted, alive) in CLOCKS {
-        let started = start(&house).await;
+        let started = start(&controller).await;
         let boot = if booted { "'another'" } else { "boot_id" };
-        // That time passes is that it began earlier.
+        // An earlier start simulates elapsed time.
         let shift = format!(
             "UPDATE device_requests SET began_up_ms = began_up_ms - {up}, began_at = began_at - {wall}, boot_id = {boot}"
         );
-        house.sql(&shift).await;
-        let polled = poll(&house, text(&started, "device_code")).await.body;
+        controller.sql(&shift).await;
+        let polled = poll(&controller, text(&started, "device_code")).await.body;
         let status = if alive { "pending" } else { "expired" };
         assert_eq!(polled["status"], status, "up {up}, wall {wall}, booted {booted}");
         if alive {
-            // Out of the way of the next one.
+            // Removes the request before the next case.
             assert_eq!(decide(&browser, text(&started, "user_code"), "deny").await, 200);
-            poll(&house, text(&started, "device_code")).await;
+            poll(&controller, text(&started, "device_code")).await;
         } else {
-            person(&house.store().await, &format!("{up}{wall}{booted}@x.example")).await;
-            let other = Browser::signed_in(&house.base, &format!("{up}{wall}{booted}@x.example")).await;
+            person(&controller.store().await, &format!("{up}{wall}{booted}@x.example")).await;
+            let other = Browser::signed_in(&controller.base, &format!("{up}{wall}{booted}@x.example")).await;
             assert_eq!(decide(&other, text(&started, "user_code"), "approve").await, 404);
-            assert_eq!(poll(&house, text(&started, "device_code")).await.body["status"], "expired");
+            assert_eq!(poll(&controller, text(&started, "device_code")).await.body["status"], "expired");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a27_a_key_that_nobody_fetched_in_time_is_nobodys() {
-    let (house, browser) = house_and_person().await;
-    let store = house.store().await;
-    let started = start(&house).await;
+    let (controller, browser) = boot_with_person().await;
+    let store = controller.store().await;
+    let started = start(&controller).await;
     assert_eq!(decide(&browser, text(&started, "user_code"), "approve").await, 200);
-    house.sql("UPDATE device_requests SET began_up_ms = began_up_ms - 900000").await;
-    assert_eq!(poll(&house, text(&started, "device_code")).await.body["status"], "expired");
-    // The next program that asks finds neither the request nor the key.
-    house.sql("UPDATE api_keys SET digest = 'known' WHERE name LIKE 'CLI on %'").await;
-    assert!(store.holder("known").await.expect("the store").is_some());
-    start(&house).await;
-    assert!(store.holder("known").await.expect("the store").is_none());
-    // One that is deleted before it is fetched is not handed out.
-    let started = start(&house).await;
+    controller.sql("UPDATE device_requests SET began_up_ms = began_up_ms - 900000").await;
+    assert_eq!(poll(&controller, text(&started, "device_code")).await.body["status"], "expired");
+    // The next start removes both the request and the key.
+    controller.sql("UPDATE api_keys SET digest = 'known' WHERE name LIKE 'CLI on %'").await;
+    assert!(store.key_owner("known").await.expect("the store").is_some());
+    start(&controller).await;
+    assert!(store.key_owner("known").await.expect("the store").is_none());
+    // A key that is deleted before the poll is not handed out.
+    let started = start(&controller).await;
     assert_eq!(decide(&browser, text(&started, "user_code"), "approve").await, 200);
-    house.sql("DELETE FROM api_keys WHERE name LIKE 'CLI on %'").await;
-    assert_eq!(poll(&house, text(&started, "device_code")).await.body["status"], "expired");
+    controller.sql("DELETE FROM api_keys WHERE name LIKE 'CLI on %'").await;
+    assert_eq!(poll(&controller, text(&started, "device_code")).await.body["status"], "expired");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a31_a_denial_is_final_and_told_once() {
-    let (house, browser) = house_and_person().await;
-    let started = start(&house).await;
+    let (controller, browser) = boot_with_person().await;
+    let started = start(&controller).await;
     let (device, user) = (text(&started, "device_code"), text(&started, "user_code"));
     assert_eq!(decide(&browser, user, "deny").await, 200);
     assert_eq!(decide(&browser, user, "approve").await, 404);
-    let answers = futures_util::future::join_all((0..20).map(|_| poll(&house, device))).await;
+    let answers = futures_util::future::join_all((0..20).map(|_| poll(&controller, device))).await;
     let denied = answers.iter().filter(|answer| answer.body == json!({"status": "denied"})).count();
     assert_eq!(denied, 1, "{answers:?}");
     assert!(answers.iter().all(|answer| answer.body["api_key"].is_null()));
-    assert_eq!(poll(&house, device).await.body, json!({"status": "expired"}));
+    assert_eq!(poll(&controller, device).await.body, json!({"status": "expired"}));
     assert_eq!(decide(&browser, user, "approve").await, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a32_starts_are_limited_by_source() {
-    let house = Simulation::boot_behind_a_proxy().await;
+    let controller = Simulation::boot_behind_a_proxy().await;
     let from = |address: &str| {
-        let request = house.bare(Method::POST, "/api/cli/auth/start").header("x-forwarded-for", address);
-        answered(request.json(&json!({"client": "c", "hostname": "h"})))
+        let request = controller.bare(Method::POST, "/api/cli/auth/start").header("x-forwarded-for", address);
+        fetch_json(request.json(&json!({"client": "c", "hostname": "h"})))
     };
     let answers = futures_util::future::join_all((0..40).map(|_| from("192.0.2.1"))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 30);
@@ -184,10 +185,10 @@ async fn a32_starts_are_limited_by_source() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a32_of_too_many_that_wait_the_one_that_waited_longest_goes() {
-    let (house, browser) = house_and_person().await;
-    let store = house.store().await;
-    let first = start(&house).await;
-    let second = start(&house).await;
+    let (controller, browser) = boot_with_person().await;
+    let store = controller.store().await;
+    let first = start(&controller).await;
+    let second = start(&controller).await;
     assert_eq!(decide(&browser, text(&first, "user_code"), "approve").await, 200);
     let began = Moment::now().expect("the clocks");
     let Moment { wall_ms, boot_id, up_ms } = &began;
@@ -197,11 +198,11 @@ async fn a32_of_too_many_that_wait_the_one_that_waited_longest_goes() {
          boot_id, began_up_ms) SELECT 'device ' || i, 'user ' || i, 'c', 'h', 's', 'pending', {wall_ms}, \
          '{boot_id}', {up_ms} FROM n"
     );
-    house.sql(&many).await;
-    assert_eq!(poll(&house, text(&second, "device_code")).await.body["status"], "pending");
-    start(&house).await;
-    assert_eq!(poll(&house, text(&second, "device_code")).await.body["status"], "expired");
-    assert!(store.device(By::Device("device 2"), &began).await.expect("the store").is_some());
-    // What was approved waits for its program, however many ask.
-    assert_eq!(poll(&house, text(&first, "device_code")).await.body["status"], "approved");
+    controller.sql(&many).await;
+    assert_eq!(poll(&controller, text(&second, "device_code")).await.body["status"], "pending");
+    start(&controller).await;
+    assert_eq!(poll(&controller, text(&second, "device_code")).await.body["status"], "expired");
+    assert!(store.device(CodeDigest::Device("device 2"), &began).await.expect("the store").is_some());
+    // An approved request is not evicted by new ones.
+    assert_eq!(poll(&controller, text(&first, "device_code")).await.body["status"], "approved");
 }

@@ -1,9 +1,9 @@
-//! How are passwords guarded and changed? (access.md A18)
+//! Passwords: rate limits of guesses, and changes. A18 (docs/authentication-rules.md).
 
 use reqwest::Method;
 use serde_json::json;
 
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::browser::{Browser, PASSWORD, Page, page, person};
 use crate::harness::simulation::Simulation;
 
@@ -14,32 +14,32 @@ async fn try_from(browser: &Browser, address: &str, email: &str, password: &str)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a18_who_guesses_waits_and_keeps_the_owner_from_nothing() {
-    let house = Simulation::boot_behind_a_proxy().await;
-    let ada = person(&house.store().await, "ada@x.example").await;
-    let browser = Browser::new(&house.base);
+    let controller = Simulation::boot_behind_a_proxy().await;
+    let ada = person(&controller.store().await, "ada@x.example").await;
+    let browser = Browser::new(&controller.base);
     for _ in 0..10 {
         let wrong = try_from(&browser, "192.0.2.1", "Ada@x.example", "wrong").await;
         assert_eq!(wrong.status, 401, "{}", wrong.text);
         assert!(wrong.text.contains("is not right") && !wrong.text.contains("wrong\""));
     }
-    // From there not even the right one is looked at, for a time that is told.
+    // From that address, even the right password is refused until the time in `Retry-After`.
     let waits = try_from(&browser, "192.0.2.1", "ada@x.example", PASSWORD).await;
     assert_eq!(waits.status, 429, "{}", waits.text);
     let seconds: u32 = waits.headers["retry-after"].to_str().expect("text").parse().expect("whole seconds");
     assert!((1..=601).contains(&seconds), "{seconds}");
     assert!(waits.text.contains(&format!("in {seconds} seconds")));
-    // Whoever forges the header beyond what the proxy adds is where it was.
+    // A forged part of the header before the proxy's entry changes nothing.
     assert_eq!(try_from(&browser, "198.51.100.9, 192.0.2.1", "ada@x.example", PASSWORD).await.status, 429);
-    // The owner comes from elsewhere.
+    // The owner can sign in from another address.
     assert_eq!(try_from(&browser, "192.0.2.2", "ada@x.example", PASSWORD).await.status, 303);
-    // An account that is not there is answered as one that is.
-    let nobody = try_from(&browser, "192.0.2.3", "nobody@x.example", "wrong").await;
+    // An unknown account gets the same response as a known one.
+    let unknown = try_from(&browser, "192.0.2.3", "nobody@x.example", "wrong").await;
     let wrong = try_from(&browser, "192.0.2.3", "ada@x.example", "wrong").await;
-    assert_eq!(nobody.status, wrong.status);
-    assert_eq!(nobody.text.replace("nobody@", "ada@"), wrong.text);
-    // And reads of what had to wait beside what was wrong, once in a minute.
-    let key = house.key_of(ada.id, None).await;
-    let log = answered(house.request_with(&key, Method::GET, "/audit?limit=500")).await.body;
+    assert_eq!(unknown.status, wrong.status);
+    assert_eq!(unknown.text.replace("nobody@", "ada@"), wrong.text);
+    // The account's log has one entry per minute about limited attempts.
+    let key = controller.key_of(ada.id, None).await;
+    let log = fetch_json(controller.request_with(&key, Method::GET, "/audit?limit=500")).await.body;
     let lines = log["entries"].as_array().expect("entries").iter();
     let waits: Vec<_> = lines.filter(|line| line["status"] == 429).collect();
     assert_eq!(waits.len(), 1, "{log}");
@@ -49,22 +49,22 @@ async fn a18_who_guesses_waits_and_keeps_the_owner_from_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a18_of_many_guesses_at_once_no_more_pass() {
-    let house = Simulation::boot_behind_a_proxy().await;
-    person(&house.store().await, "ada@x.example").await;
-    let browser = Browser::new(&house.base);
+    let controller = Simulation::boot_behind_a_proxy().await;
+    person(&controller.store().await, "ada@x.example").await;
+    let browser = Browser::new(&controller.base);
     let tries = (0..40).map(|_| try_from(&browser, "192.0.2.1", "ada@x.example", "wrong"));
     let answers = futures_util::future::join_all(tries).await;
-    let looked_at = answers.iter().filter(|answer| answer.status == 401).count();
-    assert_eq!(looked_at, 10, "{:?}", answers.iter().map(|answer| answer.status).collect::<Vec<_>>());
+    let checked = answers.iter().filter(|answer| answer.status == 401).count();
+    assert_eq!(checked, 10, "{:?}", answers.iter().map(|answer| answer.status).collect::<Vec<_>>());
     assert!(answers.iter().all(|answer| [401, 429].contains(&answer.status)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_password_ends_the_other_sessions() {
-    let house = Simulation::boot().await;
-    person(&house.store().await, "ada@x.example").await;
-    let here = Browser::signed_in(&house.base, "ada@x.example").await;
-    let elsewhere = Browser::signed_in(&house.base, "ada@x.example").await;
+    let controller = Simulation::boot().await;
+    person(&controller.store().await, "ada@x.example").await;
+    let here = Browser::signed_in(&controller.base, "ada@x.example").await;
+    let elsewhere = Browser::signed_in(&controller.base, "ada@x.example").await;
     let change = async |current: &str, password: &str| {
         here.post("/settings/password", &[("current", current), ("password", password)]).await
     };
@@ -77,7 +77,7 @@ async fn a_new_password_ends_the_other_sessions() {
     assert_eq!(elsewhere.get("/settings").await.status, 303);
     let enter = async |password: &str| {
         let fields = [("email", "ada@x.example"), ("password", password), ("next", "/settings/workspaces")];
-        Browser::new(&house.base).send("/sign-in", &fields).await
+        Browser::new(&controller.base).send("/sign-in", &fields).await
     };
     assert_eq!(enter(PASSWORD).await.status, 401);
     assert_eq!(enter("a longer password").await.location(), "/settings/workspaces");

@@ -1,4 +1,4 @@
-//! Is the operator's account given its password once, by whoever holds the first key?
+//! First sign-in of the operator: the holder of the first key sets the password, once.
 
 use crate::harness::browser::{Browser, PASSWORD, person};
 use crate::harness::simulation::Simulation;
@@ -9,17 +9,17 @@ fn form<'a>(key: &'a str, email: &'a str, password: &'a str) -> [(&'a str, &'a s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_key_sets_the_operator_up_once() {
-    let house = Simulation::boot().await;
-    let mut browser = Browser::new(&house.base);
+    let controller = Simulation::boot().await;
+    let mut browser = Browser::new(&controller.base);
     assert!(browser.get("/sign-in").await.text.contains("href=\"/set-up\""));
     assert!(browser.get("/set-up").await.text.contains("name=\"key\""));
 
-    let store = house.store().await;
-    let stranger = person(&store, "eve@x.example").await;
-    let other = hotdesk::controller::auth::keys::fresh();
-    let digest = hotdesk::controller::auth::keys::digest(other.reveal());
-    let key = hotdesk::store::accounts::NewKey {
-        account: stranger.id,
+    let store = controller.store().await;
+    let other_account = person(&store, "eve@x.example").await;
+    let other = hotdesk::controller::identity::auth::keys::generate();
+    let digest = hotdesk::controller::identity::auth::keys::digest(other.reveal());
+    let key = hotdesk::store::identity::accounts::NewKey {
+        account: other_account.id,
         workspace: None,
         name: "k",
         digest: &digest,
@@ -29,22 +29,22 @@ async fn the_first_key_sets_the_operator_up_once() {
     for (key, email, password, status) in [
         ("sk_live_guess", "ada@x.example", PASSWORD, 401),
         (other.reveal(), "ada@x.example", PASSWORD, 401),
-        (house.key(), "ada", PASSWORD, 400),
-        (house.key(), "ada@x.example", "short", 400),
-        (house.key(), "eve@x.example", PASSWORD, 409),
+        (controller.key(), "ada", PASSWORD, 400),
+        (controller.key(), "ada@x.example", "short", 400),
+        (controller.key(), "eve@x.example", PASSWORD, 409),
     ] {
         let refused = browser.send("/set-up", &form(key, email, password)).await;
         assert_eq!(refused.status, status, "{}", refused.text);
         assert!(refused.text.contains("role=\"alert\""), "{}", refused.text);
         assert!(
-            !refused.text.contains(house.key()) && !refused.text.contains(PASSWORD),
-            "no secret comes back"
+            !refused.text.contains(controller.key()) && !refused.text.contains(PASSWORD),
+            "the page must not repeat a secret"
         );
     }
 
-    // Of two at once one is it.
+    // Of two simultaneous attempts, one succeeds.
     let (first, second) =
-        (form(house.key(), "Ada@X.example", PASSWORD), form(house.key(), "b@x.example", PASSWORD));
+        (form(controller.key(), "Ada@X.example", PASSWORD), form(controller.key(), "b@x.example", PASSWORD));
     let (first, second) = tokio::join!(browser.send("/set-up", &first), browser.send("/set-up", &second));
     let mut statuses = [first.status, second.status];
     statuses.sort_unstable();
@@ -52,27 +52,27 @@ async fn the_first_key_sets_the_operator_up_once() {
     let (entered, email) =
         if first.status == 303 { (first, "ada@x.example") } else { (second, "b@x.example") };
     assert_eq!(entered.location(), "/settings");
-    browser.keep(&entered).await;
+    browser.adopt_session(&entered).await;
     assert!(browser.get("/settings").await.text.contains(email));
     for done in [
         browser.get("/set-up").await,
-        browser.send("/set-up", &form(house.key(), "c@x.example", PASSWORD)).await,
+        browser.send("/set-up", &form(controller.key(), "c@x.example", PASSWORD)).await,
     ] {
         assert_eq!(done.status, 403, "{}", done.text);
     }
-    assert!(!Browser::new(&house.base).get("/sign-in").await.text.contains("set-up"));
-    // The key is what it was, and its account has an address by now.
-    let profile = house.get("/user/profile").await;
+    assert!(!Browser::new(&controller.base).get("/sign-in").await.text.contains("set-up"));
+    // The key stays valid, and its account now has an address.
+    let profile = controller.get("/user/profile").await;
     assert_eq!((profile.status, &profile.body["email"]), (200, &email.into()));
     assert_eq!(profile.body["full_name"], "Ada");
-    assert_eq!(profile.body["id"], store.operator().await.expect("one").to_string());
+    assert_eq!(profile.body["id"], store.operator_account().await.expect("one").to_string());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_from_elsewhere_does_nothing() {
-    let house = Simulation::boot().await;
-    person(&house.store().await, "ada@x.example").await;
-    let browser = Browser::signed_in(&house.base, "ada@x.example").await;
+    let controller = Simulation::boot().await;
+    person(&controller.store().await, "ada@x.example").await;
+    let browser = Browser::signed_in(&controller.base, "ada@x.example").await;
     let csrf = browser.csrf.clone();
     let post = |headers: &[(&str, &str)], csrf: &str| {
         let body = serde_urlencoded::to_string([("csrf", csrf)]).expect("a form");
@@ -92,10 +92,10 @@ async fn a_form_from_elsewhere_does_nothing() {
         assert_eq!(refused.status, 403, "{headers:?} {csrf:?}");
     }
     assert_eq!(browser.get("/settings").await.status, 200);
-    let left =
+    let signed_out =
         crate::harness::browser::page(post(&[("origin", "null"), ("sec-fetch-site", "same-origin")], &csrf))
             .await;
-    assert_eq!((left.status, left.location()), (303, "/sign-in"));
+    assert_eq!((signed_out.status, signed_out.location()), (303, "/sign-in"));
     let out = browser.get("/settings").await;
     assert_eq!((out.status, out.location()), (303, "/sign-in?next=%2Fsettings"));
 }

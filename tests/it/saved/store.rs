@@ -1,4 +1,4 @@
-//! An object store in memory that does what a test wants: waits, fails, loses, changes what it is given.
+//! In-memory object store with faults: it can wait, fail, and lose or change bytes.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,34 +17,35 @@ use object_store::{
 };
 use tokio::sync::watch;
 
-/// How long a request may take that a test has hang, and any other on a busy machine.
+/// Timeout of a store request: long enough for a busy machine, short enough for requests that hang on
+/// purpose.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What becomes of bytes on their way into the store.
+/// A corruption of bytes on their way into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mangled {
-    /// The second half is lost.
+pub enum Corruption {
+    /// The second half is missing.
     Truncated,
     /// One bit differs.
     Flipped,
-    /// Nothing is kept, and all is said to be well.
+    /// Nothing is stored, although the response is a success.
     Lost,
 }
 
 #[derive(Debug)]
-pub struct Hostile {
+pub struct FaultyStore {
     inner: InMemory,
     open: watch::Sender<bool>,
-    /// Puts and gets that fail from now on.
+    /// Number of puts and gets that will fail.
     pub puts_fail: AtomicU32,
     pub gets_fail: AtomicU32,
-    /// Gets that are never answered.
+    /// Number of gets that will never be answered.
     pub gets_hang: AtomicU32,
-    /// What becomes of the next part that is put.
-    pub mangle: Mutex<Option<Mangled>>,
+    /// Corruption of the next part.
+    pub corrupt_next: Mutex<Option<Corruption>>,
 }
 
-impl Hostile {
+impl FaultyStore {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             inner: InMemory::new(),
@@ -52,7 +53,7 @@ impl Hostile {
             puts_fail: AtomicU32::new(0),
             gets_fail: AtomicU32::new(0),
             gets_hang: AtomicU32::new(0),
-            mangle: Mutex::default(),
+            corrupt_next: Mutex::default(),
         })
     }
 
@@ -60,8 +61,8 @@ impl Hostile {
         Objects::over(Arc::clone(self) as _, TIMEOUT)
     }
 
-    /// From now on puts wait, or go on.
-    pub fn opens(&self, open: bool) {
+    /// Blocks puts until the store is opened again.
+    pub fn set_open(&self, open: bool) {
         self.open.send_replace(open);
     }
 
@@ -74,7 +75,7 @@ impl Hostile {
     }
 
     pub async fn read(&self, name: &str) -> Vec<u8> {
-        self.inner.get(&Path::from(name)).await.expect("there").bytes().await.expect("bytes").to_vec()
+        self.inner.get(&Path::from(name)).await.expect("an object").bytes().await.expect("bytes").to_vec()
     }
 
     pub async fn write(&self, name: &str, bytes: &[u8]) {
@@ -86,41 +87,41 @@ impl Hostile {
     }
 }
 
-/// Takes one from a number that is not 0.
+/// Decrements a count; `false` at 0.
 fn take(count: &AtomicU32) -> bool {
     count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
 }
 
 fn broken() -> Error {
-    Error::Generic { store: "hostile", source: "on purpose".into() }
+    Error::Generic { store: "faulty", source: "on purpose".into() }
 }
 
-impl fmt::Display for Hostile {
+impl fmt::Display for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("hostile")
+        f.write_str("faulty")
     }
 }
 
 #[async_trait]
-impl ObjectStore for Hostile {
+impl ObjectStore for FaultyStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
         let mut open = self.open.subscribe();
         open.wait_for(|open| *open).await.map_err(|_| broken())?;
         if take(&self.puts_fail) {
             return Err(broken());
         }
-        let mangled = if location.as_ref().contains("/part-") {
-            self.mangle.lock().expect("no panic").take()
+        let corruption = if location.as_ref().contains("/part-") {
+            self.corrupt_next.lock().expect("no panic").take()
         } else {
             None
         };
         let mut bytes: Vec<u8> = payload.iter().flat_map(|piece| piece.to_vec()).collect();
         let half = bytes.len() / 2;
-        match mangled {
+        match corruption {
             None => {}
-            Some(Mangled::Truncated) => bytes.truncate(half),
-            Some(Mangled::Flipped) => bytes[half] ^= 1,
-            Some(Mangled::Lost) => {
+            Some(Corruption::Truncated) => bytes.truncate(half),
+            Some(Corruption::Flipped) => bytes[half] ^= 1,
+            Some(Corruption::Lost) => {
                 return Ok(PutResult { e_tag: None, version: None, extensions: Default::default() });
             }
         }

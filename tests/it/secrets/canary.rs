@@ -1,5 +1,5 @@
-//! Does any secret show anywhere? One controller, every kind of secret that there is, each used and misused; then a look
-//! at all that it wrote and shows. (access.md A3, A5, A20; threats.md T24)
+//! Canary test of all kinds of secrets: one controller, each secret used and misused, and then a search of
+//! everything that it wrote and shows. A3, A5, A20 (docs/authentication-rules.md), T24 (docs/security.md).
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,51 +10,47 @@ use serde_json::Value;
 
 use super::look::{Canaries, is_private};
 use super::{machine, people, programs};
-use crate::harness::controller::{RunningController, no_computers_here};
+use crate::harness::controller::{RunningController, skip_reason};
 use crate::harness::host::processes;
 
-/// Where a secret has to be: what it is, the names of the files below the data folder (as they begin), and why. Nobody but the
-/// controller's user reaches them.
-const KEPT: [(&str, &str, &str); 6] = [
-    ("a computer's password", "hotdesk.db", "it is told again whenever its owner asks (GET vnc-password)"),
+/// Secrets that files below the data folder may contain: what it is, the beginning of the file names, and the
+/// reason. Only the controller's user can read these files.
+const ALLOWED: [(&str, &str, &str); 6] = [
+    ("a computer's password", "hotdesk.db", "its owner can read it at any time (GET vnc-password)"),
     (
         "a computer's former password",
         "hotdesk.db",
-        "in the answer to a create, which is told again for a day; it opens nothing",
+        "part of the stored response to a create, which is replayed for a day; it is no longer valid",
     ),
-    (
-        "a computer's token",
-        "hotdesk.db",
-        "a controller that starts again has to reach the agents of computers that run on",
-    ),
+    ("a computer's token", "hotdesk.db", "a restarted controller must reach the agents of running computers"),
     (
         "a computer's former token",
         "hotdesk.db",
-        "what the database has overwritten lies there until its page is used; it opens nothing",
+        "a free database page holds it until it is reused; it is no longer valid",
     ),
-    ("a stream's key", "hotdesk.db", "the computer has to send it to the RTMP server"),
-    ("what signs links", "hotdesk.db", "links outlive the controller that made them"),
+    ("a stream's key", "hotdesk.db", "the computer must send it to the RTMP server"),
+    ("the secret that signs links", "hotdesk.db", "links stay valid after a restart"),
 ];
-/// Of those, what may be gone by the time of the look: it is no longer in use.
-const MAYBE_GONE: [&str; 1] = ["a computer's former token"];
+/// Secrets of [`ALLOWED`] that may be gone at the time of the search, because they are no longer in use.
+const OPTIONAL: [&str; 1] = ["a computer's former token"];
 
-/// Files of the operator's, outside of the data folder.
-struct Outside {
+/// Files of the operator outside of the data folder.
+struct OperatorFiles {
     folder: tempfile::TempDir,
     webhook: String,
 }
 
-impl Outside {
+impl OperatorFiles {
     fn new(secrets: &mut Canaries) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let random = || Secret::random(40).reveal().to_owned();
-        let webhook = secrets.keep("what events are signed with", &random());
-        let id = secrets.keep("the id of S3's key", &random());
-        let key = secrets.keep("S3's key", &random());
-        let outside = Self { folder, webhook };
-        outside.write("webhook", &format!("{}\n", outside.webhook));
-        outside.write("s3", &format!("access_key_id = \"{id}\"\nsecret_access_key = \"{key}\"\n"));
-        outside
+        let webhook = secrets.record("the secret that signs events", &random());
+        let id = secrets.record("the id of S3's key", &random());
+        let key = secrets.record("S3's key", &random());
+        let operator_files = Self { folder, webhook };
+        operator_files.write("webhook", &format!("{}\n", operator_files.webhook));
+        operator_files.write("s3", &format!("access_key_id = \"{id}\"\nsecret_access_key = \"{key}\"\n"));
+        operator_files
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -66,7 +62,7 @@ impl Outside {
         std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o600)).expect("private");
     }
 
-    /// The configuration that uses all of it, and logs whatever there is to log.
+    /// A configuration that uses all of the files and has the most verbose log.
     fn configuration(&self) -> String {
         format!(
             "log = \"trace\"\n[limits]\nwrong_keys_per_minute = 100000\n[agent_accounts]\nenabled = true\n\
@@ -78,109 +74,109 @@ impl Outside {
     }
 }
 
-/// Whether a file may hold a secret.
-fn may_hold(file: &Path, what: &str) -> bool {
+/// Whether a file may contain a secret.
+fn is_allowed(file: &Path, what: &str) -> bool {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    KEPT.iter().any(|(kept, begins, _)| *kept == what && name.starts_with(begins))
+    ALLOWED.iter().any(|(allowed, prefix, _)| *allowed == what && name.starts_with(prefix))
 }
 
-/// What the service tells later on to somebody who may know everything: nothing that was to be shown once.
-async fn told_later(house: &RunningController, secrets: &Canaries, workspace: &str) {
+/// Later reads of the API show no secret that is shown only once.
+async fn check_reads(controller: &RunningController, secrets: &Canaries, workspace: &str) {
     let members = format!("/workspaces/{workspace}/members");
     for path in
         ["/keys", "/v1/accounts", "/stream/connections", "/user/profile", "/audit?limit=500", &members]
     {
-        let told = house.get(path).await;
-        assert_eq!(told.status, 200, "{path}: {}", told.body);
-        let shown = secrets.shown_in(&told.body.to_string());
-        assert!(shown.is_empty(), "{path} shows {shown:?}: {}", told.body);
+        let answer = controller.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        let shown = secrets.find_in_text(&answer.body.to_string());
+        assert!(shown.is_empty(), "{path} shows {shown:?}: {}", answer.body);
     }
 }
 
-/// That the log tells all of this at its loudest, and no secret.
-fn look_at_the_log(house: &RunningController, secrets: &Canaries) {
-    let log = house.log();
+/// Asserts that the log is at its most verbose level, covers all actions, and contains no secret.
+fn check_log(controller: &RunningController, secrets: &Canaries) {
+    let log = controller.log();
     for sign in ["DEBUG", "/oauth/token", "a refresh token was used twice", "/claim/{code}", "/cli/auth/poll"]
     {
-        assert!(log.contains(sign), "the log is at its loudest: no {sign}");
+        assert!(log.contains(sign), "the log must be verbose: no {sign}");
     }
-    let shown = log.lines().find_map(|line| Some((secrets.shown_in(line).first().copied()?, line)));
-    assert!(shown.is_none(), "the log shows {shown:?}");
+    let shown = log.lines().find_map(|line| Some((secrets.find_in_text(line).first().copied()?, line)));
+    assert!(shown.is_none(), "the log contains {shown:?}");
 }
 
-/// That the data folder holds no more than it must, and that to nobody else.
-fn look_at_the_disk(house: &RunningController, secrets: &Canaries) {
-    let data = house.data_dir();
-    assert!(data.join("hotdesk.db-wal").exists(), "the store's log of changes is looked at too");
-    let found = secrets.kept_below(&data);
-    let leaks: Vec<_> = found.iter().filter(|(file, what)| !may_hold(file, what)).collect();
+/// Asserts that the data folder contains only the allowed secrets, in private files.
+fn check_disk(controller: &RunningController, secrets: &Canaries) {
+    let data = controller.data_dir();
+    assert!(data.join("hotdesk.db-wal").exists(), "the search must cover the store's write-ahead log");
+    let found = secrets.find_in_files(&data);
+    let leaks: Vec<_> = found.iter().filter(|(file, what)| !is_allowed(file, what)).collect();
     assert!(leaks.is_empty(), "{leaks:?}");
     for (file, what) in &found {
-        assert!(is_private(file, &data), "others reach {}, which holds {what}", file.display());
+        assert!(is_private(file, &data), "other users can read {}, which contains {what}", file.display());
     }
-    // The look is a look: it finds what is there.
-    for (what, begins, why) in KEPT {
-        let exists = secrets.all().any(|(kept, _)| kept == what);
-        let there = found.iter().any(|(_, held)| *held == what);
-        assert!(there || !exists || MAYBE_GONE.contains(&what), "{what} is not in {begins} ({why})");
+    // The search works: it finds the secrets that must be there.
+    for (what, prefix, reason) in ALLOWED {
+        let exists = secrets.all().any(|(recorded, _)| recorded == what);
+        let is_found = found.iter().any(|(_, contained)| *contained == what);
+        assert!(is_found || !exists || OPTIONAL.contains(&what), "{what} is not in {prefix} ({reason})");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a3_a5_a20_no_secret_is_anywhere_but_where_it_must_be() {
     let mut secrets = Canaries::default();
-    let outside = Outside::new(&mut secrets);
-    let house = RunningController::boot_with(&outside.configuration()).await;
-    let store = Store::open(&house.data_dir().join("hotdesk.db")).await.expect("the store");
-    let signing = store.keep("link_signing_secret", String::new).await.expect("the store");
-    secrets.keep("what signs links", &signing);
-    secrets.keep("the operator's key", house.key());
-    let workspace = house.workspace("home").await;
+    let operator_files = OperatorFiles::new(&mut secrets);
+    let controller = RunningController::boot_with(&operator_files.configuration()).await;
+    let store = Store::open(&controller.data_dir().join("hotdesk.db")).await.expect("the store");
+    let signing = store.get_or_create_value("link_signing_secret", String::new).await.expect("the store");
+    secrets.record("the secret that signs links", &signing);
+    secrets.record("the operator's key", controller.key());
+    let workspace = controller.workspace("home").await;
 
-    let person = people::operator(&house, &mut secrets).await;
-    people::guest(&house, &mut secrets, &workspace).await;
-    people::device(&house, &mut secrets, &person).await;
-    people::connection(&house, &mut secrets, &person, &workspace).await;
-    programs::keys(&house, &mut secrets, &workspace).await;
-    let code = programs::agent(&house, &mut secrets).await;
+    let person = people::operator(&controller, &mut secrets).await;
+    people::guest(&controller, &mut secrets, &workspace).await;
+    people::device(&controller, &mut secrets, &person).await;
+    people::connection(&controller, &mut secrets, &person, &workspace).await;
+    programs::keys(&controller, &mut secrets, &workspace).await;
+    let code = programs::agent(&controller, &mut secrets).await;
     people::claim(&person, &code).await;
-    programs::event(&house, &mut secrets, &outside.webhook).await;
-    programs::connection(&house, &mut secrets).await;
-    programs::link(&house, &mut secrets, &workspace).await;
-    let computer = match no_computers_here() {
-        Some(reason) => {
-            println!("without a computer: {reason}");
+    programs::event(&controller, &mut secrets, &operator_files.webhook).await;
+    programs::connection(&controller, &mut secrets).await;
+    programs::link(&controller, &mut secrets, &workspace).await;
+    let computer = match skip_reason() {
+        Some(skip) => {
+            skip.report();
             None
         }
-        None => Some(machine::used(&house, &store, &mut secrets, &workspace).await),
+        None => Some(machine::use_computer(&controller, &store, &mut secrets, &workspace).await),
     };
 
-    let echoed = programs::misused(&house, &secrets).await;
-    assert!(echoed.is_empty(), "{echoed:#?}");
-    told_later(&house, &secrets, &workspace).await;
+    let leaks = programs::misuse(&controller, &secrets).await;
+    assert!(leaks.is_empty(), "{leaks:#?}");
+    check_reads(&controller, &secrets, &workspace).await;
     for (path, text) in people::pages(&person, &workspace).await {
-        let shown = secrets.shown_in(&text);
-        // Every page with a form carries its session's token.
+        let shown = secrets.find_in_text(&text);
+        // Every page with a form contains the CSRF token of its session.
         assert!(shown.iter().all(|what| *what == "a form's token"), "{path} shows {shown:?}");
     }
     if let Some(id) = &computer {
-        let shown = secrets.shown_in(&machine::seen_inside(&house, id).await);
+        let shown = secrets.find_in_text(&machine::visible_inside(&controller, id).await);
         assert!(shown.is_empty(), "the guest sees {shown:?}");
-        assert!(processes(id).len() > 2, "the computer's processes are among those that are looked at");
+        assert!(processes(id).len() > 2, "the search covers the computer's processes");
     }
-    let (shown, looked_at) = secrets.shown_by_processes();
+    let (shown, searched) = secrets.find_in_processes();
     assert!(shown.is_empty(), "{shown:#?}");
-    assert!(looked_at > 2 && !environment(house.pid()).is_empty(), "the controller is one of them");
-    look_at_the_log(&house, &secrets);
-    look_at_the_disk(&house, &secrets);
-    // The audit log told of what happened, all the same.
-    let audit = house.get("/audit?limit=500").await.body;
+    assert!(searched > 2 && !environment(controller.pid()).is_empty(), "the search covers the controller");
+    check_log(&controller, &secrets);
+    check_disk(&controller, &secrets);
+    // The audit log has the actions nevertheless.
+    let audit = controller.get("/audit?limit=500").await.body;
     let routes: Vec<&Value> =
         audit["entries"].as_array().expect("entries").iter().map(|it| &it["route"]).collect();
     assert!(routes.iter().any(|route| **route == "/keys"), "{routes:?}");
 }
 
-/// The environment that a process shows.
+/// The environment of a process.
 fn environment(pid: u32) -> Vec<u8> {
-    std::fs::read(format!("/proc/{pid}/environ")).expect("it lives")
+    std::fs::read(format!("/proc/{pid}/environ")).expect("the process runs")
 }

@@ -1,4 +1,4 @@
-//! The secrets of people: passwords, sessions, invitations, what a program is approved by, and a connection of MCP.
+//! Secrets of people: passwords, sessions, invitations, device codes, and an MCP connection.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,78 +8,82 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::look::Canaries;
-use super::programs::{once, text};
-use crate::harness::agent::answered;
+use super::programs::{post_twice, text};
+use crate::harness::agent::fetch_json;
 use crate::harness::browser::{Browser, Page};
 use crate::harness::caller::Caller;
-use crate::oauth::{REDIRECT, asking, form, pair, said};
+use crate::oauth::{REDIRECT, authorize_url, form, parameter, token_pair};
 
-/// Characters of a person's password here.
+/// Length of a person's password in these tests.
 const PASSWORD_LENGTH: usize = 24;
 
 fn new_password(secrets: &mut Canaries, what: &'static str) -> String {
-    secrets.keep(what, Secret::random(PASSWORD_LENGTH).reveal())
+    secrets.record(what, Secret::random(PASSWORD_LENGTH).reveal())
 }
 
-/// The operator sets up the house by its key, and changes the password.
-pub async fn operator(house: &Caller, secrets: &mut Canaries) -> Browser {
-    let mut browser = Browser::new(&house.base);
+/// The operator signs in for the first time with the first key, and changes the password.
+pub async fn operator(controller: &Caller, secrets: &mut Canaries) -> Browser {
+    let mut browser = Browser::new(&controller.base);
     let first = new_password(secrets, "a password");
-    let fields =
-        [("key", house.key.as_str()), ("email", "ada@x.example"), ("full_name", "Ada"), ("password", &first)];
+    let fields = [
+        ("key", controller.key.as_str()),
+        ("email", "ada@x.example"),
+        ("full_name", "Ada"),
+        ("password", &first),
+    ];
     let entered = browser.send("/set-up", &fields).await;
     assert_eq!((entered.status, entered.location()), (303, "/settings"), "{}", entered.text);
-    browser.keep(&entered).await;
-    secrets.keep("a session's cookie", browser.session());
-    secrets.keep("a form's token", &browser.csrf);
+    browser.adopt_session(&entered).await;
+    secrets.record("a session's cookie", browser.session());
+    secrets.record("a form's token", &browser.csrf);
     let second = new_password(secrets, "a newer password");
     let changed = browser.post("/settings/password", &[("current", &first), ("password", &second)]).await;
     assert_eq!(changed.status, 303, "{}", changed.text);
-    // A second browser, which leaves again.
-    let mut other = Browser::new(&house.base);
+    // A second browser, which signs out again.
+    let mut other = Browser::new(&controller.base);
     let entered = other.send("/sign-in", &[("email", "ada@x.example"), ("password", &second)]).await;
     assert_eq!(entered.status, 303, "{}", entered.text);
-    other.keep(&entered).await;
-    secrets.keep("the cookie of a session that ended", other.session());
+    other.adopt_session(&entered).await;
+    secrets.record("the cookie of a session that ended", other.session());
     assert_eq!(other.post("/sign-out", &[]).await.status, 303);
     assert_eq!(browser.get("/settings").await.status, 200);
     browser
 }
 
-/// Somebody is invited, and makes an account by the link.
-pub async fn guest(house: &Caller, secrets: &mut Canaries, workspace: &str) {
+/// A person is invited and creates an account through the link.
+pub async fn guest(controller: &Caller, secrets: &mut Canaries, workspace: &str) {
     let path = format!("/workspaces/{workspace}/invite");
-    let asked = json!({"email": "new@x.example", "permission": "member"});
-    let invited = once(house, &house.key, &path, &asked, 200).await;
-    let token = secrets.keep("an invitation's token", text(&invited, "token"));
-    let mut browser = Browser::new(&house.base);
+    let invitation = json!({"email": "new@x.example", "permission": "member"});
+    let invited = post_twice(controller, &controller.key, &path, &invitation, 200).await;
+    let token = secrets.record("an invitation's token", text(&invited, "token"));
+    let mut browser = Browser::new(&controller.base);
     let opened = browser.get(&format!("/invitation?token={token}")).await;
     assert_eq!(opened.status, 200, "{}", opened.text);
     let password = new_password(secrets, "a guest's password");
     let fields = [("token", token.as_str()), ("full_name", "N"), ("password", password.as_str())];
     let entered = browser.send("/invitation/account", &fields).await;
     assert_eq!(entered.status, 303, "{}", entered.text);
-    browser.keep(&entered).await;
-    secrets.keep("a guest's cookie", browser.session());
+    browser.adopt_session(&entered).await;
+    secrets.record("a guest's cookie", browser.session());
 }
 
-/// A program gets a key by a person's approval.
-pub async fn device(house: &Caller, secrets: &mut Canaries, person: &Browser) {
-    let asked = json!({"client": "hotdesk", "hostname": "buildbox"});
-    let started = answered(house.bare(Method::POST, "/api/cli/auth/start").json(&asked)).await.body;
-    let device = secrets.keep("a device's code", text(&started, "device_code"));
-    let user = secrets.keep("the code that a person compares", text(&started, "user_code"));
-    secrets.keep("the same without its hyphen", &user.replace('-', ""));
+/// A program gets a key through device authorization.
+pub async fn device(controller: &Caller, secrets: &mut Canaries, person: &Browser) {
+    let request = json!({"client": "hotdesk", "hostname": "buildbox"});
+    let started = fetch_json(controller.bare(Method::POST, "/api/cli/auth/start").json(&request)).await.body;
+    let device = secrets.record("a device's code", text(&started, "device_code"));
+    let user = secrets.record("the code that a person compares", text(&started, "user_code"));
+    secrets.record("the same without its hyphen", &user.replace('-', ""));
     assert_eq!(person.get(&format!("/cli/approve?code={user}")).await.status, 200);
     assert_eq!(person.post("/cli/approve", &[("code", &user), ("decision", "approve")]).await.status, 200);
-    let poll = || house.bare(Method::POST, "/api/cli/auth/poll").json(&json!({"device_code": device}));
-    let approved = answered(poll()).await.body;
-    let key = secrets.keep("an approved program's key", text(&approved, "api_key"));
-    assert_eq!(answered(house.request_with(&key, Method::GET, "/workspaces")).await.status, 200);
-    assert_eq!(answered(poll()).await.body["status"], "expired", "it was handed out");
+    let poll = || controller.bare(Method::POST, "/api/cli/auth/poll").json(&json!({"device_code": device}));
+    let approved = fetch_json(poll()).await.body;
+    let key = secrets.record("an approved program's key", text(&approved, "api_key"));
+    assert_eq!(fetch_json(controller.request_with(&key, Method::GET, "/workspaces")).await.status, 200);
+    assert_eq!(fetch_json(poll()).await.body["status"], "expired", "the key is handed out once");
 }
 
-/// Loads the page of a form, and sends it as its person does.
+/// Loads a page with a form and submits the form.
 async fn submit(person: &Browser, path: &str, fields: &[(&str, &str)]) -> Page {
     let page = person.get(path).await;
     let action = page
@@ -90,67 +94,71 @@ async fn submit(person: &Browser, path: &str, fields: &[(&str, &str)]) -> Page {
     person.send(&action, &[fields, &[("csrf", &*page.hidden("csrf"))]].concat()).await
 }
 
-/// A client of MCP is let in, renews its tokens and loses its connection by using an old one.
-pub async fn connection(house: &Caller, secrets: &mut Canaries, person: &Browser, workspace: &str) {
+/// An MCP client is authorized, refreshes its tokens, and loses its connection by reusing an old one.
+pub async fn connection(controller: &Caller, secrets: &mut Canaries, person: &Browser, workspace: &str) {
     let metadata = json!({"client_name": "Pilot", "redirect_uris": [REDIRECT]});
-    let registered = answered(house.bare(Method::POST, "/oauth/register").json(&metadata)).await.body;
+    let registered = fetch_json(controller.bare(Method::POST, "/oauth/register").json(&metadata)).await.body;
     assert!(registered["client_secret"].is_null(), "public clients have none: {registered}");
     let client = text(&registered, "client_id");
-    // RFC 7636: 43 characters are the fewest that a verifier may have.
-    let verifier = secrets.keep("a verifier", Secret::random(43).reveal());
+    // RFC 7636: a verifier has at least 43 characters.
+    let verifier = secrets.record("a verifier", Secret::random(43).reveal());
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(&verifier));
-    let asked = asking(&house.base, client, &[("code_challenge", Some(challenge.as_str()))]);
-    let code = secrets.keep("an authorization code", &let_in(person, &asked, workspace).await);
-    let ask = |fields: &[(&str, &str)]| answered(form(house.bare(Method::POST, "/oauth/token"), fields));
+    let authorize_path =
+        authorize_url(&controller.base, client, &[("code_challenge", Some(challenge.as_str()))]);
+    let code = secrets.record("an authorization code", &authorize(person, &authorize_path, workspace).await);
+    let exchange =
+        |fields: &[(&str, &str)]| fetch_json(form(controller.bare(Method::POST, "/oauth/token"), fields));
     let by_code = [
         ("grant_type", "authorization_code"),
         ("client_id", client),
         ("code", &*code),
         ("code_verifier", &*verifier),
     ];
-    let (access, refresh) = pair(&ask(&by_code).await.body);
-    let access = secrets.keep("an access token", &access);
-    let refresh = secrets.keep("a refresh token", &refresh);
-    assert_eq!(mcp(house, &access).await, 200);
+    let (access, refresh) = token_pair(&exchange(&by_code).await.body);
+    let access = secrets.record("an access token", &access);
+    let refresh = secrets.record("a refresh token", &refresh);
+    assert_eq!(mcp(controller, &access).await, 200);
     let renew = [("grant_type", "refresh_token"), ("client_id", client), ("refresh_token", &*refresh)];
-    let (newer, next) = pair(&ask(&renew).await.body);
-    let newer = secrets.keep("a newer access token", &newer);
-    secrets.keep("a newer refresh token", &next);
-    assert_eq!((mcp(house, &access).await, mcp(house, &newer).await), (401, 200));
-    // Mistakes too: a second use, which ends the connection and is told in the log.
-    assert_eq!(ask(&renew).await.body["error"], "invalid_grant");
-    assert_eq!(ask(&by_code).await.body["error"], "invalid_grant");
-    assert_eq!(mcp(house, &newer).await, 401);
-    secrets.keep("a code that nobody redeemed", &let_in(person, &asked, workspace).await);
+    let (newer, next) = token_pair(&exchange(&renew).await.body);
+    let newer = secrets.record("a newer access token", &newer);
+    secrets.record("a newer refresh token", &next);
+    assert_eq!((mcp(controller, &access).await, mcp(controller, &newer).await), (401, 200));
+    // Second uses, which end the connection and are logged.
+    assert_eq!(exchange(&renew).await.body["error"], "invalid_grant");
+    assert_eq!(exchange(&by_code).await.body["error"], "invalid_grant");
+    assert_eq!(mcp(controller, &newer).await, 401);
+    secrets.record("a code that nobody redeemed", &authorize(person, &authorize_path, workspace).await);
 }
 
-/// Lets a client that asks have a workspace; the code that it is told.
-async fn let_in(person: &Browser, asked: &str, workspace: &str) -> String {
-    let answer = submit(person, asked, &[("decision", "allow"), ("workspace", workspace)]).await;
+/// Authorizes the client for a workspace and returns the code.
+async fn authorize(person: &Browser, path: &str, workspace: &str) -> String {
+    let answer = submit(person, path, &[("decision", "allow"), ("workspace", workspace)]).await;
     assert_eq!(answer.status, 303, "{}", answer.text);
-    let told = answer.location().strip_prefix(REDIRECT).expect("to the client").trim_start_matches('&');
-    let told: Vec<(String, String)> = serde_urlencoded::from_str(told).expect("a query");
-    said(&told, "code").expect("a code").to_owned()
+    let query =
+        answer.location().strip_prefix(REDIRECT).expect("a redirect to the client").trim_start_matches('&');
+    let parameters: Vec<(String, String)> = serde_urlencoded::from_str(query).expect("a query");
+    parameter(&parameters, "code").expect("a code").to_owned()
 }
 
-/// How the MCP server answers a token.
-async fn mcp(house: &Caller, token: &str) -> u16 {
+/// The status of the MCP server's response to a token.
+async fn mcp(controller: &Caller, token: &str) -> u16 {
     let info = json!({"name": "test", "version": "1"});
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info});
     let message: Value = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-    let request = house.bare(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+    let request =
+        controller.bare(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
     request.bearer_auth(token).json(&message).send().await.expect("an answer").status().as_u16()
 }
 
-/// A person takes over what an agent's account holds: nothing, here.
+/// A person claims an agent's account, which holds nothing here.
 pub async fn claim(person: &Browser, code: &str) {
     let path = format!("/claim/{code}");
-    let taken = submit(person, &path, &[]).await;
-    assert_eq!(taken.status, 200, "{}", taken.text);
-    assert_eq!(person.get(&path).await.status, 404, "the link is used up");
+    let claimed = submit(person, &path, &[]).await;
+    assert_eq!(claimed.status, 200, "{}", claimed.text);
+    assert_eq!(person.get(&path).await.status, 404, "a claim link works once");
 }
 
-/// The pages that a person sees afterwards: none shows again what was shown once.
+/// Pages that a person sees afterwards. None shows a secret again that is shown only once.
 pub async fn pages(person: &Browser, workspace: &str) -> Vec<(String, String)> {
     let mut seen = Vec::new();
     let one = format!("/settings/workspaces/{workspace}");

@@ -1,4 +1,4 @@
-//! The secrets of programs: keys of every kind, links, what a payment service signs with, and what is asked twice.
+//! Secrets of programs: keys of every kind, links, signatures of a payment service, and repeated requests.
 
 use hmac::{Hmac, KeyInit, Mac};
 use hotdesk::base::clock::{iso8601, now_ms};
@@ -9,25 +9,26 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::look::Canaries;
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 use crate::harness::caller::Caller;
 
-/// What a field of an answer holds.
+/// The text of a field.
 #[track_caller]
 pub fn text<'a>(body: &'a Value, field: &str) -> &'a str {
     body[field].as_str().unwrap_or_else(|| panic!("no {field} in {body}"))
 }
 
-/// Asks twice under one `Idempotency-Key`: the answer, which is told once.
-pub async fn once(house: &Caller, key: &str, path: &str, body: &Value, status: u16) -> Value {
+/// Sends a request twice with one `Idempotency-Key`. Asserts that the second response is not stored, and
+/// returns the first.
+pub async fn post_twice(controller: &Caller, key: &str, path: &str, body: &Value, status: u16) -> Value {
     let digits = format!("canary-{}", path.replace('/', "."));
-    let ask = || {
-        let request = house.request_with(key, Method::POST, path).header("Idempotency-Key", &digits);
-        answered(request.json(body))
+    let send = || {
+        let request = controller.request_with(key, Method::POST, path).header("Idempotency-Key", &digits);
+        fetch_json(request.json(body))
     };
-    let first = ask().await;
+    let first = send().await;
     assert_eq!(first.status, status, "{path}: {}", first.body);
-    let again = ask().await;
+    let again = send().await;
     assert_eq!(
         (again.status, &again.body["code"]),
         (409, &json!("answer_not_kept")),
@@ -37,94 +38,98 @@ pub async fn once(house: &Caller, key: &str, path: &str, body: &Value, status: u
     first.body
 }
 
-/// Whether a key opens the API.
-async fn opens(house: &Caller, key: &str) -> bool {
-    answered(house.request_with(key, Method::GET, "/workspaces")).await.status == 200
+/// Whether a key is valid.
+async fn is_valid(controller: &Caller, key: &str) -> bool {
+    fetch_json(controller.request_with(key, Method::GET, "/workspaces")).await.status == 200
 }
 
-/// Keys of the account, of a workspace and of a client; one of them has ended.
-pub async fn keys(house: &Caller, secrets: &mut Canaries, workspace: &str) {
-    let own = house.key.as_str();
-    let wide = once(house, own, "/keys", &json!({"name": "ci"}), 201).await;
-    let wide = secrets.keep("an account's key", text(&wide, "key"));
-    let scoped = house.made("/keys", json!({"name": "scoped", "workspace_id": workspace})).await;
-    let scoped_text = secrets.keep("a workspace's key", text(&scoped, "key"));
+/// Keys of the account, of a workspace and of a client; one of them is deleted.
+pub async fn keys(controller: &Caller, secrets: &mut Canaries, workspace: &str) {
+    let own = controller.key.as_str();
+    let wide = post_twice(controller, own, "/keys", &json!({"name": "ci"}), 201).await;
+    let wide = secrets.record("an account's key", text(&wide, "key"));
+    let scoped = controller.create("/keys", json!({"name": "scoped", "workspace_id": workspace})).await;
+    let scoped_text = secrets.record("a workspace's key", text(&scoped, "key"));
     let client = json!({"external_id": "acme", "name": "Acme"});
-    let client = once(house, own, "/v1/accounts", &client, 201).await;
-    let client = secrets.keep("a client's key", text(&client, "key"));
+    let client = post_twice(controller, own, "/v1/accounts", &client, 201).await;
+    let client = secrets.record("a client's key", text(&client, "key"));
     for key in [&wide, &scoped_text, &client] {
-        assert!(opens(house, key).await);
+        assert!(is_valid(controller, key).await);
     }
-    assert_eq!(house.delete(&format!("/keys/{}", text(&scoped, "id"))).await.status, 200);
-    assert!(!opens(house, &scoped_text).await, "it has ended");
-    let unknown = secrets.keep("a key that is none", hotdesk::controller::auth::keys::fresh().reveal());
-    assert!(!opens(house, &unknown).await);
+    assert_eq!(controller.delete(&format!("/keys/{}", text(&scoped, "id"))).await.status, 200);
+    assert!(!is_valid(controller, &scoped_text).await, "a deleted key");
+    let unknown =
+        secrets.record("an unknown key", hotdesk::controller::identity::auth::keys::generate().reveal());
+    assert!(!is_valid(controller, &unknown).await);
 }
 
-/// An agent's account: its key, and the codes of its links; the one that counts by now.
-pub async fn agent(house: &Caller, secrets: &mut Canaries) -> String {
-    let made = house.bare(Method::POST, "/api/agent-accounts").json(&json!({"name": "helper"}));
-    let made = answered(made).await;
-    assert_eq!(made.status, 201, "{}", made.body);
+/// Creates an agent's account and records its key and the codes of its claim links. Returns the valid code.
+pub async fn agent(controller: &Caller, secrets: &mut Canaries) -> String {
+    let created = controller.bare(Method::POST, "/api/agent-accounts").json(&json!({"name": "helper"}));
+    let created = fetch_json(created).await;
+    assert_eq!(created.status, 201, "{}", created.body);
     let code = |body: &Value| text(body, "claim_url").rsplit('/').next().expect("a code").to_owned();
-    let key = secrets.keep("an agent's key", text(&made.body, "key"));
-    secrets.keep("a claim link's code", &code(&made.body));
-    let link = once(house, &key, "/agent-accounts/claim-link", &json!({}), 201).await;
-    secrets.keep("another claim link's code", &code(&link))
+    let key = secrets.record("an agent's key", text(&created.body, "key"));
+    secrets.record("a claim link's code", &code(&created.body));
+    let link = post_twice(controller, &key, "/agent-accounts/claim-link", &json!({}), 201).await;
+    secrets.record("another claim link's code", &code(&link))
 }
 
-/// An event of a payment service, whose secret is in a file of the operator's.
-pub async fn event(house: &Caller, secrets: &mut Canaries, secret: &str) {
-    let account = house.get("/user/profile").await.body;
+/// Sends a signed event of a payment service, whose secret is in a file of the operator.
+pub async fn event(controller: &Caller, secrets: &mut Canaries, secret: &str) {
+    let account = controller.get("/user/profile").await.body;
     let event = json!({"id": "evt_1", "account_id": account["id"], "plan": null, "payment": "current",
         "occurred_at": iso8601(now_ms())});
     let (seconds, body) = (now_ms() / 1000, event.to_string());
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key");
     mac.update(format!("{seconds}.{body}").as_bytes());
-    let signature = secrets.keep("an event's signature", &hex(&mac.finalize().into_bytes()));
-    let request = house.bare(Method::POST, "/api/billing/webhook");
-    let told = request.header("hotdesk-signature", format!("t={seconds},v1={signature}")).body(body);
-    let told = answered(told).await;
-    assert_eq!(told.status, 200, "{}", told.body);
+    let signature = secrets.record("an event's signature", &hex(&mac.finalize().into_bytes()));
+    let request = controller.bare(Method::POST, "/api/billing/webhook");
+    let request = request.header("hotdesk-signature", format!("t={seconds},v1={signature}")).body(body);
+    let answer = fetch_json(request).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
-/// A connection to an RTMP server, whose key is shown to no reader.
-pub async fn connection(house: &Caller, secrets: &mut Canaries) {
-    let key = secrets.keep("a stream's key", Secret::random(24).reveal());
+/// Saves a connection to an RTMP server. No response may show its key.
+pub async fn connection(controller: &Caller, secrets: &mut Canaries) {
+    let key = secrets.record("a stream's key", Secret::random(24).reveal());
     let body = json!({"name": "live", "url": "rtmp://live.example.org/app", "key": key});
-    let saved = house.made("/stream/connections", body).await;
+    let saved = controller.create("/stream/connections", body).await;
     assert!(!saved.to_string().contains(&key), "{saved}");
 }
 
-/// A file, and the link by which it is fetched without a key.
-pub async fn link(house: &Caller, secrets: &mut Canaries, workspace: &str) {
+/// Uploads a file and follows its signed link.
+pub async fn link(controller: &Caller, secrets: &mut Canaries, workspace: &str) {
     let form = reqwest::multipart::Form::new()
         .text("projectId", workspace.to_owned())
         .part("file", reqwest::multipart::Part::text("hi").file_name("a.txt"));
-    let stored = answered(house.request(Method::POST, "/files/upload").multipart(form)).await;
+    let stored = fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await;
     let path = format!("/files/download?id={}", text(&stored.body["file"], "id"));
-    let link = house.get(&path).await.body;
+    let link = controller.get(&path).await.body;
     let url = text(&link, "url");
-    secrets.keep("a link's signature", url.rsplit("signature=").next().expect("a signature"));
-    assert_eq!(house.client.get(url).send().await.expect("an answer").status(), StatusCode::OK);
+    secrets.record("a link's signature", url.rsplit("signature=").next().expect("a signature"));
+    assert_eq!(controller.client.get(url).send().await.expect("an answer").status(), StatusCode::OK);
 }
 
-/// Every secret in every place where none of its kind is expected: what the answers say that refuse it.
-pub async fn misused(house: &Caller, secrets: &Canaries) -> Vec<String> {
+/// Sends every secret in every wrong place, and returns the refusals that echo one.
+pub async fn misuse(controller: &Caller, secrets: &Canaries) -> Vec<String> {
     let form =
-        |path: &str, fields: &[(&str, &str)]| crate::oauth::form(house.bare(Method::POST, path), fields);
-    let mut told = Vec::new();
+        |path: &str, fields: &[(&str, &str)]| crate::oauth::form(controller.bare(Method::POST, path), fields);
+    let mut leaks = Vec::new();
     for (what, secret) in secrets.all() {
         let query = [("token", secret), ("api_key", secret), ("access_token", secret)];
         let requests = [
-            house.bare(Method::GET, "/api/workspaces").bearer_auth(secret.to_owned() + "x"),
-            house.bare(Method::GET, "/api/workspaces").query(&query),
-            house.bare(Method::GET, "/api/workspaces").header("x-api-key", secret).header("cookie", secret),
-            house.bare(Method::POST, "/mcp").bearer_auth(secret.to_owned() + "x"),
-            house.bare(Method::GET, &format!("/claim/{secret}x")),
-            house.bare(Method::GET, "/invitation").query(&[("token", secret.to_owned() + "x")]),
-            house.bare(Method::GET, &format!("/api/{secret}")),
-            house.request(Method::GET, &format!("/computers/{secret}")),
+            controller.bare(Method::GET, "/api/workspaces").bearer_auth(secret.to_owned() + "x"),
+            controller.bare(Method::GET, "/api/workspaces").query(&query),
+            controller
+                .bare(Method::GET, "/api/workspaces")
+                .header("x-api-key", secret)
+                .header("cookie", secret),
+            controller.bare(Method::POST, "/mcp").bearer_auth(secret.to_owned() + "x"),
+            controller.bare(Method::GET, &format!("/claim/{secret}x")),
+            controller.bare(Method::GET, "/invitation").query(&[("token", secret.to_owned() + "x")]),
+            controller.bare(Method::GET, &format!("/api/{secret}")),
+            controller.request(Method::GET, &format!("/computers/{secret}")),
             form(
                 "/oauth/token",
                 &[("grant_type", "refresh_token"), ("client_id", "x"), ("refresh_token", secret)],
@@ -140,12 +145,12 @@ pub async fn misused(house: &Caller, secrets: &Canaries) -> Vec<String> {
             if answer.status().is_client_error() || answer.status().is_server_error() {
                 let (url, status) = (answer.url().path().replace(secret, "..."), answer.status());
                 let body = answer.text().await.expect("a body");
-                let shown = secrets.shown_in(&body).into_iter();
-                told.extend(
-                    shown.map(|shows| format!("{status} of {url} with {what} shows {shows}: {body}")),
+                let found = secrets.find_in_text(&body).into_iter();
+                leaks.extend(
+                    found.map(|echoed| format!("{status} of {url} with {what} shows {echoed}: {body}")),
                 );
             }
         }
     }
-    told
+    leaks
 }

@@ -1,24 +1,26 @@
-//! Does the tree hold a secret? `detect-secrets` looks at every tracked file, and what it finds must have been reviewed.
+//! Scan of all tracked files with `detect-secrets`; every finding must have been reviewed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use hotdesk::controller::auth::keys;
+use hotdesk::controller::identity::auth::keys;
 use serde_json::Value;
 
 use crate::clients::python;
+use crate::harness::capability::Capability;
 
-/// What was found and is none: a file, the SHA-1 of the text as the scanner tells it, and why. The scanner's own baseline has no
-/// place for reasons, and line numbers that change with every edit.
+/// Reviewed findings: the file, the SHA-1 of the text, and the reason. The scanner's own baseline has no
+/// place for reasons, and has line numbers, which change with every edit.
 const REVIEWED: &str = include_str!("reviewed.txt");
 
-/// What the scanner found in the files that git tracks in a folder: `FILE SHA-1`, and for people the line and the kind.
+/// The scanner's findings in the tracked files of a folder: `FILE SHA-1`, and the line and the kind for
+/// people.
 ///
-/// Lines that say of themselves that they are allowed are looked at too, and nothing is asked of any service (`--no-verify`).
+/// The scan includes lines with an allowlist comment, and contacts no service (`--no-verify`).
 fn hits(scanner: &Path, root: &Path) -> BTreeSet<(String, String)> {
     let listed = Command::new("git")
-        // The tree may be another user's.
+        // Another user may own the tree.
         .args(["-c", "safe.directory=*", "ls-files", "-z"])
         .current_dir(root)
         .output()
@@ -38,11 +40,11 @@ fn hits(scanner: &Path, root: &Path) -> BTreeSet<(String, String)> {
         .current_dir(root)
         .env("PYTHONUTF8", "1")
         .output()
-        .expect("it runs");
-    let (said, complained) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{said}\n{complained}");
-    let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error} in {said}"));
-    let found = told["results"].as_object().expect("results");
+        .expect("the scanner");
+    let (output, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{output}\n{errors}");
+    let report: Value = serde_json::from_str(&output).unwrap_or_else(|error| panic!("{error} in {output}"));
+    let found = report["results"].as_object().expect("results");
     let all = found
         .iter()
         .flat_map(|(file, hits)| hits.as_array().into_iter().flatten().map(move |hit| (file, hit)));
@@ -53,12 +55,12 @@ fn hits(scanner: &Path, root: &Path) -> BTreeSet<(String, String)> {
     .collect()
 }
 
-/// The scanner of the tests' virtual environment.
+/// The scanner in the virtual environment of the tests.
 fn scanner() -> Option<std::path::PathBuf> {
     let found =
         python().map(|python| python.with_file_name("detect-secrets")).filter(|program| program.exists());
     if found.is_none() {
-        println!("skipped: no detect-secrets (make deps-test)");
+        Capability::Python.skip("no detect-secrets (make deps-test)");
     }
     found
 }
@@ -68,7 +70,7 @@ fn t24_no_tracked_file_holds_a_secret_that_was_not_reviewed() {
     let Some(scanner) = scanner() else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if !root.join(".git").exists() {
-        return println!("skipped: not a git checkout");
+        return Capability::Host.skip("not a git checkout");
     }
     let hits = hits(&scanner, root);
     let lines = REVIEWED.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -79,9 +81,9 @@ fn t24_no_tracked_file_holds_a_secret_that_was_not_reviewed() {
         })
         .collect();
     let new: Vec<_> = hits.iter().filter(|(hit, _)| !reviewed.contains(hit)).collect();
-    assert!(new.is_empty(), "review these, and say why they are none in reviewed.txt: {new:#?}");
+    assert!(new.is_empty(), "review these findings, and add the reasons to reviewed.txt: {new:#?}");
     let stale: Vec<_> = reviewed.iter().filter(|entry| !hits.iter().any(|(hit, _)| hit == *entry)).collect();
-    assert!(stale.is_empty(), "reviewed and no longer there: {stale:#?}");
+    assert!(stale.is_empty(), "reviewed but no longer found: {stale:#?}");
 }
 
 #[test]
@@ -97,16 +99,17 @@ fn t24_a_key_that_somebody_adds_is_found() {
     write("harmless.rs", "const GREETING: &str = \"hello\";\n");
     git(&["add", "--all"]);
     assert!(hits(&scanner, folder.path()).is_empty());
-    // One of each place where keys get lost; put together here, or this file would be found.
-    let ours = keys::fresh();
+    // Typical places of leaked keys. They are assembled here, because the scan would find them in this file
+    // otherwise.
+    let key = keys::generate();
     let header = ["-----BEGIN RSA PRIVATE", "KEY-----"].join(" ");
-    write("notes.md", &format!("Use {} for the demo.\n", ours.reveal()));
-    write("main.rs", &format!("const KEY: &str = \"{}\"; // pragma: allowlist secret\n", ours.reveal()));
+    write("notes.md", &format!("Use {} for the demo.\n", key.reveal()));
+    write("main.rs", &format!("const KEY: &str = \"{}\"; // pragma: allowlist secret\n", key.reveal()));
     write("deploy.env", &format!("AWS_ACCESS_KEY_ID=AKIA{}\n", "Q3EGXJ7Z5N2WV4TB"));
     write("server.pem", &format!("{header}\nMIIE\n"));
     git(&["add", "--all"]);
-    // What git does not track is nobody's but its owner's.
-    write("untracked.md", &format!("{}\n", ours.reveal()));
+    // The scan skips untracked files.
+    write("untracked.md", &format!("{}\n", key.reveal()));
     let found: BTreeSet<String> = hits(&scanner, folder.path())
         .into_iter()
         .map(|(hit, _)| hit.split(' ').next().unwrap_or_default().to_owned())

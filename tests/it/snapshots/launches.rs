@@ -1,4 +1,4 @@
-//! Are computers launched from a snapshot, many at once, each a computer of its own, whatever becomes of their source?
+//! Launches from a snapshot: many at once, each an independent computer, whatever happens to the source.
 
 use std::time::Duration;
 
@@ -8,51 +8,53 @@ use hotdesk::base::wait;
 use hotdesk::controller::config::{Config, Limits};
 use hotdesk::engine::simulated::{Failure, Verb};
 use hotdesk::engine::{Capabilities, Engine, EngineError};
-use hotdesk::store::copies::{Extent, NewCopy};
+use hotdesk::store::fleet::copies::{Extent, NewCopy};
 use serde_json::{Value, json};
 
 use super::failures::{broken, fail_next};
-use crate::harness::agent::Answered;
+use crate::harness::agent::HttpAnswer;
 use crate::harness::caller::id_of;
 use crate::harness::simulation::Setup;
-use crate::suspension::agent::Manner;
-use crate::suspension::{Scene, refused};
+use crate::suspension::agent::RenewalBehaviour;
+use crate::suspension::{Scene, assert_refused};
 
 impl Scene {
-    async fn launch(&self, snapshot: &str) -> Answered {
-        self.house.post(&format!("/computers/{}/fork", self.id), json!({ "snapshot_id": snapshot })).await
+    async fn launch(&self, snapshot: &str) -> HttpAnswer {
+        self.controller
+            .post(&format!("/computers/{}/fork", self.id), json!({ "snapshot_id": snapshot }))
+            .await
     }
 
-    async fn launched(&self, snapshot: &str) -> Value {
-        let made = self.launch(snapshot).await;
-        assert_eq!((made.status, &made.body["status"]), (201, &json!("running")), "{}", made.body);
-        made.body
+    async fn assert_launch(&self, snapshot: &str) -> Value {
+        let created = self.launch(snapshot).await;
+        assert_eq!((created.status, &created.body["status"]), (201, &json!("running")), "{}", created.body);
+        created.body
     }
 
-    async fn is_called(&self, verb: Verb, times: u32) {
+    async fn until_called(&self, verb: Verb, times: u32) {
         let called = wait::until(Duration::from_secs(30), || async {
-            (self.house.engine.calls(verb) == times).then_some(())
+            (self.controller.engine.calls(verb) == times).then_some(())
         });
-        called.await.expect("it began");
+        called.await.expect("a running call");
     }
 
-    async fn drop_snapshot(&self, snapshot: &str) -> Answered {
-        self.house.delete(&format!("/computers/{}/snapshots/{snapshot}", self.id)).await
+    async fn delete_snapshot(&self, snapshot: &str) -> HttpAnswer {
+        self.controller.delete(&format!("/computers/{}/snapshots/{snapshot}", self.id)).await
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn computers_launched_from_one_snapshot_are_computers_of_their_own() {
-    let scene = Scene::set().await;
-    scene.write("early");
+    let scene = Scene::boot().await;
+    scene.write_note("early");
     assert_eq!((scene.count().await, scene.count().await), (1, 2));
-    let snapshot = scene.kept(true).await;
-    scene.write("late");
-    // The source has changed its size, and its token, and sleeps: nothing is asked of it.
+    let snapshot = scene.create_snapshot(true).await;
+    scene.write_note("late");
+    // The source gets another size and another token and is suspended: a launch does not need it.
     let size = json!({"vcpus": 2, "disk_size_gb": 20, "bandwidth_limit_mbps": 50});
-    assert_eq!(scene.house.post(&format!("/computers/{}/resize", scene.id), size).await.status, 200);
+    assert_eq!(scene.controller.post(&format!("/computers/{}/resize", scene.id), size).await.status, 200);
     assert_eq!(scene.ask("restart").await.status, 200);
-    scene.suspended().await;
+    scene.suspend().await;
 
     let answers = join_all([0; 4].map(|_| scene.launch(&snapshot))).await;
     assert!(answers.iter().all(|answer| answer.status == 201), "{answers:?}");
@@ -60,19 +62,19 @@ async fn computers_launched_from_one_snapshot_are_computers_of_their_own() {
         scene.names().await,
         ["desk", "desk (fork 2)", "desk (fork 3)", "desk (fork 4)", "desk (fork)"]
     );
-    scene.is("suspended").await;
-    let (store, source) = (scene.house.store().await, scene.read("").await.body);
+    scene.assert_status("suspended").await;
+    let (store, source) = (scene.controller.store().await, scene.read("").await.body);
     let mut secrets = vec![scene.row().await.agent_token];
     for launched in answers.iter().map(|answer| &answer.body) {
         let id = id_of(launched);
-        // The size of then: that is what its memory knows.
+        // The size at the time of the snapshot, which its memory depends on.
         let size = ["cpu", "ram", "disk_size_gb", "auto_stop_minutes"].map(|field| launched[field].as_f64());
         assert_eq!(size, [1.0, 4.0, 8.0, 0.0].map(Some), "{launched}");
         assert_eq!(launched["workspace_id"], source["workspace_id"]);
-        assert_eq!(scene.count_of(&id).await, "3", "it goes on from two");
-        let note = scene.house.disk(&id).join("note");
-        assert_eq!(std::fs::read_to_string(&note).expect("copied"), "early");
-        std::fs::write(&note, &id).expect("its own");
+        assert_eq!(scene.count_of(&id).await, "3", "it continues from two");
+        let note = scene.controller.disk(&id).join("note");
+        assert_eq!(std::fs::read_to_string(&note).expect("a copied disk"), "early");
+        std::fs::write(&note, &id).expect("a disk of its own");
         let row = store.computer(&ComputerRef::Id(id.parse().expect("an id"))).await.expect("a store");
         let row = row.expect("a row");
         assert!(row.saved_token.is_none() && row.hardware.bandwidth_mbps == 50);
@@ -81,95 +83,95 @@ async fn computers_launched_from_one_snapshot_are_computers_of_their_own() {
     let mut different: Vec<&str> = secrets.iter().map(|secret| secret.reveal()).collect();
     different.sort_unstable();
     different.dedup();
-    assert_eq!(different.len(), secrets.len(), "nobody has another's secret");
+    assert_eq!(different.len(), secrets.len(), "all secrets must differ");
     {
         let renewals = scene.agents.renewals.lock().expect("no panic");
         assert!(
             renewals.len() == 4 && renewals.iter().all(|it| it.another),
-            "each is told that it is another"
+            "every renewal must mark another computer"
         );
         let mut seeds: Vec<&str> = renewals.iter().map(|it| it.seed.as_str()).collect();
         seeds.sort_unstable();
         seeds.dedup();
         assert_eq!(seeds.len(), 4);
     }
-    // Neither the snapshot nor its source is needed any more.
-    assert_eq!(scene.drop_snapshot(&snapshot).await.status, 200);
-    refused(&scene.launch(&snapshot).await, 404, Some("NOT_FOUND"), "Snapshot not found");
-    assert_eq!(scene.reads(), "late");
-    assert_eq!(scene.house.delete(&format!("/computers/{}", scene.id)).await.status, 200);
+    // The launched computers need neither the snapshot nor its source.
+    assert_eq!(scene.delete_snapshot(&snapshot).await.status, 200);
+    assert_refused(&scene.launch(&snapshot).await, 404, Some("NOT_FOUND"), "Snapshot not found");
+    assert_eq!(scene.read_note(), "late");
+    assert_eq!(scene.controller.delete(&format!("/computers/{}", scene.id)).await.status, 200);
     for launched in answers.iter().map(|answer| &answer.body) {
         let id = id_of(launched);
-        assert_eq!(scene.house.command(format!("/computers/{id}/suspend")).await.status, 200);
-        assert_eq!(scene.count_of(&id).await, "4", "it slept and woke by itself");
-        assert_eq!(std::fs::read_to_string(scene.house.disk(&id).join("note")).expect("there"), id);
+        assert_eq!(scene.controller.command(format!("/computers/{id}/suspend")).await.status, 200);
+        assert_eq!(scene.count_of(&id).await, "4", "an independent suspend and resume");
+        assert_eq!(std::fs::read_to_string(scene.controller.disk(&id).join("note")).expect("a file"), id);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn launches_are_named_and_charged_like_any_computer() {
     let limits = Limits { max_computers: 4, ..Limits::default() };
-    let scene = Scene::set_up(Setup { limits, ..Setup::default() }).await;
-    let snapshot = scene.kept(true).await;
+    let scene = Scene::boot_with(Setup { limits, ..Setup::default() }).await;
+    let snapshot = scene.create_snapshot(true).await;
     let own = json!({"snapshot_id": snapshot, "name": " mine "});
     let fork = format!("/computers/{}/fork", scene.id);
-    let mine = scene.house.post(&fork, own.clone()).await;
+    let mine = scene.controller.post(&fork, own.clone()).await;
     assert_eq!((mine.status, &mine.body["name"]), (201, &json!("mine")), "{}", mine.body);
-    refused(
-        &scene.house.post(&fork, own).await,
+    assert_refused(
+        &scene.controller.post(&fork, own).await,
         409,
         Some("NAME_TAKEN"),
         "A computer named \"mine\" already exists in this workspace",
     );
     for wrong in [json!({"snapshot_id": 1}), json!({"name": ""}), json!([])] {
-        let answer = scene.house.post(&fork, wrong.clone()).await;
+        let answer = scene.controller.post(&fork, wrong.clone()).await;
         assert_eq!((answer.status, &answer.body["code"]), (400, &json!("INVALID_REQUEST")), "{wrong}");
     }
     let answers = join_all([0; 5].map(|_| scene.launch(&snapshot))).await;
-    let (won, lost): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 201);
-    assert_eq!((won.len(), lost.len()), (2, 3), "{answers:?}");
-    let full = |it: &&Answered| (it.status, &it.body["code"]) == (403, &json!("DESKTOP_LIMIT"));
+    let (created, lost): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 201);
+    assert_eq!((created.len(), lost.len()), (2, 3), "{answers:?}");
+    let full = |it: &&HttpAnswer| (it.status, &it.body["code"]) == (403, &json!("DESKTOP_LIMIT"));
     assert!(lost.iter().all(full), "{lost:?}");
     assert_eq!(scene.names().await.len(), 4);
-    // What a launch took is given back with it, once.
-    assert_eq!(scene.house.delete(&format!("/computers/{}", id_of(&mine.body))).await.status, 200);
-    scene.launched(&snapshot).await;
+    // A delete frees the slot of a launch, once.
+    assert_eq!(scene.controller.delete(&format!("/computers/{}", id_of(&mine.body))).await.status, 200);
+    scene.assert_launch(&snapshot).await;
     let over = scene.launch(&snapshot).await;
     assert_eq!((over.status, &over.body["code"]), (403, &json!("DESKTOP_LIMIT")), "{}", over.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_launched_says_so() {
-    let scene = Scene::set().await;
-    let disk = scene.kept(false).await;
+    let scene = Scene::boot().await;
+    let disk = scene.create_snapshot(false).await;
     let text = "This snapshot cannot be forked: it holds no memory";
-    refused(&scene.launch(&disk).await, 400, Some("NOT_FORKABLE"), text);
+    assert_refused(&scene.launch(&disk).await, 400, Some("NOT_FORKABLE"), text);
     for nothing in ["x".to_owned(), uuid::Uuid::new_v4().to_string()] {
-        refused(&scene.launch(&nothing).await, 404, Some("NOT_FOUND"), "Snapshot not found");
+        assert_refused(&scene.launch(&nothing).await, 404, Some("NOT_FOUND"), "Snapshot not found");
     }
-    // Another computer's is nobody else's.
-    let memory = scene.kept(true).await;
-    let other = scene.house.computer(&scene.workspace, "other").await;
+    // A snapshot belongs to one computer.
+    let memory = scene.create_snapshot(true).await;
+    let other = scene.controller.computer(&scene.workspace, "other").await;
     let foreign =
-        scene.house.post(&format!("/computers/{other}/fork"), json!({ "snapshot_id": memory })).await;
-    refused(&foreign, 404, Some("NOT_FOUND"), "Snapshot not found");
-    assert_eq!(scene.house.engine.calls(Verb::Launch), 0);
+        scene.controller.post(&format!("/computers/{other}/fork"), json!({ "snapshot_id": memory })).await;
+    assert_refused(&foreign, 404, Some("NOT_FOUND"), "Snapshot not found");
+    assert_eq!(scene.controller.engine.calls(Verb::Launch), 0);
 
-    let able = Capabilities { copy_while_running: true, suspend: true, ..Capabilities::default() };
-    let scene = Scene::set_up(Setup { capabilities: Some(able), ..Setup::default() }).await;
+    let capabilities = Capabilities { copy_while_running: true, suspend: true, ..Capabilities::default() };
+    let scene = Scene::boot_with(Setup { capabilities: Some(capabilities), ..Setup::default() }).await;
     let text = "This computer cannot be forked: its engine copies no memory";
-    refused(&scene.launch(&scene.kept(false).await).await, 400, Some("NOT_FORKABLE"), text);
+    assert_refused(&scene.launch(&scene.create_snapshot(false).await).await, 400, Some("NOT_FORKABLE"), text);
     assert_eq!(scene.names().await, ["desk"]);
 }
 
-/// threats.md T18, T21.
+/// T18, T21 (docs/security.md).
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_a_launch_that_fails_anywhere_leaves_nothing() {
-    let scene = Scene::set().await;
-    let snapshot = scene.kept(true).await;
+    let scene = Scene::boot().await;
+    let snapshot = scene.create_snapshot(true).await;
     let (text, full) = ("Computer could not be forked", "No host has room for this computer");
     let unable = "This computer cannot be forked: its engine copies no memory";
-    let damaged = "What the fork was to begin with is damaged or missing";
+    let damaged = "The snapshot or copied memory of this fork is damaged or missing";
     for verb in [Verb::Launch, Verb::Resume] {
         for (failure, status, code, text) in [
             (Failure::Before(broken()), 500, "FORK_FAILED", text),
@@ -179,20 +181,20 @@ async fn t18_a_launch_that_fails_anywhere_leaves_nothing() {
             (Failure::Before(EngineError::Damaged("x".to_owned())), 503, "snapshot_unavailable", damaged),
         ] {
             fail_next(&scene, verb, failure);
-            refused(&scene.launch(&snapshot).await, status, Some(code), text);
+            assert_refused(&scene.launch(&snapshot).await, status, Some(code), text);
             assert_eq!(scene.names().await, ["desk"]);
-            scene.is("running").await;
+            scene.assert_status("running").await;
         }
     }
-    // Nobody reaches it by the token that its memory knows.
-    for manner in [Manner::Fails, Manner::Lies, Manner::Keeps] {
-        scene.agents.behave(manner);
+    // With a failed renewal, the launch would have the token of its memory: it must be removed.
+    for behaviour in [RenewalBehaviour::Fails, RenewalBehaviour::Lies, RenewalBehaviour::Keeps] {
+        scene.agents.behave(behaviour);
         let answer = scene.launch(&snapshot).await;
         assert_eq!((answer.status, &answer.body["code"]), (500, &json!("FORK_FAILED")), "{}", answer.body);
         assert_eq!(scene.names().await, ["desk"]);
     }
-    scene.agents.behave(Manner::Honest);
-    assert_eq!(scene.launched(&snapshot).await["name"], "desk (fork)");
+    scene.agents.behave(RenewalBehaviour::Honest);
+    assert_eq!(scene.assert_launch(&snapshot).await["name"], "desk (fork)");
     assert_eq!(
         (scene.count().await, scene.snapshots().await.len()),
         (1, 1),
@@ -202,56 +204,56 @@ async fn t18_a_launch_that_fails_anywhere_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_half_a_launch_is_undone_at_the_next_start() {
-    let mut scene = Scene::set().await;
-    let snapshot = scene.kept(true).await;
-    let kept = snapshot.parse().expect("an id");
+    let mut scene = Scene::boot().await;
+    let snapshot = scene.create_snapshot(true).await;
+    let snapshot_id = snapshot.parse().expect("an id");
     for launched in [false, true] {
-        let (id, extent, source) = (ComputerId::random(), Extent::Fork(Some(kept)), scene.computer());
+        let (id, extent, source) = (ComputerId::random(), Extent::Fork(Some(snapshot_id)), scene.computer());
         let plans = Config::default().plans();
         let copy = NewCopy { id, source, extent, workspace: None, name: None, plans };
-        let stored = scene.house.store().await.add_copy(&copy).await.expect("stored");
+        let stored = scene.controller.store().await.add_copy(&copy).await.expect("stored");
         let token = scene.row().await.agent_token;
-        assert_eq!(stored.saved_token.expect("its memory's").reveal(), token.reveal());
+        assert_eq!(stored.saved_token.expect("a saved token").reveal(), token.reveal());
         if launched {
-            let to = hotdesk::engine::MachineSpec { id, ..scene.house.size(&scene.id) };
+            let to = hotdesk::engine::MachineSpec { id, ..scene.controller.size(&scene.id) };
             for _ in 0..2 {
-                scene.house.engine.launch(source, kept.0, &to).await.expect("launched");
+                scene.controller.engine.launch(source, snapshot_id.0, &to).await.expect("launched");
             }
         }
-        scene.house.restart().await;
-        scene.house.until_status(&id.to_string(), "none").await;
-        scene.house.until_status(&scene.id, "running").await;
+        scene.controller.restart().await;
+        scene.controller.until_status(&id.to_string(), "none").await;
+        scene.controller.until_status(&scene.id, "running").await;
         assert_eq!(scene.names().await, ["desk"], "launched: {launched}");
     }
-    scene.launched(&snapshot).await;
+    scene.assert_launch(&snapshot).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_that_is_removed_meanwhile_takes_no_launch_with_it() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     for (number, verb) in [Verb::Launch, Verb::Resume].into_iter().enumerate() {
-        let snapshot = scene.kept(true).await;
-        let times = scene.house.engine.calls(verb) + 1;
+        let snapshot = scene.create_snapshot(true).await;
+        let times = scene.controller.engine.calls(verb) + 1;
         fail_next(&scene, verb, Failure::Delay(Duration::from_secs(2)));
         let removed = async {
-            scene.is_called(verb, times).await;
-            scene.drop_snapshot(&snapshot).await
+            scene.until_called(verb, times).await;
+            scene.delete_snapshot(&snapshot).await
         };
-        let (launched, removed) = tokio::join!(scene.launched(&snapshot), removed);
+        let (launched, removed) = tokio::join!(scene.assert_launch(&snapshot), removed);
         assert_eq!(removed.status, 200, "{}", removed.body);
         assert_eq!(scene.count_of(&id_of(&launched)).await, "1", "{number}");
         assert!(scene.snapshots().await.is_empty());
     }
-    // One whose turn comes after the removal begins nothing.
-    let snapshot = scene.kept(true).await;
-    let times = scene.house.engine.calls(Verb::RemoveSnapshot) + 1;
+    // A launch whose turn comes after the removal is refused.
+    let snapshot = scene.create_snapshot(true).await;
+    let times = scene.controller.engine.calls(Verb::RemoveSnapshot) + 1;
     fail_next(&scene, Verb::RemoveSnapshot, Failure::Delay(Duration::from_secs(5)));
     let late = async {
-        scene.is_called(Verb::RemoveSnapshot, times).await;
+        scene.until_called(Verb::RemoveSnapshot, times).await;
         scene.launch(&snapshot).await
     };
-    let (removed, late) = tokio::join!(scene.drop_snapshot(&snapshot), late);
+    let (removed, late) = tokio::join!(scene.delete_snapshot(&snapshot), late);
     assert_eq!(removed.status, 200, "{}", removed.body);
-    refused(&late, 409, Some("CONFLICT"), "The snapshot is not ready (state: deleting)");
+    assert_refused(&late, 409, Some("CONFLICT"), "The snapshot is not ready (state: deleting)");
     assert_eq!(scene.names().await, ["desk", "desk (fork 2)", "desk (fork)"]);
 }

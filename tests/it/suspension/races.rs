@@ -1,4 +1,4 @@
-//! What becomes of a computer that is told several things while it falls asleep?
+//! Concurrent requests to a computer during its suspend.
 
 use std::time::Duration;
 
@@ -8,56 +8,59 @@ use serde_json::json;
 
 use super::Scene;
 
-/// The next suspend takes this long: a busy machine sees it under way, and does something meanwhile.
-const LONG: Duration = Duration::from_secs(3);
+/// Delay of a step: enough for another request on a busy machine.
+const DELAY: Duration = Duration::from_secs(3);
 
 fn delay(scene: &Scene, verb: Verb) {
-    let call = scene.house.engine.calls(verb) + 1;
-    scene.house.engine.plan(Fault { verb, call, failure: Failure::Delay(LONG) });
+    let call = scene.controller.engine.calls(verb) + 1;
+    scene.controller.engine.plan(Fault { verb, call, failure: Failure::Delay(DELAY) });
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_suspends_at_once_one_is_done_and_all_are_told() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     let answers = join_all([0; 6].map(|_| scene.ask("suspend"))).await;
     for answer in &answers {
         let expected = [(200, "suspended"), (202, "suspending")];
-        let told = (answer.status, answer.body["status"].as_str().expect("a status"));
-        assert!(expected.contains(&told), "{}", answer.body);
+        let outcome = (answer.status, answer.body["status"].as_str().expect("a status"));
+        assert!(expected.contains(&outcome), "{}", answer.body);
     }
     assert!(answers.iter().any(|answer| answer.status == 200));
-    assert_eq!(scene.house.engine.calls(Verb::Suspend), 1);
+    assert_eq!(scene.controller.engine.calls(Verb::Suspend), 1);
 
     assert_eq!(scene.ask("resume").await.status, 200);
     delay(&scene, Verb::Suspend);
     let again = async {
-        scene.house.until_status(&scene.id, "suspending").await;
+        scene.controller.until_status(&scene.id, "suspending").await;
         assert_eq!(scene.read("/suspension").await.body, json!({"status": "suspending"}));
         let again = scene.ask("suspend").await;
         assert_eq!((again.status, again.body), (202, json!({"success": true, "status": "suspending"})));
     };
     let (first, ()) = tokio::join!(scene.ask("suspend"), again);
     assert_eq!((first.status, &first.body["status"]), (200, &json!("suspended")));
-    assert_eq!(scene.house.engine.calls(Verb::Suspend), 2);
+    assert_eq!(scene.controller.engine.calls(Verb::Suspend), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_falls_asleep_wakes_stops_or_goes_in_its_turn() {
-    let scene = Scene::set().await;
+    let scene = Scene::boot().await;
     assert_eq!(scene.count().await, 1);
     for verb in ["resume", "ensure-running"] {
         delay(&scene, Verb::Suspend);
         let wake = async {
-            scene.house.until_status(&scene.id, "suspending").await;
+            scene.controller.until_status(&scene.id, "suspending").await;
             scene.ask(verb).await
         };
-        let (slept, woken) = tokio::join!(scene.ask("suspend"), wake);
-        assert_eq!((slept.status, woken.status, &woken.body["status"]), (200, 200, &json!("running")));
+        let (suspended, resumed) = tokio::join!(scene.ask("suspend"), wake);
+        assert_eq!(
+            (suspended.status, resumed.status, &resumed.body["status"]),
+            (200, 200, &json!("running"))
+        );
     }
     assert_eq!(scene.count().await, 2);
     delay(&scene, Verb::Suspend);
     let act = async {
-        scene.house.until_status(&scene.id, "suspending").await;
+        scene.controller.until_status(&scene.id, "suspending").await;
         scene.count().await
     };
     let (_, counted) = tokio::join!(scene.ask("suspend"), act);
@@ -65,40 +68,40 @@ async fn what_falls_asleep_wakes_stops_or_goes_in_its_turn() {
 
     delay(&scene, Verb::Suspend);
     let stop = async {
-        scene.house.until_status(&scene.id, "suspending").await;
+        scene.controller.until_status(&scene.id, "suspending").await;
         scene.ask("stop").await
     };
-    let (slept, stopped) = tokio::join!(scene.ask("suspend"), stop);
-    assert_eq!((slept.status, stopped.status), (200, 200));
-    scene.house.until_status(&scene.id, "stopped").await;
+    let (suspended, stopped) = tokio::join!(scene.ask("suspend"), stop);
+    assert_eq!((suspended.status, stopped.status), (200, 200));
+    scene.controller.until_status(&scene.id, "stopped").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_wins_over_suspend_and_resume() {
     for (verb, slow) in [("suspend", Verb::Suspend), ("resume", Verb::Resume), ("suspend", Verb::Destroy)] {
-        let scene = Scene::set().await;
+        let scene = Scene::boot().await;
         if verb == "resume" {
-            scene.suspended().await;
+            scene.suspend().await;
         }
         delay(&scene, slow);
         let path = format!("/computers/{}", scene.id);
         let (answer, removed) = tokio::join!(scene.ask(verb), async {
-            tokio::time::sleep(LONG / 4).await;
-            scene.house.delete(&path).await
+            tokio::time::sleep(DELAY / 4).await;
+            scene.controller.delete(&path).await
         });
         let name = format!("{verb}, slow {slow:?}: {} {}", answer.status, answer.body);
         assert!([200, 404, 409].contains(&answer.status), "{name}");
         assert_eq!((removed.status, removed.body), (200, json!({"success": true})), "{name}");
-        assert_eq!(scene.house.get(&path).await.status, 404, "{name}");
-        assert_eq!(scene.house.machines(), [""; 0], "{name}");
+        assert_eq!(scene.controller.get(&path).await.status, 404, "{name}");
+        assert_eq!(scene.controller.machines(), [""; 0], "{name}");
     }
-    // At the very same moment.
+    // The two requests start at the same moment.
     for _ in 0..5 {
-        let scene = Scene::set().await;
+        let scene = Scene::boot().await;
         let path = format!("/computers/{}", scene.id);
-        let (answer, removed) = tokio::join!(scene.ask("suspend"), scene.house.delete(&path));
+        let (answer, removed) = tokio::join!(scene.ask("suspend"), scene.controller.delete(&path));
         assert!([200, 404, 409].contains(&answer.status), "{} {}", answer.status, answer.body);
         assert_eq!(removed.status, 200, "{}", removed.body);
-        assert_eq!(scene.house.machines(), [""; 0]);
+        assert_eq!(scene.controller.machines(), [""; 0]);
     }
 }

@@ -1,32 +1,32 @@
-//! Does a controller that was killed in the middle of a suspend or a wake find out where things stand? (threats.md T18)
-//! Each row is what was stored and what the engine has, as a crash at one point leaves them.
+//! Recovery of a controller that was killed during a suspend or a resume: T18 (docs/security.md). Each case
+//! sets up the store and the engine as a crash at one point leaves them.
 
 use hotdesk::base::ids::{ComputerId, ComputerRef};
-use hotdesk::domain::lifecycle::Status;
+use hotdesk::domain::computer::lifecycle::Status;
 use hotdesk::engine::simulated::{Failure, Fault, Verb};
 use hotdesk::engine::{Boot, Endpoint, Engine, EngineError, MachineSpec};
 use hotdesk::guest::Guest;
 use hotdesk::store::Store;
-use hotdesk::store::computers::Computer;
+use hotdesk::store::fleet::computers::Computer;
 use hotdesk::wire::agent::Renewal;
 use serde_json::json;
 
 use super::Scene;
 
-/// A controller that is not there: its store and its machines are.
-struct Night {
+/// The store and the machines of a controller that has ended.
+struct OfflineController {
     scene: Scene,
     store: Store,
     id: ComputerId,
 }
 
-impl Night {
-    /// A computer that was asked once, and no controller any more.
-    async fn falls() -> Self {
-        let scene = Scene::set().await;
+impl OfflineController {
+    /// A computer whose agent was called once, after the end of its controller.
+    async fn new() -> Self {
+        let scene = Scene::boot().await;
         assert_eq!(scene.count().await, 1);
-        let (store, id) = (scene.house.store().await, scene.id.parse().expect("an id"));
-        scene.house.end().await;
+        let (store, id) = (scene.controller.store().await, scene.id.parse().expect("an id"));
+        scene.controller.end().await;
         Self { scene, store, id }
     }
 
@@ -34,132 +34,132 @@ impl Night {
         self.store.computer(&ComputerRef::Id(self.id)).await.expect("a store").expect("a row")
     }
 
-    async fn stored(&self, status: Status) {
+    async fn set_status(&self, status: Status) {
         self.store.set_status(self.id, status).await.expect("stored");
     }
 
-    async fn machine_suspended(&self) {
-        self.scene.house.engine.suspend(self.id).await.expect("suspended");
+    async fn suspend_machine(&self) {
+        self.scene.controller.engine.suspend(self.id).await.expect("suspended");
     }
 
-    async fn machine_stopped(&self) {
-        let engine = &self.scene.house.engine;
+    async fn stop_machine(&self) {
+        let engine = &self.scene.controller.engine;
         engine.stop(self.id, std::time::Duration::ZERO).await.expect("stopped");
         engine.discard_memory(self.id).await.expect("discarded");
     }
 
-    /// Has the machine go on for the boot that is stored.
-    async fn machine_resumed(&self) -> Endpoint {
+    /// Resumes the machine for the boot in the store.
+    async fn resume_machine(&self) -> Endpoint {
         let row = self.row().await;
         let (id, resolution) = (self.id, row.hardware.resolution);
         let spec = MachineSpec { id, cpu: 1.0, memory_bytes: 1, disk_bytes: 1, bandwidth_mbps: 0 };
         let boot = Boot { generation: row.generation, token: row.agent_token, resolution };
-        self.scene.house.engine.resume(&spec, &boot).await.expect("resumed")
+        self.scene.controller.engine.resume(&spec, &boot).await.expect("resumed")
     }
 
-    async fn dawns(mut self, faults: &[Fault]) -> Scene {
+    async fn start(mut self, faults: &[Fault]) -> Scene {
         self.store.close().await;
-        self.scene.house.begin(faults).await;
+        self.scene.controller.begin(faults).await;
         self.scene
     }
 }
 
-/// Nobody can see a machine, the first so many times that it is looked for.
-fn blind(times: u32) -> Vec<Fault> {
+/// Failures of the first `times` observations of a machine.
+fn failing_observations(times: u32) -> Vec<Fault> {
     let failure = || Failure::Before(EngineError::failed("look", "on purpose"));
     (1..=times).map(|call| Fault { verb: Verb::Observe, call, failure: failure() }).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspend_that_was_cut_short_is_what_the_engine_sees() {
-    // Before the engine was asked, or while it was: the computer runs, with what it had.
-    let night = Night::falls().await;
-    night.stored(Status::Suspending).await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "running").await;
+    // Before or during the engine's call: the computer runs with its memory.
+    let offline = OfflineController::new().await;
+    offline.set_status(Status::Suspending).await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "running").await;
     assert_eq!(scene.count().await, 2);
 
-    // After it was done.
-    let night = Night::falls().await;
-    night.stored(Status::Suspending).await;
-    night.machine_suspended().await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "suspended").await;
+    // After the engine's call.
+    let offline = OfflineController::new().await;
+    offline.set_status(Status::Suspending).await;
+    offline.suspend_machine().await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "suspended").await;
     assert_eq!(scene.read("/suspension").await.body, json!({"status": "suspended"}));
     assert_eq!(scene.count().await, 2);
 
-    // The host went down with it.
-    let night = Night::falls().await;
-    night.stored(Status::Suspending).await;
-    night.machine_stopped().await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "stopped").await;
+    // The host rebooted.
+    let offline = OfflineController::new().await;
+    offline.set_status(Status::Suspending).await;
+    offline.stop_machine().await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "stopped").await;
     assert_eq!(scene.ask("start").await.status, 200);
     assert_eq!(scene.count().await, 1);
 
-    // At a second look.
-    let night = Night::falls().await;
-    night.stored(Status::Suspending).await;
-    let scene = night.dawns(&blind(1)).await;
-    scene.house.until_status(&scene.id, "running").await;
+    // The first observation fails.
+    let offline = OfflineController::new().await;
+    offline.set_status(Status::Suspending).await;
+    let scene = offline.start(&failing_observations(1)).await;
+    scene.controller.until_status(&scene.id, "running").await;
     assert_eq!(scene.count().await, 2);
 
-    // Nobody can tell.
-    let night = Night::falls().await;
-    night.stored(Status::Suspending).await;
-    let scene = night.dawns(&blind(3)).await;
-    scene.house.until_status(&scene.id, "error").await;
+    // All observations fail.
+    let offline = OfflineController::new().await;
+    offline.set_status(Status::Suspending).await;
+    let scene = offline.start(&failing_observations(3)).await;
+    scene.controller.until_status(&scene.id, "error").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_computer_that_slept_through_a_restart_sleeps_on_or_tells_that_its_memory_is_gone() {
-    let night = Night::falls().await;
-    night.stored(Status::Suspended).await;
-    night.machine_suspended().await;
-    let mut scene = night.dawns(&blind(3)).await;
-    scene.is("suspended").await;
-    scene.house.restart().await;
-    scene.is("suspended").await;
+    let offline = OfflineController::new().await;
+    offline.set_status(Status::Suspended).await;
+    offline.suspend_machine().await;
+    let mut scene = offline.start(&failing_observations(3)).await;
+    scene.assert_status("suspended").await;
+    scene.controller.restart().await;
+    scene.assert_status("suspended").await;
     assert_eq!(scene.count().await, 2);
-    assert_eq!(scene.house.engine.calls(Verb::Start), 0);
+    assert_eq!(scene.controller.engine.calls(Verb::Start), 0);
 
-    let night = Night::falls().await;
-    night.stored(Status::Suspended).await;
-    night.machine_stopped().await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "stopped").await;
+    let offline = OfflineController::new().await;
+    offline.set_status(Status::Suspended).await;
+    offline.stop_machine().await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "stopped").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wake_that_was_cut_short_is_finished() {
-    // Before the engine was asked.
-    let night = Night::falls().await;
-    night.machine_suspended().await;
-    let before = night.row().await;
-    night.store.begin_resume(night.id).await.expect("stored");
-    let row = night.row().await;
-    assert_eq!(row.saved_token.expect("kept").reveal(), before.agent_token.reveal());
+    // Before the engine's call.
+    let offline = OfflineController::new().await;
+    offline.suspend_machine().await;
+    let before = offline.row().await;
+    offline.store.begin_resume(offline.id).await.expect("stored");
+    let row = offline.row().await;
+    assert_eq!(row.saved_token.expect("a saved token").reveal(), before.agent_token.reveal());
     assert!(
         row.agent_token.reveal() != before.agent_token.reveal() && row.generation == before.generation + 1
     );
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "running").await;
-    assert_eq!((scene.count().await, scene.house.engine.calls(Verb::Start)), (2, 0));
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "running").await;
+    assert_eq!((scene.count().await, scene.controller.engine.calls(Verb::Start)), (2, 0));
 
-    // It goes on and has its old token.
-    let night = Night::falls().await;
-    night.machine_suspended().await;
-    night.store.begin_resume(night.id).await.expect("stored");
-    night.machine_resumed().await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "running").await;
+    // The machine runs with its old token.
+    let offline = OfflineController::new().await;
+    offline.suspend_machine().await;
+    offline.store.begin_resume(offline.id).await.expect("stored");
+    offline.resume_machine().await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "running").await;
     assert_eq!((scene.count().await, scene.agents.renewals.lock().expect("no panic").len()), (2, 1));
 
-    // It has its new token already.
-    let night = Night::falls().await;
-    night.machine_suspended().await;
-    night.store.begin_resume(night.id).await.expect("stored");
-    let (endpoint, row) = (night.machine_resumed().await, night.row().await);
+    // The machine runs with its new token.
+    let offline = OfflineController::new().await;
+    offline.suspend_machine().await;
+    offline.store.begin_resume(offline.id).await.expect("stored");
+    let (endpoint, row) = (offline.resume_machine().await, offline.row().await);
     let renewal = Renewal {
         agent_token: row.agent_token.reveal().to_owned(),
         unix_ms: 1,
@@ -167,39 +167,40 @@ async fn a_wake_that_was_cut_short_is_finished() {
         hostname: "desk".to_owned(),
         another: false,
     };
-    let saved = Guest::new(endpoint, &row.saved_token.expect("kept")).expect("a guest");
+    let saved = Guest::new(endpoint, &row.saved_token.expect("a saved token")).expect("a guest");
     assert_eq!(saved.renew(&renewal).await.expect("renewed").renewed, ["token"]);
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "running").await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "running").await;
     assert_eq!((scene.count().await, scene.agents.renewals.lock().expect("no panic").len()), (2, 1));
 
-    // Its memory was used, and then the host went down.
-    let night = Night::falls().await;
-    night.machine_suspended().await;
-    night.store.begin_resume(night.id).await.expect("stored");
-    night.machine_stopped().await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "running").await;
-    assert_eq!((scene.count().await, scene.house.engine.calls(Verb::Start)), (1, 1));
+    // The memory was used up, and then the host rebooted.
+    let offline = OfflineController::new().await;
+    offline.suspend_machine().await;
+    offline.store.begin_resume(offline.id).await.expect("stored");
+    offline.stop_machine().await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "running").await;
+    assert_eq!((scene.count().await, scene.controller.engine.calls(Verb::Start)), (1, 1));
 
-    // A stop of a computer that slept is finished, memory and all.
-    let night = Night::falls().await;
-    night.machine_suspended().await;
-    night.stored(Status::Stopping).await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "stopped").await;
-    assert!(!scene.house.memory(&scene.id).exists());
+    // The stop of a suspended computer is completed, and its memory is removed.
+    let offline = OfflineController::new().await;
+    offline.suspend_machine().await;
+    offline.set_status(Status::Stopping).await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "stopped").await;
+    assert!(!scene.controller.memory(&scene.id).exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wake_that_nobody_could_watch_is_taken_up_with_the_token_that_was_saved() {
-    // The engine went on, its answer was lost, and nobody could look: the row says suspended, the machine runs.
-    let night = Night::falls().await;
-    night.machine_suspended().await;
-    night.store.begin_resume(night.id).await.expect("stored");
-    night.machine_resumed().await;
-    night.stored(Status::Suspended).await;
-    let scene = night.dawns(&[]).await;
-    scene.house.until_status(&scene.id, "running").await;
+    // The engine resumed the machine, its response was lost, and no observation succeeded: the row says
+    // suspended.
+    let offline = OfflineController::new().await;
+    offline.suspend_machine().await;
+    offline.store.begin_resume(offline.id).await.expect("stored");
+    offline.resume_machine().await;
+    offline.set_status(Status::Suspended).await;
+    let scene = offline.start(&[]).await;
+    scene.controller.until_status(&scene.id, "running").await;
     assert_eq!((scene.count().await, scene.agents.renewals.lock().expect("no panic").len()), (2, 1));
 }

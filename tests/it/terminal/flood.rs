@@ -1,4 +1,5 @@
-//! What does a program do that never stops writing? It waits for who reads it, and is interrupted at once.
+//! Floods of output: a program that never stops writing is blocked until the client reads, and can be
+//! interrupted.
 
 use super::*;
 
@@ -7,22 +8,23 @@ async fn ctrl_c_ends_a_flood_within_a_second() {
     let agent = RunningAgent::headless().await;
     let mut terminal = Terminal::ready(&agent).await;
     terminal.input("yes\r").await;
-    let flooded = Instant::now();
-    while flooded.elapsed() < Duration::from_secs(1) {
-        assert_eq!(terminal.next().await, None);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(1) {
+        assert_eq!(terminal.read_output().await, None);
     }
     let written = terminal.text.len();
     assert!(written > 1_000_000, "only {written} bytes a second");
     terminal.text.clear();
-    let asked = Instant::now();
+    let interrupted = Instant::now();
     terminal.input("\u{3}").await;
     terminal.input("echo af''ter\r").await;
     terminal.until("after\r\n").await;
-    let took = asked.elapsed();
+    let took = interrupted.elapsed();
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
-/// A client that does not read: the flood waits, nothing grows, and what the client types still arrives.
+/// With a client that does not read, the flood blocks, memory does not grow, and typed keys still reach the
+/// program.
 #[tokio::test]
 async fn an_unread_flood_waits_and_keys_still_arrive() {
     let agent = RunningAgent::headless().await;
@@ -39,7 +41,7 @@ async fn an_unread_flood_waits_and_keys_still_arrive() {
     assert!(most - before < 4 * 1024, "grown by {} KiB", most - before);
     terminal.input("\u{3}").await;
     assert_eq!(agent.file("hit").await, "hit\n");
-    // What waited is there to be read, and the shell goes on.
+    // The client can read the blocked output, and the shell continues.
     terminal.input("echo af''ter\r").await;
     terminal.until("after\r\n").await;
 }
@@ -48,7 +50,7 @@ async fn an_unread_flood_waits_and_keys_still_arrive() {
 async fn a_large_output_is_whole() {
     let agent = RunningAgent::headless().await;
     let mut terminal = Terminal::ready(&agent).await;
-    let wrote = terminal.run("seq 300000").await;
+    let output = terminal.run("seq 300000").await;
     let expected: String = (1..=300_000).map(|number| format!("{number}\r\n")).collect();
-    assert!(wrote == expected, "{} bytes of {}", wrote.len(), expected.len());
+    assert!(output == expected, "{} bytes of {}", output.len(), expected.len());
 }

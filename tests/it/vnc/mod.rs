@@ -1,4 +1,4 @@
-//! Are screens live for VNC clients, and only for those who may? (wire.md 10.3, threats.md T11)
+//! VNC access to screens: viewers, tickets and permissions (docs/channels.md; T11 in docs/security.md).
 
 mod gate;
 mod page;
@@ -14,37 +14,37 @@ use hotdesk::base::wait;
 use serde_json::{Value, json};
 
 use crate::harness::controller::RunningController;
-use crate::harness::socket::{Came, Client};
+use crate::harness::socket::{Client, SocketEvent};
 use pixels::Pixels;
 
-/// How long something that was typed may take to arrive in a program.
+/// Longest time until typed text reaches a program.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The path of a computer's VNC socket with its password, or with what is given.
-async fn with_password(house: &RunningController, id: &str, more: &str) -> String {
-    let got = house.get(&format!("/computers/{id}/vnc-password")).await;
+/// The path of a computer's VNC socket with its password; `more` is appended.
+async fn password_path(controller: &RunningController, id: &str, more: &str) -> String {
+    let got = controller.get(&format!("/computers/{id}/vnc-password")).await;
     let password = got.body["password"].as_str().expect("a password").to_owned();
     format!("/desktops/{id}/ws/websockify?token={password}{more}")
 }
 
-/// A ticket for a screen.
-async fn ticket(house: &RunningController, id: &str, wanted: Value) -> Value {
-    house.made(&format!("/computers/{id}/stream-tickets"), wanted).await
+/// A new ticket for a screen.
+async fn create_ticket(controller: &RunningController, id: &str, body: Value) -> Value {
+    controller.create(&format!("/computers/{id}/stream-tickets"), body).await
 }
 
-/// What the screenshot API shows.
-async fn screenshot(house: &RunningController, id: &str, screen: &str) -> Pixels {
+/// The screenshot of a screen from the API.
+async fn screenshot(controller: &RunningController, id: &str, screen: &str) -> Pixels {
     let path = format!("/computers/{id}/screenshot?response_format=binary&screen={screen}&cursor=off");
-    let answer = house.request(reqwest::Method::GET, &path).send().await.expect("an answer");
+    let answer = controller.request(reqwest::Method::GET, &path).send().await.expect("an answer");
     assert_eq!(answer.status(), 200);
     Pixels::of(&answer.bytes().await.expect("a picture"))
 }
 
-/// Opens a terminal that writes each line it reads to a file, with the keyboard's focus; where its window is.
-async fn listener(house: &RunningController, id: &str) -> (i64, i64) {
+/// Opens a focused terminal that writes each line to a file, and returns the middle of its window.
+async fn open_terminal(controller: &RunningController, id: &str) -> (i64, i64) {
     let reading = "rm -f /tmp/heard; while read -r line; do echo \"$line\" >> /tmp/heard; done";
     let argv = ["xterm", "-geometry", "60x10+100+100", "-e", "bash", "-c", reading];
-    let launched = house.act(id, "launch", json!({"argv": argv, "wait_seconds": 30})).await;
+    let launched = controller.act(id, "launch", json!({"argv": argv, "wait_seconds": 30})).await;
     let window = &launched.body["window"];
     assert!(window.is_object(), "{}", launched.body);
     let middle =
@@ -52,31 +52,34 @@ async fn listener(house: &RunningController, id: &str) -> (i64, i64) {
     (middle("x", "width"), middle("y", "height"))
 }
 
-/// What the terminal of [`listener`] has read, once it is what it should be; else what it is.
-async fn heard(house: &RunningController, id: &str, expected: &str) -> String {
-    let read = || house.bash(id, "cat /tmp/heard 2>/dev/null; true");
+/// The text that reached the terminal of [`open_terminal`], as soon as it is the expected one or after the
+/// timeout.
+async fn typed_text(controller: &RunningController, id: &str, expected: &str) -> String {
+    let read = || controller.bash(id, "cat /tmp/heard 2>/dev/null; true");
     let found =
         wait::until(TIMEOUT, || async { (read().await.trim() == expected).then(|| expected.to_owned()) });
     match found.await {
-        Some(heard) => heard,
+        Some(text) => text,
         None => read().await,
     }
 }
 
-/// A socket that has read the server's version, so that there is somebody at the other end.
-async fn greeted(house: &RunningController, path: &str) -> Client {
-    let mut socket = Client::open(house.address(), path, &[]).await.expect("accepted");
-    assert_eq!(socket.next().await, Came::Binary(b"RFB 003.008\n".to_vec()), "{path}");
+/// A socket that has read the server's version, so that the server is connected.
+async fn open_viewer(controller: &RunningController, path: &str) -> Client {
+    let mut socket = Client::open(controller.address(), path, &[]).await.expect("accepted");
+    assert_eq!(socket.next().await, SocketEvent::Binary(b"RFB 003.008\n".to_vec()), "{path}");
     socket
 }
 
-/// Bytes from the server until there are so many.
-async fn bytes(socket: &mut Client, count: usize) -> Vec<u8> {
+/// Reads at least `count` bytes.
+async fn read_bytes(socket: &mut Client, count: usize) -> Vec<u8> {
     let mut got = Vec::new();
     while got.len() < count {
         match socket.next().await {
-            Came::Binary(more) => got.extend(more),
-            came @ (Came::Text(_) | Came::Closed(..) | Came::Cut) => panic!("{came:?} after {got:?}"),
+            SocketEvent::Binary(more) => got.extend(more),
+            other @ (SocketEvent::Text(_) | SocketEvent::Closed(..) | SocketEvent::Cut) => {
+                panic!("{other:?} after {got:?}")
+            }
         }
     }
     got

@@ -1,10 +1,10 @@
-//! Which names of selections, forms and types are spoken here?
+//! X atoms of selections, targets and types that the clipboard uses.
 
 x11rb::atom_manager! {
-    /// The atoms, as this server numbers them.
-    pub(super) Atoms:
-    /// The requests for them.
-    AtomsCookie {
+    /// The atom numbers of one X server.
+    pub(super) ClipboardAtoms:
+    /// Pending `InternAtom` requests.
+    ClipboardAtomsCookie {
         CLIPBOARD,
         TARGETS,
         TIMESTAMP,
@@ -33,9 +33,9 @@ x11rb::atom_manager! {
     }
 }
 
-impl Atoms {
-    /// The property to receive the next answer in. They take turns, so that the late answer of an owner that had been
-    /// given up is not taken for the next one's.
+impl ClipboardAtoms {
+    /// The property for the answer to conversion number `turn`. The properties rotate, so that a late answer
+    /// from an owner that timed out is not mistaken for the answer to the next request.
     pub(super) fn inbox(&self, turn: usize) -> u32 {
         let all = [
             self.INBOX_0,
@@ -50,7 +50,7 @@ impl Atoms {
         all[turn % all.len()]
     }
 
-    /// Whether a target is a question about the content or a command, not a form of it.
+    /// Whether a target is metadata or a command and not a representation of the content.
     pub(super) fn is_meta(&self, target: u32) -> bool {
         [
             self.TARGETS,

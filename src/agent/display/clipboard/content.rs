@@ -1,30 +1,30 @@
-//! What can be on a clipboard, and in which forms is it offered and read?
+//! Clipboard contents and their X representations (ICCCM targets).
 
 use std::sync::Arc;
 
 use x11rb::protocol::xproto::AtomEnum;
 
-use super::atoms::Atoms;
+use super::atoms::ClipboardAtoms;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::clipboard::{MAX_IMAGE_BYTES, MAX_TEXT_BYTES};
+use hotdesk_wire::desktop::clipboard::{MAX_IMAGE_BYTES, MAX_TEXT_BYTES};
 
-/// What every PNG file begins with.
+/// Signature of a PNG file.
 const PNG_SIGNATURE: [u8; 8] = [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n'];
 
-/// Which of a screen's two clipboards.
+/// One of the two clipboards of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// What programs copy and paste.
+    /// `CLIPBOARD`: what programs copy and paste.
     Clipboard,
-    /// What was last marked with the pointer; the middle button pastes it.
+    /// `PRIMARY`: the last text selected with the pointer; the middle button pastes it.
     Primary,
 }
 
 impl Selection {
-    /// Reads its name; the clipboard proper when there is none.
+    /// Parses the wire name; `None` means [`Selection::Clipboard`].
     ///
     /// # Errors
-    /// `Invalid` for another name.
+    /// `Invalid` for any other name.
     pub fn parse(name: Option<&str>) -> Result<Self> {
         match name {
             None | Some("clipboard") => Ok(Self::Clipboard),
@@ -33,7 +33,7 @@ impl Selection {
         }
     }
 
-    pub(super) fn atom(self, atoms: &Atoms) -> u32 {
+    pub(super) fn atom(self, atoms: &ClipboardAtoms) -> u32 {
         match self {
             Self::Clipboard => atoms.CLIPBOARD,
             Self::Primary => AtomEnum::PRIMARY.into(),
@@ -41,26 +41,27 @@ impl Selection {
     }
 }
 
-/// What is on a clipboard.
+/// Content that can be put on a clipboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Text of at most [`MAX_TEXT_BYTES`].
+    /// Text of at most [`MAX_TEXT_BYTES`] bytes.
     Text(String),
-    /// A PNG file of at most [`MAX_IMAGE_BYTES`].
+    /// A PNG file of at most [`MAX_IMAGE_BYTES`] bytes.
     Png(Vec<u8>),
 }
 
 impl Content {
-    /// Checks that it can be put on a clipboard.
+    /// Checks that the content can be put on a clipboard.
     ///
     /// # Errors
-    /// `TooLarge`; `Invalid` for text with NUL, which the programs that paste it would cut, and for what is no PNG.
+    /// `TooLarge` past the limit of its kind; `Invalid` for text with a NUL character (programs that paste it
+    /// would cut it there) and for an image that is not a PNG file.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::Text(text) if text.len() > MAX_TEXT_BYTES => {
                 Err(Error::too_large(format!("text is longer than {MAX_TEXT_BYTES} bytes")))
             }
-            Self::Text(text) if text.contains('\0') => Err(Error::invalid("text holds a NUL character")),
+            Self::Text(text) if text.contains('\0') => Err(Error::invalid("text contains a NUL character")),
             Self::Png(bytes) if bytes.len() > MAX_IMAGE_BYTES => {
                 Err(Error::too_large(format!("image is larger than {MAX_IMAGE_BYTES} bytes")))
             }
@@ -71,9 +72,9 @@ impl Content {
         }
     }
 
-    /// The forms that it is offered in.
-    pub(super) fn forms(self, atoms: &Atoms) -> Vec<Form> {
-        let form = |target: u32, kind: u32, bytes: &Arc<[u8]>| Form {
+    /// The representations in which the content is offered, the preferred one first.
+    pub(super) fn target_data(self, atoms: &ClipboardAtoms) -> Vec<TargetData> {
+        let data = |target: u32, kind: u32, bytes: &Arc<[u8]>| TargetData {
             target,
             kind,
             format: 8,
@@ -85,68 +86,68 @@ impl Content {
                 let utf8: Arc<[u8]> = text.into_bytes().into();
                 let string = u32::from(AtomEnum::STRING);
                 vec![
-                    form(atoms.TEXT_UTF8, atoms.TEXT_UTF8, &utf8),
-                    form(atoms.UTF8_STRING, atoms.UTF8_STRING, &utf8),
-                    form(atoms.TEXT, atoms.UTF8_STRING, &utf8),
-                    form(atoms.TEXT_PLAIN, atoms.TEXT_PLAIN, &utf8),
-                    form(string, string, &latin),
+                    data(atoms.TEXT_UTF8, atoms.TEXT_UTF8, &utf8),
+                    data(atoms.UTF8_STRING, atoms.UTF8_STRING, &utf8),
+                    data(atoms.TEXT, atoms.UTF8_STRING, &utf8),
+                    data(atoms.TEXT_PLAIN, atoms.TEXT_PLAIN, &utf8),
+                    data(string, string, &latin),
                 ]
             }
-            Self::Png(bytes) => vec![form(atoms.IMAGE_PNG, atoms.IMAGE_PNG, &bytes.into())],
+            Self::Png(bytes) => vec![data(atoms.IMAGE_PNG, atoms.IMAGE_PNG, &bytes.into())],
         }
     }
 }
 
-/// What was found on a clipboard.
+/// Result of reading a clipboard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// The content; `None` when it is empty or neither text nor a PNG image.
+pub struct ClipboardContents {
+    /// The content; `None` when the clipboard is empty or holds neither text nor a PNG image.
     pub content: Option<Content>,
-    /// The names of the forms that its owner offers.
+    /// Names of the targets that the owner offers, in its order.
     pub targets: Vec<String>,
 }
 
-/// What a program has put on the clipboard.
+/// Result of reading what a program copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Copied {
-    /// Text. One that is longer than an event may carry is cut, but still longer than that.
+pub enum CopiedContent {
+    /// Text. A text that is longer than an event may carry is cut, but is still longer than that limit.
     Text(String),
-    /// Something that is no text, or nothing.
+    /// Content without text, or an empty clipboard.
     Other,
-    /// What this program put there for a while, or put back after that.
-    Passing,
+    /// Content that this agent put there temporarily, or restored afterwards.
+    Temporary,
 }
 
-/// All that was on a clipboard at some time, in all its forms.
+/// All representations of a clipboard's content at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    pub(super) forms: Vec<Form>,
-    /// Whether a form was left out because it was too large, or its owner did not hand it over.
+    pub(super) target_data: Vec<TargetData>,
+    /// Whether a representation is missing because it was too large or its owner did not deliver it.
     pub partial: bool,
 }
 
 impl Snapshot {
-    /// Whether nothing was on the clipboard.
+    /// Whether the clipboard was empty.
     pub fn is_empty(&self) -> bool {
-        self.forms.is_empty()
+        self.target_data.is_empty()
     }
 }
 
-/// One form of a content, as X passes it on.
+/// One representation of a content.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
-    /// By which name it is asked for.
+pub(super) struct TargetData {
+    /// Atom of the target that requests it.
     pub(super) target: u32,
-    /// Its type.
+    /// Atom of the property type.
     pub(super) kind: u32,
-    /// Bits of one item.
+    /// Bits per item: 8, 16 or 32.
     pub(super) format: u8,
-    /// The items.
+    /// The items, in the byte order of the machine.
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// The targets to ask for, the best first; `None` offered means that the owner does not say.
-pub(super) fn candidates(offered: Option<&[u32]>, atoms: &Atoms) -> Vec<u32> {
+/// The targets to request, best first. `None` in `offered` means that the owner does not list its targets.
+pub(super) fn candidates(offered: Option<&[u32]>, atoms: &ClipboardAtoms) -> Vec<u32> {
     let string = AtomEnum::STRING.into();
     let known = [atoms.TEXT_UTF8, atoms.UTF8_STRING, string, atoms.TEXT, atoms.TEXT_PLAIN, atoms.IMAGE_PNG];
     match offered {
@@ -155,37 +156,37 @@ pub(super) fn candidates(offered: Option<&[u32]>, atoms: &Atoms) -> Vec<u32> {
     }
 }
 
-/// Whether a form is text.
-pub(super) fn is_text(target: u32, atoms: &Atoms) -> bool {
+/// Whether a target is text.
+pub(super) fn is_text(target: u32, atoms: &ClipboardAtoms) -> bool {
     target != atoms.IMAGE_PNG
 }
 
-/// How many bytes of a form are taken.
-pub(super) fn limit(target: u32, atoms: &Atoms) -> usize {
+/// Largest size in bytes of a target's data.
+pub(super) fn limit(target: u32, atoms: &ClipboardAtoms) -> usize {
     if target == atoms.IMAGE_PNG { MAX_IMAGE_BYTES } else { MAX_TEXT_BYTES }
 }
 
-/// Reads a form; `None` for an encoding that is not known here.
-pub(super) fn read(form: &Form, atoms: &Atoms) -> Option<Content> {
-    if form.format != 8 || form.kind == atoms.COMPOUND_TEXT {
+/// Decodes a representation; `None` for an unknown encoding.
+pub(super) fn read(data: &TargetData, atoms: &ClipboardAtoms) -> Option<Content> {
+    if data.format != 8 || data.kind == atoms.COMPOUND_TEXT {
         return None;
     }
-    if form.target == atoms.IMAGE_PNG {
-        return Some(Content::Png(form.bytes.to_vec()));
+    if data.target == atoms.IMAGE_PNG {
+        return Some(Content::Png(data.bytes.to_vec()));
     }
-    let latin = || form.bytes.iter().map(|byte| char::from(*byte)).collect();
-    let text = if form.kind == u32::from(AtomEnum::STRING) {
+    let latin = || data.bytes.iter().map(|byte| char::from(*byte)).collect();
+    let text = if data.kind == u32::from(AtomEnum::STRING) {
         latin()
-    } else if form.kind == atoms.TEXT_PLAIN {
-        // No encoding is named.
-        String::from_utf8(form.bytes.to_vec()).unwrap_or_else(|_| latin())
+    } else if data.kind == atoms.TEXT_PLAIN {
+        // `text/plain` names no encoding.
+        String::from_utf8(data.bytes.to_vec()).unwrap_or_else(|_| latin())
     } else {
-        String::from_utf8_lossy(&form.bytes).into_owned()
+        String::from_utf8_lossy(&data.bytes).into_owned()
     };
     Some(Content::Text(text))
 }
 
-/// The owner of a clipboard said nothing in time.
+/// The error for a clipboard owner that did not answer in time.
 pub(super) fn owner_silent() -> Error {
     Error::timed_out("The program that owns the clipboard does not answer")
 }

@@ -1,6 +1,8 @@
-//! What can be asked of the clipboard of a screen? Each screen has a clipboard thread with an X connection of its own,
-//! started at the first use: the owner of a selection must answer whoever pastes at any time, while the screen's own
-//! thread types or waits; and a program that owns it and hangs must hold up nothing else.
+//! Clipboard of a screen.
+//!
+//! Each screen has a clipboard thread with its own X connection, started at the first use. A selection owner
+//! must answer paste requests at any time, also while the screen's worker types or waits. A clipboard owner
+//! that hangs must not block the worker.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,35 +19,35 @@ use hotdesk_domain::error::{Error, Result};
 mod atoms;
 mod content;
 mod fetch;
-mod owner;
 mod serve;
+mod thread;
 
-pub use content::{Content, Copied, Seen, Selection, Snapshot};
+pub use content::{ClipboardContents, Content, CopiedContent, Selection, Snapshot};
 
-use owner::{Command, Outfit};
+use thread::{Command, NewContent};
 
-/// Questions that wait for one clipboard; past it callers are told to retry.
+/// Requests that wait for one clipboard; further ones fail with `Unavailable`.
 const QUEUE: usize = 16;
-/// How long the thread may take to connect: a few round trips, each bounded.
+/// Timeout of the thread's start: a few round trips, each with its own timeout.
 const START_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long an answer may take: a slow owner's turn, and those before it in the queue.
+/// Timeout of a request: a slow owner, and the requests before it in the queue.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A screen's clipboard: its thread, once it was needed.
+/// Clipboard of a screen; empty until its thread is first needed.
 #[derive(Debug, Default)]
 pub(super) struct Clipboard(Mutex<Option<Handle>>);
 
-/// The thread as others see it. It ends when this goes, or when its X connection does.
+/// Handle of the clipboard thread. The thread ends when the handle is dropped or its X connection ends.
 #[derive(Debug)]
 struct Handle {
     commands: Option<SyncSender<Command>>,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
 }
 
 impl Handle {
-    fn ring(&self) {
-        if let Err(error) = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes()) {
-            tracing::warn!(%error, "could not wake a clipboard's thread");
+    fn wake(&self) {
+        if let Err(error) = rustix::io::write(&*self.wakeup, &1_u64.to_ne_bytes()) {
+            tracing::warn!(%error, "could not wake a clipboard thread");
         }
     }
 }
@@ -53,96 +55,104 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.commands = None;
-        self.ring();
+        self.wake();
     }
 }
 
-/// What was put on a clipboard for a while, and what was there before.
+/// Content that was put on a clipboard temporarily, together with the previous content.
 #[derive(Debug)]
-pub struct Loan {
+pub struct TemporaryContent {
     selection: Selection,
-    former: Snapshot,
+    previous: Snapshot,
     serial: u64,
     fetches: watch::Receiver<u64>,
 }
 
-impl Loan {
-    /// How often the content was fetched so far.
+impl TemporaryContent {
+    /// How many times a program fetched the whole content.
     pub fn fetches(&self) -> u64 {
         *self.fetches.borrow()
     }
 
-    /// Waits until the content was fetched whole once more than `before` times; false when that does not come to pass
-    /// within `patience`, or cannot any more because another program took the clipboard.
-    pub async fn fetched_beyond(&mut self, before: u64, patience: Duration) -> bool {
+    /// Waits until the content was fetched more than `before` times. Returns false when that does not happen
+    /// within `timeout`, or when another program takes the clipboard.
+    pub async fn wait_for_fetch_after(&mut self, before: u64, timeout: Duration) -> bool {
         let more = self.fetches.wait_for(|count| *count > before);
-        matches!(tokio::time::timeout(patience, more).await, Ok(Ok(_)))
+        matches!(tokio::time::timeout(timeout, more).await, Ok(Ok(_)))
     }
 
-    /// What was on the clipboard before.
-    pub fn former(&self) -> &Snapshot {
-        &self.former
+    /// The content before the temporary one.
+    pub fn previous(&self) -> &Snapshot {
+        &self.previous
     }
 }
 
 impl Screen {
-    /// What is on the clipboard: text, else a PNG image.
+    /// Reads a clipboard: text, else a PNG image.
     ///
     /// # Errors
-    /// `TimedOut` when its owner does not answer, `TooLarge` when it is past [`Content`]'s limits, `Unavailable` when
-    /// the screen cannot be asked now.
-    pub async fn clipboard_get(&self, selection: Selection) -> Result<Seen> {
+    /// `TimedOut` when its owner does not answer, `TooLarge` when it is past the limits of [`Content`],
+    /// `Unavailable` when the screen is down or the clipboard's queue is full.
+    pub async fn clipboard_get(&self, selection: Selection) -> Result<ClipboardContents> {
         self.ask_clipboard(|reply| Command::Get { selection, reply }).await
     }
 
-    /// What a program has just put on the clipboard proper, for those who are told of each change.
+    /// Reads what a program copied to `CLIPBOARD`, for the event of the change.
     ///
     /// # Errors
-    /// `TimedOut` when its owner does not answer, `Unavailable` when the screen cannot be asked now.
-    pub async fn clipboard_copied(&self) -> Result<Copied> {
+    /// `TimedOut` when its owner does not answer, `Unavailable` when the screen is down or the clipboard's
+    /// queue is full.
+    pub async fn clipboard_copied(&self) -> Result<CopiedContent> {
         self.ask_clipboard(|reply| Command::Copied { reply }).await
     }
 
-    /// Puts text or an image on the clipboard.
+    /// Puts text or an image on a clipboard.
     ///
     /// # Errors
-    /// As [`Screen::clipboard_get`].
+    /// `Invalid` or `TooLarge` from [`Content::check`]; `Unavailable` when the screen is down, the queue is
+    /// full, or another program takes the clipboard at the same moment.
     pub async fn clipboard_set(&self, selection: Selection, content: Content) -> Result<()> {
         content.check()?;
-        let outfit = Outfit::Content(content);
-        let set = |reply| Command::Set { selection, outfit, passing: false, reply };
+        let content = NewContent::Content(content);
+        let set = |reply| Command::Set { selection, content, temporary: false, reply };
         self.ask_clipboard(set).await.map(drop)
     }
 
-    /// All that is on the clipboard, in every form that its owner offers.
+    /// Reads a clipboard in every representation that its owner offers.
     ///
     /// # Errors
-    /// As [`Screen::clipboard_get`], but what is too large is left out.
+    /// `TimedOut` when its owner does not answer, `Unavailable` when the screen is down or the queue is full.
+    /// Representations that are too large are left out.
     pub async fn clipboard_snapshot(&self, selection: Selection) -> Result<Snapshot> {
         self.ask_clipboard(|reply| Command::Snapshot { selection, reply }).await
     }
 
-    /// Puts content on the clipboard for a while. [`Screen::clipboard_give_back`] ends that.
+    /// Puts content on a clipboard until [`Screen::clipboard_restore`].
     ///
     /// # Errors
-    /// As [`Screen::clipboard_get`].
-    pub async fn clipboard_lend(&self, selection: Selection, content: Content) -> Result<Loan> {
+    /// Those of [`Screen::clipboard_snapshot`] and [`Screen::clipboard_set`]; the clipboard is unchanged
+    /// then.
+    pub async fn clipboard_set_temporarily(
+        &self,
+        selection: Selection,
+        content: Content,
+    ) -> Result<TemporaryContent> {
         content.check()?;
-        let former = self.clipboard_snapshot(selection).await?;
-        let outfit = Outfit::Content(content);
-        let set = |reply| Command::Set { selection, outfit, passing: true, reply };
+        let previous = self.clipboard_snapshot(selection).await?;
+        let content = NewContent::Content(content);
+        let set = |reply| Command::Set { selection, content, temporary: true, reply };
         let (serial, fetches) = self.ask_clipboard(set).await?;
-        Ok(Loan { selection, former, serial, fetches })
+        Ok(TemporaryContent { selection, previous, serial, fetches })
     }
 
-    /// Puts back what was on the clipboard before a loan; false, and nothing is changed, when something else was put
-    /// there meanwhile.
+    /// Restores the content before [`Screen::clipboard_set_temporarily`]. Returns false and changes nothing
+    /// when a program put something else there meanwhile.
     ///
     /// # Errors
-    /// As [`Screen::clipboard_get`].
-    pub async fn clipboard_give_back(&self, loan: Loan) -> Result<bool> {
-        let Loan { selection, former, serial, .. } = loan;
-        self.ask_clipboard(|reply| Command::GiveBack { selection, serial, former, reply }).await
+    /// `Unavailable` when the screen is down or the queue is full.
+    pub async fn clipboard_restore(&self, content: TemporaryContent) -> Result<bool> {
+        let TemporaryContent { selection, previous, serial, .. } = content;
+        self.ask_clipboard(|reply| Command::Restore { selection, serial, previous, reply }).await
     }
 
     async fn ask_clipboard<T>(
@@ -161,16 +171,16 @@ impl Screen {
         }
     }
 
-    /// Hands a command to the thread, which is started when there is none, or none any more.
+    /// Sends a command to the thread; starts the thread when none runs.
     async fn send_to_clipboard(&self, mut command: Command) -> Result<()> {
-        let busy = || Error::unavailable("The clipboard is busy").retry_after(1);
+        let busy = || Error::unavailable("The clipboard is busy: try again").retry_after(1);
         let mut held = self.clipboard.0.lock().await;
         if let Some(handle) = &*held
             && let Some(commands) = &handle.commands
         {
             match commands.try_send(command) {
                 Ok(()) => {
-                    handle.ring();
+                    handle.wake();
                     return Ok(());
                 }
                 Err(TrySendError::Full(_)) => return Err(busy()),
@@ -180,25 +190,25 @@ impl Screen {
         let handle = held.insert(self.start_clipboard().await?);
         let commands = handle.commands.as_ref().ok_or_else(busy)?;
         commands.try_send(command).map_err(|_| busy())?;
-        handle.ring();
+        handle.wake();
         Ok(())
     }
 
     async fn start_clipboard(&self) -> Result<Handle> {
         let failed = |why: &dyn std::fmt::Display| restarting(&self.display_name()).context(why);
-        let bell =
+        let wakeup =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| failed(&error))?;
-        let bell = Arc::new(bell);
+        let wakeup = Arc::new(wakeup);
         let (commands, queue) = std::sync::mpsc::sync_channel(QUEUE);
         let (ready, opened) = oneshot::channel();
-        let (display, their_bell) = (self.display, Arc::clone(&bell));
+        let (display, thread_wakeup) = (self.display, Arc::clone(&wakeup));
         let thread = std::thread::Builder::new().name(format!("clipboard :{display}"));
-        let started = thread.spawn(move || owner::run(display, queue, &their_bell, ready));
+        let started = thread.spawn(move || thread::run(display, queue, &thread_wakeup, ready));
         started.map_err(|error| failed(&error))?;
         match tokio::time::timeout(START_TIMEOUT, opened).await {
-            Ok(Ok(Ok(()))) => Ok(Handle { commands: Some(commands), bell }),
+            Ok(Ok(Ok(()))) => Ok(Handle { commands: Some(commands), wakeup }),
             Ok(Ok(Err(error))) => Err(error),
-            Ok(Err(_)) => Err(failed(&"the clipboard's thread panicked")),
+            Ok(Err(_)) => Err(failed(&"the clipboard thread panicked")),
             Err(_) => Err(failed(&"the X server does not accept connections")),
         }
     }

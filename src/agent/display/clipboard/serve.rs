@@ -1,5 +1,7 @@
-//! How is a program that pastes answered? (ICCCM 2.2) What is longer than [`CHUNK`] goes piece by piece (INCR), the
-//! next when the last was taken.
+//! Answering programs that paste (ICCCM 2.2).
+//!
+//! Data that is longer than [`CHUNK`] goes in pieces (INCR): the next piece follows when the program deleted
+//! the property of the one before.
 
 use std::time::{Duration, Instant};
 
@@ -9,35 +11,35 @@ use x11rb::protocol::xproto::{
 };
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::super::fault::{Fault, Outcome};
-use super::content::Form;
-use super::owner::Owner;
+use super::content::TargetData;
+use super::thread::ClipboardThread;
+use crate::display::fault::{Fault, Outcome};
 
-/// Bytes passed on at once: half of what a request of the core protocol holds.
+/// Bytes of one piece: half of what a request of the core protocol holds.
 const CHUNK: usize = 128 * 1024;
-/// How long a program may take to take a piece before it is given up.
+/// Timeout of a program that does not take the next piece.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Transfers at once; past it the one that rests longest is forgotten. A desktop has one or two.
-const MOST_SENDINGS: usize = 32;
+/// Concurrent transfers; past it the longest idle one is dropped. A desktop has one or two.
+const MAX_TRANSFERS: usize = 32;
 /// Most targets of one MULTIPLE request that are served.
-const MOST_PAIRS: u32 = 32;
+const MAX_PAIRS: u32 = 32;
 
-/// A form on its way to a program.
-pub(super) struct Sending {
+/// Data that is being sent to a program.
+pub(super) struct OutgoingTransfer {
     pub(super) requestor: Window,
     property: u32,
-    /// Of which content it is.
+    /// Serial number of the owned content.
     serial: u64,
-    form: Form,
-    /// Bytes handed over; all of them at once where they fit.
+    data: TargetData,
+    /// Bytes sent so far; short data is sent at once.
     sent: usize,
     since: Instant,
 }
 
-impl Owner<'_> {
-    /// Answers a request.
+impl ClipboardThread<'_> {
+    /// Answers a selection request.
     pub(super) fn serve(&mut self, request: &SelectionRequestEvent) -> Outcome<()> {
-        // Obsolete programs name no property.
+        // Obsolete clients name no property.
         let property = if request.property == x11rb::NONE { request.target } else { request.property };
         let served = if request.target == self.atoms.MULTIPLE {
             self.serve_many(request, property)?
@@ -57,7 +59,7 @@ impl Owner<'_> {
         Ok(())
     }
 
-    /// Puts one form where it was asked for; false when there is none.
+    /// Writes one target to the requestor's property; false when there is no such target.
     fn serve_one(&mut self, request: &SelectionRequestEvent, target: u32, property: u32) -> Outcome<bool> {
         let requestor = request.requestor;
         let Some(owned) = self.owned.iter().find(|owned| owned.selection == request.selection) else {
@@ -65,7 +67,8 @@ impl Owner<'_> {
         };
         if target == self.atoms.TARGETS {
             let meta = [self.atoms.TARGETS, self.atoms.TIMESTAMP, self.atoms.MULTIPLE];
-            let all: Vec<u32> = meta.into_iter().chain(owned.forms.iter().map(|form| form.target)).collect();
+            let all: Vec<u32> =
+                meta.into_iter().chain(owned.target_data.iter().map(|data| data.target)).collect();
             self.link.change_property32(PropMode::REPLACE, requestor, property, AtomEnum::ATOM, &all)?;
             return Ok(true);
         }
@@ -74,43 +77,39 @@ impl Owner<'_> {
             self.link.change_property32(PropMode::REPLACE, requestor, property, kind, &since)?;
             return Ok(true);
         }
-        let Some(form) = owned.forms.iter().find(|form| form.target == target).cloned() else {
+        let Some(data) = owned.target_data.iter().find(|data| data.target == target).cloned() else {
             return Ok(false);
         };
         let serial = owned.serial;
         self.sending.retain(|sending| (sending.requestor, sending.property) != (requestor, property));
-        if self.sending.len() >= MOST_SENDINGS {
+        if self.sending.len() >= MAX_TRANSFERS {
             let oldest = self.sending.iter().enumerate().min_by_key(|(_, sending)| sending.since);
             if let Some(at) = oldest.map(|(at, _)| at) {
                 let forgotten = self.sending.swap_remove(at).requestor;
                 self.unwatch(forgotten)?;
             }
         }
-        // That the property goes tells that it was read.
+        // The deletion of the property shows that the program read it.
         let watch = EventMask::PROPERTY_CHANGE | EventMask::STRUCTURE_NOTIFY;
         self.watch(requestor, watch)?;
-        let mut sending = Sending { requestor, property, serial, form, sent: 0, since: Instant::now() };
-        if sending.form.bytes.len() <= CHUNK {
-            sending.sent = sending.form.bytes.len();
-            self.put(&sending, 0)?;
+        let mut sending =
+            OutgoingTransfer { requestor, property, serial, data, sent: 0, since: Instant::now() };
+        if sending.data.bytes.len() <= CHUNK {
+            sending.sent = sending.data.bytes.len();
+            self.write_property(&sending, 0)?;
         } else {
-            let length = [u32::try_from(sending.form.bytes.len()).unwrap_or(u32::MAX)];
+            let length = [u32::try_from(sending.data.bytes.len()).unwrap_or(u32::MAX)];
             self.link.change_property32(PropMode::REPLACE, requestor, property, self.atoms.INCR, &length)?;
         }
         self.sending.push(sending);
         Ok(true)
     }
 
-    /// Serves pairs of target and property; those that cannot be served lose their property (ICCCM 2.6.2).
+    /// Serves pairs of target and property. A pair that cannot be served gets the property `None` (ICCCM
+    /// 2.6.2).
     fn serve_many(&mut self, request: &SelectionRequestEvent, list: u32) -> Outcome<bool> {
-        let asked = self.link.get_property(
-            false,
-            request.requestor,
-            list,
-            self.atoms.ATOM_PAIR,
-            0,
-            2 * MOST_PAIRS,
-        )?;
+        let asked =
+            self.link.get_property(false, request.requestor, list, self.atoms.ATOM_PAIR, 0, 2 * MAX_PAIRS)?;
         let Some(asked) = optional(asked.reply().map_err(Fault::from))? else { return Ok(false) };
         let mut pairs: Vec<u32> = asked.value32().into_iter().flatten().collect();
         for pair in pairs.chunks_exact_mut(2) {
@@ -128,21 +127,22 @@ impl Owner<'_> {
         Ok(!pairs.is_empty())
     }
 
-    /// A program took what was in its property: the next piece goes, or all is done.
-    pub(super) fn was_taken(&mut self, requestor: Window, property: u32) -> Outcome<()> {
-        let found = |sending: &Sending| (sending.requestor, sending.property) == (requestor, property);
+    /// Sends the next piece after the program deleted the property, or finishes the transfer.
+    pub(super) fn send_next_chunk(&mut self, requestor: Window, property: u32) -> Outcome<()> {
+        let found =
+            |sending: &OutgoingTransfer| (sending.requestor, sending.property) == (requestor, property);
         let Some(at) = self.sending.iter().position(found) else { return Ok(()) };
         let mut sending = self.sending.swap_remove(at);
-        let (from, length) = (sending.sent, sending.form.bytes.len());
+        let (from, length) = (sending.sent, sending.data.bytes.len());
         let whole = from == length;
         if whole {
-            self.was_fetched(sending.serial);
+            self.count_fetch(sending.serial);
         }
         if length > CHUNK {
-            // The last piece is empty: it says that there are no more.
+            // An empty piece marks the end.
             sending.sent = length.min(from + CHUNK);
             sending.since = Instant::now();
-            self.put(&sending, from)?;
+            self.write_property(&sending, from)?;
             if !whole {
                 self.sending.push(sending);
             }
@@ -150,24 +150,24 @@ impl Owner<'_> {
         self.unwatch(requestor)
     }
 
-    fn was_fetched(&self, serial: u64) {
+    fn count_fetch(&self, serial: u64) {
         if let Some(owned) = self.owned.iter().find(|owned| owned.serial == serial) {
             owned.fetches.send_modify(|count| *count += 1);
         }
     }
 
-    fn put(&self, sending: &Sending, from: usize) -> Outcome<()> {
-        let Sending { requestor, property, form, sent, .. } = sending;
-        let bytes = &form.bytes[from..*sent];
-        let items = u32::try_from(bytes.len() / usize::from(form.format / 8)).unwrap_or(0);
+    fn write_property(&self, sending: &OutgoingTransfer, from: usize) -> Outcome<()> {
+        let OutgoingTransfer { requestor, property, data, sent, .. } = sending;
+        let bytes = &data.bytes[from..*sent];
+        let items = u32::try_from(bytes.len() / usize::from(data.format / 8)).unwrap_or(0);
         let mode = PropMode::REPLACE;
-        self.link.change_property(mode, *requestor, *property, form.kind, form.format, items, bytes)?;
+        self.link.change_property(mode, *requestor, *property, data.kind, data.format, items, bytes)?;
         Ok(())
     }
 
-    /// Forgets transfers that nobody takes any more.
-    pub(super) fn give_up_on_late_sends(&mut self) -> Outcome<()> {
-        let is_late = |sending: &Sending| sending.since.elapsed() > SEND_TIMEOUT;
+    /// Drops transfers that programs stopped reading.
+    pub(super) fn drop_stale_transfers(&mut self) -> Outcome<()> {
+        let is_late = |sending: &OutgoingTransfer| sending.since.elapsed() > SEND_TIMEOUT;
         let late: Vec<Window> =
             self.sending.iter().filter(|sending| is_late(sending)).map(|sending| sending.requestor).collect();
         self.sending.retain(|sending| !is_late(sending));
@@ -188,7 +188,7 @@ impl Owner<'_> {
     }
 }
 
-/// An X error about a program's window only means that it has gone.
+/// Turns an X error about a program's window into `None`: the window is gone.
 pub(super) fn optional<T>(reply: Outcome<T>) -> Outcome<Option<T>> {
     match reply {
         Ok(value) => Ok(Some(value)),

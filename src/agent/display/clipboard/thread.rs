@@ -1,9 +1,10 @@
-//! What does a clipboard's thread do? It answers programs that paste, and the commands of this program.
+//! Event loop of a clipboard thread.
 //!
 //! ```text
-//! X events ----> handle: serve requests, feed transfers, note answers ---+
-//! commands ----> Set, GiveBack: at once                                  +--> poll(X, bell)
-//!          ----> Get, Snapshot: one after another, each a talk with the owner during which all the above goes on
+//! X events ----> handle: serve requests, continue transfers, record answers ---+
+//! commands ----> Set, Restore: at once                                       +--> poll(X, wakeup)
+//!          ----> Get, Snapshot, Copied: one after another; while one waits for the owner,
+//!                the loop above continues
 //! ```
 
 use std::collections::VecDeque;
@@ -21,88 +22,106 @@ use x11rb::protocol::xproto::{
 };
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::super::fault::{Fault, Outcome};
-use super::super::link::{self, Deadline, Link};
-use super::super::seat::X_TIMEOUT;
-use super::atoms::Atoms;
-use super::content::{Content, Copied, Form, Seen, Selection, Snapshot};
-use super::serve::Sending;
+use super::atoms::ClipboardAtoms;
+use super::content::{ClipboardContents, Content, CopiedContent, Selection, Snapshot, TargetData};
+use super::serve::OutgoingTransfer;
+use crate::display::fault::{Fault, Outcome};
+use crate::display::link::{self, Deadline, Link};
+use crate::display::screen::x11_worker::X_TIMEOUT;
 use hotdesk_domain::error::{Error, Result};
 
-/// How long the thread sleeps at most, so that transfers nobody fetches are noticed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Longest sleep of the thread, so that stale transfers are noticed.
+const WAKE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What is to be put on a clipboard.
-pub(super) enum Outfit {
+/// What to put on a clipboard.
+pub(super) enum NewContent {
     Content(Content),
     Snapshot(Snapshot),
 }
 
-/// A serial number of what was put, and how often it was fetched since.
-pub(super) type Put = (u64, watch::Receiver<u64>);
+/// Serial number of the content, and the count of its fetches.
+pub(super) type SetReceipt = (u64, watch::Receiver<u64>);
 
-/// What the thread is asked to do.
+/// Command to the thread.
 pub(super) enum Command {
-    Get { selection: Selection, reply: oneshot::Sender<Result<Seen>> },
-    Snapshot { selection: Selection, reply: oneshot::Sender<Result<Snapshot>> },
-    Copied { reply: oneshot::Sender<Result<Copied>> },
-    Set { selection: Selection, outfit: Outfit, passing: bool, reply: oneshot::Sender<Result<Put>> },
-    GiveBack { selection: Selection, serial: u64, former: Snapshot, reply: oneshot::Sender<Result<bool>> },
+    Get {
+        selection: Selection,
+        reply: oneshot::Sender<Result<ClipboardContents>>,
+    },
+    Snapshot {
+        selection: Selection,
+        reply: oneshot::Sender<Result<Snapshot>>,
+    },
+    Copied {
+        reply: oneshot::Sender<Result<CopiedContent>>,
+    },
+    Set {
+        selection: Selection,
+        content: NewContent,
+        temporary: bool,
+        reply: oneshot::Sender<Result<SetReceipt>>,
+    },
+    Restore {
+        selection: Selection,
+        serial: u64,
+        previous: Snapshot,
+        reply: oneshot::Sender<Result<bool>>,
+    },
 }
 
-/// A clipboard that is ours.
-pub(super) struct Owned {
+/// A selection that this thread owns.
+pub(super) struct OwnedSelection {
     pub(super) selection: u32,
     pub(super) since: Timestamp,
     pub(super) serial: u64,
-    pub(super) forms: Vec<Form>,
+    pub(super) target_data: Vec<TargetData>,
     pub(super) fetches: watch::Sender<u64>,
-    /// Whether it was put there only for a while, or put back after that: nobody has copied anything.
-    pub(super) passing: bool,
+    /// Whether the content is temporary or restored: no program copied anything then.
+    pub(super) temporary: bool,
 }
 
-/// An answer that is waited for.
-pub(super) struct Awaited {
+/// A conversion that the thread waits for.
+pub(super) struct PendingConversion {
     pub(super) selection: u32,
     pub(super) target: u32,
     pub(super) inbox: u32,
     pub(super) notified: Option<SelectionNotifyEvent>,
-    /// The property has changed since the last look.
+    /// Whether the property changed since the last read.
     pub(super) arrived: bool,
 }
 
-/// The thread's state.
-pub(super) struct Owner<'a> {
+/// State of the thread.
+pub(super) struct ClipboardThread<'a> {
     pub(super) link: Link,
     pub(super) deadline: Deadline,
-    pub(super) atoms: Atoms,
+    pub(super) atoms: ClipboardAtoms,
     pub(super) window: Window,
-    pub(super) owned: Vec<Owned>,
-    pub(super) sending: Vec<Sending>,
-    pub(super) awaited: Option<Awaited>,
-    pub(super) turns: usize,
+    pub(super) owned: Vec<OwnedSelection>,
+    pub(super) sending: Vec<OutgoingTransfer>,
+    pub(super) awaited: Option<PendingConversion>,
+    pub(super) inbox_turn: usize,
     display: String,
     serial: u64,
     backlog: VecDeque<Event>,
     commands: Receiver<Command>,
-    /// Questions to other owners, which are asked one after another.
+    /// Reads of other owners' clipboards, which run one after another.
     questions: VecDeque<Command>,
-    bell: &'a OwnedFd,
+    wakeup: &'a OwnedFd,
     closed: bool,
 }
 
-/// The whole life of the thread.
+/// Runs the thread until its handle is dropped or its X connection ends.
 pub(super) fn run(
     display: u16,
     commands: Receiver<Command>,
-    bell: &OwnedFd,
+    wakeup: &OwnedFd,
     ready: oneshot::Sender<Result<()>>,
 ) {
     let name = format!(":{display}");
-    let mut owner = match Owner::open(display, commands, bell) {
+    let mut owner = match ClipboardThread::open(display, commands, wakeup) {
         Ok(owner) => owner,
         Err(fault) => {
-            // Nobody waits any more.
+            // The receiver is gone when the starter timed out.
             let _ = ready.send(Err(fault.before_start(&name)));
             return;
         }
@@ -113,7 +132,7 @@ pub(super) fn run(
     while !owner.closed {
         if let Err(fault) = owner.step() {
             let broken = matches!(fault, Fault::Broken(_));
-            tracing::debug!(screen = name, ?fault, "clipboard");
+            tracing::debug!(screen = name, ?fault, "a clipboard event failed");
             if broken {
                 return;
             }
@@ -121,11 +140,11 @@ pub(super) fn run(
     }
 }
 
-impl<'a> Owner<'a> {
-    fn open(display: u16, commands: Receiver<Command>, bell: &'a OwnedFd) -> Outcome<Self> {
+impl<'a> ClipboardThread<'a> {
+    fn open(display: u16, commands: Receiver<Command>, wakeup: &'a OwnedFd) -> Outcome<Self> {
         let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         link.prefetch_maximum_request_bytes();
-        let atoms = Atoms::new(&link)?.reply()?;
+        let atoms = ClipboardAtoms::new(&link)?.reply()?;
         let root = link.setup().roots.first().map(|screen| screen.root);
         let root = root.ok_or_else(|| Fault::Broken(String::from("no X screen")))?;
         let window = link.generate_id()?;
@@ -141,23 +160,23 @@ impl<'a> Owner<'a> {
             owned: Vec::new(),
             sending: Vec::new(),
             awaited: None,
-            turns: 0,
+            inbox_turn: 0,
             display: format!(":{display}"),
             serial: 0,
             backlog: VecDeque::new(),
             commands,
             questions: VecDeque::new(),
-            bell,
+            wakeup,
             closed: false,
         })
     }
 
-    /// Whether nobody can ask any more.
+    /// Whether the handle was dropped.
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Answers the next question, or waits for something to do.
+    /// Runs the next queued read, or processes events.
     fn step(&mut self) -> Outcome<()> {
         match self.questions.pop_front() {
             Some(Command::Get { selection, reply }) => {
@@ -178,14 +197,14 @@ impl<'a> Owner<'a> {
                     self.reply(reply, copied)?;
                 }
             }
-            Some(Command::Set { .. } | Command::GiveBack { .. }) | None => {
-                self.turn(Instant::now() + LOOK_EVERY)?;
+            Some(Command::Set { .. } | Command::Restore { .. }) | None => {
+                self.process_events(Instant::now() + WAKE_INTERVAL)?;
             }
         }
         Ok(())
     }
 
-    /// Answers; a broken connection is also the thread's own matter.
+    /// Sends the outcome. A broken connection also ends the thread.
     fn reply<T>(&self, reply: oneshot::Sender<Result<T>>, outcome: Outcome<T>) -> Outcome<()> {
         let (answer, broken) = match outcome {
             Ok(value) => (Ok(value), None),
@@ -194,14 +213,14 @@ impl<'a> Owner<'a> {
             }
             Err(fault @ (Fault::Refused(_) | Fault::Silent)) => (Err(fault.after_start(&self.display)), None),
         };
-        // Whoever asked may have left.
+        // The receiver is gone when the request timed out.
         let _ = reply.send(answer);
         broken.map_or(Ok(()), Err)
     }
 
-    /// Handles all that has come; when that is nothing, waits for something until then.
-    pub(super) fn turn(&mut self, until: Instant) -> Outcome<()> {
-        let mut came = false;
+    /// Processes all pending events and commands; when there are none, waits for one until `until`.
+    pub(super) fn process_events(&mut self, until: Instant) -> Outcome<()> {
+        let mut progressed = false;
         loop {
             self.deadline.allow(X_TIMEOUT);
             self.link.flush()?;
@@ -216,23 +235,23 @@ impl<'a> Owner<'a> {
             if idle {
                 break;
             }
-            came = true;
+            progressed = true;
         }
-        self.give_up_on_late_sends()?;
-        if came || self.closed {
+        self.drop_stale_transfers()?;
+        if progressed || self.closed {
             return Ok(());
         }
         self.link.flush()?;
         let left = until.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).map_err(std::io::Error::other)?;
-        let (x, bell) =
-            (PollFd::new(self.link.stream(), PollFlags::IN), PollFd::new(self.bell, PollFlags::IN));
-        match poll(&mut [x, bell], Some(&left)) {
+        let (x, wakeup) =
+            (PollFd::new(self.link.stream(), PollFlags::IN), PollFd::new(self.wakeup, PollFlags::IN));
+        match poll(&mut [x, wakeup], Some(&left)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(std::io::Error::from(error).into()),
         }
-        // Its count does not matter; that it cannot be read means that nobody rang.
-        let _ = rustix::io::read(self.bell, &mut [0; 8]);
+        // The count does not matter, and an unreadable eventfd means that there was no wakeup.
+        let _ = rustix::io::read(self.wakeup, &mut [0; 8]);
         Ok(())
     }
 
@@ -243,18 +262,18 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// Takes what was asked; true when something was done.
+    /// Takes pending commands; true when there were any.
     fn take_commands(&mut self) -> Outcome<bool> {
         let mut done = false;
         while !self.closed {
             match self.commands.try_recv() {
-                Ok(Command::Set { selection, outfit, passing, reply }) => {
-                    let put = self.set(selection, outfit, passing);
-                    self.reply(reply, put)?;
+                Ok(Command::Set { selection, content, temporary, reply }) => {
+                    let receipt = self.set(selection, content, temporary);
+                    self.reply(reply, receipt)?;
                 }
-                Ok(Command::GiveBack { selection, serial, former, reply }) => {
-                    let given = self.give_back(selection, serial, former);
-                    self.reply(reply, given)?;
+                Ok(Command::Restore { selection, serial, previous, reply }) => {
+                    let restored = self.restore(selection, serial, previous);
+                    self.reply(reply, restored)?;
                 }
                 Ok(question @ (Command::Get { .. } | Command::Copied { .. } | Command::Snapshot { .. })) => {
                     if self.questions.len() < super::QUEUE {
@@ -274,7 +293,7 @@ impl<'a> Owner<'a> {
         match event {
             Event::SelectionRequest(request) => self.serve(&request)?,
             Event::SelectionClear(lost) => self.owned.retain(|owned| owned.selection != lost.selection),
-            Event::SelectionNotify(answer) => self.note_answer(answer)?,
+            Event::SelectionNotify(answer) => self.record_answer(answer)?,
             Event::PropertyNotify(change) if change.window == self.window => {
                 if let Some(awaited) = &mut self.awaited
                     && change.state == Property::NEW_VALUE
@@ -284,16 +303,16 @@ impl<'a> Owner<'a> {
                 }
             }
             Event::PropertyNotify(change) if change.state == Property::DELETE => {
-                self.was_taken(change.window, change.atom)?;
+                self.send_next_chunk(change.window, change.atom)?;
             }
             Event::DestroyNotify(gone) => self.sending.retain(|sending| sending.requestor != gone.window),
-            // Errors are about windows of others that have gone.
+            // X errors are about windows of other programs that are gone.
             _ => {}
         }
         Ok(())
     }
 
-    fn note_answer(&mut self, answer: SelectionNotifyEvent) -> Outcome<()> {
+    fn record_answer(&mut self, answer: SelectionNotifyEvent) -> Outcome<()> {
         match &mut self.awaited {
             Some(awaited)
                 if awaited.notified.is_none()
@@ -302,7 +321,7 @@ impl<'a> Owner<'a> {
             {
                 awaited.notified = Some(answer);
             }
-            // From an owner that had been given up.
+            // A late answer from an owner that timed out.
             Some(_) | None if answer.property != x11rb::NONE => {
                 self.link.delete_property(self.window, answer.property)?;
             }
@@ -311,7 +330,7 @@ impl<'a> Owner<'a> {
         Ok(())
     }
 
-    /// The server's time, which selections are owned and asked for with (ICCCM 2.1).
+    /// The server's time, which claims of and requests for selections need (ICCCM 2.1).
     pub(super) fn time(&mut self) -> Outcome<Timestamp> {
         self.deadline.allow(X_TIMEOUT);
         let (clock, kind) = (self.atoms.CLOCK, AtomEnum::STRING);
@@ -328,36 +347,43 @@ impl<'a> Owner<'a> {
         }
     }
 
-    fn set(&mut self, selection: Selection, outfit: Outfit, passing: bool) -> Outcome<Put> {
-        let forms = match outfit {
-            Outfit::Content(content) => content.forms(&self.atoms),
-            Outfit::Snapshot(snapshot) => snapshot.forms,
+    fn set(&mut self, selection: Selection, content: NewContent, temporary: bool) -> Outcome<SetReceipt> {
+        let target_data = match content {
+            NewContent::Content(content) => content.target_data(&self.atoms),
+            NewContent::Snapshot(snapshot) => snapshot.target_data,
         };
         let atom = selection.atom(&self.atoms);
         let since = self.time()?;
         self.link.set_selection_owner(self.window, atom, since)?;
         if self.link.get_selection_owner(atom)?.reply()?.owner != self.window {
-            let error = Error::unavailable("Another program took the clipboard at the same moment");
+            let error = Error::unavailable("Another program took the clipboard at the same time: try again");
             return Err(Fault::Refused(error.retry_after(1)));
         }
         self.owned.retain(|owned| owned.selection != atom);
         self.serial += 1;
         let (fetches, count) = watch::channel(0);
-        self.owned.push(Owned { selection: atom, since, serial: self.serial, forms, fetches, passing });
+        self.owned.push(OwnedSelection {
+            selection: atom,
+            since,
+            serial: self.serial,
+            target_data,
+            fetches,
+            temporary,
+        });
         Ok((self.serial, count))
     }
 
-    fn give_back(&mut self, selection: Selection, serial: u64, former: Snapshot) -> Outcome<bool> {
+    fn restore(&mut self, selection: Selection, serial: u64, previous: Snapshot) -> Outcome<bool> {
         let atom = selection.atom(&self.atoms);
         if !self.owned.iter().any(|owned| owned.selection == atom && owned.serial == serial) {
             return Ok(false);
         }
-        if former.is_empty() {
+        if previous.is_empty() {
             let now = self.time()?;
             self.link.set_selection_owner(x11rb::NONE, atom, now)?;
             self.owned.retain(|owned| owned.selection != atom);
         } else {
-            self.set(selection, Outfit::Snapshot(former), true)?;
+            self.set(selection, NewContent::Snapshot(previous), true)?;
         }
         Ok(true)
     }

@@ -1,30 +1,32 @@
-//! Does somebody else hold a button down? X hears of a button once, whichever devices press it.
+//! Detection of buttons that a viewer holds down.
 //!
-//! A viewer's pointer is a device of its own beside XTEST's. What it holds cannot be pressed here, and a release from here
-//! does not let it go.
+//! A viewer's pointer is a device of its own beside the XTEST pointer. X reports one press per button,
+//! whichever device presses it. A press of a button that a viewer holds has no effect, and a release does not
+//! release it.
 
 use x11rb::connection::RequestConnection as _;
 use x11rb::protocol::xinput::{self, ConnectionExt as _, DeviceClassData, DeviceType};
 use x11rb::protocol::xproto::KeyButMask;
 
-use super::fault::Outcome;
-use super::seat::Seat;
+use crate::display::fault::Outcome;
+use crate::display::screen::x11_worker::X11Worker;
+use hotdesk_domain::desktop::pointer::Button;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::pointer::Button;
 
-/// How the server calls the devices that XTEST acts by.
+/// End of the names of the server's XTEST pointers.
 const OURS: &[u8] = b"XTEST pointer";
-/// Asks for every device (XI2 protocol, XIAllDevices).
+/// Selects all devices (XI2, `XIAllDevices`).
 const ALL_DEVICES: u16 = 0;
-/// The last button that the core protocol tells of; viewers have no further ones.
+/// The last button in the core protocol's state mask; viewers have no further ones.
 const LAST_CORE: u8 = 5;
 
-impl Seat {
-    /// Refuses when another device holds a button, so that to press it or to let it go would do nothing.
+impl X11Worker {
+    /// Fails with `Conflict` when another device holds the button.
     ///
-    /// The pointer alone does not tell: while a window manager thinks about a click, it shows our own button as down that
-    /// has come up. So the devices are asked, when the pointer showed it as down before the action.
-    pub(super) fn only_ours(&self, button: Button) -> Outcome<()> {
+    /// The pointer state alone is not enough: while a window manager handles a click, it shows our own
+    /// released button as down. So this asks the devices when the pointer state showed the button as down
+    /// before the action.
+    pub(super) fn refuse_button_conflict(&self, button: Button) -> Outcome<()> {
         let number = button.number();
         if number > LAST_CORE || self.buttons_down & (u16::from(KeyButMask::BUTTON1) << (number - 1)) == 0 {
             return Ok(());

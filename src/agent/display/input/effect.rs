@@ -1,29 +1,29 @@
-//! What can be seen of an action's effect? Which window had the keyboard before and after, and what was painted.
+//! Visible effect of an action: the focused window before and after, and the painted areas.
 
 use std::time::{Duration, Instant};
 
 use x11rb::cookie::Cookie;
 use x11rb::protocol::xproto::{Atom, AtomEnum, ConnectionExt as _, GetPropertyReply, InputFocus, Window};
 
-use super::changes::{Change, Moment};
-use super::fault::{Fault, Outcome};
-use super::link::Link;
-use super::seat::Seat;
+use crate::display::fault::{Fault, Outcome};
+use crate::display::link::Link;
+use crate::display::screen::damage_history::{Moment, PaintedChange};
+use crate::display::screen::x11_worker::X11Worker;
 
-/// Longest title that is told, in units of four bytes: what a panel shows of it is far shorter.
-const MOST_TITLE_WORDS: u32 = 64;
+/// Longest title that is read, in units of four bytes.
+const MAX_TITLE_UNITS: u32 = 64;
 
-/// The names of properties that tell who has the keyboard.
+/// Atoms of the properties that name the focused window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Names {
+pub(in crate::display) struct FocusAtoms {
     active: Atom,
     manager: Atom,
     title: Atom,
     utf8: Atom,
 }
 
-impl Names {
-    pub(super) fn ask(link: &Link) -> Outcome<Self> {
+impl FocusAtoms {
+    pub(in crate::display) fn intern(link: &Link) -> Outcome<Self> {
         let ask = |name: &[u8]| link.intern_atom(false, name);
         let (active, manager) = (ask(b"_NET_ACTIVE_WINDOW")?, ask(b"_NET_SUPPORTING_WM_CHECK")?);
         let (title, utf8) = (ask(b"_NET_WM_NAME")?, ask(b"UTF8_STRING")?);
@@ -36,138 +36,144 @@ impl Names {
     }
 }
 
-/// Who has the keyboard.
+/// The window that has the keyboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attention {
-    /// The X id of the active window; where no window manager names one, of the window that has the input focus.
+pub struct FocusedWindow {
+    /// X id of the active window. Where no window manager names one, the window with the input focus.
     pub window: Option<u32>,
     /// Its title.
     pub title: Option<String>,
 }
 
-/// What was seen of an action's effect until it was answered.
+/// Visible effect of an action until its response.
 #[derive(Clone, Debug)]
 pub struct Effect {
-    /// Who had the keyboard before.
-    pub before: Attention,
-    /// Who has it now.
-    pub after: Attention,
-    /// What was painted meanwhile.
-    pub change: Change,
-    /// The moment before the action.
+    /// The focused window before the action.
+    pub before: FocusedWindow,
+    /// The focused window after it.
+    pub after: FocusedWindow,
+    /// The areas painted meanwhile.
+    pub change: PaintedChange,
+    /// Position in the screen's content history before the action.
     pub since: Moment,
-    /// How long it was looked at.
+    /// How long the action was observed.
     pub took: Duration,
 }
 
-/// A value and what was seen while it came about.
+/// Result of an action and its visible effect.
 #[derive(Clone, Debug)]
-pub struct Observed<T> {
-    /// What the action returned.
+pub struct Observation<T> {
+    /// Result of the action.
     pub value: T,
-    /// What was seen.
+    /// Its visible effect.
     pub effect: Effect,
 }
 
-impl Seat {
-    /// Does work and tells what could be seen of its effect.
-    pub(super) fn observed<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<Observed<T>> {
-        // Asked for in the same round trip.
+impl X11Worker {
+    /// Runs `work` and observes its visible effect.
+    pub(super) fn observe<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Outcome<T>,
+    ) -> Outcome<Observation<T>> {
+        // Both requests share one round trip.
         let pointer = self.link.query_pointer(self.root)?;
-        let before = self.attention(self.last_active)?;
+        let before = self.focused_window(self.last_active)?;
         self.buttons_down = u16::from(pointer.reply()?.mask);
-        // The replies are a barrier: what was painted until now is in the events.
+        // The replies are a barrier: events of everything painted so far have arrived.
         self.read_events()?;
         let since = self.moment();
         let began = Instant::now();
         let value = work(self)?;
-        let after = self.attention(before.window)?;
+        let after = self.focused_window(before.window)?;
         self.last_active = after.window;
         self.read_events()?;
         let change = self.change_known_since(since);
-        Ok(Observed { value, effect: Effect { before, after, change, since, took: began.elapsed() } })
+        Ok(Observation { value, effect: Effect { before, after, change, since, took: began.elapsed() } })
     }
 
-    /// The present moment, as far as events have been read.
+    /// The current position in the content history, from the events read so far.
     pub(super) fn moment(&self) -> Moment {
-        Moment { seat: self.camera.number, frame: self.frame }
+        Moment { connection: self.capture_state.number, frame: self.frame }
     }
 
-    /// What was painted since a moment, up to now.
-    pub(super) fn change_since(&mut self, since: Moment) -> Outcome<Change> {
-        // A round trip: what was painted before it is in the events now.
+    /// The areas painted since a position, up to now.
+    pub(super) fn change_since(&mut self, since: Moment) -> Outcome<PaintedChange> {
+        // The round trip brings the events of everything painted before it.
         self.barrier()?;
         self.read_events()?;
         Ok(self.change_known_since(since))
     }
 
-    /// What was painted since a moment, as far as events have been read.
-    fn change_known_since(&self, since: Moment) -> Change {
+    /// The areas painted since a position, from the events read so far.
+    fn change_known_since(&self, since: Moment) -> PaintedChange {
         let now = self.moment();
-        let areas = if since.seat == now.seat && self.damage.is_some() {
-            self.changes.since(since.frame)
+        let areas = if since.connection == now.connection && self.damage.is_some() {
+            self.damage_history.since(since.frame)
         } else {
             None
         };
-        Change { now, known: areas.is_some(), areas: areas.unwrap_or_default() }
+        PaintedChange { now, known: areas.is_some(), areas: areas.unwrap_or_default() }
     }
 
-    /// Who has the keyboard now. The title of the window that is `likely` to have it is asked for in the same round trip.
-    pub(super) fn attention(&self, likely: Option<Window>) -> Outcome<Attention> {
+    /// The focused window. The title of the `likely` window is requested in the same round trip.
+    pub(super) fn focused_window(&self, likely: Option<Window>) -> Outcome<FocusedWindow> {
         self.rearm();
-        let active = self.link.get_property(false, self.root, self.names.active, AtomEnum::WINDOW, 0, 1)?;
+        let active =
+            self.link.get_property(false, self.root, self.focus_atoms.active, AtomEnum::WINDOW, 0, 1)?;
         let focus = self.link.get_input_focus()?;
-        let guess = likely.map(|window| self.ask_title(window)).transpose()?;
+        let guess = likely.map(|window| self.send_title_query(window)).transpose()?;
         let active = active.reply()?.value32().and_then(|mut ids| ids.next());
         let focus = focus.reply()?.focus;
         let window = match active {
             Some(x11rb::NONE) => None,
             Some(window) => Some(window),
-            None => self.somebodys(focus)?,
+            None => self.focused_program_window(focus)?,
         };
         let guess = guess.map(read_title).transpose()?;
         let title = match (window, guess) {
             (None, _) => None,
             (Some(_), Some(title)) if window == likely => title,
-            (Some(window), _) => read_title(self.ask_title(window)?)?,
+            (Some(window), _) => read_title(self.send_title_query(window)?)?,
         };
-        Ok(Attention { window, title })
+        Ok(FocusedWindow { window, title })
     }
 
-    /// The window that has the input focus, if it is a program's: a window manager without windows gives it to one of its own.
-    fn somebodys(&self, focus: Window) -> Outcome<Option<Window>> {
+    /// The window with the input focus, if it belongs to a program. A window manager without windows gives
+    /// the focus to a window of its own.
+    fn focused_program_window(&self, focus: Window) -> Outcome<Option<Window>> {
         if focus <= u32::from(InputFocus::POINTER_ROOT) || focus == self.root {
             return Ok(None);
         }
-        let own = self.link.get_property(false, self.root, self.names.manager, AtomEnum::WINDOW, 0, 1)?;
+        let own =
+            self.link.get_property(false, self.root, self.focus_atoms.manager, AtomEnum::WINDOW, 0, 1)?;
         let own = own.reply()?.value32().and_then(|mut ids| ids.next());
         Ok(Some(focus).filter(|_| own != Some(focus)))
     }
 
-    fn ask_title(&self, window: Window) -> Outcome<Title<'_>> {
-        let names = self.names;
+    fn send_title_query(&self, window: Window) -> Outcome<FocusTitleQuery<'_>> {
+        let atoms = self.focus_atoms;
         let ask =
-            |name: Atom, kind: Atom| self.link.get_property(false, window, name, kind, 0, MOST_TITLE_WORDS);
-        let modern = ask(names.title, names.utf8)?;
+            |name: Atom, kind: Atom| self.link.get_property(false, window, name, kind, 0, MAX_TITLE_UNITS);
+        let modern = ask(atoms.title, atoms.utf8)?;
         let old = ask(AtomEnum::WM_NAME.into(), AtomEnum::STRING.into())?;
-        Ok(Title { modern, old })
+        Ok(FocusTitleQuery { modern, old })
     }
 }
 
-/// A window's title, asked for.
-struct Title<'a> {
+/// Pending requests for a window's title.
+struct FocusTitleQuery<'a> {
     modern: Cookie<'a, Link, GetPropertyReply>,
     old: Cookie<'a, Link, GetPropertyReply>,
 }
 
-/// The title; none of a window that has none, or has gone meanwhile.
-fn read_title(asked: Title<'_>) -> Outcome<Option<String>> {
+/// The title; `None` when the window has none or is gone.
+fn read_title(query: FocusTitleQuery<'_>) -> Outcome<Option<String>> {
     let read = |cookie: Cookie<'_, Link, GetPropertyReply>| match cookie.reply().map_err(Fault::from) {
         Ok(reply) => Ok(reply.value),
         Err(Fault::Refused(_)) => Ok(Vec::new()),
         Err(fault @ (Fault::Silent | Fault::Broken(_))) => Err(fault),
     };
-    let (modern, old) = (read(asked.modern)?, read(asked.old)?);
+    let (modern, old) = (read(query.modern)?, read(query.old)?);
     if !modern.is_empty() {
         return Ok(Some(String::from_utf8_lossy(&modern).into_owned()));
     }

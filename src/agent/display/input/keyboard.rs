@@ -1,7 +1,8 @@
-//! How are keys pressed? By XTEST, in the key map as it is, with spare keycodes for what it lacks.
+//! Keyboard input through XTEST.
 //!
-//! Before anything is pressed the keyboard is made neutral: keys that are still down come up, latches and locks
-//! (Caps Lock) and another layout group are set aside, and put back afterwards.
+//! Keys are pressed in the current key map. Spare keycodes provide characters that the map lacks. Before a
+//! key is pressed the keyboard is made neutral: stuck keys are released, latches are cleared, locks (Caps
+//! Lock) and another layout group are saved and restored afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -10,31 +11,32 @@ use x11rb::protocol::xproto::{self, ConnectionExt as _, ModMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 use xkeysym::key;
 
-use super::fault::Outcome;
 use super::keymap::Keymap;
 use super::keys::{self, Chord, Modifier};
 use super::ping::Listener;
 use super::pools::{Pools, Stroke};
-use super::seat::{Gone, Seat};
+use crate::display::fault::Outcome;
+use crate::display::screen::x11_worker::{CancelCheck, X11Worker};
 use hotdesk_domain::error::{Error, Result};
 
-/// Longest text of one request: a book chapter. Typed from the map it takes 5 s, wholly by spare keys 6 minutes.
+/// Longest text of one request, about a book chapter. With mapped keys it takes 5 s, with spare keys only 6
+/// minutes.
 pub const MAX_TEXT_CHARS: usize = 100_000;
-/// What programs get to take in a change of the key map; and, if they cannot be asked, to look up what was typed before the
-/// next change, beside being watched until they sleep. Measured: 0 wrong in 1,086 characters at 40 ms, 1 in 543 at 15 ms.
+/// Time for programs to process a change of the key map. Programs that cannot be pinged also get it to look
+/// up typed keys before the next change. Measured: 0 wrong of 1,086 characters at 40 ms, 1 of 543 at 15 ms.
 const SETTLE: Duration = Duration::from_millis(40);
-/// Keys between two round trips: bounds what a slow program has not read yet, costs 0.01 ms.
+/// Keys between two round trips: bounds the unread input of a slow program, costs 0.01 ms.
 const BATCH: usize = 64;
-/// How long a person at the same screen may hold a modifier before we give up.
+/// How long a person at the same screen may hold a modifier before the request fails.
 const PERSON_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause between two looks at what a person holds.
+/// Pause between two checks of the held modifiers.
 const PERSON_PAUSE: Duration = Duration::from_millis(20);
-/// The keyboard that programs hear.
+/// The core keyboard (XKB `UseCoreKbd`).
 const CORE: u16 = 0x100;
 
-/// What a seat knows of its keyboard between requests.
+/// Keyboard state of a worker between requests.
 #[derive(Debug)]
-pub(super) struct Keyboard {
+pub(in crate::display) struct Keyboard {
     has_xkb: bool,
     pools: Option<Pools>,
     /// When a spare key was last pressed.
@@ -42,25 +44,25 @@ pub(super) struct Keyboard {
 }
 
 impl Keyboard {
-    pub(super) fn new(has_xkb: bool) -> Self {
+    pub(in crate::display) fn new(has_xkb: bool) -> Self {
         Self { has_xkb, pools: None, typed: None }
     }
 }
 
-/// Locked modifiers and group, set aside.
+/// Saved locked modifiers and layout group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Locks {
     mods: u16,
     group: u8,
 }
 
-/// Reads text as keysyms: `\n`, `\r\n` and `\r` are Return, `\t` is Tab.
+/// Converts text to keysyms: `\n`, `\r\n` and `\r` become Return, `\t` becomes Tab.
 ///
 /// # Errors
-/// `TooLarge` past [`MAX_TEXT_CHARS`]; `Invalid` for any other control character and for code points that are no
-/// characters.
+/// `TooLarge` past [`MAX_TEXT_CHARS`]; `Invalid` for any other control character and for code points that are
+/// not characters.
 pub(super) fn keysyms(text: &str) -> Result<Vec<u32>> {
-    // Bytes first: counting is only worth it for texts that may be too long.
+    // Counts characters only when the byte length exceeds the limit.
     if text.len() > MAX_TEXT_CHARS && text.chars().count() > MAX_TEXT_CHARS {
         return Err(Error::too_large(format!("text is longer than {MAX_TEXT_CHARS} characters")));
     }
@@ -74,33 +76,38 @@ pub(super) fn keysyms(text: &str) -> Result<Vec<u32>> {
             '\n' | '\r' => keysyms.push(key::Return),
             '\t' => keysyms.push(key::Tab),
             _ => keysyms.push(keys::of_char(character).ok_or_else(|| {
-                Error::invalid(format!("text holds U+{:04X}, which no key types", u32::from(character)))
+                Error::invalid(format!("text contains U+{:04X}, which no key types", u32::from(character)))
             })?),
         }
     }
     Ok(keysyms)
 }
 
-/// What became of a text.
+/// Result of typing a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Typed {
-    /// How many keys were pressed; one per character, and one for `\r\n`.
+pub struct TypingResult {
+    /// Number of keys pressed: one per character, and one for `\r\n`.
     pub delivered: usize,
-    /// After how many of them another window had the keyboard, as far as the looks between them tell.
+    /// Number of keys pressed before another window got the keyboard, as seen by the checks between batches.
     pub focus_changed_at: Option<usize>,
 }
 
-impl Seat {
-    /// Types text. Stops early when nobody waits for it any more, and, where asked to, when another window has the
-    /// keyboard. What a client keeps down is let go meanwhile.
-    pub(super) fn type_text(&mut self, wanted: &[u32], stop_astray: bool, gone: Gone<'_>) -> Outcome<Typed> {
+impl X11Worker {
+    /// Types text. Stops early when the request is cancelled, and with `stop_astray` when another window gets
+    /// the keyboard. Keys that a client holds down are released meanwhile.
+    pub(super) fn type_text(
+        &mut self,
+        wanted: &[u32],
+        stop_astray: bool,
+        cancelled: CancelCheck<'_>,
+    ) -> Outcome<TypingResult> {
         let map = self.keymap()?;
-        let kept = std::mem::take(&mut self.kept.keys);
+        let client_keys = std::mem::take(&mut self.held_by_client.keys);
         let locks = self.neutral()?;
-        let typed = self.type_neutral(&map, wanted, stop_astray, gone);
+        let typed = self.type_neutral(&map, wanted, stop_astray, cancelled);
         self.restore(locks)?;
-        for code in kept {
-            self.keep_down(code)?;
+        for code in client_keys {
+            self.press_and_hold(code)?;
         }
         typed
     }
@@ -110,24 +117,24 @@ impl Seat {
         map: &Keymap,
         wanted: &[u32],
         stop_astray: bool,
-        gone: Gone<'_>,
-    ) -> Outcome<Typed> {
-        let mut typed = Typed { delivered: 0, focus_changed_at: None };
+        cancelled: CancelCheck<'_>,
+    ) -> Outcome<TypingResult> {
+        let mut typed = TypingResult { delivered: 0, focus_changed_at: None };
         let mut listener = self.listener_for(map, wanted)?;
         let mut focus = self.focus()?;
-        while typed.delivered < wanted.len() && !gone() {
+        while typed.delivered < wanted.len() && !cancelled() {
             let rest = &wanted[typed.delivered..];
-            let ready = self.provide(map, rest, &mut listener)?;
+            let ready = self.bind_spare_keys(map, rest, &mut listener)?;
             for batch in rest[..ready].chunks(BATCH) {
-                if gone() {
+                if cancelled() {
                     return Ok(typed);
                 }
                 for keysym in batch {
-                    let stroke = self.find(map, *keysym)?;
-                    self.strike(map, stroke)?;
+                    let stroke = self.stroke_for(map, *keysym)?;
+                    self.press_key(map, stroke)?;
                 }
                 typed.delivered += batch.len();
-                // A round trip, as a barrier is.
+                // Also serves as the barrier of the batch.
                 let now = self.focus()?;
                 if now != focus && typed.delivered < wanted.len() {
                     typed.focus_changed_at.get_or_insert(typed.delivered);
@@ -137,7 +144,7 @@ impl Seat {
                 }
                 focus = now;
             }
-            self.note_typed(map, &rest[..ready]);
+            self.record_typed(map, &rest[..ready]);
         }
         Ok(typed)
     }
@@ -147,10 +154,15 @@ impl Seat {
         Ok(self.link.get_input_focus()?.reply()?.focus)
     }
 
-    /// Presses chords one after another, each held for `hold`.
-    pub(super) fn press_chords(&mut self, chords: &[Chord], hold: Duration, gone: Gone<'_>) -> Outcome<()> {
+    /// Presses chords one after another, each for `hold`.
+    pub(super) fn press_chords(
+        &mut self,
+        chords: &[Chord],
+        hold: Duration,
+        cancelled: CancelCheck<'_>,
+    ) -> Outcome<()> {
         for chord in chords {
-            if gone() {
+            if cancelled() {
                 break;
             }
             self.press_chord(chord, hold)?;
@@ -163,7 +175,8 @@ impl Seat {
         let locks = self.neutral()?;
         let pressed = self.press_neutral(&map, chord, hold);
         let toggled = self.locks()?;
-        // Caps_Lock and the like change the locks on purpose: from none, so what is set now is what was toggled.
+        // Caps_Lock and similar keys change the locks on purpose. The locks were cleared before, so the
+        // current ones are what was toggled.
         let group = if toggled.group == 0 { locks.group } else { toggled.group };
         self.restore(Locks { mods: locks.mods ^ toggled.mods, group })?;
         pressed
@@ -171,15 +184,15 @@ impl Seat {
 
     fn press_neutral(&mut self, map: &Keymap, chord: &Chord, hold: Duration) -> Outcome<()> {
         let mut listener = self.listener_for(map, &[chord.keysym])?;
-        self.provide(map, &[chord.keysym], &mut listener)?;
-        let stroke = self.find(map, chord.keysym)?;
+        self.bind_spare_keys(map, &[chord.keysym], &mut listener)?;
+        let stroke = self.stroke_for(map, chord.keysym)?;
         self.hold_modifiers_of(map, &chord.modifiers)?;
-        self.strike_for(map, stroke, hold)?;
-        self.note_typed(map, &[chord.keysym]);
-        self.release_held()
+        self.press_key_for(map, stroke, hold)?;
+        self.record_typed(map, &[chord.keysym]);
+        self.release_pressed()
     }
 
-    /// Presses modifiers; they come up with the rest of what the request holds.
+    /// Presses modifiers; they are released at the end of the request.
     pub(super) fn hold_modifiers(&mut self, modifiers: &[Modifier]) -> Outcome<()> {
         if modifiers.is_empty() {
             return Ok(());
@@ -198,21 +211,21 @@ impl Seat {
         Ok(())
     }
 
-    /// Presses a chord's keys and leaves them down until [`Seat::lift`].
-    pub(super) fn keep(&mut self, chord: &Chord) -> Outcome<()> {
+    /// Presses a chord's keys and holds them down until [`X11Worker::release_chord`].
+    pub(super) fn hold_chord(&mut self, chord: &Chord) -> Outcome<()> {
         for code in self.codes(chord)? {
             if !self.is_down(code) {
-                self.keep_down(code)?;
+                self.press_and_hold(code)?;
             }
         }
         self.barrier()
     }
 
-    /// Lets a chord's keys come up, kept or not.
-    pub(super) fn lift(&mut self, chord: &Chord) -> Outcome<()> {
+    /// Releases a chord's keys, held by a client or not.
+    pub(super) fn release_chord(&mut self, chord: &Chord) -> Outcome<()> {
         for code in self.codes(chord)?.into_iter().rev() {
             self.key_up(code)?;
-            self.kept.keys.retain(|kept| *kept != code);
+            self.held_by_client.keys.retain(|held| *held != code);
         }
         self.barrier()
     }
@@ -229,18 +242,23 @@ impl Seat {
     }
 
     fn is_down(&self, code: u8) -> bool {
-        self.held.keys.contains(&code) || self.kept.keys.contains(&code)
+        self.pressed.keys.contains(&code) || self.held_by_client.keys.contains(&code)
     }
 
-    fn keep_down(&mut self, code: u8) -> Outcome<()> {
+    fn press_and_hold(&mut self, code: u8) -> Outcome<()> {
         self.key_down(code)?;
-        self.held.keys.retain(|held| *held != code);
-        self.kept.keys.push(code);
+        self.pressed.keys.retain(|held| *held != code);
+        self.held_by_client.keys.push(code);
         Ok(())
     }
 
-    /// Binds what is needed for the next keysyms; returns how many can be typed now.
-    fn provide(&mut self, map: &Keymap, wanted: &[u32], listener: &mut Option<Listener>) -> Outcome<usize> {
+    /// Binds spare keys for the next keysyms; returns how many keysyms can be typed now.
+    fn bind_spare_keys(
+        &mut self,
+        map: &Keymap,
+        wanted: &[u32],
+        listener: &mut Option<Listener>,
+    ) -> Outcome<usize> {
         if wanted.iter().all(|keysym| map.stroke(*keysym).is_some()) {
             return Ok(wanted.len());
         }
@@ -250,21 +268,21 @@ impl Seat {
         let step = pools.step(wanted, |keysym| map.stroke(keysym).is_some());
         let Some(half) = step.rebind else { return Ok(step.take) };
         let (first, count, rows) = pools.rows(half, map.width, |code| map.row(code).to_vec());
-        self.let_catch_up(listener)?;
+        self.wait_for_lookup(listener)?;
         self.rearm();
-        // The width came from a byte of the server's reply.
+        // The width is a byte in the server's reply.
         self.link.change_keyboard_mapping(count, first, map.width as u8, &rows)?.check()?;
-        self.let_take_in(listener)?;
+        self.wait_for_new_map(listener)?;
         Ok(step.take)
     }
 
-    /// The program that has the keyboard, when it may have to be asked.
+    /// The program that has the keyboard; `None` when no spare key is needed.
     fn listener_for(&mut self, map: &Keymap, wanted: &[u32]) -> Outcome<Option<Listener>> {
         if wanted.iter().all(|keysym| map.stroke(*keysym).is_some()) { Ok(None) } else { self.listener() }
     }
 
-    /// Gives the program time to look up what was typed by spare keys, before any of them changes.
-    fn let_catch_up(&mut self, listener: &mut Option<Listener>) -> Outcome<()> {
+    /// Waits until the program looked up the keys typed with spare keycodes, before any of them changes.
+    fn wait_for_lookup(&mut self, listener: &mut Option<Listener>) -> Outcome<()> {
         let Some(last) = self.keyboard.typed else { return Ok(()) };
         self.ask_again(listener)?;
         if !matches!(listener, Some(Listener::Answers(_))) {
@@ -273,43 +291,44 @@ impl Seat {
         Ok(())
     }
 
-    /// Gives the program time to take in a new map. One that is asked says when it has seen the news; browsers act on it
-    /// in a later round of their own, which the second question outlasts however loaded the machine is.
-    fn let_take_in(&mut self, listener: &mut Option<Listener>) -> Outcome<()> {
+    /// Waits until the program processed a new key map. A ping shows that it read the change. Browsers
+    /// process the change in a later turn of their event loop, which the second ping covers on a loaded
+    /// machine.
+    fn wait_for_new_map(&mut self, listener: &mut Option<Listener>) -> Outcome<()> {
         self.ask_again(listener)?;
         std::thread::sleep(SETTLE);
         self.ask_again(listener)
     }
 
-    /// Asks the program; one that does not answer is stuck, and asking it again would only take long.
+    /// Pings the program. One that does not answer hangs, so it is not pinged again.
     fn ask_again(&mut self, listener: &mut Option<Listener>) -> Outcome<()> {
         if let Some(program) = listener
-            && !self.has_heard(program)?
+            && !self.has_processed_input(program)?
         {
             *listener = None;
         }
         Ok(())
     }
 
-    fn find(&self, map: &Keymap, keysym: u32) -> Outcome<Stroke> {
+    fn stroke_for(&self, map: &Keymap, keysym: u32) -> Outcome<Stroke> {
         let spare = || self.keyboard.pools.as_ref().and_then(|pools| pools.find(keysym));
         map.stroke(keysym)
             .or_else(|| spare().map(|(_, stroke)| stroke))
             .ok_or_else(|| Error::internal(format!("keysym {keysym:#x} was not bound")).into())
     }
 
-    fn note_typed(&mut self, map: &Keymap, typed: &[u32]) {
+    fn record_typed(&mut self, map: &Keymap, typed: &[u32]) {
         if typed.iter().any(|keysym| map.stroke(*keysym).is_none()) {
             self.keyboard.typed = Some(Instant::now());
         }
     }
 
     /// Presses and releases one key, with Shift where its level needs it.
-    fn strike(&mut self, map: &Keymap, stroke: Stroke) -> Outcome<()> {
-        self.strike_for(map, stroke, Duration::ZERO)
+    fn press_key(&mut self, map: &Keymap, stroke: Stroke) -> Outcome<()> {
+        self.press_key_for(map, stroke, Duration::ZERO)
     }
 
-    fn strike_for(&mut self, map: &Keymap, stroke: Stroke, hold: Duration) -> Outcome<()> {
+    fn press_key_for(&mut self, map: &Keymap, stroke: Stroke, hold: Duration) -> Outcome<()> {
         let shift = if stroke.shift { Some(modifier_code(map, key::Shift_L)?) } else { None };
         let shift = shift.filter(|code| !self.is_down(*code));
         if let Some(code) = shift {
@@ -329,17 +348,17 @@ impl Seat {
 
     fn key_down(&mut self, code: u8) -> Outcome<()> {
         self.link.xtest_fake_input(xproto::KEY_PRESS_EVENT, code, 0, self.root, 0, 0, 0)?;
-        self.held.keys.push(code);
+        self.pressed.keys.push(code);
         Ok(())
     }
 
     fn key_up(&mut self, code: u8) -> Outcome<()> {
         self.link.xtest_fake_input(xproto::KEY_RELEASE_EVENT, code, 0, self.root, 0, 0, 0)?;
-        self.held.keys.retain(|held| *held != code);
+        self.pressed.keys.retain(|held| *held != code);
         Ok(())
     }
 
-    /// The present map; another program may have changed it since the last request.
+    /// The current key map; another program may have changed it since the last request.
     fn keymap(&mut self) -> Outcome<Keymap> {
         self.rearm();
         let map = Keymap::read(&self.link)?;
@@ -351,7 +370,7 @@ impl Seat {
         Ok(map)
     }
 
-    /// Makes the keyboard neutral and says what was locked.
+    /// Makes the keyboard neutral and returns the previous locks.
     fn neutral(&mut self) -> Outcome<Locks> {
         self.release_stuck_keys()?;
         let locks = self.locks()?;
@@ -359,26 +378,28 @@ impl Seat {
         Ok(locks)
     }
 
-    /// Keys that a dead request, or a program that used XTEST, left down.
+    /// Releases keys that an aborted request, or another XTEST client, left down.
     fn release_stuck_keys(&mut self) -> Outcome<()> {
         self.rearm();
         let down = self.link.query_keymap()?.reply()?.keys;
         for code in (0..=u8::MAX).filter(|code| down[usize::from(code / 8)] & (1 << (code % 8)) != 0) {
-            if self.kept.keys.contains(&code) {
+            if self.held_by_client.keys.contains(&code) {
                 continue;
             }
             self.link.xtest_fake_input(xproto::KEY_RELEASE_EVENT, code, 0, self.root, 0, 0, 0)?;
         }
         self.barrier()?;
-        if !self.kept.keys.is_empty() {
-            // Modifiers are down on purpose.
+        if !self.held_by_client.keys.is_empty() {
+            // The client holds modifiers on purpose.
             return Ok(());
         }
         let give_up = Instant::now() + PERSON_TIMEOUT;
         while self.keyboard.has_xkb && u16::from(self.link.xkb_get_state(CORE)?.reply()?.base_mods) != 0 {
             if Instant::now() > give_up {
-                let error = Error::unavailable("a person at this screen holds a modifier key");
-                return Err(error.retry_after(super::fault::RETRY_SECONDS).into());
+                let error = Error::unavailable(
+                    "A person at this screen holds a modifier key: try again after its release",
+                );
+                return Err(error.retry_after(crate::display::fault::RETRY_SECONDS).into());
             }
             std::thread::sleep(PERSON_PAUSE);
             self.rearm();
@@ -395,7 +416,7 @@ impl Seat {
         Ok(Locks { mods: state.locked_mods.into(), group: state.locked_group.into() })
     }
 
-    /// Sets locks and group, and clears every latch.
+    /// Sets locks and group, and clears all latches.
     fn restore(&mut self, locks: Locks) -> Outcome<()> {
         if !self.keyboard.has_xkb {
             return Ok(());

@@ -1,29 +1,30 @@
-//! Which key types what, right now? The server's key map as this screen's keyboard work needs it.
+//! The X server's current key map.
 
 use std::collections::HashMap;
 
 use x11rb::connection::Connection;
 use x11rb::protocol::xproto::ConnectionExt as _;
 
-use super::fault::Outcome;
 use super::keys;
-use super::link::Link;
 use super::pools::Stroke;
+use crate::display::fault::Outcome;
+use crate::display::link::Link;
 
-/// Keycodes that may be given characters: the ones without any symbol in the evdev map, and F13 to F24 (191 to 202).
-/// Programs look media keys up by their code (Chromium does), so those are never used, whatever they are bound to.
+/// Keycodes that may be rebound: those without a symbol in the evdev map, and F13 to F24 (191 to 202). Media
+/// keys are never rebound, because programs such as Chromium identify them by keycode.
 const SPARE: [u8; 23] = [
     149, 154, 168, 178, 183, 184, 191, 192, 193, 194, 195, 196, 197, 198, 199, 200, 201, 202, 217, 219, 222,
     230, 248,
 ];
-/// F13 to F24 carry vendor symbols in the evdev map that no such key sends; elsewhere a vendor symbol means "in use".
+/// In the evdev map F13 to F24 carry vendor symbols that no such key sends. On other keys a vendor symbol
+/// means "in use".
 const F13_TO_F24: std::ops::RangeInclusive<u8> = 191..=202;
-/// Where vendors' keysyms begin.
+/// First vendor keysym.
 const VENDOR: u32 = 0x1000_0000;
 
-/// The key map.
+/// A key map.
 #[derive(Debug)]
-pub(super) struct Keymap {
+pub(in crate::display) struct Keymap {
     first: u8,
     /// Keysyms per keycode.
     pub(super) width: usize,
@@ -34,8 +35,8 @@ pub(super) struct Keymap {
 }
 
 impl Keymap {
-    /// Asks the server.
-    pub(super) fn read(link: &Link) -> Outcome<Self> {
+    /// Reads the key map from the server.
+    pub(in crate::display) fn read(link: &Link) -> Outcome<Self> {
         let setup = link.setup();
         let (first, last) = (setup.min_keycode, setup.max_keycode);
         let map = link.get_keyboard_mapping(first, last - first + 1)?;
@@ -49,7 +50,7 @@ impl Keymap {
             strokes: HashMap::new(),
             modifier_codes,
         };
-        // All plain keysyms first: a key that needs no Shift is the better one.
+        // Plain keysyms first: a key without Shift is preferred.
         for level in 0..2.min(keymap.width) {
             for code in (first..=last).filter(|code| !SPARE.contains(code)) {
                 let keysym = canonical(keymap.row(code).get(level).copied().unwrap_or_default());
@@ -61,18 +62,18 @@ impl Keymap {
         Ok(keymap)
     }
 
-    /// The keysyms of a code.
-    pub(super) fn row(&self, code: u8) -> &[u32] {
+    /// The keysyms of a keycode.
+    pub(in crate::display) fn row(&self, code: u8) -> &[u32] {
         let from = usize::from(code.saturating_sub(self.first)) * self.width;
         self.rows.get(from..from + self.width).unwrap_or_default()
     }
 
-    /// The key that types a keysym, without spare keys.
+    /// The key that types a keysym; spare keys do not count.
     pub(super) fn stroke(&self, keysym: u32) -> Option<Stroke> {
         self.strokes.get(&keysym).copied()
     }
 
-    /// The spare keycodes of this map with their first two keysyms.
+    /// The spare keycodes of this map, ascending, with their first two keysyms.
     pub(super) fn spare(&self) -> Vec<(u8, [u32; 2])> {
         let free = |code: &u8| {
             !self.modifier_codes.contains(code)
@@ -92,7 +93,7 @@ fn is_function(keysym: u32) -> bool {
     keysym != 0 && keys::to_char(keysym).is_none()
 }
 
-/// One keysym per character: the map may hold any of several encodings.
+/// Maps the several keysyms of one character to a single one.
 fn canonical(keysym: u32) -> u32 {
     keys::to_char(keysym).and_then(keys::of_char).unwrap_or(keysym)
 }

@@ -1,5 +1,7 @@
-//! Which key does a name mean? Both vocabularies that clients send (`Enter`, `ArrowUp`; `Return`, `Page_Up`), every
-//! X11 keysym name, and single characters. Knows no X server.
+//! Key names and chords: parsing, and conversion between characters and keysyms.
+//!
+//! Accepts both common vocabularies (`Enter`, `ArrowUp`; `Return`, `Page_Up`), every X11 keysym name, and
+//! single characters. Needs no X server.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -8,16 +10,17 @@ use xkeysym::{Keysym, key};
 
 use hotdesk_domain::error::{Error, Result};
 
-/// Longest name that is looked at; the longest keysym name has 29 characters, and chords have a few.
+/// Longest key name or chord that is parsed; the longest keysym name has 29 characters.
 const MAX_NAME_CHARS: usize = 200;
-/// Keysyms below this are characters of the old sets; from here to [`UNICODE`] they are functions, not text.
+/// Keysyms below this are characters of the legacy sets. From here to [`UNICODE`] keysyms are functions, not
+/// text.
 const FUNCTIONS: u32 = 0xfd00;
-/// Keysyms from here on are Unicode code points.
+/// First keysym that is a Unicode code point.
 const UNICODE: u32 = 0x0100_0000;
-/// The end of Unicode keysyms.
+/// Last Unicode keysym.
 const UNICODE_END: u32 = 0x0110_ffff;
 
-/// A key that is held while another, or a button, is pressed.
+/// A key that is held while another key or a button is pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modifier {
     /// Control.
@@ -33,7 +36,7 @@ pub enum Modifier {
 }
 
 impl Modifier {
-    /// The keysym of the key that is pressed for it.
+    /// The keysym of the key that is pressed for this modifier.
     pub(super) fn keysym(self) -> u32 {
         match self {
             Self::Ctrl => key::Control_L,
@@ -45,16 +48,16 @@ impl Modifier {
     }
 }
 
-/// Keys pressed together.
+/// Keys that are pressed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chord {
-    /// Held, in this order.
-    pub(super) modifiers: Vec<Modifier>,
-    /// The keysym pressed while they are.
-    pub(super) keysym: u32,
+    /// Modifiers, in the order in which they are pressed.
+    pub(in crate::display) modifiers: Vec<Modifier>,
+    /// The keysym that is pressed with them.
+    pub(in crate::display) keysym: u32,
 }
 
-/// The keysym of a character; `None` for control characters and code points that are no characters.
+/// The keysym of a character; `None` for control characters and noncharacters.
 pub(super) fn of_char(character: char) -> Option<u32> {
     let code = u32::from(character);
     match code {
@@ -65,16 +68,16 @@ pub(super) fn of_char(character: char) -> Option<u32> {
     }
 }
 
-/// The character that a keysym types, in whichever of its encodings; `None` for keys that do things.
-pub(super) fn to_char(keysym: u32) -> Option<char> {
+/// The character of a keysym in any encoding; `None` for function keys.
+pub(in crate::display) fn to_char(keysym: u32) -> Option<char> {
     let text = (0x20..FUNCTIONS).contains(&keysym) || (UNICODE..=UNICODE_END).contains(&keysym);
     if text { Keysym::new(keysym).key_char() } else { None }
 }
 
-/// Reads a key or a chord.
+/// Parses a key or a chord such as `ctrl+c`.
 ///
 /// # Errors
-/// `Invalid`, naming what is not known.
+/// `Invalid` for an empty, too long or unknown name; the message quotes the unknown part.
 pub fn parse(text: &str) -> Result<Chord> {
     if text.is_empty() {
         return Err(Error::invalid("key must not be empty"));
@@ -97,7 +100,7 @@ pub fn parse(text: &str) -> Result<Chord> {
     }
     let mut keysym =
         single(last).ok_or_else(|| Error::invalid(format!("unknown key {last:?} in key {text:?}")))?;
-    // Clients write `ctrl+C` for what everybody presses as ctrl and c; who wants Shift says so.
+    // Clients write `ctrl+C` for ctrl and c. A client that wants Shift names it.
     let capital = (u32::from('A')..=u32::from('Z')).contains(&keysym);
     if capital && !modifiers.is_empty() {
         keysym += u32::from('a') - u32::from('A');
@@ -105,7 +108,8 @@ pub fn parse(text: &str) -> Result<Chord> {
     Ok(Chord { modifiers, keysym })
 }
 
-/// A key or a chord with `*` in the place of a key that types a character, or takes part in typing one.
+/// The name of a key or chord with `*` in place of a key that types a character or takes part in composing
+/// one.
 pub fn masked(text: &str) -> String {
     let Ok(chord) = parse(text) else { return String::from("*") };
     let dead = (key::dead_grave..=key::dead_greek).contains(&chord.keysym);
@@ -123,10 +127,10 @@ pub fn masked(text: &str) -> String {
     names.chain([last]).collect::<Vec<_>>().join("+")
 }
 
-/// Reads the names of modifiers, each once.
+/// Parses names of modifiers; duplicates are dropped.
 ///
 /// # Errors
-/// `Invalid`, naming what is not one.
+/// `Invalid`; the message quotes the unknown name.
 pub fn modifiers(names: &[String]) -> Result<Vec<Modifier>> {
     let mut all = Vec::new();
     for name in names.iter().take(MAX_NAME_CHARS) {
@@ -140,7 +144,7 @@ pub fn modifiers(names: &[String]) -> Result<Vec<Modifier>> {
     Ok(all)
 }
 
-/// Splits at `+`, where a `+` at the end of a chord is the plus key itself.
+/// Splits at `+`; a `+` at the end of a chord is the plus key itself.
 fn split(text: &str) -> Vec<&str> {
     if text.chars().count() == 1 {
         return vec![text];
@@ -167,7 +171,7 @@ fn modifier(name: &str) -> Option<Modifier> {
     }
 }
 
-/// One key: a character, a client's name, or an X11 name.
+/// Parses one key: a character, an alias, or an X11 name.
 fn single(name: &str) -> Option<u32> {
     let mut characters = name.chars();
     match (characters.next(), characters.next()) {
@@ -179,7 +183,7 @@ fn single(name: &str) -> Option<u32> {
     }
 }
 
-/// Clients' names that are not X11's, or that X11 writes in a case of its own.
+/// Names that are not X11's, or that X11 spells in another case. `lower` is in lower case.
 fn alias(lower: &str) -> Option<u32> {
     Some(match lower {
         "enter" | "return" => key::Return,
@@ -199,24 +203,24 @@ fn alias(lower: &str) -> Option<u32> {
         "scrolllock" => key::Scroll_Lock,
         "printscreen" | "print_screen" | "prtsc" => key::Print,
         "contextmenu" | "menu" => key::Menu,
-        // X11 names in lower case that a Greek or Cyrillic name would shadow.
+        // Greek and Cyrillic names would shadow these X11 names in lower case.
         "plus" => key::plus,
         "minus" => key::minus,
         other => return modifier(other).filter(|_| !other.contains('_')).map(Modifier::keysym),
     })
 }
 
-/// An X11 keysym name: exactly, or in any case where that is not ambiguous.
+/// An X11 keysym name: exact, or in any case where that is unambiguous.
 fn x11(name: &str) -> Option<u32> {
     let keysym = names().get(name).or_else(|| names().get(&name.to_lowercase())).copied()?;
-    // Characters are known by one keysym each, so that the key map is searched by what it types.
+    // One keysym per character, because the key map is searched by it.
     Some(to_char(keysym).and_then(of_char).unwrap_or(keysym))
 }
 
 fn names() -> &'static HashMap<String, u32> {
     static NAMES: OnceLock<HashMap<String, u32>> = OnceLock::new();
     NAMES.get_or_init(|| {
-        // Where keysymdef.h and XF86keysym.h put their names.
+        // The ranges of keysymdef.h and XF86keysym.h.
         let blocks = [0..=0xffff, 0x1000_0000..=0x1000_ffff, 0x1008_0000..=0x1008_ffff];
         let named: Vec<(String, u32)> = blocks
             .into_iter()
@@ -231,7 +235,7 @@ fn names() -> &'static HashMap<String, u32> {
                 .or_insert(Some(*raw));
         }
         let unambiguous = lower.into_iter().filter_map(|(name, raw)| Some((name, raw?)));
-        // Exact names last: they win over another's lower-case form.
+        // Exact names last: they win over another name's lower-case form.
         unambiguous.chain(named).collect()
     })
 }
@@ -309,8 +313,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
-        for (name, told) in [
+    fn errors_name_the_unknown_part() {
+        for (name, expected) in [
             ("", "empty"),
             ("nosuchkey", "nosuchkey"),
             ("ctrl+nosuchkey", "nosuchkey"),
@@ -323,7 +327,7 @@ mod tests {
             ("\0", "key"),
         ] {
             let error = parse(name).expect_err(name);
-            assert!(error.message.contains(told), "{name:?}: {error}");
+            assert!(error.message.contains(expected), "{name:?}: {error}");
         }
         assert!(parse(&"x".repeat(100_000)).is_err());
     }

@@ -1,168 +1,194 @@
-//! What can be done on a screen? Input, and what could be seen of its effect.
+//! Input actions of a screen, and their visible effect.
+
+mod button_conflicts;
+pub(super) mod effect;
+pub(super) mod keyboard;
+pub(super) mod keymap;
+pub mod keys;
+mod ping;
+pub(super) mod pointer;
+mod pools;
+mod quiescence;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::changes::{Change, Moment};
 use super::fault::Outcome;
-use super::keyboard::{self, Typed};
-use super::keys::Chord;
-use super::observe::{Effect, Observed};
-use super::pointer::{Pointer, Press, Scrolled, Wheel};
 use super::screen::Screen;
-use super::seat::{Gone, Seat};
+use crate::display::screen::damage_history::{Moment, PaintedChange};
+use crate::display::screen::x11_worker::{CancelCheck, X11Worker};
+use effect::{Effect, Observation};
+use hotdesk_domain::desktop::pointer::{Button, Point};
 use hotdesk_domain::error::Result;
-use hotdesk_domain::pointer::{Button, Point};
+use keyboard::TypingResult;
+use keys::Chord;
+use pointer::{PointerState, Press, ScrollResult, Wheel};
 
-/// Every action: `Invalid` for a point that is not on the screen; `Unavailable` or `TimedOut` when the screen cannot be
-/// acted on now.
+/// Input actions. Each fails with `Unavailable` when the screen is down or busy and nothing was done. It
+/// fails with `TimedOut` when the X server stops answering during the action. It fails with `Unavailable` and
+/// the code `outcome_unknown` when the screen ends during the action.
 impl Screen {
-    async fn observed<T: Send + 'static>(
+    async fn observe<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Seat, Gone<'_>) -> Outcome<T> + Send + 'static,
-    ) -> Result<Observed<T>> {
-        self.run(move |seat, gone| seat.observed(|seat| work(seat, gone))).await
+        work: impl FnOnce(&mut X11Worker, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
+    ) -> Result<Observation<T>> {
+        self.run(move |worker, cancelled| worker.observe(|worker| work(worker, cancelled))).await
     }
 
-    /// Moves the pointer.
+    /// Moves the pointer. Coordinates are in screen pixels.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn move_to(&self, x: f64, y: f64) -> Result<Observed<Point>> {
-        self.observed(move |seat, _| seat.move_to(x, y)).await
+    /// `Invalid` for a point outside of the screen; else those above.
+    pub async fn move_to(&self, x: f64, y: f64) -> Result<Observation<Point>> {
+        self.observe(move |worker, _| worker.move_to(x, y)).await
     }
 
-    /// Clicks.
+    /// Clicks at a point.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn click(&self, x: f64, y: f64, press: Press) -> Result<Observed<Point>> {
-        self.observed(move |seat, _| seat.click(x, y, &press)).await
+    /// `Invalid` for a point outside of the screen; `Conflict` when a viewer holds the button; else those
+    /// above.
+    pub async fn click(&self, x: f64, y: f64, press: Press) -> Result<Observation<Point>> {
+        self.observe(move |worker, _| worker.click(x, y, &press)).await
     }
 
-    /// Presses a button, which stays down; an axis that is not given keeps the pointer's value.
+    /// Presses a button and holds it down. A missing coordinate is the pointer's current one.
     ///
     /// # Errors
-    /// As every action.
+    /// `Invalid` for a point outside of the screen; `Conflict` when a viewer holds the button; else those
+    /// above.
     pub async fn button_down(
         &self,
         x: Option<f64>,
         y: Option<f64>,
         button: Button,
-    ) -> Result<Observed<Point>> {
-        self.observed(move |seat, _| seat.button_down(x, y, button)).await
+    ) -> Result<Observation<Point>> {
+        self.observe(move |worker, _| worker.button_down(x, y, button)).await
     }
 
-    /// Lets a button come up.
+    /// Releases a button.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn button_up(&self, x: Option<f64>, y: Option<f64>, button: Button) -> Result<Observed<Point>> {
-        self.observed(move |seat, _| seat.button_up(x, y, button)).await
+    /// `Invalid` for a point outside of the screen; `Conflict` when a viewer holds the button; else those
+    /// above.
+    pub async fn button_up(
+        &self,
+        x: Option<f64>,
+        y: Option<f64>,
+        button: Button,
+    ) -> Result<Observation<Point>> {
+        self.observe(move |worker, _| worker.button_up(x, y, button)).await
     }
 
-    /// Drags along a path; on return the button is up.
+    /// Drags along a path of at least two points; on return the button is up. Returns the first and the last
+    /// point.
     ///
     /// # Errors
-    /// As every action.
+    /// `Invalid` for a point outside of the screen; `Conflict` when a viewer holds the button; else those
+    /// above.
     pub async fn drag(
         &self,
         path: Vec<(f64, f64)>,
         press: Press,
         duration: Duration,
-    ) -> Result<Observed<(Point, Point)>> {
-        self.observed(move |seat, _| seat.drag(&path, &press, duration)).await
+    ) -> Result<Observation<(Point, Point)>> {
+        self.observe(move |worker, _| worker.drag(&path, &press, duration)).await
     }
 
-    /// Turns the wheel at a place, or where the pointer is.
+    /// Turns the wheel at a point, or at the pointer's position.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn scroll(&self, turn: Wheel, x: Option<f64>, y: Option<f64>) -> Result<Observed<Scrolled>> {
-        self.observed(move |seat, _| seat.scroll(&turn, x, y)).await
+    /// `Invalid` for a point outside of the screen; else those above.
+    pub async fn scroll(
+        &self,
+        turn: Wheel,
+        x: Option<f64>,
+        y: Option<f64>,
+    ) -> Result<Observation<ScrollResult>> {
+        self.observe(move |worker, _| worker.scroll(&turn, x, y)).await
     }
 
     /// Types text. With `stop_astray` it stops when another window gets the keyboard.
     ///
     /// # Errors
-    /// As every action; `Invalid` for control characters, `TooLarge` past [`keyboard::MAX_TEXT_CHARS`].
-    pub async fn type_text(&self, text: &str, stop_astray: bool) -> Result<Observed<Typed>> {
+    /// `Invalid` for control characters, `TooLarge` past [`keyboard::MAX_TEXT_CHARS`]; else those above.
+    pub async fn type_text(&self, text: &str, stop_astray: bool) -> Result<Observation<TypingResult>> {
         let keysyms = keyboard::keysyms(text)?;
-        self.observed(move |seat, gone| seat.type_text(&keysyms, stop_astray, gone)).await
+        self.observe(move |worker, cancelled| worker.type_text(&keysyms, stop_astray, cancelled)).await
     }
 
-    /// Presses keys or chords one after another, each held for `hold`.
+    /// Presses keys or chords one after another, each for `hold`.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn press(&self, chords: Vec<Chord>, hold: Duration) -> Result<Observed<()>> {
-        self.observed(move |seat, gone| seat.press_chords(&chords, hold, gone)).await
+    /// Those above.
+    pub async fn press(&self, chords: Vec<Chord>, hold: Duration) -> Result<Observation<()>> {
+        self.observe(move |worker, cancelled| worker.press_chords(&chords, hold, cancelled)).await
     }
 
-    /// Presses a key or a chord, which stays down.
+    /// Presses a key or a chord and holds it down.
     ///
     /// # Errors
-    /// As every action; `Invalid` for a key that is not on the layout.
-    pub async fn key_down(&self, chord: Chord) -> Result<Observed<()>> {
-        self.observed(move |seat, _| seat.keep(&chord)).await
+    /// `Invalid` for a key that is not on the layout; else those above.
+    pub async fn key_down(&self, chord: Chord) -> Result<Observation<()>> {
+        self.observe(move |worker, _| worker.hold_chord(&chord)).await
     }
 
-    /// Lets a key or a chord come up.
+    /// Releases a key or a chord.
     ///
     /// # Errors
-    /// As every action; `Invalid` for a key that is not on the layout.
-    pub async fn key_up(&self, chord: Chord) -> Result<Observed<()>> {
-        self.observed(move |seat, _| seat.lift(&chord)).await
+    /// `Invalid` for a key that is not on the layout; else those above.
+    pub async fn key_up(&self, chord: Chord) -> Result<Observation<()>> {
+        self.observe(move |worker, _| worker.release_chord(&chord)).await
     }
 
-    /// Whether the caller is the one to wait for [`Screen::release_kept`]; nobody else is until that is called.
-    pub fn watches_kept(&self) -> bool {
-        !self.watched.swap(true, Ordering::Relaxed)
+    /// Claims the task that later calls [`Screen::release_held_input`]. True for one caller until that call.
+    pub fn claim_release_task(&self) -> bool {
+        !self.release_claimed.swap(true, Ordering::Relaxed)
     }
 
-    /// Lets everything come up that a client asked to keep down; how much that was.
+    /// Releases all keys and buttons that clients hold down; returns how many.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn release_kept(&self) -> Result<usize> {
-        // First: what is pressed from now on is somebody else's to let go.
-        self.watched.store(false, Ordering::Relaxed);
-        self.run(|seat, _| seat.release_kept()).await
+    /// Those above.
+    pub async fn release_held_input(&self) -> Result<usize> {
+        // First, so that input held from now on gets a release task of its own.
+        self.release_claimed.store(false, Ordering::Relaxed);
+        self.run(|worker, _| worker.release_held_input()).await
     }
 
-    /// Where the pointer is, and what is down.
+    /// The pointer's position, and the buttons and modifiers that are down.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn pointer(&self) -> Result<Pointer> {
-        self.run(|seat, _| seat.pointer()).await
+    /// Those above.
+    pub async fn pointer(&self) -> Result<PointerState> {
+        self.run(|worker, _| worker.pointer()).await
     }
 
-    /// The present moment of the screen's content.
+    /// The current position in the screen's content history.
     ///
     /// # Errors
-    /// As every action.
+    /// Those above.
     pub async fn moment(&self) -> Result<Moment> {
-        self.run(|seat, _| {
-            seat.read_events()?;
-            Ok(seat.moment())
+        self.run(|worker, _| {
+            worker.read_events()?;
+            Ok(worker.moment())
         })
         .await
     }
 
-    /// What was painted since a moment.
+    /// The areas painted since a position.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn change_since(&self, since: Moment) -> Result<Change> {
-        self.run(move |seat, _| seat.change_since(since)).await
+    /// Those above.
+    pub async fn change_since(&self, since: Moment) -> Result<PaintedChange> {
+        self.run(move |worker, _| worker.change_since(since)).await
     }
 
-    /// What can be seen now, as if of an action that did nothing.
+    /// The effect of an action that does nothing: the current focus and position.
     ///
     /// # Errors
-    /// As every action.
-    pub async fn look_around(&self) -> Result<Effect> {
-        Ok(self.observed(|_, _| Ok(())).await?.effect)
+    /// Those above.
+    pub async fn observe_current(&self) -> Result<Effect> {
+        Ok(self.observe(|_, _| Ok(())).await?.effect)
     }
 }

@@ -1,5 +1,7 @@
-//! Has the program that receives the keys seen them all? It is asked by `_NET_WM_PING` (EWMH), which programs answer
-//! in the order of their events; those that do not take part are watched until they sleep, after a fixed time.
+//! Synchronisation with the focused program: waits until it has read all key events.
+//!
+//! Programs answer `_NET_WM_PING` (EWMH) in the order of their events. For a program without ping support,
+//! `quiescence` waits until its process sleeps.
 
 use std::time::Duration;
 
@@ -10,38 +12,38 @@ use x11rb::protocol::xproto::{
     Window,
 };
 
-use super::fault::{Fault, Outcome};
-use super::rest;
-use super::seat::{Seat, X_TIMEOUT};
+use super::quiescence;
+use crate::display::fault::{Fault, Outcome};
+use crate::display::screen::x11_worker::{X_TIMEOUT, X11Worker};
 
-/// How long a program may take to answer: one that takes longer is stuck, not slow.
+/// Timeout of a ping: a program that takes longer hangs.
 const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// How far up from the focused window its top-level window is looked for.
-const MOST_PARENTS: usize = 8;
+/// Most parents of the focused window that are searched for its top-level window.
+const MAX_PARENTS: usize = 8;
 /// Most protocols of a window that are read; programs name up to five.
-const MOST_PROTOCOLS: u32 = 32;
+const MAX_PROTOCOLS: u32 = 32;
 
-/// The program that has the keyboard, and how it is known what it has seen.
+/// The program that has the keyboard, and how to synchronise with it.
 #[derive(Debug)]
 pub(super) enum Listener {
     /// It answers pings.
-    Answers(Asked),
-    /// It does not, but its process can be watched.
+    Answers(PingTarget),
+    /// It does not; its process id.
     Sleeps(u32),
 }
 
 /// A program that answers pings.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PingTarget {
     window: Window,
     ping: u32,
     protocols: u32,
-    /// Tells one question from another.
+    /// Number of the last ping; it distinguishes the answers.
     number: u32,
 }
 
-impl Seat {
-    /// Finds out who has the keyboard. `None` when nothing tells what it has seen.
+impl X11Worker {
+    /// Finds the program that has the keyboard. `None` when neither ping nor process id is available.
     pub(super) fn listener(&mut self) -> Outcome<Option<Listener>> {
         self.rearm();
         let ping = self.link.intern_atom(false, b"_NET_WM_PING")?;
@@ -54,16 +56,15 @@ impl Seat {
             focus
         };
         let addressed = window;
-        for _ in 0..MOST_PARENTS {
+        for _ in 0..MAX_PARENTS {
             if window == x11rb::NONE || window == self.root {
                 break;
             }
-            let named =
-                self.link.get_property(false, window, protocols, AtomEnum::ATOM, 0, MOST_PROTOCOLS)?;
-            // A window that has gone meanwhile has no listener.
+            let named = self.link.get_property(false, window, protocols, AtomEnum::ATOM, 0, MAX_PROTOCOLS)?;
+            // The window is gone.
             let Some(named) = optional(named.reply().map_err(Fault::from))? else { break };
             if named.value32().is_some_and(|mut atoms| atoms.any(|atom| atom == ping)) {
-                return Ok(Some(Listener::Answers(Asked { window, ping, protocols, number: 0 })));
+                return Ok(Some(Listener::Answers(PingTarget { window, ping, protocols, number: 0 })));
             }
             let Some(tree) = optional(self.link.query_tree(window)?.reply().map_err(Fault::from))? else {
                 break;
@@ -74,20 +75,21 @@ impl Seat {
         Ok(owner.map(Listener::Sleeps))
     }
 
-    /// Waits until the program has seen all keys so far; false when it did not say so in time.
-    pub(super) fn has_heard(&mut self, listener: &mut Listener) -> Outcome<bool> {
-        let asked = match listener {
-            Listener::Answers(asked) => asked,
+    /// Waits until the program has read all keys so far; false after a timeout.
+    pub(super) fn has_processed_input(&mut self, listener: &mut Listener) -> Outcome<bool> {
+        let target = match listener {
+            Listener::Answers(target) => target,
             Listener::Sleeps(pid) => {
-                return rest::comes_to_rest(*pid, || self.barrier());
+                return quiescence::wait_until_quiescent(*pid, || self.barrier());
             }
         };
-        // The answer goes to whoever watches the root's children; only now, for they are busy.
+        // The answer goes to clients that select the events of the root's children. There are many such
+        // events, so they are selected only now.
         self.watch_root(EventMask::STRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_NOTIFY)?;
-        let heard = self.ask(asked);
+        let answered = self.ping(target);
         self.rearm();
         self.watch_root(EventMask::STRUCTURE_NOTIFY)?;
-        heard
+        answered
     }
 
     fn watch_root(&self, mask: EventMask) -> Outcome<()> {
@@ -96,7 +98,7 @@ impl Seat {
         Ok(())
     }
 
-    fn ask(&mut self, listener: &mut Asked) -> Outcome<bool> {
+    fn ping(&mut self, listener: &mut PingTarget) -> Outcome<bool> {
         listener.number += 1;
         let data = [listener.ping, listener.number, listener.window, 0, 0];
         let question = ClientMessageEvent::new(32, listener.window, listener.protocols, data);
@@ -110,7 +112,7 @@ impl Seat {
                 {
                     return Ok(true);
                 }
-                Ok(event) => self.take_in(&event)?,
+                Ok(event) => self.handle_event(&event)?,
                 Err(Fault::Silent) => return Ok(false),
                 Err(fault) => return Err(fault),
             }
@@ -118,7 +120,7 @@ impl Seat {
     }
 }
 
-/// An X error about one window only means that it has gone.
+/// Turns an X error about one window into `None`: the window is gone.
 fn optional<T>(reply: Outcome<T>) -> Outcome<Option<T>> {
     match reply {
         Ok(value) => Ok(Some(value)),

@@ -1,72 +1,74 @@
-//! How does the pointer act? By XTEST, never by warping: programs and the idle counter see real input.
+//! Pointer input through XTEST.
+//!
+//! The pointer is never warped, so that programs and the idle counter see real input.
 
 use std::time::{Duration, Instant};
 
 use x11rb::protocol::xproto::{self, ConnectionExt as _, KeyButMask};
 use x11rb::protocol::xtest::ConnectionExt as _;
 
-use super::fault::Outcome;
 use super::keys::Modifier;
-use super::seat::Seat;
+use crate::display::fault::Outcome;
+use crate::display::screen::x11_worker::X11Worker;
+use hotdesk_domain::desktop::pointer::{Button, Direction, Point, whole_steps};
 use hotdesk_domain::error::Error;
-use hotdesk_domain::pointer::{Button, Direction, Point, whole_steps};
 
-/// Pause between the clicks of a double or triple click: a quick person's, far below every toolkit's limit (200 ms and up).
+/// Pause between the clicks of a multiple click: far below the limit of every toolkit (200 ms and up).
 const CLICK_PAUSE: Duration = Duration::from_millis(40);
-/// Pause between two steps of a drag: about 100 a second, as a mouse sends them.
+/// Pause between two steps of a drag: about 100 a second, as a mouse sends.
 const STEP: Duration = Duration::from_millis(10);
 /// Fewest steps of a drag: toolkits begin a drag only after some movement with the button down.
-const LEAST_DRAG_STEPS: u32 = 8;
-/// Wheel steps between two round trips: keeps what a slow program has not read yet small.
+const MIN_DRAG_STEPS: u32 = 8;
+/// Wheel steps between two round trips: bounds the unread input of a slow program.
 const SCROLL_BATCH: u32 = 50;
 
-/// How a button is pressed.
+/// A button press or click.
 #[derive(Clone, Debug)]
 pub struct Press {
-    /// Which.
+    /// The button.
     pub button: Button,
-    /// How many times, each at once after the other.
+    /// Number of clicks in direct succession.
     pub count: u8,
-    /// Held meanwhile.
+    /// Modifiers held meanwhile.
     pub modifiers: Vec<Modifier>,
 }
 
-/// How the wheel is turned.
+/// A turn of the wheel.
 #[derive(Clone, Debug)]
 pub struct Wheel {
-    /// Which way.
+    /// Direction of the scroll.
     pub direction: Direction,
-    /// Wheel steps, fractions allowed.
+    /// Wheel steps; fractions are allowed.
     pub amount: f64,
-    /// Over how long the steps are spread.
+    /// Time over which the steps are spread.
     pub duration: Duration,
-    /// Held meanwhile.
+    /// Modifiers held meanwhile.
     pub modifiers: Vec<Modifier>,
 }
 
-/// What became of turning the wheel.
+/// Result of a turn of the wheel.
 #[derive(Clone, Copy, Debug)]
-pub struct Scrolled {
-    /// Where.
+pub struct ScrollResult {
+    /// Pointer position in screen pixels.
     pub at: Point,
     /// Whole steps that were sent.
     pub steps: u32,
-    /// What is left over for the next time.
-    pub rest: f64,
+    /// Fraction of a step that is carried over to the next turn.
+    pub remainder: f64,
 }
 
-/// The pointer's state.
+/// State of the pointer.
 #[derive(Clone, Debug)]
-pub struct Pointer {
-    /// Where it is.
+pub struct PointerState {
+    /// Position in screen pixels.
     pub at: Point,
     /// Buttons that are down.
     pub buttons: Vec<Button>,
-    /// Modifiers that are down, by wire name.
+    /// Wire names of the modifiers that are down.
     pub modifiers: Vec<&'static str>,
 }
 
-impl Seat {
+impl X11Worker {
     fn point(&self, x: f64, y: f64) -> Outcome<Point> {
         Ok(Point::parse(x, y, self.size.get())?)
     }
@@ -78,13 +80,13 @@ impl Seat {
 
     fn press(&mut self, button: u8) -> Outcome<()> {
         self.link.xtest_fake_input(xproto::BUTTON_PRESS_EVENT, button, 0, self.root, 0, 0, 0)?;
-        self.held.buttons.push(button);
+        self.pressed.buttons.push(button);
         Ok(())
     }
 
     fn release(&mut self, button: u8) -> Outcome<()> {
         self.link.xtest_fake_input(xproto::BUTTON_RELEASE_EVENT, button, 0, self.root, 0, 0, 0)?;
-        self.held.buttons.retain(|held| *held != button);
+        self.pressed.buttons.retain(|held| *held != button);
         Ok(())
     }
 
@@ -96,10 +98,10 @@ impl Seat {
         Ok(point)
     }
 
-    /// Clicks once, twice or three times at one place.
+    /// Clicks `press.count` times at one point.
     pub(super) fn click(&mut self, x: f64, y: f64, press: &Press) -> Outcome<Point> {
         let point = self.point(x, y)?;
-        self.only_ours(press.button)?;
+        self.refuse_button_conflict(press.button)?;
         self.hold_modifiers(&press.modifiers)?;
         for click in 0..press.count {
             if click > 0 {
@@ -113,33 +115,32 @@ impl Seat {
         Ok(point)
     }
 
-    /// Presses a button and leaves it down until [`Seat::button_up`].
+    /// Presses a button and holds it down until [`X11Worker::button_up`].
     pub(super) fn button_down(&mut self, x: Option<f64>, y: Option<f64>, button: Button) -> Outcome<Point> {
-        self.only_ours(button)?;
+        self.refuse_button_conflict(button)?;
         let point = self.place(x, y)?;
-        if !self.kept.buttons.contains(&button.number()) {
+        if !self.held_by_client.buttons.contains(&button.number()) {
             self.press(button.number())?;
-            self.held.buttons.retain(|held| *held != button.number());
-            self.kept.buttons.push(button.number());
+            self.pressed.buttons.retain(|held| *held != button.number());
+            self.held_by_client.buttons.push(button.number());
         }
         self.barrier()?;
         Ok(point)
     }
 
-    /// Lets a button come up, kept or not.
+    /// Releases a button, held by a client or not.
     pub(super) fn button_up(&mut self, x: Option<f64>, y: Option<f64>, button: Button) -> Outcome<Point> {
         let point = self.place(x, y)?;
         self.release(button.number())?;
-        self.kept.buttons.retain(|kept| *kept != button.number());
+        self.held_by_client.buttons.retain(|held| *held != button.number());
         self.rearm();
         self.buttons_down = u16::from(self.link.query_pointer(self.root)?.reply()?.mask);
-        self.only_ours(button)?;
+        self.refuse_button_conflict(button)?;
         Ok(point)
     }
 
-    /// Presses at the first point, moves through the others over `duration`, releases exactly at the last. It is
-    /// carried out to its end even when nobody waits any more: letting go half way would drop things where nobody
-    /// wanted them.
+    /// Presses at the first point, moves through the others over `duration`, releases exactly at the last. A
+    /// cancelled request still completes the drag: an early release would drop things in the wrong place.
     pub(super) fn drag(
         &mut self,
         path: &[(f64, f64)],
@@ -153,26 +154,26 @@ impl Seat {
         let (Some(start), Some(end)) = (points.first().copied(), points.last().copied()) else {
             return Err(Error::invalid("a drag needs a start and an end").into());
         };
-        self.only_ours(press.button)?;
+        self.refuse_button_conflict(press.button)?;
         self.hold_modifiers(&press.modifiers)?;
         self.motion(start)?;
         self.press(press.button.number())?;
         self.barrier()?;
-        let way = Way::new(&points);
+        let line = Polyline::new(&points);
         let steps = u32::try_from(duration.as_millis() / STEP.as_millis()).unwrap_or(u32::MAX);
         // Each corner of the path is a step, so that none is cut.
-        let steps = steps.max(LEAST_DRAG_STEPS).max(u32::try_from(points.len()).unwrap_or(u32::MAX));
+        let steps = steps.max(MIN_DRAG_STEPS).max(u32::try_from(points.len()).unwrap_or(u32::MAX));
         let began = Instant::now();
         let mut corner = 1;
         for step in 1..=steps {
             let due = began + duration * step / steps;
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            let along = way.length * f64::from(step) / f64::from(steps);
-            while corner + 1 < points.len() && way.reached[corner] <= along {
+            let along = line.length * f64::from(step) / f64::from(steps);
+            while corner + 1 < points.len() && line.reached[corner] <= along {
                 self.motion(points[corner])?;
                 corner += 1;
             }
-            self.motion(if step == steps { end } else { way.at(along) })?;
+            self.motion(if step == steps { end } else { line.at(along) })?;
             self.barrier()?;
         }
         self.release(press.button.number())?;
@@ -180,9 +181,9 @@ impl Seat {
         Ok((start, end))
     }
 
-    /// Turns the wheel, its steps spread over `duration`. An axis that is not given keeps the pointer's value.
-    /// Fractions of steps are kept for the next time: XTEST has whole steps only.
-    pub(super) fn scroll(&mut self, turn: &Wheel, x: Option<f64>, y: Option<f64>) -> Outcome<Scrolled> {
+    /// Turns the wheel, its steps spread over `duration`. A missing coordinate is the pointer's current one.
+    /// XTEST has whole steps only, so fractions are carried over to the next turn.
+    pub(super) fn scroll(&mut self, turn: &Wheel, x: Option<f64>, y: Option<f64>) -> Outcome<ScrollResult> {
         let point = self.place(x, y)?;
         let (right, down) = self.scrolled;
         let (axis, sign) = match turn.direction {
@@ -191,8 +192,8 @@ impl Seat {
             Direction::Left => (right, -1.0),
             Direction::Right => (right, 1.0),
         };
-        // What was left over of the other way is dropped: turning back begins at once.
-        let (steps, rest) = whole_steps((axis * sign).max(0.0), turn.amount);
+        // A remainder of the opposite direction is dropped: turning back begins at once.
+        let (steps, remainder) = whole_steps((axis * sign).max(0.0), turn.amount);
         self.hold_modifiers(&turn.modifiers)?;
         let began = Instant::now();
         for step in 1..=steps {
@@ -208,14 +209,14 @@ impl Seat {
         }
         self.barrier()?;
         self.scrolled = match turn.direction {
-            Direction::Up | Direction::Down => (right, rest * sign),
-            Direction::Left | Direction::Right => (rest * sign, down),
+            Direction::Up | Direction::Down => (right, remainder * sign),
+            Direction::Left | Direction::Right => (remainder * sign, down),
         };
-        Ok(Scrolled { at: point, steps, rest })
+        Ok(ScrollResult { at: point, steps, remainder })
     }
 
-    /// Where the pointer is, and what is down.
-    pub(super) fn pointer(&mut self) -> Outcome<Pointer> {
+    /// The pointer's position, and the buttons and modifiers that are down.
+    pub(super) fn pointer(&mut self) -> Outcome<PointerState> {
         let now = self.link.query_pointer(self.root)?.reply()?;
         let mask = u16::from(now.mask);
         let down = |bits: u16| mask & bits != 0;
@@ -223,9 +224,9 @@ impl Seat {
             .into_iter()
             .filter(|button| down(u16::from(KeyButMask::BUTTON1) << (button.number() - 1)))
             .collect();
-        // The core protocol has no bits for these; what we hold is known.
+        // The core protocol has no state bits for these, so this reports those that a client holds.
         let more = [Button::Back, Button::Forward].into_iter();
-        buttons.extend(more.filter(|button| self.kept.buttons.contains(&button.number())));
+        buttons.extend(more.filter(|button| self.held_by_client.buttons.contains(&button.number())));
         let named = [
             (KeyButMask::SHIFT, "shift"),
             (KeyButMask::CONTROL, "ctrl"),
@@ -234,10 +235,10 @@ impl Seat {
         ];
         let modifiers =
             named.into_iter().filter(|(bit, _)| down(u16::from(*bit))).map(|(_, name)| name).collect();
-        Ok(Pointer { at: Point { x: now.root_x, y: now.root_y }, buttons, modifiers })
+        Ok(PointerState { at: Point { x: now.root_x, y: now.root_y }, buttons, modifiers })
     }
 
-    /// Goes to a place; an axis that is not given keeps the pointer's value.
+    /// Moves to a point; a missing coordinate is the pointer's current one.
     fn place(&mut self, x: Option<f64>, y: Option<f64>) -> Outcome<Point> {
         let now = self.link.query_pointer(self.root)?.reply()?;
         let point =
@@ -249,15 +250,15 @@ impl Seat {
     }
 }
 
-/// A way through points, measured.
-struct Way<'a> {
+/// A path through points.
+struct Polyline<'a> {
     points: &'a [Point],
-    /// How long the way is at each point.
+    /// Length of the path up to each point, in pixels.
     reached: Vec<f64>,
     length: f64,
 }
 
-impl<'a> Way<'a> {
+impl<'a> Polyline<'a> {
     fn new(points: &'a [Point]) -> Self {
         let mut length = 0.0;
         let mut reached = vec![0.0];
@@ -270,14 +271,14 @@ impl<'a> Way<'a> {
         Self { points, reached, length }
     }
 
-    /// The point after `along` pixels of the way.
+    /// The point after `along` pixels of the path.
     fn at(&self, along: f64) -> Point {
         let next = self.reached.partition_point(|reached| *reached <= along).min(self.points.len() - 1);
         let before = next.saturating_sub(1);
         let (from, to) = (self.points[before], self.points[next]);
         let span = self.reached[next] - self.reached[before];
         let share = if span > 0.0 { ((along - self.reached[before]) / span).clamp(0.0, 1.0) } else { 1.0 };
-        // Between two i16 values, so it is one.
+        // The value lies between two i16 values.
         let between =
             |from: i16, to: i16| (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as i16;
         Point { x: between(from.x, to.x), y: between(from.y, to.y) }
@@ -289,25 +290,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_ends_exactly_and_never_leaves_the_line() {
+    fn a_polyline_ends_exactly_at_its_last_point() {
         let points = [Point { x: 7679, y: 0 }, Point { x: 0, y: 4319 }];
-        let way = Way::new(&points);
-        assert_eq!(way.at(0.0), points[0]);
-        assert_eq!(way.at(way.length), points[1]);
-        assert_eq!(way.at(way.length / 2.0), Point { x: 3840, y: 2160 });
+        let line = Polyline::new(&points);
+        assert_eq!(line.at(0.0), points[0]);
+        assert_eq!(line.at(line.length), points[1]);
+        assert_eq!(line.at(line.length / 2.0), Point { x: 3840, y: 2160 });
         let still = [points[0], points[0]];
-        assert_eq!(Way::new(&still).at(0.0), points[0]);
+        assert_eq!(Polyline::new(&still).at(0.0), points[0]);
     }
 
     #[test]
-    fn a_way_passes_its_corners() {
+    fn a_polyline_passes_its_corners() {
         let points = [(0, 0), (10, 0), (10, 30), (10, 30), (0, 30)].map(|(x, y)| Point { x, y });
-        let way = Way::new(&points);
-        assert_eq!(way.length, 50.0);
+        let line = Polyline::new(&points);
+        assert_eq!(line.length, 50.0);
         for (along, x, y) in
             [(5.0, 5, 0), (10.0, 10, 0), (25.0, 10, 15), (40.0, 10, 30), (45.0, 5, 30), (50.0, 0, 30)]
         {
-            assert_eq!(way.at(along), Point { x, y }, "{along}");
+            assert_eq!(line.at(along), Point { x, y }, "{along}");
         }
     }
 }

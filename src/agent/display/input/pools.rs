@@ -1,39 +1,40 @@
-//! Which spare keycode types which character that the key map lacks? Two half pools, used in turn.
+//! Assignment of characters that the key map lacks to spare keycodes.
 //!
-//! A program may look a key event up late, in the map as it is then. So what was typed from one half stays bound
-//! while the other half is bound anew; and what is bound already is used again without a change. Knows no X server.
+//! A program may look up a key event late, in the map at that time. So the spare keys form two halves that
+//! take turns: keys typed from one half stay bound while the other half is rebound. An existing binding is
+//! used again. Needs no X server.
 
 use std::collections::HashMap;
 
-/// Levels of one spare key: plain and with Shift.
+/// Levels of a spare key: plain and with Shift.
 const LEVELS: usize = 2;
 
 /// One half of the spare keycodes.
 #[derive(Clone, Debug)]
 pub(super) struct Half {
-    /// Its keycodes, ascending.
+    /// Keycodes, ascending.
     pub(super) codes: Vec<u8>,
-    /// The keysym of every level of every code, 0 for none.
+    /// The keysym of every level of every keycode; 0 for none.
     pub(super) bound: Vec<u32>,
 }
 
-/// A key to press.
+/// A key to press, and whether with Shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stroke {
     pub(super) code: u8,
     pub(super) shift: bool,
 }
 
-/// What comes next.
+/// The next step of typing a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// How many of the keysyms asked for can be typed after this step.
+    /// Number of keysyms that can be typed after this step.
     pub(super) take: usize,
-    /// The half that has to be bound anew first, when one has.
+    /// Index of the half that must be rebound first, if any.
     pub(super) rebind: Option<usize>,
 }
 
-/// Both halves.
+/// Both halves of the spare keycodes.
 #[derive(Clone, Debug)]
 pub(super) struct Pools {
     pub(super) halves: [Half; 2],
@@ -41,7 +42,8 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Splits spare codes with their present first two keysyms. `None` with fewer than one per half.
+    /// Splits spare keycodes, given with their current two keysyms. `None` for fewer than one keycode per
+    /// half.
     pub(super) fn new(mut spare: Vec<(u8, [u32; LEVELS])>) -> Option<Self> {
         if spare.len() < 2 {
             return None;
@@ -55,14 +57,14 @@ impl Pools {
         Some(Self { halves: [half(spare), half(upper)], next: 0 })
     }
 
-    /// Whether these are exactly these spare codes with this binding: otherwise another program changed the map.
+    /// Whether the spare keycodes have exactly these bindings; otherwise another program changed the map.
     pub(super) fn is_of(&self, spare: &[(u8, [u32; LEVELS])]) -> bool {
         let codes = self.halves.iter().flat_map(|half| &half.codes);
         let bound = self.halves.iter().flat_map(|half| &half.bound);
         codes.eq(spare.iter().map(|(code, _)| code)) && bound.eq(spare.iter().flat_map(|(_, row)| row))
     }
 
-    /// Where a keysym is bound, with the half.
+    /// The half and the key that a keysym is bound to.
     pub(super) fn find(&self, keysym: u32) -> Option<(usize, Stroke)> {
         self.halves.iter().enumerate().find_map(|(number, half)| {
             let slot = half.bound.iter().position(|bound| *bound == keysym)?;
@@ -70,16 +72,17 @@ impl Pools {
         })
     }
 
-    /// Plans the typing of `wanted`, of which `mapped` needs no spare key; binds (in here) what the step needs.
+    /// Plans how to type `wanted`; `mapped` names keysyms that need no spare key. Updates the bindings in
+    /// this value only.
     pub(super) fn step(&mut self, wanted: &[u32], mapped: impl Fn(u32) -> bool) -> Step {
         let other = &self.halves[1 - self.next];
-        let room = self.halves[self.next].bound.len();
-        // Needed from the half that may change, in order of appearance.
+        let capacity = self.halves[self.next].bound.len();
+        // Keysyms for the half that may change, in order of appearance.
         let mut needed: Vec<u32> = Vec::new();
         let mut take = 0;
         for keysym in wanted {
             if !mapped(*keysym) && !other.bound.contains(keysym) && !needed.contains(keysym) {
-                if needed.len() == room {
+                if needed.len() == capacity {
                     break;
                 }
                 needed.push(*keysym);
@@ -93,7 +96,7 @@ impl Pools {
             return Step { take, rebind: None };
         }
         let mut missing = missing.into_iter();
-        for slot in 0..room {
+        for slot in 0..capacity {
             if needed.contains(&half.bound[slot]) {
                 continue;
             }
@@ -105,8 +108,8 @@ impl Pools {
         Step { take, rebind: Some(rebind) }
     }
 
-    /// The rows to send for a half: a contiguous range of codes from the first to the last, `width` keysyms each;
-    /// codes between that are not spare keep what `present` says.
+    /// The request data for a half: first keycode, count, and `width` keysyms per keycode. Keycodes in the
+    /// range that are not spare retain the keysyms of `present`.
     pub(super) fn rows(
         &self,
         half: usize,
@@ -125,7 +128,8 @@ impl Pools {
     }
 }
 
-/// A letter alone would be read as the pair of its small and its capital form (X protocol, section 5): say it twice.
+/// X reads a single letter as the pair of its small and capital form (X protocol, section 5), so this repeats
+/// it.
 fn doubled(levels: &[u32]) -> Vec<u32> {
     match levels {
         [plain, 0] => vec![*plain, *plain],
@@ -143,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_take_turns_and_what_is_bound_is_used_again() {
+    fn halves_take_turns_and_bindings_are_reused() {
         let mut pools = pools(&[13, 10, 12, 11]);
         let letters = |text: &str| text.chars().map(u32::from).collect::<Vec<_>>();
         let none = |_| false;
@@ -153,7 +157,7 @@ mod tests {
         assert_eq!(pools.step(&letters("aefgh"), none), Step { take: 5, rebind: Some(1) });
         assert_eq!(pools.find('e'.into()), Some((1, Stroke { code: 12, shift: false })));
         assert_eq!(pools.step(&letters("hgab"), none), Step { take: 4, rebind: None });
-        // `a` stays where it is when `z` needs room.
+        // `a` stays where it is when `z` needs a slot.
         assert_eq!(pools.step(&letters("za"), none), Step { take: 2, rebind: Some(0) });
         assert_eq!(pools.find('a'.into()), Some((0, Stroke { code: 10, shift: false })));
         assert_eq!(
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_leave_what_lies_between_alone() {
+    fn rows_do_not_change_other_keycodes() {
         let mut pools = pools(&[10, 12, 20, 21]);
         pools.step(&[7], |_| false);
         let rows = pools.rows(0, 3, |code| vec![u32::from(code); 4]);
@@ -173,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_step_moves_on_and_all_it_takes_is_bound(text in proptest::collection::vec(1_u32..60, 1..300)) {
+        fn every_step_makes_progress_and_binds_its_keysyms(text in proptest::collection::vec(1_u32..60, 1..300)) {
             let mut pools = pools(&[1, 2, 3, 4, 5, 6]);
             let mut rest = text.as_slice();
             while !rest.is_empty() {
@@ -183,7 +187,7 @@ mod tests {
                 for keysym in &rest[..step.take] {
                     prop_assert!(*keysym < 10 || pools.find(*keysym).is_some());
                 }
-                // The half that was not bound anew is as it was.
+                // The other half is unchanged.
                 let kept = step.rebind.map_or(0, |half| 1 - half);
                 prop_assert_eq!(&before.halves[kept].bound, &pools.halves[kept].bound);
                 rest = &rest[step.take..];

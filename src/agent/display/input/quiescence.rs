@@ -1,35 +1,37 @@
-//! Is a program that cannot be asked done with what it was sent? It is once it sleeps, waiting for more; one that computes, or
-//! waits for a processor, is not.
+//! Quiescence of a process: it sleeps and waits for more input.
+//!
+//! For programs that do not answer pings. A process that computes, or waits for a processor, is not
+//! quiescent.
 
 use std::time::{Duration, Instant};
 
-use super::fault::Outcome;
+use crate::display::fault::Outcome;
 
-/// How long a program may take to come to rest: one that takes longer computes for reasons of its own.
-const REST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Looks in a row between which it must not have run.
-const LOOKS: u32 = 3;
-/// Pause between two looks, in which what was woken gets its turn where there are turns to get.
+/// Timeout: a process that runs longer computes for other reasons.
+const QUIESCENCE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Samples in succession between which the process must not have run.
+const SAMPLES: u32 = 3;
+/// Pause between two samples, in which a woken process gets to run if a processor is free.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits until a process rests; false when it did not in time. One that is gone rests. `served` returns once the X server has
-/// answered everybody: who sleeps in the middle of its work, for an answer of the server, is woken by that.
+/// Waits until a process is quiescent or gone; false after a timeout. `served` must return after the X server
+/// answered all clients: that wakes a process that sleeps while it waits for an X reply.
 ///
 /// # Errors
-/// When the server cannot be asked.
-pub(super) fn comes_to_rest(pid: u32, served: impl Fn() -> Outcome<()>) -> Outcome<bool> {
-    let deadline = Instant::now() + REST_TIMEOUT;
-    let (mut last, mut alike) = (None, 0);
+/// The fault of `served`.
+pub(super) fn wait_until_quiescent(pid: u32, served: impl Fn() -> Outcome<()>) -> Outcome<bool> {
+    let deadline = Instant::now() + QUIESCENCE_TIMEOUT;
+    let (mut last, mut unchanged) = (None, 0);
     while Instant::now() <= deadline {
         served()?;
         let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return Ok(true) };
-        let seen = asleep_since(&status);
-        alike = if seen.is_some() && (alike == 0 || seen == last) {
-            alike + 1
+        let seen = sleep_count(&status);
+        unchanged = if seen.is_some() && (unchanged == 0 || seen == last) {
+            unchanged + 1
         } else {
             u32::from(seen.is_some())
         };
-        if alike == LOOKS {
+        if unchanged == SAMPLES {
             return Ok(true);
         }
         last = seen;
@@ -38,9 +40,9 @@ pub(super) fn comes_to_rest(pid: u32, served: impl Fn() -> Outcome<()>) -> Outco
     Ok(false)
 }
 
-/// How often its first thread, the one that reads events in nearly every program, has gone to sleep, if it sleeps now (proc(5)).
-/// A kernel that does not count says 0.
-fn asleep_since(status: &str) -> Option<u64> {
+/// The count of voluntary context switches of the main thread if it sleeps now (proc(5)). Nearly every
+/// program reads X events in its main thread. A kernel that does not count says 0.
+fn sleep_count(status: &str) -> Option<u64> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let state = field("State:")?;
     let sleeps = state.starts_with(['S', 'Z', 'X']);
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sleep_is_told_with_its_number() {
+    fn sleep_is_counted_only_while_asleep() {
         for (status, expected) in [
             (
                 "Name:\txterm\nState:\tS (sleeping)\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n",
@@ -64,7 +66,7 @@ mod tests {
             ("State:\tT (stopped)\n", None),
             ("", None),
         ] {
-            assert_eq!(asleep_since(status), expected, "{status}");
+            assert_eq!(sleep_count(status), expected, "{status}");
         }
     }
 }

@@ -1,68 +1,69 @@
-//! What has changed on a screen since a moment? The areas that were painted, remembered for a while.
+//! History of the painted areas of a screen.
 
 use std::collections::VecDeque;
 
-use hotdesk_domain::area::{Area, joined};
+use hotdesk_domain::desktop::area::{Area, merge};
 
-/// Moments remembered: a screen that is looked at 50 times a second while it changes is remembered for 10 seconds.
-const MOST_MOMENTS: usize = 512;
-/// Areas remembered of one moment, and told of a span: more say no more to a reader than the few that hold them.
-const MOST_AREAS: usize = 24;
+/// Positions remembered: 10 seconds of a screen that changes and is read 50 times a second.
+const MAX_MOMENTS: usize = 512;
+/// Most areas of one position, and of a result. Further areas are joined, because more of them tell a reader
+/// nothing.
+const MAX_AREAS: usize = 24;
 
-/// A moment of a screen's content. Those of one connection are ordered.
+/// A position in the content history of a screen. Positions of one connection are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Which connection counted; a restarted screen counts from new.
-    pub(super) seat: u64,
-    /// Changes of content seen on that connection.
-    pub(super) frame: u64,
+    /// Number of the X connection; a restarted screen has another one.
+    pub(in crate::display) connection: u64,
+    /// Number of content changes seen on that connection.
+    pub(in crate::display) frame: u64,
 }
 
 impl Moment {
-    /// Whether both are of one life of the screen.
-    pub fn shares_its_screen_with(self, other: Self) -> bool {
-        self.seat == other.seat
+    /// Whether both positions are of one X connection, so that they can be compared.
+    pub fn is_same_connection(self, other: Self) -> bool {
+        self.connection == other.connection
     }
 }
 
-/// What was painted in a span of time.
+/// Painted areas between two positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The end of the span.
+pub struct PaintedChange {
+    /// The later position.
     pub now: Moment,
-    /// What was painted; a few areas that hold everything.
+    /// Areas in screen pixels that cover everything painted, in no order; at most a few.
     pub areas: Vec<Area>,
-    /// False when the beginning is not remembered any more, or the X server tells no damage: then anything may have
-    /// changed.
+    /// False when the earlier position is forgotten, or when the X server does not report damage. Anything
+    /// may have changed then.
     pub known: bool,
 }
 
-/// The areas painted at the last moments of one connection.
+/// Painted areas by position of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    kept: VecDeque<(u64, Vec<Area>)>,
-    /// The newest moment that is not remembered any more.
+pub(in crate::display) struct DamageHistory {
+    areas_by_frame: VecDeque<(u64, Vec<Area>)>,
+    /// The newest forgotten position.
     forgotten: u64,
 }
 
-impl Changes {
-    /// Notes what was painted by the moment `frame`.
-    pub(super) fn note(&mut self, frame: u64, areas: impl IntoIterator<Item = Area>) {
-        self.kept.push_back((frame, joined(areas, MOST_AREAS)));
-        while self.kept.len() > MOST_MOMENTS {
-            if let Some((frame, _)) = self.kept.pop_front() {
+impl DamageHistory {
+    /// Records what was painted up to the position `frame`.
+    pub(in crate::display) fn add(&mut self, frame: u64, areas: impl IntoIterator<Item = Area>) {
+        self.areas_by_frame.push_back((frame, merge(areas, MAX_AREAS)));
+        while self.areas_by_frame.len() > MAX_MOMENTS {
+            if let Some((frame, _)) = self.areas_by_frame.pop_front() {
                 self.forgotten = frame;
             }
         }
     }
 
-    /// What was painted after the moment `frame`; `None` when it is not remembered.
-    pub(super) fn since(&self, frame: u64) -> Option<Vec<Area>> {
+    /// The areas painted after the position `frame`; `None` when it is forgotten.
+    pub(in crate::display) fn since(&self, frame: u64) -> Option<Vec<Area>> {
         if frame < self.forgotten {
             return None;
         }
-        let later = self.kept.iter().rev().take_while(|(at, _)| *at > frame);
-        Some(joined(later.flat_map(|(_, areas)| areas.iter().copied()), MOST_AREAS))
+        let later = self.areas_by_frame.iter().rev().take_while(|(at, _)| *at > frame);
+        Some(merge(later.flat_map(|(_, areas)| areas.iter().copied()), MAX_AREAS))
     }
 }
 
@@ -75,21 +76,21 @@ mod tests {
     }
 
     #[test]
-    fn only_what_came_later_is_told_and_the_past_is_bounded() {
-        let mut changes = Changes::default();
+    fn only_later_areas_are_returned_and_the_history_is_bounded() {
+        let mut changes = DamageHistory::default();
         assert_eq!(changes.since(0), Some(vec![]));
-        changes.note(1, [dot(1)]);
-        changes.note(2, [dot(5), dot(9)]);
+        changes.add(1, [dot(1)]);
+        changes.add(2, [dot(5), dot(9)]);
         let mut seen = changes.since(0).unwrap();
         seen.sort_by_key(|area| area.x);
         assert_eq!(seen, [dot(1), dot(5), dot(9)]);
         assert_eq!(changes.since(1).unwrap().len(), 2);
         assert_eq!(changes.since(2), Some(vec![]));
-        for frame in 3..MOST_MOMENTS as u64 + 10 {
-            changes.note(frame, [dot(2)]);
+        for frame in 3..MAX_MOMENTS as u64 + 10 {
+            changes.add(frame, [dot(2)]);
         }
         assert_eq!(changes.since(0), None);
-        assert_eq!(changes.since(MOST_MOMENTS as u64), Some(vec![dot(2)]));
-        assert_eq!(changes.kept.len(), MOST_MOMENTS);
+        assert_eq!(changes.since(MAX_MOMENTS as u64), Some(vec![dot(2)]));
+        assert_eq!(changes.areas_by_frame.len(), MAX_MOMENTS);
     }
 }

@@ -1,50 +1,52 @@
-//! Where can a self-test act without anybody seeing it? On a screen that takes one of the places but is in no list.
+//! Hidden screens for self-tests: they occupy a slot but are in no list.
 
 use std::sync::Arc;
 
-use super::{Displays, Screen};
+use super::Screen;
+use crate::display::Displays;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::resolution::Size;
 
-/// Its id, which no route finds.
+/// Id of a hidden screen, which no route finds.
 pub(super) const ID: &str = "selftest";
 
-/// A screen that no route finds. When it is dropped it ends, with all that runs on it.
+/// A screen that no route finds. Dropping it ends the screen and everything on it.
 #[derive(Debug)]
-pub struct Hidden {
+pub struct HiddenScreen {
     displays: Displays,
     screen: Arc<Screen>,
 }
 
 impl Displays {
-    /// Makes a hidden screen; on return it is being started.
+    /// Begins to start a hidden screen.
     ///
     /// # Errors
-    /// `Conflict` at the limit of screens, or when no X server can be started here.
-    pub fn hide(&self, size: Size) -> Result<Hidden> {
+    /// `Conflict` at the limit of screens, when no X server is installed, or when its display number is
+    /// taken.
+    pub fn create_hidden(&self, size: Size) -> Result<HiddenScreen> {
         let screen = self.begin(Some(ID), Some(size))?;
-        Ok(Hidden { displays: self.clone(), screen })
+        Ok(HiddenScreen { displays: self.clone(), screen })
     }
 
-    /// Whether screens are to have a window manager.
+    /// Whether screens get a session with a window manager.
     pub fn has_session(&self) -> bool {
-        self.room.session.is_some()
+        self.inner.session.is_some()
     }
 }
 
-impl Hidden {
+impl HiddenScreen {
     /// The screen.
     pub fn screen(&self) -> Arc<Screen> {
         Arc::clone(&self.screen)
     }
 
-    /// Ends it; on return nothing of it runs.
+    /// Ends the screen; on return nothing of it runs.
     pub async fn end(self) {
         self.displays.end(&self.screen).await;
     }
 }
 
-impl Drop for Hidden {
+impl Drop for HiddenScreen {
     fn drop(&mut self) {
         self.screen.stop.cancel();
     }

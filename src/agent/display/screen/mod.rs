@@ -1,4 +1,14 @@
-//! What can be asked of one screen? Every call is a piece of work for its thread, or an answer that it is not ready.
+//! One screen: its state, its readiness and its queue of work.
+//!
+//! Every call is a job for the screen's worker thread. It fails at once while the screen is not ready.
+
+pub(super) mod damage_history;
+pub(super) mod hidden;
+mod resize;
+pub(super) mod session;
+pub(super) mod supervise;
+pub(super) mod x11_worker;
+pub(super) mod xserver;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,29 +17,29 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::album::Album;
 use super::clipboard::Clipboard;
-use super::encode::Encoders;
 use super::fault::{Outcome, RETRY_SECONDS, restarting};
-use super::seat::{self, Gone, Job, Seat, SeenSize};
+use super::screenshot::cache::ScreenshotCache;
+use crate::display::screenshot::encode::Encoders;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::resolution::Size;
+use x11_worker::{CancelCheck, Job, SeenSize, X11Worker};
 
-/// How long work may wait for its turn: the longest drag and a little more.
+/// How long work may wait in a queue: the longest drag and a little more.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// The right to act on a screen, given back when dropped.
+/// The right to act on a screen; dropping it passes it on.
 #[derive(Debug)]
-pub struct Turn(#[allow(dead_code)] tokio::sync::OwnedMutexGuard<()>);
+pub struct ActionTurn(#[allow(dead_code)] tokio::sync::OwnedMutexGuard<()>);
 
-/// Where a screen is in its life.
+/// Lifecycle phase of a screen.
 #[derive(Clone, Debug)]
-pub(super) enum Phase {
-    /// Being started, or started again.
+pub(in crate::display) enum Phase {
+    /// Starting or restarting.
     Starting,
-    /// Work is taken.
+    /// Ready for jobs.
     Ready(mpsc::Sender<Job>),
-    /// It ended for good.
+    /// Ended for good.
     Ended,
 }
 
@@ -38,32 +48,32 @@ pub(super) enum Phase {
 pub struct Screen {
     /// `default`, or `screen-100` and so on.
     pub id: String,
-    /// The number of its X display.
+    /// X display number.
     pub display: u16,
     /// Whether it is the boot screen.
     pub default: bool,
-    pub(super) size: Arc<SeenSize>,
-    /// The size that a restart brings back.
-    pub(super) wanted: Mutex<Size>,
-    pub(super) phase: watch::Sender<Phase>,
-    /// Asks the supervisor to end the screen.
-    pub(super) stop: CancellationToken,
-    /// Set when nothing of the screen runs any more.
-    pub(super) ended: CancellationToken,
-    /// Whose turn it is to act.
+    pub(in crate::display) size: Arc<SeenSize>,
+    /// The size after a restart, in pixels.
+    pub(in crate::display) wanted: Mutex<Size>,
+    pub(in crate::display) phase: watch::Sender<Phase>,
+    /// Cancelled to make the supervisor end the screen.
+    pub(in crate::display) stop: CancellationToken,
+    /// Cancelled when nothing of the screen runs any more.
+    pub(in crate::display) ended: CancellationToken,
+    /// Lock of the actions, in the order of the requests.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// When the last turn began.
-    acted: Mutex<Instant>,
-    /// Whether somebody waits to let go of what a client keeps down.
-    pub(super) watched: AtomicBool,
-    /// The pictures that were taken of it.
-    pub(super) album: Arc<Mutex<Album>>,
-    pub(super) encoders: Arc<Encoders>,
-    pub(super) clipboard: Clipboard,
+    /// Start of the last action.
+    last_action: Mutex<Instant>,
+    /// Whether a task exists that will release input that clients hold.
+    pub(in crate::display) release_claimed: AtomicBool,
+    /// Screenshots of this screen.
+    pub(in crate::display) screenshot_cache: Arc<Mutex<ScreenshotCache>>,
+    pub(in crate::display) encoders: Arc<Encoders>,
+    pub(in crate::display) clipboard: Clipboard,
 }
 
 impl Screen {
-    pub(super) fn new(
+    pub(in crate::display) fn new(
         id: String,
         display: u16,
         default: bool,
@@ -80,44 +90,44 @@ impl Screen {
             phase: watch::Sender::new(Phase::Starting),
             stop,
             ended: CancellationToken::new(),
-            album: Arc::default(),
+            screenshot_cache: Arc::default(),
             encoders,
             turn: Arc::default(),
-            acted: Mutex::new(Instant::now()),
-            watched: AtomicBool::new(false),
+            last_action: Mutex::new(Instant::now()),
+            release_claimed: AtomicBool::new(false),
             clipboard: Clipboard::default(),
         }
     }
 
-    /// The value of `DISPLAY` for its programs.
+    /// The value of `DISPLAY` for programs on this screen.
     pub fn display_name(&self) -> String {
         format!(":{}", self.display)
     }
 
-    /// Whether no route finds it: it is a self-test's own.
-    pub(super) fn is_hidden(&self) -> bool {
-        self.id == super::hidden::ID
+    /// Whether no route finds the screen, because it belongs to a self-test.
+    pub(in crate::display) fn is_hidden(&self) -> bool {
+        self.id == hidden::ID
     }
 
-    /// The size as last seen.
+    /// The size in pixels as last seen.
     pub fn size(&self) -> Size {
         self.size.get()
     }
 
-    /// Whether it takes work now.
+    /// Whether the screen accepts jobs.
     pub fn is_ready(&self) -> bool {
         matches!(*self.phase.borrow(), Phase::Ready(_))
     }
 
-    /// Whether it was asked to end, or has.
+    /// Whether the screen is being ended or has ended.
     pub fn is_ending(&self) -> bool {
         self.stop.is_cancelled()
     }
 
-    /// The record of wire.md 7. The VNC server has no TCP port: it listens on a unix socket.
-    pub fn record(&self) -> hotdesk_wire::action::Screen {
+    /// The API record (docs/api/screens.md). The VNC server has no TCP port: it listens on a unix socket.
+    pub fn record(&self) -> hotdesk_wire::desktop::action::Screen {
         let size = self.size();
-        hotdesk_wire::action::Screen {
+        hotdesk_wire::desktop::action::Screen {
             id: self.id.clone(),
             display: self.display_name(),
             width: size.width.into(),
@@ -128,14 +138,14 @@ impl Screen {
         }
     }
 
-    /// Waits until it takes work.
+    /// Waits until the screen accepts jobs.
     ///
     /// # Errors
-    /// `Unavailable` when it does not within `patience`, or has ended.
-    pub async fn ready(&self, patience: Duration) -> Result<()> {
+    /// `Unavailable` when it does not within `timeout`; `Conflict` when it was deleted meanwhile.
+    pub async fn ready(&self, timeout: Duration) -> Result<()> {
         let mut phase = self.phase.subscribe();
         let settled = phase.wait_for(|phase| !matches!(phase, Phase::Starting));
-        match tokio::time::timeout(patience, settled).await {
+        match tokio::time::timeout(timeout, settled).await {
             Ok(Ok(phase)) if matches!(*phase, Phase::Ready(_)) => Ok(()),
             Ok(Ok(phase)) if matches!(*phase, Phase::Ended) => {
                 Err(Error::conflict(format!("Screen {} was deleted while it started", self.id)))
@@ -144,22 +154,22 @@ impl Screen {
         }
     }
 
-    /// Has a piece of work done in its turn.
-    pub(super) async fn run<T: Send + 'static>(
+    /// Runs a job on the screen's worker.
+    pub(in crate::display) async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Seat, Gone<'_>) -> Outcome<T> + Send + 'static,
+        work: impl FnOnce(&mut X11Worker, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
     ) -> Result<T> {
         let down = || restarting(&self.display_name());
         let jobs = match &*self.phase.borrow() {
             Phase::Ready(jobs) => jobs.clone(),
             Phase::Starting | Phase::Ended => return Err(down()),
         };
-        let (job, begun, answered) = seat::job(work);
+        let (job, begun, answered) = x11_worker::job(work);
         jobs.try_send(job).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => self.busy(),
             mpsc::error::TrySendError::Closed(_) => down(),
         })?;
-        // The queue is not held: a thread that ends drops what waits in it.
+        // This must not hold the queue open: a worker that ends drops the jobs in it.
         drop(jobs);
         match tokio::time::timeout(QUEUE_TIMEOUT, begun).await {
             Ok(Ok(())) => answered.await.unwrap_or_else(|_| Err(down())),
@@ -168,44 +178,46 @@ impl Screen {
         }
     }
 
-    /// Waits for the right to act on the screen: requests that act come one after another, in the order in which they
-    /// asked, so that none comes between the parts of another. Looking needs no turn.
+    /// Waits for the right to act on the screen. Requests that act run one after another in the order of
+    /// arrival, so that none runs between the parts of another. Requests that only look need no turn.
     ///
     /// # Errors
     /// `Unavailable` when the turn does not come in time.
-    pub async fn turn(&self) -> Result<Turn> {
+    pub async fn acquire_turn(&self) -> Result<ActionTurn> {
         let turn = Arc::clone(&self.turn).lock_owned();
         let turn = tokio::time::timeout(QUEUE_TIMEOUT, turn).await.map_err(|_| self.busy())?;
-        *self.acted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        Ok(Turn(turn))
+        *self.last_action.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        Ok(ActionTurn(turn))
     }
 
-    /// Resolves when nobody has begun to act for a time.
-    pub async fn left_alone(&self, patience: Duration) {
+    /// Waits until no action began for `timeout`.
+    pub async fn wait_until_idle(&self, timeout: Duration) {
         loop {
-            let quiet = self.acted.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-            if quiet >= patience {
+            let idle = self.last_action.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+            if idle >= timeout {
                 return;
             }
-            tokio::time::sleep(patience.saturating_sub(quiet)).await;
+            tokio::time::sleep(timeout.saturating_sub(idle)).await;
         }
     }
 
-    pub(super) fn busy(&self) -> Error {
-        Error::unavailable(format!("Screen {} is busy", self.display_name())).retry_after(RETRY_SECONDS)
+    pub(in crate::display) fn busy(&self) -> Error {
+        Error::unavailable(format!("Screen {} is busy: try again", self.display_name()))
+            .retry_after(RETRY_SECONDS)
     }
 
-    /// Gives the screen another size in place; on return it has it.
+    /// Changes the size of the screen in place; on return the change is done.
     ///
     /// # Errors
-    /// `Conflict` when its X server cannot change its size.
+    /// `Conflict` when the X server cannot change its size to this; `Unavailable` or `TimedOut` when the
+    /// screen is down or stops answering.
     pub async fn resize(&self, size: Size) -> Result<()> {
-        self.run(move |seat, _| seat.resize(size)).await?;
+        self.run(move |worker, _| worker.resize(size)).await?;
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = size;
         Ok(())
     }
 
-    pub(super) fn wanted(&self) -> Size {
+    pub(in crate::display) fn wanted(&self) -> Size {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,22 +1,22 @@
-//! How does a screen change its size in place? RandR, as a monitor would: a mode, an output, a frame around it.
+//! Change of a screen's size in place through RandR: a mode, an output, a framebuffer.
 
 use x11rb::connection::RequestConnection;
 use x11rb::protocol::randr::{self, ConnectionExt as _, ModeInfo, SetConfig};
 use x11rb::protocol::xproto::ConnectionExt as _;
 
-use super::fault::{Fault, Outcome};
-use super::seat::Seat;
+use super::x11_worker::X11Worker;
+use crate::display::fault::{Fault, Outcome};
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::resolution::Size;
 
-/// What RandR calls 96 dots per inch.
+/// Millimetres per inch, for the physical size that RandR takes.
 const MM_PER_INCH: f64 = 25.4;
-/// Dots per inch that programs are told.
+/// Dots per inch that the physical size implies for programs.
 const DPI: f64 = 96.0;
-/// Frames per second that a mode pretends; nothing is scanned out.
-const PRETENDED_RATE: u32 = 60;
+/// Nominal frames per second of a mode; a virtual screen scans nothing out.
+const NOMINAL_RATE: u32 = 60;
 
-impl Seat {
+impl X11Worker {
     /// Changes the size; on return the server has it.
     pub(super) fn resize(&mut self, size: Size) -> Outcome<()> {
         let geometry = self.link.get_geometry(self.root)?.reply()?;
@@ -46,7 +46,7 @@ impl Seat {
             return Err(cannot("it has no output"));
         };
         let mode = self.mode(&resources, output, size)?;
-        // The frame holds both sizes while the output changes from one to the other.
+        // The framebuffer must hold both sizes while the output changes.
         let both = Size { width: size.width.max(old.width), height: size.height.max(old.height) };
         self.set_frame(both)?;
         let set = self.link.randr_set_crtc_config(
@@ -67,7 +67,7 @@ impl Seat {
         self.set_frame(size)
     }
 
-    /// A mode of this size, made where there is none.
+    /// A mode of this size; created when there is none.
     fn mode(
         &mut self,
         resources: &randr::GetScreenResourcesReply,
@@ -88,8 +88,8 @@ impl Seat {
             height: size.height,
             htotal: size.width,
             vtotal: size.height,
-            dot_clock: u32::from(size.width) * u32::from(size.height) * PRETENDED_RATE,
-            // A side has four digits at most.
+            dot_clock: u32::from(size.width) * u32::from(size.height) * NOMINAL_RATE,
+            // A side has at most four digits.
             name_len: name.len() as u16,
             ..ModeInfo::default()
         };
@@ -116,7 +116,7 @@ fn cannot(why: &str) -> Fault {
     Error::conflict("This screen's X server cannot change its size").context(why).into()
 }
 
-/// An X error to a RandR request means "not on this server".
+/// Turns an X error of a RandR request into "this server cannot".
 fn refused(error: x11rb::errors::ReplyError) -> Fault {
     match Fault::from(error) {
         Fault::Refused(error) => cannot(&error.to_string()),

@@ -1,4 +1,4 @@
-//! What runs on a screen, and what do other programs need to know of it?
+//! Desktop session of a screen, and the environment that it publishes.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use include_dir::{Dir, include_dir};
 
-use super::config::{SESSION_DIR, Session};
-use super::process::{self, Kept};
+use crate::display::config::{SESSION_DIR, Session};
+use crate::display::process::{self, ProcessGroup};
 use hotdesk_base::tasks::Tasks;
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../xsession");
 
-/// How long a session may take to end by itself.
+/// How long a session may take to terminate before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// Largest environment file that is read: the session writes a dozen short lines.
+/// Limit of the environment file in bytes: the session writes a dozen short lines.
 const MAX_ENV_BYTES: u64 = 64 * 1024;
-/// Most variables taken from it.
+/// Most variables that are read from it.
 const MAX_ENV_LINES: usize = 256;
 
-/// Puts the session's scripts where they can be run; `None` where nothing shall run.
-pub(super) fn prepare(session: &Session, runtime_dir: &Path) -> io::Result<Option<PathBuf>> {
+/// Installs the session's scripts and returns their folder; `None` without a session.
+pub(in crate::display) fn prepare(session: &Session, runtime_dir: &Path) -> io::Result<Option<PathBuf>> {
     match session {
         Session::None => Ok(None),
         Session::Folder(folder) => Ok(Some(folder.clone())),
@@ -41,7 +41,7 @@ fn unpack(dir: &Dir<'_>, folder: &Path) -> io::Result<()> {
     for file in dir.files() {
         let Some(name) = file.path().file_name() else { continue };
         let path = folder.join(name);
-        // A file that a session of an earlier agent still runs from must not change under it.
+        // A running session of an earlier agent may still read the file, so it is replaced and not changed.
         let fresh = path.with_extension("new");
         std::fs::write(&fresh, file.contents())?;
         std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o755))?;
@@ -55,13 +55,13 @@ fn unpack(dir: &Dir<'_>, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The variables that programs need to join the desktop session (message bus, sound), from the file that the session
-/// wrote. Empty while there is none. For whoever runs programs for the API.
+/// Environment variables that programs need to join the desktop session (message bus, sound). The session
+/// writes them to a file; empty while there is none.
 pub fn session_env() -> Vec<(String, String)> {
     session_env_in(Path::new(SESSION_DIR))
 }
 
-/// As [`session_env`], from another folder.
+/// Like [`session_env`], from another folder.
 pub fn session_env_in(session_dir: &Path) -> Vec<(String, String)> {
     use std::io::Read;
     let mut text = String::new();
@@ -79,14 +79,14 @@ pub fn session_env_in(session_dir: &Path) -> Vec<(String, String)> {
 
 /// A running session.
 #[derive(Debug)]
-pub(super) struct Running {
-    kept: Kept,
+pub(in crate::display) struct RunningSession {
+    process: ProcessGroup,
     marks: Vec<String>,
 }
 
-impl Running {
-    /// Starts a screen's session, in a process group of its own.
-    pub(super) async fn start(
+impl RunningSession {
+    /// Starts the session of a screen in a new process group.
+    pub(in crate::display) async fn start(
         folder: &Path,
         session_dir: &Path,
         screen: &str,
@@ -105,26 +105,27 @@ impl Running {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let mut kept = process::keep("the session", command).await?;
-        if let Some(stderr) = kept.stderr.take() {
-            process::listen(tasks, "session", display.to_owned(), stderr, Arc::default())?;
+        let mut process = process::spawn_group("the session", command).await?;
+        if let Some(stderr) = process.stderr.take() {
+            process::log_stderr(tasks, "session", display.to_owned(), stderr, Arc::default())?;
         }
         let marks = vec![format!("HOTDESK_SCREEN={screen}"), format!("DISPLAY={display}")];
-        Ok(Self { kept, marks })
+        Ok(Self { process, marks })
     }
 
-    /// Waits until it has ended; the text says how.
-    pub(super) async fn ended(&mut self) -> String {
-        self.kept.ended().await
+    /// Waits until the session has ended; returns how.
+    pub(in crate::display) async fn ended(&mut self) -> String {
+        self.process.ended().await
     }
 
-    /// Ends the session and all that it started, also what left its process group; on return they are gone.
-    pub(super) async fn end(self) {
-        self.kept.end(END_TIMEOUT).await;
+    /// Ends the session and all its processes, also those that left its process group; on return they are
+    /// gone.
+    pub(in crate::display) async fn end(self) {
+        self.process.end(END_TIMEOUT).await;
         let marks = self.marks;
         let swept = tokio::task::spawn_blocking(move || process::sweep(&marks)).await;
         if let Err(error) = swept {
-            tracing::warn!(%error, "the sweep for a session's processes failed");
+            tracing::warn!(%error, "could not end the processes that left a session's process group");
         }
     }
 }

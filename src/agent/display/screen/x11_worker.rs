@@ -1,10 +1,10 @@
-//! Who owns a screen's X connection? One thread per screen, which does one piece of work after another.
+//! Worker thread of a screen, which owns its X connection and runs one job after another.
 //!
 //! ```text
-//! work -> bounded queue -> barrier (does X answer?) -> the work -> release what is still held -> reply
+//! job -> bounded queue -> barrier (does X answer?) -> work -> release what is still pressed -> reply
 //! ```
-//! A barrier that times out marks the seat silent: what is asked until X answers again is refused after
-//! [`X_UNRESPONSIVE_TIMEOUT`] and nothing of it is sent, so that no input arrives late.
+//! A barrier that times out marks the X server as unresponsive. Until it answers again, each job fails after
+//! [`X_UNRESPONSIVE_TIMEOUT`] and sends nothing, so that no input is delivered late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,42 +19,42 @@ use x11rb::protocol::xproto::{self, ChangeWindowAttributesAux, ConnectionExt as 
 use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::protocol::{shm, xkb::ConnectionExt as _};
 
-use super::capture::Camera;
-use super::changes::Changes;
-use super::fault::{Fault, Outcome};
-use super::keyboard::Keyboard;
-use super::link::{self, Deadline, Link};
-use super::observe::Names;
-use hotdesk_domain::area::Area;
+use super::damage_history::DamageHistory;
+use crate::display::fault::{Fault, Outcome};
+use crate::display::input::effect::FocusAtoms;
+use crate::display::input::keyboard::Keyboard;
+use crate::display::link::{self, Deadline, Link};
+use crate::display::screenshot::capture::CaptureState;
+use hotdesk_domain::desktop::area::Area;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::resolution::Size;
 
-/// How long one round trip may take (threats.md T17).
-pub(super) const X_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a silent server is given per piece of work: enough for one that just came back, and a full queue of
-/// [`QUEUE`] is refused in under a second.
+/// Timeout of one round trip: T17 (docs/security.md).
+pub(in crate::display) const X_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout per job while the X server is unresponsive. It is enough for a server that just came back, and a
+/// full queue of [`QUEUE`] jobs fails in under a second.
 const X_UNRESPONSIVE_TIMEOUT: Duration = Duration::from_millis(20);
-/// Pieces of work that wait for one screen; past it callers are told to retry. Humans and agents send a handful.
-pub(super) const QUEUE: usize = 32;
+/// Jobs that wait for one screen; further requests fail with `Unavailable`. People and agents send a handful.
+pub(in crate::display) const QUEUE: usize = 32;
 
-/// A piece of work for a seat's thread.
-pub(super) type Job = Box<dyn FnOnce(&mut Seat) + Send>;
+/// A job for a worker.
+pub(in crate::display) type Job = Box<dyn FnOnce(&mut X11Worker) + Send>;
 
-/// The size of a screen as last seen, readable without asking its thread.
+/// The size of a screen as last seen, readable without its worker.
 #[derive(Debug)]
-pub(super) struct SeenSize(AtomicU32);
+pub(in crate::display) struct SeenSize(AtomicU32);
 
 impl SeenSize {
-    pub(super) fn new(size: Size) -> Self {
+    pub(in crate::display) fn new(size: Size) -> Self {
         Self(AtomicU32::new(pack(size)))
     }
 
-    pub(super) fn get(&self) -> Size {
+    pub(in crate::display) fn get(&self) -> Size {
         let packed = self.0.load(Ordering::Relaxed);
         Size { width: (packed >> 16) as u16, height: packed as u16 }
     }
 
-    pub(super) fn set(&self, size: Size) {
+    pub(in crate::display) fn set(&self, size: Size) {
         self.0.store(pack(size), Ordering::Relaxed);
     }
 }
@@ -63,58 +63,58 @@ fn pack(size: Size) -> u32 {
     u32::from(size.width) << 16 | u32::from(size.height)
 }
 
-/// What is pressed by us and must come up again, whatever happens.
+/// Pressed buttons (by number) and keys (by keycode).
 #[derive(Debug, Default)]
-pub(super) struct Held {
-    pub(super) buttons: Vec<u8>,
-    pub(super) keys: Vec<u8>,
+pub(in crate::display) struct PressedInput {
+    pub(in crate::display) buttons: Vec<u8>,
+    pub(in crate::display) keys: Vec<u8>,
 }
 
-/// The server's record of what was painted, and a region to take it into.
+/// The server's damage object, and a region that receives its content.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Damage {
+pub(in crate::display) struct DamageObject {
     id: damage::Damage,
     parts: xfixes::Region,
 }
 
-/// A screen's connection and what is known over it. Lives on the screen's own thread.
-pub(super) struct Seat {
-    pub(super) link: Link,
-    pub(super) deadline: Deadline,
-    pub(super) display: String,
-    pub(super) root: xproto::Window,
-    pub(super) size: Arc<SeenSize>,
-    pub(super) held: Held,
-    /// What a client asked to keep down between requests.
-    pub(super) kept: Held,
-    /// What scrolling has left over of whole wheel steps: to the right, and down.
-    pub(super) scrolled: (f64, f64),
-    pub(super) keyboard: Keyboard,
-    /// What is kept between captures.
-    pub(super) camera: Camera,
-    /// Whether the server takes a memory file by its descriptor (MIT-SHM 1.2).
-    pub(super) has_shm: bool,
-    /// Whether pixels are four bytes, blue first: the only form that is read.
-    pub(super) bgrx: bool,
-    /// The damage object, where the server has the extension.
-    pub(super) damage: Option<Damage>,
-    /// Counts the changes of the screen's content that were seen.
-    pub(super) frame: u64,
-    /// Where they were.
-    pub(super) changes: Changes,
-    /// Names of properties.
-    pub(super) names: Names,
-    /// The pointer's button mask (core protocol, KEYBUTMASK) before the action under way.
-    pub(super) buttons_down: u16,
-    /// Which window had the keyboard after the last action.
-    pub(super) last_active: Option<xproto::Window>,
+/// A screen's X connection and its state. Lives on the screen's worker thread.
+pub(in crate::display) struct X11Worker {
+    pub(in crate::display) link: Link,
+    pub(in crate::display) deadline: Deadline,
+    pub(in crate::display) display: String,
+    pub(in crate::display) root: xproto::Window,
+    pub(in crate::display) size: Arc<SeenSize>,
+    pub(in crate::display) pressed: PressedInput,
+    /// Input that a client holds down between requests.
+    pub(in crate::display) held_by_client: PressedInput,
+    /// Remainders of wheel steps: to the right, and down.
+    pub(in crate::display) scrolled: (f64, f64),
+    pub(in crate::display) keyboard: Keyboard,
+    /// State between captures.
+    pub(in crate::display) capture_state: CaptureState,
+    /// Whether the server supports shared memory by file descriptor (MIT-SHM 1.2).
+    pub(in crate::display) has_shm: bool,
+    /// Whether pixels are four bytes, blue first: the only supported format.
+    pub(in crate::display) bgrx: bool,
+    /// The damage object, if the server has the extension.
+    pub(in crate::display) damage: Option<DamageObject>,
+    /// Number of content changes seen.
+    pub(in crate::display) frame: u64,
+    /// Painted areas of those changes.
+    pub(in crate::display) damage_history: DamageHistory,
+    /// Atoms for the focused window.
+    pub(in crate::display) focus_atoms: FocusAtoms,
+    /// The pointer's button mask (core protocol, KEYBUTMASK) before the current action.
+    pub(in crate::display) buttons_down: u16,
+    /// The focused window after the last action.
+    pub(in crate::display) last_active: Option<xproto::Window>,
     silent: Option<(SequenceNumber, Instant)>,
     broken: Option<String>,
 }
 
-impl Seat {
-    /// Connects and sets up what the work needs.
-    pub(super) fn open(display: u16, size: Arc<SeenSize>) -> Outcome<Self> {
+impl X11Worker {
+    /// Connects to the display and initialises the extensions.
+    pub(in crate::display) fn open(display: u16, size: Arc<SeenSize>) -> Outcome<Self> {
         let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         let setup = link.setup();
         let screen = setup.roots.first().ok_or_else(|| Fault::Broken(String::from("no X screen")))?;
@@ -142,7 +142,7 @@ impl Seat {
                 let (id, parts) = (link.generate_id()?, link.generate_id()?);
                 link.xfixes_create_region(parts, &[])?.check()?;
                 link.damage_create(id, root, damage::ReportLevel::NON_EMPTY)?.check()?;
-                Some(Damage { id, parts })
+                Some(DamageObject { id, parts })
             }
         };
         let watch = ChangeWindowAttributesAux::new().event_mask(EventMask::STRUCTURE_NOTIFY);
@@ -151,61 +151,62 @@ impl Seat {
             None => false,
             Some(_) => link.xkb_use_extension(1, 0)?.reply()?.supported,
         };
-        let names = Names::ask(&link)?;
-        let mut seat = Self {
+        let focus_atoms = FocusAtoms::intern(&link)?;
+        let mut worker = Self {
             link,
             deadline,
             display: format!(":{display}"),
             root,
             size,
-            held: Held::default(),
-            kept: Held::default(),
+            pressed: PressedInput::default(),
+            held_by_client: PressedInput::default(),
             scrolled: (0.0, 0.0),
             keyboard: Keyboard::new(has_xkb),
-            camera: Camera::new(),
+            capture_state: CaptureState::new(),
             has_shm,
             bgrx,
             damage,
             frame: 0,
-            changes: Changes::default(),
-            names,
+            damage_history: DamageHistory::default(),
+            focus_atoms,
             buttons_down: 0,
             last_active: None,
             silent: None,
             broken: None,
         };
-        seat.release_abandoned_buttons()?;
-        Ok(seat)
+        worker.release_abandoned_buttons()?;
+        Ok(worker)
     }
 
-    /// Lets the waits of the next step last as long as one round trip may.
-    pub(super) fn rearm(&self) {
+    /// Sets the deadline of the next step to one round trip.
+    pub(in crate::display) fn rearm(&self) {
         self.deadline.allow(X_TIMEOUT);
     }
 
     /// A round trip: on return the server has processed everything sent before.
-    pub(super) fn barrier(&self) -> Outcome<()> {
+    pub(in crate::display) fn barrier(&self) -> Outcome<()> {
         self.rearm();
         self.link.get_input_focus()?.reply()?;
         Ok(())
     }
 
-    /// Asks whether X answers. While it is silent the question asked first stays open and is only looked at.
-    fn attend(&mut self) -> Outcome<()> {
-        let (question, patience) = match self.silent {
-            // Many that waited for their turn share one look: each one's own would make the last wait for all of them.
+    /// Checks that X answers. While it is unresponsive, this waits for the reply to the first request and
+    /// sends no further one.
+    fn check_responsive(&mut self) -> Outcome<()> {
+        let (question, timeout) = match self.silent {
+            // Queued jobs share one check; a check each would make the last job wait for all of them.
             Some((_, looked)) if looked.elapsed() < X_UNRESPONSIVE_TIMEOUT => return Err(Fault::Silent),
             Some((question, _)) => (question, X_UNRESPONSIVE_TIMEOUT),
             None => {
                 self.deadline.allow(X_TIMEOUT);
                 let cookie = self.link.get_input_focus()?;
                 let question = cookie.sequence_number();
-                // The cookie's drop would discard the reply; it is asked for by number below.
+                // Dropping the cookie would discard the reply; its number is used below instead.
                 std::mem::forget(cookie);
                 (question, X_TIMEOUT)
             }
         };
-        self.deadline.allow(patience);
+        self.deadline.allow(timeout);
         match self.link.wait_for_reply(question).map_err(Fault::from) {
             Ok(_) => {
                 self.silent = None;
@@ -213,7 +214,10 @@ impl Seat {
             }
             Err(Fault::Silent) => {
                 if self.silent.is_none() {
-                    tracing::warn!(screen = self.display, "the X server does not answer");
+                    tracing::warn!(
+                        screen = self.display,
+                        "the X server does not answer; input is refused until it does"
+                    );
                 }
                 self.silent = Some((question, Instant::now()));
                 Err(Fault::Silent)
@@ -222,79 +226,79 @@ impl Seat {
         }
     }
 
-    /// Takes in what the server told since the last look.
-    pub(super) fn read_events(&mut self) -> Outcome<()> {
+    /// Handles all pending X events.
+    pub(in crate::display) fn read_events(&mut self) -> Outcome<()> {
         while let Some(event) = self.link.poll_for_event()? {
-            self.take_in(&event)?;
+            self.handle_event(&event)?;
         }
         Ok(())
     }
 
-    /// Takes in one event.
-    pub(super) fn take_in(&mut self, event: &Event) -> Outcome<()> {
+    /// Handles one event.
+    pub(in crate::display) fn handle_event(&mut self, event: &Event) -> Outcome<()> {
         #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
         match event {
-            // One is sent per change after the last subtraction, so there is at most one to answer.
+            // The server sends one event per change after the last subtraction, so at most one is pending.
             Event::DamageNotify(_) => {
-                if let Some(Damage { id, parts }) = self.damage {
+                if let Some(DamageObject { id, parts }) = self.damage {
                     self.link.damage_subtract(id, x11rb::NONE, parts)?;
                     let painted = self.link.xfixes_fetch_region(parts)?.reply()?.rectangles;
                     self.frame += 1;
-                    self.changes.note(self.frame, painted.into_iter().map(area));
+                    self.damage_history.add(self.frame, painted.into_iter().map(to_area));
                 }
             }
             Event::ConfigureNotify(change) if change.window == self.root => {
                 self.size.set(Size { width: change.width, height: change.height });
                 self.frame += 1;
                 let (width, height) = (change.width.into(), change.height.into());
-                self.changes.note(self.frame, [Area { x: 0, y: 0, width, height }]);
+                self.damage_history.add(self.frame, [Area { x: 0, y: 0, width, height }]);
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// Does one piece of work: barrier, work, release.
+    /// Runs one job: barrier, work, release.
     fn perform<T>(&mut self, work: impl FnOnce(&mut Self) -> Outcome<T>) -> Result<T, Error> {
-        self.attend().map_err(|fault| self.note(fault).before_start(&self.display))?;
+        self.check_responsive().map_err(|fault| self.record_fault(fault).before_start(&self.display))?;
         self.rearm();
         let outcome = work(self);
         let released = match &outcome {
-            // Another wait would be as vain; what is sent now is done when the server comes back.
+            // Another wait would fail as well. The server processes these releases when it comes back.
             Err(Fault::Silent | Fault::Broken(_)) => self.send_releases().map(|_| ()),
-            Ok(_) | Err(Fault::Refused(_)) => self.release_held(),
+            Ok(_) | Err(Fault::Refused(_)) => self.release_pressed(),
         };
         match (outcome, released) {
             (Ok(value), Ok(())) => Ok(value),
-            (Err(fault), _) | (Ok(_), Err(fault)) => Err(self.note(fault).after_start(&self.display)),
+            (Err(fault), _) | (Ok(_), Err(fault)) => Err(self.record_fault(fault).after_start(&self.display)),
         }
     }
 
-    fn note(&mut self, fault: Fault) -> Fault {
+    fn record_fault(&mut self, fault: Fault) -> Fault {
         if let Fault::Broken(why) = &fault {
             self.broken.get_or_insert_with(|| why.clone());
         }
         fault
     }
 
-    /// Lets go of every key and button that is still down by our doing.
-    pub(super) fn release_held(&mut self) -> Outcome<()> {
+    /// Releases every key and button that this worker still presses.
+    pub(in crate::display) fn release_pressed(&mut self) -> Outcome<()> {
         if self.send_releases()? { self.barrier() } else { Ok(()) }
     }
 
-    /// Lets go of what a client asked to keep down; how much that was.
-    pub(super) fn release_kept(&mut self) -> Outcome<usize> {
-        let kept = std::mem::take(&mut self.kept);
-        let count = kept.keys.len() + kept.buttons.len();
-        self.held.keys.extend(kept.keys);
-        self.held.buttons.extend(kept.buttons);
-        self.release_held()?;
+    /// Releases what a client holds down; returns how many keys and buttons.
+    pub(in crate::display) fn release_held_input(&mut self) -> Outcome<usize> {
+        let held = std::mem::take(&mut self.held_by_client);
+        let count = held.keys.len() + held.buttons.len();
+        self.pressed.keys.extend(held.keys);
+        self.pressed.buttons.extend(held.buttons);
+        self.release_pressed()?;
         Ok(count)
     }
 
     /// Sends the releases without waiting; false when there were none.
     fn send_releases(&mut self) -> Outcome<bool> {
-        let held = std::mem::take(&mut self.held);
+        let held = std::mem::take(&mut self.pressed);
         if held.buttons.is_empty() && held.keys.is_empty() {
             return Ok(false);
         }
@@ -309,7 +313,7 @@ impl Seat {
         Ok(true)
     }
 
-    /// An agent that died in the middle of a drag left its button down.
+    /// Releases buttons that an agent left down when it died during a drag.
     fn release_abandoned_buttons(&mut self) -> Outcome<()> {
         self.rearm();
         let mask = u16::from(self.link.query_pointer(self.root)?.reply()?.mask);
@@ -322,11 +326,11 @@ impl Seat {
     }
 }
 
-fn area(part: xproto::Rectangle) -> Area {
+fn to_area(part: xproto::Rectangle) -> Area {
     Area { x: part.x.into(), y: part.y.into(), width: part.width.into(), height: part.height.into() }
 }
 
-/// Whether the root's pixels are 32 bits, blue in the lowest byte (depth 24 or 32).
+/// Whether the root window's pixels have 32 bits with blue in the lowest byte (depth 24 or 32).
 fn is_bgrx(setup: &xproto::Setup, screen: &xproto::Screen) -> bool {
     let four_bytes = setup
         .pixmap_formats
@@ -339,49 +343,50 @@ fn is_bgrx(setup: &xproto::Setup, screen: &xproto::Screen) -> bool {
     four_bytes && masks && setup.image_byte_order == xproto::ImageOrder::LSB_FIRST
 }
 
-/// Tells whether the one who asked for a piece of work is gone.
-pub(super) type Gone<'a> = &'a dyn Fn() -> bool;
+/// Returns true when the request was cancelled.
+pub(in crate::display) type CancelCheck<'a> = &'a dyn Fn() -> bool;
 
-/// Wraps work so that a seat's thread can do it and answer. Work whose requester left before its turn is skipped.
-pub(super) fn job<T: Send + 'static>(
-    work: impl FnOnce(&mut Seat, Gone<'_>) -> Outcome<T> + Send + 'static,
+/// Wraps work as a job for a worker. Returns the job, a receiver of its start and a receiver of its result. A
+/// job whose request was cancelled before its start does nothing.
+pub(in crate::display) fn job<T: Send + 'static>(
+    work: impl FnOnce(&mut X11Worker, CancelCheck<'_>) -> Outcome<T> + Send + 'static,
 ) -> (Job, oneshot::Receiver<()>, oneshot::Receiver<Result<T, Error>>) {
     let (begun, has_begun) = oneshot::channel();
     let (answer, answered) = oneshot::channel::<Result<T, Error>>();
-    let job: Job = Box::new(move |seat| {
+    let job: Job = Box::new(move |worker| {
         if answer.is_closed() || begun.send(()).is_err() {
             return;
         }
-        let outcome = seat.perform(|seat| work(seat, &|| answer.is_closed()));
-        // A requester that left meanwhile needs no answer.
+        let outcome = worker.perform(|worker| work(worker, &|| answer.is_closed()));
+        // The receiver is gone when the request was cancelled.
         let _ = answer.send(outcome);
     });
     (job, has_begun, answered)
 }
 
-/// A seat's thread as its supervisor sees it.
-pub(super) struct Seated {
-    /// Where its work is queued.
-    pub(super) jobs: mpsc::Sender<Job>,
-    /// Resolves with the reason when the thread has ended.
-    pub(super) ended: oneshot::Receiver<String>,
+/// A worker as its supervisor sees it.
+pub(in crate::display) struct WorkerHandle {
+    /// Queue of the worker's jobs.
+    pub(in crate::display) jobs: mpsc::Sender<Job>,
+    /// Resolves with the reason when the worker has ended.
+    pub(in crate::display) ended: oneshot::Receiver<String>,
 }
 
-/// Starts a seat's thread; on return it is connected.
-pub(super) async fn sit(display: u16, size: Arc<SeenSize>) -> Result<Seated, String> {
+/// Starts a worker; on return it is connected.
+pub(in crate::display) async fn start(display: u16, size: Arc<SeenSize>) -> Result<WorkerHandle, String> {
     let (jobs, queue) = mpsc::channel(QUEUE);
     let (ready, opened) = oneshot::channel();
     let (end, ended) = oneshot::channel();
     let started = std::thread::Builder::new().name(format!("screen :{display}")).spawn(move || {
-        match Seat::open(display, size) {
+        match X11Worker::open(display, size) {
             Err(fault) => {
-                // Nobody waits any more: the supervisor gave up.
+                // The receiver is gone when the supervisor gave up.
                 let _ = ready.send(Err(describe(&fault)));
             }
-            Ok(seat) => {
+            Ok(worker) => {
                 if ready.send(Ok(())).is_ok() {
-                    // Nobody listens any more: the screen was deleted.
-                    let _ = end.send(work_through(seat, queue));
+                    // The receiver is gone when the screen was deleted.
+                    let _ = end.send(run_jobs(worker, queue));
                 }
             }
         }
@@ -389,9 +394,10 @@ pub(super) async fn sit(display: u16, size: Arc<SeenSize>) -> Result<Seated, Str
     if let Err(error) = started {
         return Err(format!("could not start the thread of :{display}: {error}"));
     }
-    // Opening takes a few round trips, each bounded; the limit covers a connect that the kernel holds up.
+    // Opening takes a few round trips with a timeout each. This timeout covers a connect that blocks in the
+    // kernel.
     match tokio::time::timeout(2 * X_TIMEOUT, opened).await {
-        Ok(Ok(Ok(()))) => Ok(Seated { jobs, ended }),
+        Ok(Ok(Ok(()))) => Ok(WorkerHandle { jobs, ended }),
         Ok(Ok(Err(why))) => Err(why),
         Ok(Err(_)) => Err(String::from("the screen's thread panicked")),
         Err(_) => Err(String::from("the X server does not accept connections")),
@@ -406,10 +412,10 @@ fn describe(fault: &Fault) -> String {
     }
 }
 
-fn work_through(mut seat: Seat, mut queue: mpsc::Receiver<Job>) -> String {
+fn run_jobs(mut worker: X11Worker, mut queue: mpsc::Receiver<Job>) -> String {
     while let Some(job) = queue.blocking_recv() {
-        job(&mut seat);
-        if let Some(why) = seat.broken.take() {
+        job(&mut worker);
+        if let Some(why) = worker.broken.take() {
             return why;
         }
     }

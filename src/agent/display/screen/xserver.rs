@@ -1,83 +1,83 @@
-//! How is an X server started and ended? Xvnc where it is installed (it can change its size), else Xvfb.
+//! X server process of a screen: Xvnc where it is installed (it can change its size), else Xvfb.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::link;
-use super::process::{self, Kept};
+use crate::display::link;
+use crate::display::process::{self, ProcessGroup};
 use hotdesk_base::tasks::Tasks;
-use hotdesk_domain::resolution::Size;
+use hotdesk_domain::desktop::resolution::Size;
 
-/// How long a server may take to end before it is killed: it has nothing to save.
+/// How long a server may take to terminate before it is killed: it has nothing to save.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running X server.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(in crate::display) struct XServerProcess {
     display: u16,
-    kept: Kept,
-    note: PathBuf,
-    last_words: Arc<Mutex<String>>,
+    process: ProcessGroup,
+    pid_file: PathBuf,
+    last_stderr_line: Arc<Mutex<String>>,
 }
 
-/// The program in `$PATH`.
+/// Path of a program in `$PATH`.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Whether screens can be made at all.
-pub(super) fn available() -> bool {
+/// Whether an X server is installed.
+pub(in crate::display) fn available() -> bool {
     find("Xvnc").or_else(|| find("Xvfb")).is_some()
 }
 
-/// The socket of a screen's VNC server.
-pub(super) fn vnc_socket(runtime_dir: &Path, display: u16) -> PathBuf {
+/// Path of the RFB socket of a screen's VNC server.
+pub(in crate::display) fn vnc_socket(runtime_dir: &Path, display: u16) -> PathBuf {
     runtime_dir.join(format!("vnc-{display}.sock"))
 }
 
-impl Server {
-    /// Starts the server of a display. On return it runs; whether it answers is for the caller to find out.
-    pub(super) async fn start(
+impl XServerProcess {
+    /// Starts the X server of a display. On return its process runs, but may not answer yet.
+    pub(in crate::display) async fn start(
         display: u16,
         size: Size,
         runtime_dir: &Path,
         tasks: &Tasks,
     ) -> Result<Self, String> {
-        let note = runtime_dir.join(format!("x-{display}.pid"));
-        process::end_noted(&note);
-        clear_way(display)?;
+        let pid_file = runtime_dir.join(format!("x-{display}.pid"));
+        process::kill_recorded(&pid_file);
+        remove_stale_files(display)?;
         let mut command = match (find("Xvnc"), find("Xvfb")) {
             (Some(program), _) => xvnc(&program, display, size, runtime_dir),
             (None, Some(program)) => xvfb(&program, display, size),
             (None, None) => return Err(String::from("neither Xvnc nor Xvfb is installed")),
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut kept = process::keep("the X server", command).await?;
-        process::note(&note, kept.pid);
-        let last_words = Arc::<Mutex<String>>::default();
-        if let Some(stderr) = kept.stderr.take() {
-            let words = Arc::clone(&last_words);
-            process::listen(tasks, "X server", format!(":{display}"), stderr, words)?;
+        let mut process = process::spawn_group("the X server", command).await?;
+        process::write_pid_file(&pid_file, process.pid);
+        let last_stderr_line = Arc::<Mutex<String>>::default();
+        if let Some(stderr) = process.stderr.take() {
+            let last_line = Arc::clone(&last_stderr_line);
+            process::log_stderr(tasks, "X server", format!(":{display}"), stderr, last_line)?;
         }
-        Ok(Self { display, kept, note, last_words })
+        Ok(Self { display, process, pid_file, last_stderr_line })
     }
 
-    /// Waits until it has ended; the text says how.
-    pub(super) async fn ended(&mut self) -> String {
-        let how = self.kept.ended().await;
-        format!("{how}: {}", self.last_words.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Waits until the server has ended; returns how.
+    pub(in crate::display) async fn ended(&mut self) -> String {
+        let how = self.process.ended().await;
+        format!("{how}: {}", self.last_stderr_line.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends it; on return it is gone.
-    pub(super) async fn end(self) {
-        self.kept.end(END_TIMEOUT).await;
-        process::forget(&self.note);
-        // One that had to be killed leaves its files.
-        if let Err(why) = clear_way(self.display) {
-            tracing::warn!(why, "could not clean up after an X server");
+    /// Ends the server; on return it is gone.
+    pub(in crate::display) async fn end(self) {
+        self.process.end(END_TIMEOUT).await;
+        process::remove_pid_file(&self.pid_file);
+        // A killed server leaves its files.
+        if let Err(why) = remove_stale_files(self.display) {
+            tracing::warn!(why, "could not remove the files of an X server");
         }
     }
 }
@@ -88,15 +88,16 @@ fn xvnc(program: &Path, display: u16, size: Size, runtime_dir: &Path) -> Command
         .arg(format!(":{display}"))
         .args(["-geometry", &format!("{}x{}", size.width, size.height), "-depth", "24"])
         .args(["-nolisten", "tcp", "-noreset", "-br"])
-        // Nobody but this program reaches the socket, so RFB itself asks for nothing; -1 is "no TCP port".
+        // Only the agent can open the socket, so RFB needs no authentication. Port -1 disables TCP.
         .args(["-SecurityTypes", "None", "-rfbport", "-1", "-rfbunixmode", "0600"])
         .arg("-rfbunixpath")
         .arg(vnc_socket(runtime_dir, display))
         // A viewer must not change the size under a program that clicks by coordinates.
         .args(["-AlwaysShared", "-AcceptSetDesktopSize=0", "-desktop", "hotdesk"])
-        // All viewers come from one address, this program: connections that broke off early would shut everybody out.
+        // All viewers connect from one address, the agent. A blacklist would block all of them after a few
+        // broken connections.
         .arg("-UseBlacklist=0")
-        // Errors only: it logs every connection otherwise.
+        // Errors only: by default it logs every connection.
         .args(["-Log", "*:stderr:0"]);
     command
 }
@@ -110,9 +111,10 @@ fn xvfb(program: &Path, display: u16, size: Size) -> Command {
     command
 }
 
-/// Makes the display number usable: the folder of the sockets exists, and what a dead server left is removed. The
-/// socket decides, not the process id in the lock file, which may be anybody's in a new process namespace.
-fn clear_way(display: u16) -> Result<(), String> {
+/// Prepares a display number: creates the folder of the sockets, and removes files of a dead server. The
+/// socket shows whether a server runs. The process id in the lock file does not, because it can belong to any
+/// process in a new pid namespace.
+fn remove_stale_files(display: u16) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
     let socket = link::socket_path(display);
     if let Some(folder) = socket.parent()
@@ -123,14 +125,14 @@ fn clear_way(display: u16) -> Result<(), String> {
             .map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     if link::open_socket(display).is_ok() {
-        return Err(format!("display :{display} belongs to an X server that somebody else started"));
+        return Err(format!("display :{display} belongs to an X server that the agent did not start"));
     }
     for left in [socket, format!("/tmp/.X{display}-lock").into()] {
         match std::fs::remove_file(&left) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(format!("{}: {error}", left.display()));
             }
-            Ok(()) => tracing::info!(file = %left.display(), "removed what a dead X server left"),
+            Ok(()) => tracing::info!(file = %left.display(), "removed a file of a dead X server"),
             Err(_) => {}
         }
     }

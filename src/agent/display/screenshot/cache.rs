@@ -1,77 +1,111 @@
-//! Has this very picture been encoded already? A screen that did not change is answered from here.
+//! Cache of encoded screenshots by content and options.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::form::Form;
+use super::ConditionalScreenshot;
+use super::frame_history::FrameHistory;
+use super::options::ScreenshotOptions;
 
-/// Pictures kept per screen: a few forms (full, scaled, JPEG) of the newest content.
-const MOST_PICTURES: usize = 8;
-/// Bytes kept per screen. A 1080p desktop is under 3 MB as PNG; larger pictures are simply not kept.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// Most pictures per screen: a few variants (full, scaled, JPEG) of the newest content.
+const MAX_PICTURES: usize = 8;
+/// Most bytes per screen. A 1080p desktop is under 3 MB as PNG; larger pictures are not cached.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Tells one content of a screen from another.
+/// Identity of a screen's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Which connection counted; a restarted screen counts from new.
-    pub(super) seat: u64,
-    /// Changes of content seen on that connection.
+    /// Number of the X connection; a restarted screen has another one.
+    pub(super) connection: u64,
+    /// Number of content changes seen on that connection.
     pub(super) frame: u64,
-    /// The pointer in the picture; none when it is not asked for, or is elsewhere.
-    pub(super) cursor: Option<Pointer>,
+    /// The cursor in the picture; `None` when it is not wanted or outside of the region.
+    pub(super) cursor: Option<CursorStamp>,
 }
 
-/// Tells one look of the pointer from another.
+/// Identity of the cursor's appearance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
-    /// The X server's number of its picture.
+pub(super) struct CursorStamp {
+    /// The X server's serial number of the cursor image.
     pub(super) serial: u32,
-    /// Its place.
+    /// Position in screen pixels.
     pub(super) at: (i16, i16),
 }
 
-/// An encoded picture.
+/// An encoded screenshot.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// The file's bytes.
+    /// Content of the file.
     pub bytes: Bytes,
     /// `image/png`, `image/jpeg` or `image/webp`.
     pub mime_type: &'static str,
-    /// Pixels across, after scaling.
+    /// Width in pixels, after scaling.
     pub width: u32,
-    /// Pixels down, after scaling.
+    /// Height in pixels, after scaling.
     pub height: u32,
-    /// The factor between screen and picture.
+    /// Pixels of the picture per pixel of the screen.
     pub scale: f64,
-    /// Its name, for [`super::Screen::place`] and for an entity tag: no other picture has it.
+    /// Unique frame name, for [`Screen::frame_record`](crate::display::Screen::frame_record) and the entity
+    /// tag.
     pub frame: Arc<str>,
 }
 
-/// The pictures of one screen, newest first.
+/// Encoded pictures of one screen, newest first.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
-    kept: VecDeque<(Stamp, Form, Picture)>,
+pub(super) struct EncodedCache {
+    pictures: VecDeque<(Stamp, ScreenshotOptions, Picture)>,
 }
 
-impl Cache {
-    /// The picture of this content in this form.
-    pub(super) fn get(&self, stamp: Stamp, form: Form) -> Option<Picture> {
-        let found = self.kept.iter().find(|(known, shape, _)| *known == stamp && *shape == form);
+impl EncodedCache {
+    /// The picture of this content with these options.
+    pub(super) fn get(&self, stamp: Stamp, options: ScreenshotOptions) -> Option<Picture> {
+        let found = self.pictures.iter().find(|(known, shape, _)| *known == stamp && *shape == options);
         found.map(|(_, _, picture)| picture.clone())
     }
 
-    /// Keeps a picture, and lets go of the oldest beyond the bounds.
-    pub(super) fn put(&mut self, stamp: Stamp, form: Form, picture: Picture) {
-        self.kept.push_front((stamp, form, picture));
+    /// Adds a picture and evicts the oldest ones beyond the limits.
+    pub(super) fn put(&mut self, stamp: Stamp, options: ScreenshotOptions, picture: Picture) {
+        self.pictures.push_front((stamp, options, picture));
         let mut bytes = 0;
-        let within = self.kept.iter().take(MOST_PICTURES).take_while(|(_, _, picture)| {
+        let within = self.pictures.iter().take(MAX_PICTURES).take_while(|(_, _, picture)| {
             bytes += picture.bytes.len();
-            bytes <= MOST_BYTES
+            bytes <= MAX_BYTES
         });
         let count = within.count();
-        self.kept.truncate(count);
+        self.pictures.truncate(count);
+    }
+}
+
+/// Screenshots of one screen: the newest encoded pictures, and the records of more frames.
+#[derive(Debug)]
+pub(in crate::display) struct ScreenshotCache {
+    pub(super) encoded: EncodedCache,
+    pub(super) frames: FrameHistory,
+}
+
+impl Default for ScreenshotCache {
+    fn default() -> Self {
+        Self { encoded: EncodedCache::default(), frames: FrameHistory::new() }
+    }
+}
+
+impl ScreenshotCache {
+    /// The response for this content and these options, if it is cached. `held` are the names of the frames
+    /// that the client has.
+    pub(super) fn known(
+        &self,
+        stamp: Stamp,
+        options: ScreenshotOptions,
+        held: &[Arc<str>],
+    ) -> Option<ConditionalScreenshot> {
+        let same = held.iter().find_map(|name| {
+            let frame_record = self.frames.get(name)?;
+            (frame_record.stamp == stamp && frame_record.options == options)
+                .then(|| ConditionalScreenshot::NotModified(Arc::clone(name), frame_record.clone()))
+        });
+        same.or_else(|| self.encoded.get(stamp, options).map(ConditionalScreenshot::Picture))
     }
 }
 
@@ -91,24 +125,29 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_content_in_the_same_form_is_found_and_bounds_hold() {
-        let form = |query: &str| Form::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();
-        let (png, jpeg) = (form(""), form("format=jpeg"));
-        let pointer = Pointer { serial: 1, at: (0, 0) };
-        let stamp = Stamp { seat: 1, frame: 1, cursor: Some(pointer) };
-        let mut cache = Cache::default();
+    fn only_the_same_content_with_the_same_options_is_found_within_bounds() {
+        let options =
+            |query: &str| ScreenshotOptions::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();
+        let (png, jpeg) = (options(""), options("format=jpeg"));
+        let pointer = CursorStamp { serial: 1, at: (0, 0) };
+        let stamp = Stamp { connection: 1, frame: 1, cursor: Some(pointer) };
+        let mut cache = EncodedCache::default();
         cache.put(stamp, png, picture(10));
         assert!(cache.get(stamp, png).is_some());
-        for other in
-            [jpeg, form("region=0,0,9,9"), form("cursor=off"), form("scale=0.5"), form("max_bytes=9")]
-        {
+        for other in [
+            jpeg,
+            options("region=0,0,9,9"),
+            options("cursor=off"),
+            options("scale=0.5"),
+            options("max_bytes=9"),
+        ] {
             assert!(cache.get(stamp, other).is_none(), "{other:?}");
         }
         for other in [
-            Stamp { seat: 2, ..stamp },
+            Stamp { connection: 2, ..stamp },
             Stamp { frame: 2, ..stamp },
-            Stamp { cursor: Some(Pointer { serial: 2, ..pointer }), ..stamp },
-            Stamp { cursor: Some(Pointer { at: (0, 1), ..pointer }), ..stamp },
+            Stamp { cursor: Some(CursorStamp { serial: 2, ..pointer }), ..stamp },
+            Stamp { cursor: Some(CursorStamp { at: (0, 1), ..pointer }), ..stamp },
             Stamp { cursor: None, ..stamp },
         ] {
             assert!(cache.get(other, png).is_none(), "{other:?}");
@@ -116,10 +155,10 @@ mod tests {
         for frame in 2..100 {
             cache.put(Stamp { frame, ..stamp }, png, picture(10));
         }
-        assert_eq!(cache.kept.len(), MOST_PICTURES);
-        cache.put(stamp, jpeg, picture(MOST_BYTES));
-        assert_eq!(cache.kept.len(), 1);
-        cache.put(stamp, png, picture(MOST_BYTES + 1));
-        assert!(cache.kept.is_empty());
+        assert_eq!(cache.pictures.len(), MAX_PICTURES);
+        cache.put(stamp, jpeg, picture(MAX_BYTES));
+        assert_eq!(cache.pictures.len(), 1);
+        cache.put(stamp, png, picture(MAX_BYTES + 1));
+        assert!(cache.pictures.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What does a screen show right now? Pixels by shared memory, with the pointer; or "what you have already".
+//! Capture of a screen's pixels and cursor, by shared memory where the X server supports it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,80 +6,84 @@ use x11rb::protocol::shm::ConnectionExt as _;
 use x11rb::protocol::xfixes::{ConnectionExt as _, GetCursorImageReply};
 use x11rb::protocol::xproto::{ConnectionExt as _, ImageFormat};
 
-use super::cache::{Picture, Pointer, Stamp};
-use super::fault::{Fault, Outcome};
+use super::cache::{CursorStamp, Picture, Stamp};
 use super::frame::{Cursor, Frame, Pool};
-use super::seat::Seat;
 use super::shm::Segment;
+use crate::display::fault::{Fault, Outcome};
+use crate::display::screen::x11_worker::X11Worker;
+use hotdesk_domain::desktop::region::Region;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::region::Region;
-use hotdesk_domain::resolution::Size;
 
-/// Every bit of every pixel.
+/// Plane mask with all bits.
 const ALL_PLANES: u32 = !0;
-/// Tries of one capture: a screen that is being resized can refuse the old rectangle once.
+/// Attempts of one capture: a screen that is being resized can refuse the old rectangle once.
 const TRIES: u32 = 2;
 
-/// Numbers the connections, so that a stamp of one never equals a stamp of another.
-static SEATS: AtomicU64 = AtomicU64::new(1);
+/// Numbers the connections, so that stamps of two connections never are equal.
+static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
-/// What a seat keeps between captures.
+/// State between captures.
 #[derive(Debug)]
-pub(super) struct Camera {
-    /// Which connection this is.
-    pub(super) number: u64,
+pub(in crate::display) struct CaptureState {
+    /// Number of the X connection.
+    pub(in crate::display) number: u64,
     segment: Option<Segment>,
     pool: Pool,
 }
 
-impl Camera {
-    pub(super) fn new() -> Self {
-        Self { number: SEATS.fetch_add(1, Ordering::Relaxed), segment: None, pool: Pool::default() }
+impl CaptureState {
+    pub(in crate::display) fn new() -> Self {
+        Self { number: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed), segment: None, pool: Pool::default() }
     }
 }
 
-/// The result of a look.
-pub(super) enum Look {
-    /// Nothing changed since this picture was made.
-    Known(Picture),
-    /// A new picture and what it shows, to be encoded elsewhere.
+/// Result of a capture.
+pub(super) enum CaptureResult {
+    /// The content is encoded already.
+    AlreadyEncoded(Picture),
+    /// New content: its identity, the region that it shows, and its pixels.
     New(Stamp, Region, Frame),
 }
 
-impl Seat {
-    /// Tells the present content of a screen, or a part of it, from any other.
+impl X11Worker {
+    /// The identity of the current content of a screen or a region.
     pub(super) fn stamp(&mut self, region: Option<Region>, cursor: bool) -> Outcome<Stamp> {
         Ok(self.present(region, cursor)?.0)
     }
 
-    /// Looks at the screen. `known` is asked first whether the content is encoded already.
-    pub(super) fn look(
+    /// Captures the screen unless `known` has an encoded picture of its content.
+    pub(super) fn capture_unless_known(
         &mut self,
         region: Option<Region>,
         cursor: bool,
         known: impl Fn(Stamp) -> Option<Picture>,
-    ) -> Outcome<Look> {
+    ) -> Outcome<CaptureResult> {
         if !self.bgrx {
-            return Err(Error::internal("the X server's pixels are not 32 bits, blue first").into());
+            return Err(Error::internal(
+                "The X server's pixel format is not supported: 32 bits with blue first is required",
+            )
+            .into());
         }
         let (stamp, cursor) = self.present(region, cursor)?;
         if let Some(picture) = known(stamp) {
-            return Ok(Look::Known(picture));
+            return Ok(CaptureResult::AlreadyEncoded(picture));
         }
         let (region, mut frame) = self.capture(region)?;
         if let Some(cursor) = cursor {
             frame.draw(&placed(&cursor, region));
         }
-        Ok(Look::New(stamp, region, frame))
+        Ok(CaptureResult::New(stamp, region, frame))
     }
 
-    /// What tells the present content from any other, and the pointer's picture where it is to be drawn.
+    /// The identity of the current content, and the cursor image if it must be drawn.
     fn present(
         &mut self,
         region: Option<Region>,
         cursor: bool,
     ) -> Outcome<(Stamp, Option<GetCursorImageReply>)> {
-        // Each piece of work begins with a barrier: what had changed by then is known. The pointer costs another.
+        // Every job begins with a barrier, so all changes before it are known. The cursor image costs another
+        // round trip.
         let cursor = if cursor { Some(self.link.xfixes_get_cursor_image()?.reply()?) } else { None };
         self.read_events()?;
         if self.damage.is_none() {
@@ -89,9 +93,10 @@ impl Seat {
             let (left, top) = corner(cursor);
             region.is_none_or(|region| region.touches(left, top, cursor.width, cursor.height))
         });
-        let pointer =
-            cursor.as_ref().map(|cursor| Pointer { serial: cursor.cursor_serial, at: (cursor.x, cursor.y) });
-        Ok((Stamp { seat: self.camera.number, frame: self.frame, cursor: pointer }, cursor))
+        let pointer = cursor
+            .as_ref()
+            .map(|cursor| CursorStamp { serial: cursor.cursor_serial, at: (cursor.x, cursor.y) });
+        Ok((Stamp { connection: self.capture_state.number, frame: self.frame, cursor: pointer }, cursor))
     }
 
     fn capture(&mut self, part: Option<Region>) -> Outcome<(Region, Frame)> {
@@ -112,8 +117,8 @@ impl Seat {
 
     fn capture_of(&mut self, region: Region, screen: Size) -> Outcome<Frame> {
         let bytes = usize::from(region.width) * usize::from(region.height) * 4;
-        let mut pixels = self.camera.pool.take();
-        // A screen's coordinates are below 7680.
+        let mut pixels = self.capture_state.pool.take();
+        // Coordinates on a screen are below 7680.
         let (x, y) = (region.x as i16, region.y as i16);
         if self.has_shm {
             let id = self.segment_of(usize::from(screen.width) * usize::from(screen.height) * 4)?;
@@ -129,7 +134,7 @@ impl Seat {
                 0,
             )?;
             image.reply()?;
-            if let Some(segment) = &self.camera.segment {
+            if let Some(segment) = &self.capture_state.segment {
                 segment.copy_to(&mut pixels, bytes);
             }
         } else {
@@ -146,34 +151,41 @@ impl Seat {
             pixels.extend_from_slice(&image.reply()?.data);
         }
         if pixels.len() != bytes {
-            return Err(
-                Error::internal(format!("the X server sent {} of {bytes} bytes", pixels.len())).into()
-            );
+            return Err(Error::internal(format!(
+                "The X server sent {} of {bytes} bytes of the screen",
+                pixels.len()
+            ))
+            .into());
         }
-        Ok(Frame { width: region.width, height: region.height, pixels, pool: self.camera.pool.clone() })
+        Ok(Frame {
+            width: region.width,
+            height: region.height,
+            pixels,
+            pool: self.capture_state.pool.clone(),
+        })
     }
 
-    /// The warm segment, which holds a whole screen; made anew when the screen's size has changed.
+    /// The shared memory segment, which holds a whole screen; recreated after a change of the size.
     fn segment_of(&mut self, bytes: usize) -> Outcome<u32> {
-        if let Some(segment) = &self.camera.segment
+        if let Some(segment) = &self.capture_state.segment
             && segment.len() == bytes
         {
             return Ok(segment.id);
         }
-        if let Some(old) = self.camera.segment.take() {
+        if let Some(old) = self.capture_state.segment.take() {
             old.detach(&self.link)?;
         }
         let segment = Segment::attach(&self.link, bytes)?;
-        Ok(self.camera.segment.insert(segment).id)
+        Ok(self.capture_state.segment.insert(segment).id)
     }
 }
 
-/// The top left corner of the pointer's picture on the screen.
+/// Top left corner of the cursor image on the screen.
 fn corner(cursor: &GetCursorImageReply) -> (i32, i32) {
     (i32::from(cursor.x) - i32::from(cursor.xhot), i32::from(cursor.y) - i32::from(cursor.yhot))
 }
 
-/// The pointer as seen from a region's corner.
+/// The cursor relative to a region's corner.
 fn placed(cursor: &GetCursorImageReply, region: Region) -> Cursor<'_> {
     let (left, top) = corner(cursor);
     Cursor {

@@ -1,92 +1,98 @@
-//! How does a picture become a file? Made smaller where asked, then written as PNG, JPEG or WebP by a warm bench.
+//! Encoding of captured frames as PNG, JPEG or WebP, with scaling and a byte budget.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::bench::Bench;
-use super::fit::{self, Draft};
-use super::form::{DEFAULT_QUALITY, Form, Format};
+use super::budget::{self, EncodeParams};
+use super::encoder_buffers::EncoderBuffers;
 use super::frame::Frame;
+use super::options::{DEFAULT_QUALITY, Format, ScreenshotOptions};
 use hotdesk_domain::error::Result;
 
-/// Bytes of buffers that an idle bench keeps: those of a 4K picture. Of a larger one they are made anew each time.
-const MOST_KEPT_BYTES: usize = 64 * 1024 * 1024;
+/// Most bytes of buffers that are reused: those of a 4K picture. Larger buffers are freed after use.
+const MAX_IDLE_BYTES: usize = 64 * 1024 * 1024;
 
-/// The encoders of all screens, as many as cores: more would only take memory for pictures.
+/// The encoders of all screens: as many as cores, because more would only use memory.
 #[derive(Debug)]
-pub(super) struct Encoders {
-    turns: Arc<Semaphore>,
-    /// Idle ones; the one used last is used next, so that one client alone keeps one warm.
-    idle: Mutex<Vec<Bench>>,
+pub(in crate::display) struct Encoders {
+    permits: Arc<Semaphore>,
+    /// Idle buffers. The last used ones are used next, so that a single client works with warm buffers.
+    idle: Mutex<Vec<EncoderBuffers>>,
 }
 
 impl Encoders {
-    pub(super) fn new() -> Self {
+    pub(in crate::display) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { turns: Arc::new(Semaphore::new(cores)), idle: Mutex::default() }
+        Self { permits: Arc::new(Semaphore::new(cores)), idle: Mutex::default() }
     }
 
-    /// Waits for a turn. None when there will be no more.
-    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.turns).acquire_owned().await.ok()
+    /// Waits for a free encoder. `None` when the semaphore is closed.
+    pub(super) async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).acquire_owned().await.ok()
     }
 
-    /// Encodes a picture within a turn. Takes milliseconds of a core: call it where that blocks nobody.
+    /// Encodes a frame and releases `permit`. Takes milliseconds of a core: call it from a blocking thread.
     ///
     /// # Errors
-    /// `Internal` when an encoder fails; `Invalid` when nothing fits the budget.
-    pub(super) fn encode(&self, frame: &Frame, form: Form, turn: OwnedSemaphorePermit) -> Result<Encoded> {
-        let mut bench = self.lock().pop().unwrap_or_default();
-        let encoded = encode(&mut bench, frame, form);
-        if bench.bytes() <= MOST_KEPT_BYTES {
-            self.lock().push(bench);
+    /// `Internal` when an encoder fails; `Invalid` with the code `budget_too_small` when nothing fits the
+    /// budget.
+    pub(super) fn encode(
+        &self,
+        frame: &Frame,
+        options: ScreenshotOptions,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<EncodedImage> {
+        let mut buffers = self.lock().pop().unwrap_or_default();
+        let encoded = encode(&mut buffers, frame, options);
+        if buffers.bytes() <= MAX_IDLE_BYTES {
+            self.lock().push(buffers);
         }
-        drop(turn);
+        drop(permit);
         encoded
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Bench>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<EncoderBuffers>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A file and what it is.
+/// An encoded file with its type and its size in pixels.
 #[derive(Debug)]
-pub(super) struct Encoded {
+pub(super) struct EncodedImage {
     pub(super) bytes: Bytes,
     pub(super) mime_type: &'static str,
     pub(super) width: u32,
     pub(super) height: u32,
 }
 
-fn encode(bench: &mut Bench, frame: &Frame, form: Form) -> Result<Encoded> {
+fn encode(buffers: &mut EncoderBuffers, frame: &Frame, options: ScreenshotOptions) -> Result<EncodedImage> {
     let full = (u32::from(frame.width), u32::from(frame.height));
-    let (width, height) = fit::sides(full, form.scale, form.max_pixels);
-    // Where to begin when quality may be lowered. A lossless WebP that is too large becomes a lossy one.
-    let (mime_type, quality, lossy) = match form.format {
+    let (width, height) = budget::sides(full, options.scale, options.max_pixels);
+    // The initial quality when quality may be lowered. A lossless WebP that is too large becomes a lossy one.
+    let (mime_type, quality, lossy) = match options.format {
         Format::Png => ("image/png", None, None),
         Format::Jpeg { quality } => ("image/jpeg", Some(quality), Some(quality)),
         Format::Webp { quality } => ("image/webp", quality, Some(quality.unwrap_or(DEFAULT_QUALITY))),
     };
-    let first = Draft { width, height, quality };
-    bench.forget();
-    let (draft, bytes) = fit::fit(first, lossy, form.max_bytes, |draft| {
-        let pixels = bench.scaled(frame, draft.width, draft.height)?;
-        pixels.write(form.format, draft.quality)
+    let first = EncodeParams { width, height, quality };
+    buffers.forget();
+    let (params, bytes) = budget::fit(first, lossy, options.max_bytes, |params| {
+        let pixels = buffers.scaled(frame, params.width, params.height)?;
+        pixels.write(options.format, params.quality)
     })?;
-    Ok(Encoded { bytes, mime_type, width: draft.width, height: draft.height })
+    Ok(EncodedImage { bytes, mime_type, width: params.width, height: params.height })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::display::frame::Pool;
+    use crate::display::screenshot::frame::Pool;
 
-    fn encoded(frame: &Frame, query: &str) -> Result<Encoded> {
-        let form = Form::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();
-        encode(&mut Bench::default(), frame, form)
+    fn encoded(frame: &Frame, query: &str) -> Result<EncodedImage> {
+        let options = ScreenshotOptions::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();
+        encode(&mut EncoderBuffers::default(), frame, options)
     }
 
     fn rgb(bytes: &Bytes) -> Vec<u8> {
@@ -122,14 +128,14 @@ mod tests {
 
     #[test]
     fn every_size_of_noise_comes_back_from_a_lossless_file() {
-        let mut bench = Bench::default();
+        let mut buffers = EncoderBuffers::default();
         for (width, height) in [(1, 1), (2, 1), (1, 2), (3, 5), (17, 4), (64, 64), (255, 3), (256, 256)] {
             let frame = noise(width, height);
             let wanted: Vec<u8> =
                 frame.pixels.chunks_exact(4).flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]).collect();
             for query in ["", "format=webp"] {
-                let form = Form::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();
-                let file = encode(&mut bench, &frame, form).unwrap().bytes;
+                let options = ScreenshotOptions::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();
+                let file = encode(&mut buffers, &frame, options).unwrap().bytes;
                 let seen = match query {
                     "" => rgb(&file),
                     _ => webp::Decoder::new(&file).decode().unwrap().to_vec(),

@@ -1,30 +1,31 @@
-//! What does an encoder work with? Buffers that stay warm, and the three file formats, each tuned for speed.
+//! Reusable buffers of an encoder, and the three file formats.
 
 use bytes::Bytes;
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
 
-use super::form::{DEFAULT_QUALITY, Format};
 use super::frame::Frame;
-use super::rows;
+use super::options::{DEFAULT_QUALITY, Format};
+use super::png_writer;
 use hotdesk_domain::error::{Error, Result};
 
-/// JPEG quality from which colours are kept at full resolution: below it nobody asked for fidelity.
+/// JPEG quality from which colours have full resolution: a lower quality does not ask for fidelity.
 const FULL_COLOUR_QUALITY: u8 = 90;
 
-/// How libwebp searches, 0 to 6. A desktop full of text (1280x720, two cores, best of 12) at quality 80: method 0 takes
-/// 31 ms for 286 kB, 1 42 ms for 283 kB, 4 97 ms for 271 kB. Lossless: 0 20 ms, 1 62 ms for as many bytes.
+/// Search method of libwebp, 0 to 6. Measured with a desktop full of text (1280x720, two cores, best of 12)
+/// at quality 80: method 0 takes 31 ms for 286 kB, 1 takes 42 ms for 283 kB, 4 takes 97 ms for 271 kB.
+/// Lossless: 0 takes 20 ms, 1 takes 62 ms for as many bytes.
 const WEBP_METHOD: i32 = 0;
-/// What "quality" means without loss: effort. Below 60 the same desktop takes 18 ms but 367 kB, at 60 20 ms and 202 kB, at 90
-/// 25 ms and 191 kB.
+/// Lossless effort, which libwebp takes as quality. On the same desktop an effort below 60 takes 18 ms for
+/// 367 kB, 60 takes 20 ms for 202 kB, 90 takes 25 ms for 191 kB.
 const LOSSLESS_EFFORT: u8 = 60;
 
-/// Buffers to use again: a fresh one of several megabytes costs more than filling it.
+/// Reusable buffers: to allocate several megabytes costs more than to fill them.
 #[derive(Debug, Default)]
-pub(super) struct Bench {
+pub(super) struct EncoderBuffers {
     resizer: Resizer,
     scaled: Vec<u8>,
-    /// The sides that `scaled` has now.
+    /// Width and height of the picture in `scaled`.
     has: Option<(u32, u32)>,
     rgb: Vec<u8>,
     file: Vec<u8>,
@@ -32,7 +33,7 @@ pub(super) struct Bench {
     compressor: Option<turbojpeg::Compressor>,
 }
 
-/// Pixels of four bytes to be written, and the buffers to write them with.
+/// Pixels of four bytes to encode, and the buffers to do it with.
 #[derive(Debug)]
 pub(super) struct Pixels<'a> {
     pixels: &'a [u8],
@@ -44,18 +45,18 @@ pub(super) struct Pixels<'a> {
     compressor: &'a mut Option<turbojpeg::Compressor>,
 }
 
-impl Bench {
-    /// How much memory it holds.
+impl EncoderBuffers {
+    /// Memory of the buffers in bytes.
     pub(super) fn bytes(&self) -> usize {
         [&self.scaled, &self.rgb, &self.file, &self.jpeg].iter().map(|buffer| buffer.capacity()).sum()
     }
 
-    /// What was made smaller before was another picture.
+    /// Invalidates the scaled picture before a new frame.
     pub(super) fn forget(&mut self) {
         self.has = None;
     }
 
-    /// The picture at these sides.
+    /// The frame at this size in pixels.
     pub(super) fn scaled<'a>(&'a mut self, frame: &'a Frame, width: u32, height: u32) -> Result<Pixels<'a>> {
         let whole = (width, height) == (u32::from(frame.width), u32::from(frame.height));
         if !whole && self.has != Some((width, height)) {
@@ -64,12 +65,14 @@ impl Bench {
         let Self { scaled, rgb, file, jpeg, compressor, .. } = self;
         let bytes = width as usize * height as usize * 4;
         let pixels = if whole { Some(&frame.pixels[..]) } else { scaled.get(..bytes) };
-        let pixels = pixels.ok_or_else(|| Error::internal("scale: the buffer is too small"))?;
+        let pixels =
+            pixels.ok_or_else(|| Error::internal("Scaling the screenshot: the buffer is too small"))?;
         Ok(Pixels { pixels, width, height, rgb, file, jpeg, compressor })
     }
 
     fn shrink(&mut self, frame: &Frame, width: u32, height: u32) -> Result<()> {
-        let failed = |error: &dyn std::fmt::Display| Error::internal(format!("scale: {error}"));
+        let failed =
+            |error: &dyn std::fmt::Display| Error::internal(format!("Scaling the screenshot: {error}"));
         self.has = None;
         let bytes = width as usize * height as usize * 4;
         if self.scaled.len() < bytes {
@@ -80,8 +83,8 @@ impl Bench {
         let target = self.scaled.get_mut(..bytes).unwrap_or_default();
         let mut target =
             Image::from_slice_u8(width, height, target, PixelType::U8x4).map_err(|error| failed(&error))?;
-        // Bilinear with the footprint widened by the factor: smooth text, half the time of Lanczos. The fourth byte is
-        // not opacity, so nothing is multiplied by it.
+        // Bilinear with the footprint widened by the factor: smooth text in half the time of Lanczos. The
+        // fourth byte is not opacity, so alpha handling is off.
         let options =
             ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear)).use_alpha(false);
         self.resizer.resize(&source, &mut target, &options).map_err(|error| failed(&error))?;
@@ -91,7 +94,7 @@ impl Bench {
 }
 
 impl Pixels<'_> {
-    /// Writes a file; without a quality a lossless one.
+    /// Encodes a file; `None` as quality is lossless.
     pub(super) fn write(mut self, format: Format, quality: Option<u8>) -> Result<Bytes> {
         match (format, quality) {
             (Format::Png, _) => self.png(),
@@ -101,17 +104,20 @@ impl Pixels<'_> {
     }
 
     fn png(&mut self) -> Result<Bytes> {
-        rows::png(self.pixels, self.width, self.height, self.file)
-            .map_err(|error| Error::internal(format!("PNG: {error}")))?;
+        png_writer::png(self.pixels, self.width, self.height, self.file)
+            .map_err(|error| Error::internal(format!("Encoding the screenshot as PNG: {error}")))?;
         Ok(Bytes::copy_from_slice(self.file))
     }
 
     fn jpeg(&mut self, quality: u8) -> Result<Bytes> {
-        let failed = |error: turbojpeg::Error| Error::internal(format!("JPEG: {error}"));
+        let failed =
+            |error: turbojpeg::Error| Error::internal(format!("Encoding the screenshot as JPEG: {error}"));
         if self.compressor.is_none() {
             *self.compressor = Some(turbojpeg::Compressor::new().map_err(failed)?);
         }
-        let Some(compressor) = self.compressor else { return Err(Error::internal("JPEG: no compressor")) };
+        let Some(compressor) = self.compressor else {
+            return Err(Error::internal("Encoding the screenshot as JPEG: no compressor"));
+        };
         let colours = if quality >= FULL_COLOUR_QUALITY {
             turbojpeg::Subsamp::None
         } else {
@@ -122,7 +128,7 @@ impl Pixels<'_> {
         let (width, height) = (self.width as usize, self.height as usize);
         let most = compressor.buf_len(width, height).map_err(failed)?;
         if self.jpeg.len() < most {
-            // Fresh from the kernel: what no file reaches takes no memory.
+            // Zeroed memory from the kernel: pages that no file reaches use no memory.
             *self.jpeg = vec![0; most];
         }
         let format = turbojpeg::PixelFormat::BGRX;
@@ -132,8 +138,9 @@ impl Pixels<'_> {
     }
 
     fn webp(&mut self, quality: Option<u8>) -> Result<Bytes> {
-        let failed = |why: &dyn std::fmt::Debug| Error::internal(format!("WebP: {why:?}"));
-        rows::to_rgb(self.pixels, self.rgb);
+        let failed =
+            |why: &dyn std::fmt::Debug| Error::internal(format!("Encoding the screenshot as WebP: {why:?}"));
+        png_writer::to_rgb(self.pixels, self.rgb);
         let mut config = webp::WebPConfig::new().map_err(|()| failed(&"no configuration"))?;
         config.lossless = quality.is_none().into();
         config.quality = f32::from(quality.unwrap_or(LOSSLESS_EFFORT));

@@ -1,21 +1,21 @@
-//! What is in a picture of a screen? Its pixels, blue first, with the pointer drawn where it is.
+//! Captured pixels of a screen, and drawing of the cursor on them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers kept for the next picture of a screen: one to capture into while another is encoded.
+/// Spare buffers per screen: one captures while another is encoded.
 const SPARE_BUFFERS: usize = 2;
 
-/// Pixel buffers to use again: a fresh one of several megabytes costs more than filling it.
+/// Reusable pixel buffers: to allocate several megabytes costs more than to fill them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl Pool {
-    /// A buffer, used before where possible.
+    /// A buffer, a used one if possible.
     pub(super) fn take(&self) -> Vec<u8> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    /// Keeps a buffer for the next picture.
+    /// Returns a buffer for the next frame.
     pub(super) fn give_back(&self, buffer: Vec<u8>) {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_BUFFERS {
@@ -24,7 +24,7 @@ impl Pool {
     }
 }
 
-/// One picture, of a screen or a part of it: rows of `width` pixels of four bytes (blue, green, red, unused).
+/// Pixels of a screen or a region: rows of `width` pixels of four bytes (blue, green, red, unused).
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) width: u16,
@@ -39,7 +39,7 @@ impl Drop for Frame {
     }
 }
 
-/// The pointer's picture as XFIXES tells it: premultiplied ARGB, its top left corner seen from the frame's.
+/// The cursor image of XFIXES: premultiplied ARGB, its top left corner relative to the frame's.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     pub(super) left: i32,
@@ -50,7 +50,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl Frame {
-    /// Draws the pointer; what lies beyond an edge is cut off.
+    /// Draws the cursor; parts beyond an edge are cut off.
     pub(super) fn draw(&mut self, cursor: &Cursor<'_>) {
         let stride = usize::from(self.width) * 4;
         let rows = cursor.pixels.chunks_exact(usize::from(cursor.width).max(1));
@@ -69,7 +69,7 @@ impl Frame {
     }
 }
 
-/// Premultiplied "over": the picture's share is what the pointer's opacity leaves.
+/// Premultiplied "over" operator.
 fn blend(under: &mut [u8], pixel: u32) {
     let [blue, green, red, alpha] = pixel.to_le_bytes();
     let rest = 255 - u16::from(alpha);
@@ -117,7 +117,7 @@ mod tests {
         frame.draw(&Cursor { left: 0, top: 0, width: 1, height: 1, pixels: &[0x8000_0080] });
         assert_eq!(frame.pixels[..3], [0x80 + 50, 50, 50]);
         frame.draw(&Cursor { left: 0, top: 0, width: 0, height: 0, pixels: &[] });
-        // A pointer brighter than its opacity allows saturates instead of wrapping.
+        // A cursor brighter than its opacity allows saturates and does not wrap.
         frame.draw(&Cursor { left: 0, top: 0, width: 1, height: 1, pixels: &[0x00ff_ffff] });
         assert_eq!(frame.pixels[..3], [255, 255, 255]);
     }

@@ -1,52 +1,55 @@
-//! Which pictures were given out lately? An action that quotes one means its pixels.
+//! Records of recent screenshots, so that actions can refer to them.
+//!
+//! An action that names a frame gives its coordinates in the pixels of that screenshot.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::cache::Stamp;
-use super::changes::Moment;
-use super::form::Form;
+use super::options::ScreenshotOptions;
+use crate::display::screen::damage_history::Moment;
+use hotdesk_domain::desktop::pointer::format_point;
+use hotdesk_domain::desktop::region::Region;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::pointer::shown_place;
-use hotdesk_domain::region::Region;
 
-/// Frames remembered per screen, 150 bytes each: what a client that looks ten times a second sees in 100 seconds, so
-/// that one that thinks for a minute beside it can still quote its own.
-const MOST_FRAMES: usize = 1024;
+/// Frames remembered per screen, 150 bytes each. A client that takes ten screenshots a second fills this in
+/// 100 seconds. Another client that takes a minute between two actions can still name its frame.
+const MAX_FRAMES: usize = 1024;
 
-/// A picture that was given out: what of the screen it shows, and when.
+/// What a screenshot shows of the screen, and when it was taken.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct FrameRecord {
     pub(super) stamp: Stamp,
-    pub(super) form: Form,
-    /// What it shows, in screen pixels.
+    pub(super) options: ScreenshotOptions,
+    /// The region in screen pixels.
     pub region: Region,
-    /// Pixels across.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels down.
+    /// Height in pixels.
     pub height: u32,
 }
 
-impl Taken {
-    /// The factor between screen and picture.
+impl FrameRecord {
+    /// Pixels of the picture per pixel of the screen.
     pub fn scale(&self) -> f64 {
         f64::from(self.width) / f64::from(self.region.width)
     }
 
-    /// When it was taken.
+    /// The position in the screen's content history.
     pub fn moment(&self) -> Moment {
-        Moment { seat: self.stamp.seat, frame: self.stamp.frame }
+        Moment { connection: self.stamp.connection, frame: self.stamp.frame }
     }
 
-    /// The place on the screen that a place in the picture shows: a pixel's middle becomes the middle of what it covers.
+    /// Converts a point of the picture to screen pixels: the centre of a pixel becomes the centre of what it
+    /// covers.
     ///
     /// # Errors
-    /// `Invalid` when the place is not in the picture.
-    pub fn place(&self, x: f64, y: f64) -> Result<(f64, f64)> {
+    /// `Invalid` when the point is not in the picture.
+    pub fn to_screen(&self, x: f64, y: f64) -> Result<(f64, f64)> {
         let inside = |at: f64, side: u32| at >= 0.0 && at < f64::from(side);
         if !inside(x, self.width) || !inside(y, self.height) {
             let (width, height) = (self.width, self.height);
-            let place = shown_place(x, y);
+            let place = format_point(x, y);
             return Err(Error::invalid(format!("{place} is outside the frame of {width}x{height}")));
         }
         let map = |at: f64, side: u32, from: u16, length: u16| {
@@ -59,58 +62,58 @@ impl Taken {
     }
 }
 
-/// The frames of one screen, oldest first. Their names are numbers in a row behind a word of this run, so that none of
-/// an earlier agent's is taken for one of these.
+/// Frames of one screen, oldest first. A name is a random prefix of this run and a consecutive number, so
+/// that no frame of an earlier agent has the same name.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(super) struct FrameHistory {
     run: u32,
     first: u64,
-    kept: VecDeque<Taken>,
+    records: VecDeque<FrameRecord>,
 }
 
-impl Frames {
+impl FrameHistory {
     pub(super) fn new() -> Self {
-        Self { run: rand::random(), first: 1, kept: VecDeque::new() }
+        Self { run: rand::random(), first: 1, records: VecDeque::new() }
     }
 
-    /// Remembers a picture and names it.
-    pub(super) fn add(&mut self, taken: Taken) -> Arc<str> {
-        if self.kept.len() == MOST_FRAMES {
-            self.kept.pop_front();
+    /// Adds a frame and returns its name.
+    pub(super) fn add(&mut self, record: FrameRecord) -> Arc<str> {
+        if self.records.len() == MAX_FRAMES {
+            self.records.pop_front();
             self.first += 1;
         }
-        let number = self.first + self.kept.len() as u64;
-        self.kept.push_back(taken);
+        let number = self.first + self.records.len() as u64;
+        self.records.push_back(record);
         format!("{:08x}-{number}", self.run).into()
     }
 
-    /// The picture of this name, if it is remembered.
-    pub(super) fn get(&self, name: &str) -> Option<&Taken> {
+    /// The frame with this name; `None` when it is unknown or forgotten.
+    pub(super) fn get(&self, name: &str) -> Option<&FrameRecord> {
         let (run, number) = name.split_once('-')?;
         let number: u64 = number.parse().ok()?;
         if format!("{:08x}-{number}", self.run) != name || run.len() != 8 {
             return None;
         }
-        self.kept.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.records.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 }
 
-/// What a client hears whose frame is not remembered.
+/// The error for an unknown or forgotten frame.
 pub(super) fn unknown(name: &str) -> Error {
     let name: String = name.chars().take(40).collect();
-    Error::conflict(format!("Frame {name} is not known any more: take a new screenshot"))
+    Error::conflict(format!("Frame {name} is unknown or too old: take a new screenshot"))
         .code("unknown_frame")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotdesk_wire::screenshot::ScreenshotQuery;
+    use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
-    fn taken(region: &str, width: u32, height: u32) -> Taken {
-        let form = Form::parse(&ScreenshotQuery::default()).unwrap();
-        let stamp = Stamp { seat: 1, frame: 1, cursor: None };
-        Taken { stamp, form, region: region.parse().unwrap(), width, height }
+    fn record(region: &str, width: u32, height: u32) -> FrameRecord {
+        let options = ScreenshotOptions::parse(&ScreenshotQuery::default()).unwrap();
+        let stamp = Stamp { connection: 1, frame: 1, cursor: None };
+        FrameRecord { stamp, options, region: region.parse().unwrap(), width, height }
     }
 
     #[test]
@@ -127,22 +130,22 @@ mod tests {
             ("7,8,1,1", (1, 1), (0.0, 0.0), (7.0, 8.0)),
             ("0,0,1000,10", (100, 1), (50.0, 0.0), (504.5, 4.5)),
         ] {
-            let found = taken(region, width, height).place(x, y).unwrap();
+            let found = record(region, width, height).to_screen(x, y).unwrap();
             assert_eq!(found, expected, "{x},{y} of {width}x{height} of {region}");
         }
-        let frame = taken("0,0,800,600", 400, 300);
+        let frame = record("0,0,800,600", 400, 300);
         for (x, y) in [(400.0, 0.0), (0.0, 300.0), (-0.1, 0.0), (f64::NAN, 0.0), (0.0, f64::INFINITY)] {
-            assert!(frame.place(x, y).is_err(), "{x},{y}");
+            assert!(frame.to_screen(x, y).is_err(), "{x},{y}");
         }
     }
 
     #[test]
     fn the_newest_frames_are_known_by_their_names_alone() {
-        let mut frames = Frames::new();
+        let mut frames = FrameHistory::new();
         let names: Vec<_> =
-            (1..=MOST_FRAMES as u32 + 10).map(|width| frames.add(taken("0,0,9,9", width, 1))).collect();
+            (1..=MAX_FRAMES as u32 + 10).map(|width| frames.add(record("0,0,9,9", width, 1))).collect();
         for (at, name) in names.iter().enumerate() {
-            let width = frames.get(name).map(|taken| taken.width as usize);
+            let width = frames.get(name).map(|record| record.width as usize);
             assert_eq!(width, (at >= 10).then_some(at + 1), "{name}");
         }
         let last = names.last().unwrap();
@@ -159,7 +162,7 @@ mod tests {
         ] {
             assert!(frames.get(&stranger).is_none(), "{stranger}");
         }
-        assert!(Frames::new().get(last).is_none());
+        assert!(FrameHistory::new().get(last).is_none());
         assert_eq!(unknown(last).code, Some("unknown_frame"));
     }
 }

@@ -1,126 +1,129 @@
-//! Which picture does a client get? The one made before when nothing changed, else a new one, remembered by its name.
+//! Screenshots: capture, encoding, cache and frame names.
+//!
+//! Unchanged content is served from the cache. Every picture has a frame name, which later requests and
+//! actions can refer to.
+
+mod budget;
+pub(super) mod cache;
+pub(super) mod capture;
+pub(super) mod encode;
+mod encoder_buffers;
+mod frame;
+pub(super) mod frame_history;
+pub(super) mod options;
+pub(super) mod overlay;
+mod png_writer;
+pub mod response;
+mod shm;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::cache::{Cache, Picture, Stamp};
-use super::capture::Look;
-use super::encode::Encoded;
-use super::form::Form;
-use super::frame::Frame;
-use super::frames::{self, Frames, Taken};
 use super::screen::Screen;
+use cache::{Picture, ScreenshotCache, Stamp};
+use capture::CaptureResult;
+use encode::EncodedImage;
+use frame::Frame;
+use frame_history::FrameRecord;
 use hotdesk_domain::error::{Error, Result};
+use options::ScreenshotOptions;
 
-/// How long a picture may wait for an encoder; each takes milliseconds.
+/// How long a screenshot may wait for an encoder; each takes milliseconds.
 const ENCODER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pictures of one screen: the newest as files, more of them by what they show.
-#[derive(Debug)]
-pub(super) struct Album {
-    cache: Cache,
-    frames: Frames,
-}
-
-impl Default for Album {
-    fn default() -> Self {
-        Self { cache: Cache::default(), frames: Frames::new() }
-    }
-}
-
-/// What a client that may have a picture already is told.
+/// Response to a client that may have the current picture already.
 #[derive(Clone, Debug)]
-pub enum Sight {
-    /// It has the present one: this frame.
-    Same(Arc<str>, Taken),
-    /// Here it is.
+pub enum ConditionalScreenshot {
+    /// The client has the current picture: the frame's name and record.
+    NotModified(Arc<str>, FrameRecord),
+    /// A picture that the client does not have.
     Picture(Picture),
 }
 
-impl Album {
-    /// The answer for this content in this form, if there is one already.
-    fn known(&self, stamp: Stamp, form: Form, held: &[Arc<str>]) -> Option<Sight> {
-        let same = held.iter().find_map(|name| {
-            let taken = self.frames.get(name)?;
-            (taken.stamp == stamp && taken.form == form).then(|| Sight::Same(Arc::clone(name), taken.clone()))
-        });
-        same.or_else(|| self.cache.get(stamp, form).map(Sight::Picture))
-    }
-}
-
 impl Screen {
-    /// A picture of the screen.
+    /// Takes a screenshot.
     ///
     /// # Errors
-    /// `Unavailable` or `TimedOut` when the screen cannot be read now; `Invalid` for a region that is not on it, and for a
-    /// budget that no picture keeps; `Internal` when an encoder fails.
-    pub async fn screenshot(&self, form: Form) -> Result<Picture> {
-        match self.screenshot_unless(form, Vec::new()).await? {
-            Sight::Picture(picture) => Ok(picture),
-            Sight::Same(..) => Err(Error::internal("a picture that nobody has was left out")),
+    /// `Unavailable` when the screen or all encoders are busy, or the screen is down; `TimedOut` when the X
+    /// server stops answering. `Invalid` for a region that is not on the screen, and with the code
+    /// `budget_too_small` for a budget that no picture fits. `Internal` when an encoder fails.
+    pub async fn screenshot(&self, options: ScreenshotOptions) -> Result<Picture> {
+        match self.screenshot_if_changed(options, Vec::new()).await? {
+            ConditionalScreenshot::Picture(picture) => Ok(picture),
+            ConditionalScreenshot::NotModified(..) => {
+                Err(Error::internal("A screenshot was left out although the client has none"))
+            }
         }
     }
 
-    /// A picture of the screen, unless the present one is among those that the client has.
+    /// Takes a screenshot, unless the current one is among `held`, the names of the frames that the client
+    /// has.
     ///
     /// # Errors
-    /// As [`Screen::screenshot`].
-    pub async fn screenshot_unless(&self, form: Form, held: Vec<Arc<str>>) -> Result<Sight> {
-        // First only ask whether it changed.
-        let stamp = self.run(move |seat, _| seat.stamp(form.region, form.cursor)).await?;
-        if let Some(sight) = self.album().known(stamp, form, &held) {
-            return Ok(sight);
-        }
-        let album = Arc::clone(&self.album);
-        let known = move |stamp| lock(&album).cache.get(stamp, form);
-        let (stamp, picture) = self.picture(form, known, |_| {}).await?;
-        if let Some(stamp) = stamp {
-            self.album().cache.put(stamp, form, picture.clone());
-        }
-        Ok(Sight::Picture(picture))
-    }
-
-    /// Takes a picture, has something drawn on it, encodes it and names it. With its stamp, unless it was `known`.
-    pub(super) async fn picture(
+    /// Those of [`Screen::screenshot`].
+    pub async fn screenshot_if_changed(
         &self,
-        form: Form,
+        options: ScreenshotOptions,
+        held: Vec<Arc<str>>,
+    ) -> Result<ConditionalScreenshot> {
+        let stamp = self.run(move |worker, _| worker.stamp(options.region, options.cursor)).await?;
+        if let Some(cached) = self.screenshot_cache().known(stamp, options, &held) {
+            return Ok(cached);
+        }
+        let screenshot_cache = Arc::clone(&self.screenshot_cache);
+        let known = move |stamp| lock(&screenshot_cache).encoded.get(stamp, options);
+        let (stamp, picture) = self.picture(options, known, |_| {}).await?;
+        if let Some(stamp) = stamp {
+            self.screenshot_cache().encoded.put(stamp, options, picture.clone());
+        }
+        Ok(ConditionalScreenshot::Picture(picture))
+    }
+
+    /// Captures the screen, calls `draw` on the pixels, encodes and names the picture. The stamp is `None`
+    /// when `known` had the picture.
+    async fn picture(
+        &self,
+        options: ScreenshotOptions,
         known: impl Fn(Stamp) -> Option<Picture> + Send + 'static,
         draw: impl FnOnce(&mut Frame) + Send + 'static,
     ) -> Result<(Option<Stamp>, Picture)> {
-        // A new picture waits for its encoder before it takes memory.
-        let turn = tokio::time::timeout(ENCODER_TIMEOUT, self.encoders.turn()).await;
-        let Ok(Some(turn)) = turn else { return Err(self.busy()) };
-        let (stamp, region, mut frame) =
-            match self.run(move |seat, _| seat.look(form.region, form.cursor, known)).await? {
-                Look::Known(picture) => return Ok((None, picture)),
-                Look::New(stamp, region, frame) => (stamp, region, frame),
-            };
+        // The encoder first, so that waiting requests hold no pixels.
+        let permit = tokio::time::timeout(ENCODER_TIMEOUT, self.encoders.acquire()).await;
+        let Ok(Some(permit)) = permit else { return Err(self.busy()) };
+        let (stamp, region, mut frame) = match self
+            .run(move |worker, _| worker.capture_unless_known(options.region, options.cursor, known))
+            .await?
+        {
+            CaptureResult::AlreadyEncoded(picture) => return Ok((None, picture)),
+            CaptureResult::New(stamp, region, frame) => (stamp, region, frame),
+        };
         let encoders = Arc::clone(&self.encoders);
         let encoded = tokio::task::spawn_blocking(move || {
             draw(&mut frame);
-            encoders.encode(&frame, form, turn)
+            encoders.encode(&frame, options, permit)
         });
-        let file = encoded.await.map_err(|error| Error::internal(format!("encoder: {error}")))??;
-        let taken = Taken { stamp, form, region, width: file.width, height: file.height };
-        let scale = taken.scale();
-        let frame = self.album().frames.add(taken);
-        let Encoded { bytes, mime_type, width, height } = file;
+        let file =
+            encoded.await.map_err(|error| Error::internal(format!("Encoding the screenshot: {error}")))??;
+        let frame_record = FrameRecord { stamp, options, region, width: file.width, height: file.height };
+        let scale = frame_record.scale();
+        let frame = self.screenshot_cache().frames.add(frame_record);
+        let EncodedImage { bytes, mime_type, width, height } = file;
         Ok((Some(stamp), Picture { bytes, mime_type, width, height, scale, frame }))
     }
 
-    /// What a picture that was given out lately shows.
+    /// The record of a recent screenshot.
     ///
     /// # Errors
-    /// `Conflict` with the code `unknown_frame` when it is not known, or not any more.
-    pub fn taken(&self, frame: &str) -> Result<Taken> {
-        self.album().frames.get(frame).cloned().ok_or_else(|| frames::unknown(frame))
+    /// `Conflict` with the code `unknown_frame` when the frame is unknown or forgotten.
+    pub fn frame_record(&self, frame: &str) -> Result<FrameRecord> {
+        self.screenshot_cache().frames.get(frame).cloned().ok_or_else(|| frame_history::unknown(frame))
     }
 
-    fn album(&self) -> MutexGuard<'_, Album> {
-        lock(&self.album)
+    fn screenshot_cache(&self) -> MutexGuard<'_, ScreenshotCache> {
+        lock(&self.screenshot_cache)
     }
 }
 
-fn lock(album: &Mutex<Album>) -> MutexGuard<'_, Album> {
-    album.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(screenshot_cache: &Mutex<ScreenshotCache>) -> MutexGuard<'_, ScreenshotCache> {
+    screenshot_cache.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,43 +1,43 @@
-//! How is a picture wanted? The words of wire.md 6.1, checked.
+//! Options of a screenshot request, validated (docs/api/actions.md).
 
+use hotdesk_domain::desktop::region::Region;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::region::Region;
-use hotdesk_wire::screenshot::ScreenshotQuery;
+use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
-/// Quality when none is asked: text stays readable.
+/// Quality when the request has none: text stays readable.
 pub(super) const DEFAULT_QUALITY: u8 = 80;
 
-/// A file format.
+/// File format and quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Png,
     Jpeg {
         quality: u8,
     },
-    /// Lossless without a quality.
+    /// `None` is lossless.
     Webp {
         quality: Option<u8>,
     },
 }
 
-/// How a picture is wanted.
+/// Validated options of a screenshot.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Form {
+pub struct ScreenshotOptions {
     pub(super) format: Format,
     pub(super) scale: f64,
-    /// All of the screen when absent.
+    /// In screen pixels; `None` is the whole screen.
     pub(super) region: Option<Region>,
-    /// Whether the pointer is drawn.
+    /// Whether the cursor is drawn.
     pub(super) cursor: bool,
     pub(super) max_pixels: Option<u64>,
     pub(super) max_bytes: Option<u64>,
 }
 
-impl Form {
-    /// Reads the wire's words; those about screen and response format are not its business.
+impl ScreenshotOptions {
+    /// Validates the query. Its `screen` and `response_format` are ignored here.
     ///
     /// # Errors
-    /// `Invalid` for a word or number that means nothing.
+    /// `Invalid` for an unknown word or a number out of range.
     pub fn parse(query: &ScreenshotQuery) -> Result<Self> {
         if query.quality.is_some_and(|quality| !(1..=100).contains(&quality)) {
             return Err(Error::invalid("quality must be 1 to 100"));
@@ -70,13 +70,13 @@ impl Form {
 mod tests {
     use super::*;
 
-    /// The query as a client writes it.
-    fn parse(query: &str) -> Option<Form> {
-        serde_urlencoded::from_str(query).ok().and_then(|query| Form::parse(&query).ok())
+    /// Parses a query string.
+    fn parse(query: &str) -> Option<ScreenshotOptions> {
+        serde_urlencoded::from_str(query).ok().and_then(|query| ScreenshotOptions::parse(&query).ok())
     }
 
     #[test]
-    fn forms_parse_or_are_refused() {
+    fn options_are_parsed_or_refused() {
         let plain = parse("").unwrap();
         assert_eq!((plain.format, plain.scale, plain.region, plain.cursor), (Format::Png, 1.0, None, true));
         for (query, format) in [
@@ -87,7 +87,7 @@ mod tests {
             ("format=webp&quality=80&cursor=off&region=0,0,1,1", Format::Webp { quality: Some(80) }),
             ("cursor=on&max_pixels=1&max_bytes=1", Format::Png),
         ] {
-            assert_eq!(parse(query).map(|form| form.format), Some(format), "{query}");
+            assert_eq!(parse(query).map(|options| options.format), Some(format), "{query}");
         }
         for bad in [
             "format=gif",

@@ -1,34 +1,35 @@
-//! How is something drawn on a picture of a screen? On the raw pixels, before they are encoded.
+//! Screenshots with a drawing on them, such as the marks of elements.
 
 use super::cache::Picture;
-use super::form::Form;
-use super::screen::Screen;
+use super::options::ScreenshotOptions;
+use crate::display::screen::Screen;
 use hotdesk_domain::error::Result;
 
-/// A picture that can be drawn on: rows of `width` pixels of four bytes (blue, green, red, unused).
+/// A picture to draw on, before it is encoded: rows of `width` pixels of four bytes (blue, green, red,
+/// unused).
 #[derive(Debug)]
 pub struct Canvas<'a> {
-    /// Pixels across.
+    /// Width in pixels.
     pub width: usize,
-    /// Pixels down.
+    /// Height in pixels.
     pub height: usize,
-    /// The pixels.
+    /// The pixels, `width * height * 4` bytes.
     pub pixels: &'a mut [u8],
 }
 
 impl Screen {
-    /// A new picture of the screen with something drawn on it; it is not kept for the next who asks.
+    /// Takes a new screenshot and calls `draw` on its pixels. It is not cached.
     ///
     /// # Errors
-    /// As [`Screen::screenshot`].
+    /// Those of [`Screen::screenshot`].
     pub async fn screenshot_with(
         &self,
-        form: Form,
+        options: ScreenshotOptions,
         draw: impl FnOnce(&mut Canvas<'_>) + Send + 'static,
     ) -> Result<Picture> {
         let (_, picture) = self
             .picture(
-                form,
+                options,
                 |_| None,
                 |frame| {
                     let (width, height) = (usize::from(frame.width), usize::from(frame.height));

@@ -1,20 +1,20 @@
-//! What does a picture say of itself on the wire?
+//! API representations of a screenshot.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::cache::Picture;
-use hotdesk_http::marks::Marks;
-use hotdesk_wire::screenshot::ScreenshotBase64;
+use hotdesk_http::image_headers::ImageHeaders;
+use hotdesk_wire::desktop::screenshot::ScreenshotBase64;
 
-/// What a picture of a screen shows.
-pub fn marks(screen: &str, picture: &Picture) -> Marks {
+/// Metadata of a screenshot for response headers.
+pub fn marks(screen: &str, picture: &Picture) -> ImageHeaders {
     let Picture { width, height, scale, .. } = *picture;
-    Marks { frame: picture.frame.clone(), screen: screen.to_owned(), scale, width, height }
+    ImageHeaders { frame: picture.frame.clone(), screen: screen.to_owned(), scale, width, height }
 }
 
-/// A picture of a screen in JSON.
-pub fn in_json(screen: &str, picture: &Picture) -> ScreenshotBase64 {
+/// A screenshot as JSON with base64 data.
+pub fn to_json(screen: &str, picture: &Picture) -> ScreenshotBase64 {
     ScreenshotBase64 {
         success: true,
         image: STANDARD.encode(&picture.bytes),

@@ -1,4 +1,4 @@
-//! Where does the X server put a frame for us? Into a memory file that both have mapped (MIT-SHM, ShmAttachFd).
+//! Shared memory segment for captures (MIT-SHM, `ShmAttachFd`).
 
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
@@ -9,13 +9,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use x11rb::connection::Connection;
 use x11rb::protocol::shm::{self, ConnectionExt};
 
-use super::fault::{Fault, Outcome};
-use super::link::Link;
+use crate::display::fault::{Fault, Outcome};
+use crate::display::link::Link;
 
 /// A segment that the X server writes frames into.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// The server's name for it.
+    /// X resource id of the segment.
     pub(super) id: shm::Seg,
     base: NonNull<c_void>,
     bytes: usize,
@@ -26,7 +26,7 @@ pub(super) struct Segment {
 unsafe impl Send for Segment {}
 
 impl Segment {
-    /// Makes a segment of `bytes` and gives it to the server.
+    /// Creates a segment of `bytes` bytes and attaches it to the server.
     pub(super) fn attach(link: &Link, bytes: usize) -> Outcome<Self> {
         let file = memfd_create("hotdesk-frame", MemfdFlags::CLOEXEC).map_err(fault)?;
         ftruncate(&file, bytes as u64).map_err(fault)?;
@@ -37,23 +37,23 @@ impl Segment {
         Ok(segment)
     }
 
-    /// How many bytes it holds.
+    /// Size in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Replaces `target`'s content by the segment's first `bytes` bytes. Call it only between a reply to a
-    /// `ShmGetImage` and the next: the server writes at no other time.
+    /// Replaces the content of `target` by the first `bytes` bytes of the segment. Call it only after the
+    /// reply to a `ShmGetImage` and before the next one: the server writes at no other time.
     pub(super) fn copy_to(&self, target: &mut Vec<u8>, bytes: usize) {
         assert!(bytes <= self.bytes, "{bytes} bytes are not in a segment of {}", self.bytes);
         target.clear();
-        // SAFETY: `base` maps at least `bytes` readable bytes until drop, and the server is not writing (see above).
+        // SAFETY: `base` maps at least `bytes` readable bytes until drop. The server is not writing (see above).
         #[allow(unsafe_code)]
         let seen = unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast::<u8>(), bytes) };
         target.extend_from_slice(seen);
     }
 
-    /// Takes the segment back from the server.
+    /// Detaches the segment from the server.
     pub(super) fn detach(self, link: &Link) -> Outcome<()> {
         link.shm_detach(self.id)?;
         Ok(())
@@ -62,11 +62,11 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this length, and nothing borrows from it beyond `copy_to`.
+        // SAFETY: `map` made the mapping with this length, and nothing borrows from it beyond `copy_to`.
         #[allow(unsafe_code)]
         let unmapped = unsafe { munmap(self.base.as_ptr(), self.bytes) };
         if let Err(error) = unmapped {
-            tracing::error!(%error, "could not unmap a frame segment");
+            tracing::error!(%error, "could not unmap a shared memory segment");
         }
     }
 }
@@ -81,5 +81,5 @@ fn map(file: &OwnedFd, bytes: usize) -> Outcome<NonNull<c_void>> {
 }
 
 fn fault(error: rustix::io::Errno) -> Fault {
-    hotdesk_domain::error::Error::internal(format!("frame segment: {error}")).into()
+    hotdesk_domain::error::Error::internal(format!("Shared memory for screenshots: {error}")).into()
 }

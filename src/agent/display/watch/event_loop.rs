@@ -1,4 +1,4 @@
-//! What does a watch's thread do? It waits for notices, looks when one concerns it, and tells what is different.
+//! Event loop of a watch thread: waits for X events, reads what they concern, reports differences.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,76 +14,76 @@ use x11rb::protocol::xproto::{
     AtomEnum, ChangeWindowAttributesAux, ConnectionExt as _, EventMask, PropertyNotifyEvent, Window,
 };
 
-use super::super::fault::{Fault, Outcome};
-use super::super::link::{self, Deadline, Link};
-use super::super::seat::X_TIMEOUT;
-use super::super::windows::atoms::Atoms;
 use super::idle::Alarms;
-use super::{Known, Sign, Teller};
-use hotdesk_domain::event::IDLE_SECONDS;
-use hotdesk_domain::resolution::Size;
+use super::{EventCallback, KnownState, ScreenEvent};
+use crate::display::fault::{Fault, Outcome};
+use crate::display::link::{self, Deadline, Link};
+use crate::display::screen::x11_worker::X_TIMEOUT;
+use crate::display::window::atoms::EwmhAtoms;
+use hotdesk_domain::desktop::event::IDLE_SECONDS;
+use hotdesk_domain::desktop::resolution::Size;
 
-/// Pause before a look that failed is tried again: the server is grabbed or overloaded.
+/// Pause before a failed read is tried again: the server is grabbed or overloaded.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// A screen has another size once it has kept it for this long: one that changes in both directions may pass through a
-/// third, a round trip long, which is some tenths of a second on a busy machine.
-const SETTLED: Duration = Duration::from_millis(250);
+/// A new size counts after this time. A resize that changes both sides may pass through an intermediate size
+/// for a round trip, which is some tenths of a second on a busy machine.
+const SETTLE_TIME: Duration = Duration::from_millis(250);
 
-/// The thread's state.
-pub(super) struct Eye<'a> {
+/// State of the thread.
+pub(super) struct EventLoop<'a> {
     pub(super) link: Link,
     pub(super) deadline: Deadline,
-    pub(super) atoms: Atoms,
+    pub(super) atoms: EwmhAtoms,
     pub(super) root: Window,
-    pub(super) known: &'a mut Known,
-    pub(super) tell: Teller,
-    /// Whether a window manager tells of the windows.
+    pub(super) known: &'a mut KnownState,
+    pub(super) callback: EventCallback,
+    /// Whether a window manager publishes the list of windows.
     pub(super) managed: bool,
     /// Since when no window is active.
     pub(super) unfocused: Option<Instant>,
-    /// Windows whose title has changed since the last look.
+    /// Windows whose title changed since the last read.
     pub(super) retitled: BTreeSet<Window>,
-    /// Whether the windows have changed since the last look.
+    /// Whether the list of windows changed since the last read.
     stale: bool,
-    /// The size that the screen has had since then, if it stays.
+    /// The new size and when it was seen.
     resized: Option<(Size, Instant)>,
     alarms: Option<Alarms>,
-    /// When it is to be asked whether the screen has rested.
+    /// When to check again whether the screen is idle.
     due: Option<Instant>,
 }
 
-/// The whole life of the thread; returns why it ended. `ready` is told whether the screen is at rest.
+/// Runs the thread until its wakeup; returns why it ended. `ready` receives whether the screen is idle.
 pub(super) fn run(
     display: u16,
-    known: &mut Known,
-    tell: Teller,
-    bell: &OwnedFd,
+    known: &mut KnownState,
+    callback: EventCallback,
+    wakeup: &OwnedFd,
     ready: oneshot::Sender<bool>,
 ) -> String {
-    let opened = Eye::open(display, known, tell);
-    let outcome = opened.and_then(|(mut eye, rested)| match ready.send(rested) {
-        Ok(()) => eye.watch(bell),
+    let opened = EventLoop::open(display, known, callback);
+    let outcome = opened.and_then(|(mut event_loop, idle)| match ready.send(idle) {
+        Ok(()) => event_loop.watch(wakeup),
         Err(_) => Ok(()),
     });
     match outcome {
-        Ok(()) => String::from("nobody watches any more"),
+        Ok(()) => String::from("the watch was dropped"),
         Err(Fault::Refused(error)) => error.to_string(),
         Err(Fault::Silent) => String::from("the X server does not answer"),
         Err(Fault::Broken(why)) => why,
     }
 }
 
-impl<'a> Eye<'a> {
-    fn open(display: u16, known: &'a mut Known, tell: Teller) -> Outcome<(Self, bool)> {
+impl<'a> EventLoop<'a> {
+    fn open(display: u16, known: &'a mut KnownState, callback: EventCallback) -> Outcome<(Self, bool)> {
         let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         let screen = link.setup().roots.first();
         let (root, size) = screen
             .map(|it| (it.root, Size { width: it.width_in_pixels, height: it.height_in_pixels }))
             .ok_or_else(|| Fault::Broken(String::from("no X screen")))?;
-        let atoms = Atoms::new(&link)?.reply()?;
+        let atoms = EwmhAtoms::new(&link)?.reply()?;
         let clipboard = link.intern_atom(false, b"CLIPBOARD")?.reply()?.atom;
-        // What the server tells is asked for before the first look, so that nothing falls in between.
+        // Subscribes before the first read, so that no event is lost in between.
         let root_events =
             EventMask::PROPERTY_CHANGE | EventMask::STRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_NOTIFY;
         let look = ChangeWindowAttributesAux::new().event_mask(root_events);
@@ -93,15 +93,15 @@ impl<'a> Eye<'a> {
         link.xfixes_select_selection_input(root, clipboard, mask)?.check()?;
         deadline.allow(X_TIMEOUT);
         let alarms = Alarms::set(&link)?;
-        let left = alarms.as_ref().map(|alarms| alarms.rests_in(&link)).transpose()?.flatten();
+        let left = alarms.as_ref().map(|alarms| alarms.time_until_idle(&link)).transpose()?.flatten();
         let server = getsockopt(&link.stream().as_fd(), PeerCredentials).ok().map(|peer| peer.pid());
-        let mut eye = Self {
+        let mut event_loop = Self {
             link,
             deadline,
             atoms,
             root,
             known,
-            tell,
+            callback,
             managed: false,
             unfocused: None,
             retitled: BTreeSet::new(),
@@ -110,101 +110,103 @@ impl<'a> Eye<'a> {
             alarms,
             due: left.map(|left| Instant::now() + left),
         };
-        if eye.known.server != server {
-            eye.known.close_all(&mut eye.tell);
-            eye.known.server = server;
+        if event_loop.known.server != server {
+            event_loop.known.close_all(&mut event_loop.callback);
+            event_loop.known.server = server;
         }
-        let before = eye.known.windows.keys().copied().collect::<Vec<_>>();
+        let before = event_loop.known.windows.keys().copied().collect::<Vec<_>>();
         for window in before {
-            eye.observe(window)?;
+            event_loop.observe(window)?;
         }
-        eye.look()?;
-        eye.note_size(size);
-        eye.known.begun = true;
-        // One that does not count is at rest for ever: it holds up no other.
-        Ok((eye, left.is_none()))
+        event_loop.look()?;
+        event_loop.record_size(size);
+        event_loop.known.reports_existing = true;
+        // A screen without a counter counts as idle, so that it does not make the computer look used.
+        Ok((event_loop, left.is_none()))
     }
 
-    /// Watches until the bell rings.
-    fn watch(&mut self, bell: &OwnedFd) -> Outcome<()> {
+    /// Watches until the wakeup.
+    fn watch(&mut self, wakeup: &OwnedFd) -> Outcome<()> {
         loop {
             self.deadline.allow(X_TIMEOUT);
             self.link.flush()?;
             while let Some(event) = self.link.poll_for_event()? {
-                self.take_in(&event)?;
+                self.handle_event(&event)?;
             }
             if self.stale || !self.retitled.is_empty() {
                 self.stale = false;
                 match self.look() {
-                    // The answers may have brought more notices along.
+                    // The replies may have brought further events.
                     Ok(()) => {}
                     Err(fault @ Fault::Broken(_)) => return Err(fault),
                     Err(fault @ (Fault::Silent | Fault::Refused(_))) => {
-                        tracing::debug!(?fault, "a look at a screen failed");
+                        tracing::debug!(?fault, "could not read a screen; trying again");
                         self.stale = true;
-                        if rings(&mut [PollFd::new(bell, PollFlags::IN)], Some(RETRY_PAUSE))? {
+                        if wait_for_wakeup(&mut [PollFd::new(wakeup, PollFlags::IN)], Some(RETRY_PAUSE))? {
                             return Ok(());
                         }
                     }
                 }
                 continue;
             }
-            let settled = self.resized.map(|(_, since)| SETTLED.saturating_sub(since.elapsed()));
+            let settled = self.resized.map(|(_, since)| SETTLE_TIME.saturating_sub(since.elapsed()));
             if let Some((size, _)) = self.resized.take_if(|_| settled == Some(Duration::ZERO)) {
-                self.note_size(size);
+                self.record_size(size);
                 continue;
             }
             if self.due.take_if(|due| *due <= Instant::now()).is_some() {
-                self.ask_for_rest()?;
+                self.check_idle()?;
                 continue;
             }
             let due = self.due.map(|due| due.saturating_duration_since(Instant::now()));
-            let patience = [settled, due].into_iter().flatten().min();
-            let (bell, server) =
-                (PollFd::new(bell, PollFlags::IN), PollFd::new(self.link.stream(), PollFlags::IN));
-            if rings(&mut [bell, server], patience)? {
+            let timeout = [settled, due].into_iter().flatten().min();
+            let (wakeup, server) =
+                (PollFd::new(wakeup, PollFlags::IN), PollFd::new(self.link.stream(), PollFlags::IN));
+            if wait_for_wakeup(&mut [wakeup, server], timeout)? {
                 return Ok(());
             }
         }
     }
 
-    fn take_in(&mut self, event: &Event) -> Outcome<()> {
+    fn handle_event(&mut self, event: &Event) -> Outcome<()> {
         #[allow(clippy::wildcard_enum_match_arm)] // x11rb's list of events grows with its extensions
         match event {
-            Event::PropertyNotify(change) => self.note_property(change),
+            Event::PropertyNotify(change) => self.handle_property(change),
             Event::ConfigureNotify(change) if change.window == self.root => {
                 let size = Size { width: change.width, height: change.height };
                 self.resized = Some((size, Instant::now()));
             }
             Event::DestroyNotify(gone) => self.forget(gone.window),
             Event::MapNotify(_) | Event::UnmapNotify(_) | Event::ReparentNotify(_) => self.stale = true,
-            // With a window manager its word counts; it tells later than the server does.
+            // With a window manager its property counts, which changes later than the X focus.
             Event::FocusIn(_) | Event::FocusOut(_) => self.stale |= !self.managed,
             Event::XfixesSelectionNotify(change)
                 if change.subtype == SelectionEvent::SET_SELECTION_OWNER && change.owner != x11rb::NONE =>
             {
-                (self.tell)(Sign::Copied);
+                (self.callback)(ScreenEvent::Copied);
             }
-            Event::SyncAlarmNotify(told) => {
+            Event::SyncAlarmNotify(notify) => {
                 if let Some(alarms) = &mut self.alarms
-                    && let Some(sign) = alarms.sign(&self.link, told)?
+                    && let Some(event) = alarms.event(&self.link, notify)?
                 {
-                    let moved = matches!(sign, Sign::Moved);
-                    self.due = moved.then(|| Instant::now() + Duration::from_secs(IDLE_SECONDS.into()));
-                    (self.tell)(sign);
+                    let active_again = matches!(event, ScreenEvent::BecameActive);
+                    self.due =
+                        active_again.then(|| Instant::now() + Duration::from_secs(IDLE_SECONDS.into()));
+                    (self.callback)(event);
                 }
             }
-            // Errors are about windows that have gone.
+            // X errors are about windows that are gone.
             _ => {}
         }
         Ok(())
     }
 
-    fn note_property(&mut self, change: &PropertyNotifyEvent) {
+    fn handle_property(&mut self, change: &PropertyNotifyEvent) {
         let atoms = &self.atoms;
         if change.window == self.root {
-            let told = [atoms._NET_CLIENT_LIST, atoms._NET_ACTIVE_WINDOW, atoms._NET_SUPPORTING_WM_CHECK];
-            self.stale |= told.contains(&change.atom);
+            let list_atoms =
+                [atoms._NET_CLIENT_LIST, atoms._NET_ACTIVE_WINDOW, atoms._NET_SUPPORTING_WM_CHECK];
+            self.stale |= list_atoms.contains(&change.atom);
         } else if [atoms._NET_WM_NAME, atoms._NET_WM_VISIBLE_NAME, AtomEnum::WM_NAME.into()]
             .contains(&change.atom)
         {
@@ -212,29 +214,29 @@ impl<'a> Eye<'a> {
         }
     }
 
-    /// The screen should have rested by now: tells so, or asks again when it may have.
-    fn ask_for_rest(&mut self) -> Outcome<()> {
+    /// Reports that the screen is idle, or schedules the next check.
+    fn check_idle(&mut self) -> Outcome<()> {
         let Some(alarms) = &self.alarms else { return Ok(()) };
-        match alarms.rests_in(&self.link)? {
+        match alarms.time_until_idle(&self.link)? {
             Some(left) => self.due = Some(Instant::now() + left),
-            None => (self.tell)(Sign::Rested),
+            None => (self.callback)(ScreenEvent::BecameIdle),
         }
         Ok(())
     }
 
-    fn note_size(&mut self, size: Size) {
+    fn record_size(&mut self, size: Size) {
         let before = self.known.size.replace(size);
         if before.is_some_and(|before| before != size) {
-            (self.tell)(Sign::Resized(size));
+            (self.callback)(ScreenEvent::Resized(size));
         }
     }
 }
 
-/// Waits for one of these; whether it is the first.
-fn rings(sources: &mut [PollFd<'_>], patience: Option<Duration>) -> Outcome<bool> {
-    let patience = patience.map(Timespec::try_from).transpose().map_err(std::io::Error::other)?;
-    match poll(sources, patience.as_ref()) {
-        Ok(_) => Ok(sources.first().is_some_and(|bell| !bell.revents().is_empty())),
+/// Waits for one of the sources; returns whether the first is ready.
+fn wait_for_wakeup(sources: &mut [PollFd<'_>], timeout: Option<Duration>) -> Outcome<bool> {
+    let timeout = timeout.map(Timespec::try_from).transpose().map_err(std::io::Error::other)?;
+    match poll(sources, timeout.as_ref()) {
+        Ok(_) => Ok(sources.first().is_some_and(|wakeup| !wakeup.revents().is_empty())),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(std::io::Error::from(error).into()),
     }

@@ -1,8 +1,11 @@
-//! Since when has nobody used a screen? Its X server counts (the system counter IDLETIME of XSync): input by XTEST and
-//! over VNC ends a rest, and so does a program that moves the pointer. Alarms tell when the count passes the threshold.
+//! Idle time of a screen, from the XSync counter `IDLETIME` of its X server.
 //!
-//! A server with nothing else to do can sleep past an alarm (it sets no timer for a higher value while the count is below a
-//! lower one that it waits to fall to), so that the count is also asked for at the moment at which it should be there.
+//! Input through XTEST and VNC resets the counter, and so does a program that moves the pointer. Alarms
+//! report when the counter passes the threshold.
+//!
+//! A server with nothing else to do can miss an alarm: it sets no timer for a higher value while the counter
+//! is below a lower value that another alarm waits for. So the event loop also reads the counter at the
+//! moment at which the threshold should be reached.
 
 use std::time::Duration;
 
@@ -11,67 +14,67 @@ use x11rb::protocol::sync::{
     self, Alarm, AlarmNotifyEvent, ConnectionExt as _, Counter, CreateAlarmAux, Int64, TESTTYPE, VALUETYPE,
 };
 
-use super::super::fault::Outcome;
-use super::super::link::Link;
-use super::Sign;
-use hotdesk_domain::event::IDLE_SECONDS;
+use super::ScreenEvent;
+use crate::display::fault::Outcome;
+use crate::display::link::Link;
+use hotdesk_domain::desktop::event::IDLE_SECONDS;
 
-/// The counter's name.
+/// Name of the counter.
 const COUNTER: &[u8] = b"IDLETIME";
-/// The threshold in the counter's unit, milliseconds.
+/// Threshold in milliseconds, the unit of the counter.
 const THRESHOLD: i64 = IDLE_SECONDS as i64 * 1000;
 
-/// The alarms of a screen.
+/// XSync alarms of a screen.
 pub(super) struct Alarms {
     counter: Counter,
-    /// The count came to the threshold.
-    rested: Alarm,
-    /// The count fell back from above it.
+    /// The counter reached the threshold.
+    idle: Alarm,
+    /// The counter was reset from above the threshold.
     moved: Alarm,
-    /// The count fell back for the first time since the watch began, from below the threshold.
+    /// The counter was reset for the first time since the watch began, from below the threshold.
     first: Option<Alarm>,
 }
 
 impl Alarms {
-    /// Sets the alarms; `None` where the server does not count.
+    /// Creates the alarms; `None` when the server has no counter.
     pub(super) fn set(link: &Link) -> Outcome<Option<Self>> {
         let Some(counter) = counter(link)? else { return Ok(None) };
-        let rested = alarm(link, counter, THRESHOLD, TESTTYPE::POSITIVE_TRANSITION)?;
+        let idle = alarm(link, counter, THRESHOLD, TESTTYPE::POSITIVE_TRANSITION)?;
         let moved = alarm(link, counter, THRESHOLD, TESTTYPE::NEGATIVE_TRANSITION)?;
         let now = count(link, counter)?;
         let first = match now < THRESHOLD {
             true => Some(alarm(link, counter, now + 1, TESTTYPE::NEGATIVE_TRANSITION)?),
             false => None,
         };
-        Ok(Some(Self { counter, rested, moved, first }))
+        Ok(Some(Self { counter, idle, moved, first }))
     }
 
-    /// How long until the screen has rested, if nobody uses it; nothing once it has.
-    pub(super) fn rests_in(&self, link: &Link) -> Outcome<Option<Duration>> {
+    /// Time until the screen is idle if nobody uses it; `None` when it is idle now.
+    pub(super) fn time_until_idle(&self, link: &Link) -> Outcome<Option<Duration>> {
         let left = THRESHOLD - count(link, self.counter)?;
         Ok(u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_millis))
     }
 
-    /// What an alarm means.
-    pub(super) fn sign(&mut self, link: &Link, told: &AlarmNotifyEvent) -> Outcome<Option<Sign>> {
-        if told.alarm == self.rested {
-            return Ok(Some(Sign::Rested));
+    /// The event that an alarm means.
+    pub(super) fn event(&mut self, link: &Link, notify: &AlarmNotifyEvent) -> Outcome<Option<ScreenEvent>> {
+        if notify.alarm == self.idle {
+            return Ok(Some(ScreenEvent::BecameIdle));
         }
-        if let Some(first) = self.first.take_if(|first| *first == told.alarm) {
+        if let Some(first) = self.first.take_if(|first| *first == notify.alarm) {
             link.sync_destroy_alarm(first)?;
-            return Ok(Some(Sign::Moved));
+            return Ok(Some(ScreenEvent::BecameActive));
         }
-        Ok((told.alarm == self.moved).then_some(Sign::Moved))
+        Ok((notify.alarm == self.moved).then_some(ScreenEvent::BecameActive))
     }
 }
 
-/// How long nobody has used the screen; `None` where its server does not count.
+/// Time since the last input; `None` when the server has no counter.
 pub(super) fn length(link: &Link) -> Outcome<Option<Duration>> {
     let Some(counter) = counter(link)? else { return Ok(None) };
     Ok(u64::try_from(count(link, counter)?).ok().map(Duration::from_millis))
 }
 
-/// The server's counter.
+/// Id of the server's counter.
 fn counter(link: &Link) -> Outcome<Option<Counter>> {
     if link.extension_information(sync::X11_EXTENSION_NAME)?.is_none() {
         return Ok(None);
@@ -81,7 +84,7 @@ fn counter(link: &Link) -> Outcome<Option<Counter>> {
     Ok(counters.into_iter().find(|counter| counter.name == COUNTER).map(|found| found.counter))
 }
 
-/// What the counter says, in milliseconds.
+/// Value of the counter in milliseconds.
 fn count(link: &Link, counter: Counter) -> Outcome<i64> {
     let now = link.sync_query_counter(counter)?.reply()?.counter_value;
     Ok(i64::from(now.hi) << 32 | i64::from(now.lo))

@@ -1,8 +1,8 @@
-//! What happens on a screen? A screen that somebody watches has one more thread with an X connection of its own, which
-//! waits for what the server tells, looks at what that concerns and says what is different.
+//! Watches of a screen: window, clipboard, size and idle events.
 //!
-//! Notices only tell that it is time to look: what is told is the difference between two looks. So nothing is told
-//! twice, and a lost or early notice does no harm.
+//! A watched screen has one more thread with its own X connection. X events only trigger a read; the thread
+//! reports the difference between two reads. So no event is reported twice, and a lost or early X event does
+//! no harm.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -15,151 +15,151 @@ use x11rb::protocol::xproto::Window;
 
 use super::fault::restarting;
 use super::screen::{Phase, Screen};
-use super::windows::id_text;
+use super::window::id_text;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::resolution::Size;
 
-mod eye;
+mod event_loop;
 mod idle;
 mod windows;
 
-/// How long the thread may take to connect and to look for the first time: some ten round trips, each bounded.
+/// Timeout of the thread's connection and first read: some ten round trips, each with its own timeout.
 const START_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Something that happened on a screen.
+/// An event on a screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// A window is there that was not.
+pub enum ScreenEvent {
+    /// A window appeared.
     Opened {
-        /// Its id, as in the list of windows.
+        /// Window id, as in the list of windows.
         id: String,
-        /// Its title.
+        /// Window title.
         title: String,
     },
-    /// A window is gone.
+    /// A window disappeared.
     Closed {
-        /// Its id.
+        /// Window id.
         id: String,
     },
-    /// Another window is the active one.
+    /// Another window became active.
     Focused {
-        /// Its id.
+        /// Window id.
         id: String,
-        /// Its title.
+        /// Window title.
         title: String,
     },
-    /// A window's title is another.
-    Titled {
-        /// Its id.
+    /// The title of a window changed.
+    TitleChanged {
+        /// Window id.
         id: String,
-        /// Its title.
+        /// The new title.
         title: String,
     },
     /// A program put something on the clipboard.
     Copied,
-    /// The screen has another size.
+    /// The size of the screen changed, in pixels.
     Resized(Size),
-    /// Nobody has used its keyboard or pointer for the time of `domain::event`.
-    Rested,
+    /// Nobody used keyboard or pointer for [`IDLE_SECONDS`](hotdesk_domain::desktop::event::IDLE_SECONDS).
+    BecameIdle,
     /// Somebody used them after that.
-    Moved,
+    BecameActive,
 }
 
-/// Who is told; it must not wait.
-pub type Teller = Box<dyn FnMut(Sign) + Send>;
+/// Callback for events; it must not block.
+pub type EventCallback = Box<dyn FnMut(ScreenEvent) + Send>;
 
-/// What is known of a screen between two looks, and from one connection to the next.
+/// State of a screen at the last read; it survives a reconnection.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    /// The process of the X server: another one has other windows, whatever their ids.
+pub(super) struct KnownState {
+    /// Process id of the X server. Another server has other windows, whatever their ids.
     server: Option<i32>,
-    /// The windows and their titles.
+    /// Titles by window.
     windows: BTreeMap<Window, String>,
     active: Option<Window>,
     size: Option<Size>,
-    /// Whether what a look finds is news. The first look at a screen that was there before only tells what there is.
-    begun: bool,
+    /// Whether differences are reported. The first read of an existing screen only records its state.
+    reports_existing: bool,
 }
 
-/// What is known of a screen; clones share it.
+/// Last known state of a screen; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<Known>>);
+pub struct WatchState(Arc<Mutex<KnownState>>);
 
-impl Memory {
-    /// Of a screen that was there before: what is on it now is no news.
-    pub fn of_old() -> Self {
+impl WatchState {
+    /// State for a screen that existed before: its current content is not reported.
+    pub fn of_existing_screen() -> Self {
         Self::default()
     }
 
-    /// Of a screen that is just being made: whatever is on it is news.
-    pub fn of_new() -> Self {
-        Self(Arc::new(Mutex::new(Known { begun: true, ..Known::default() })))
+    /// State for a new screen: all its content is reported.
+    pub fn of_new_screen() -> Self {
+        Self(Arc::new(Mutex::new(KnownState { reports_existing: true, ..KnownState::default() })))
     }
 
-    /// Forgets all windows, because their screen has ended, and tells that they are closed.
-    pub fn close_all(&self, tell: &mut Teller) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).close_all(tell);
+    /// Reports all windows as closed, because their screen has ended.
+    pub fn close_all(&self, callback: &mut EventCallback) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).close_all(callback);
     }
 }
 
-impl Known {
-    fn close_all(&mut self, tell: &mut Teller) {
+impl KnownState {
+    fn close_all(&mut self, callback: &mut EventCallback) {
         self.active = None;
         for window in std::mem::take(&mut self.windows).into_keys() {
-            tell(Sign::Closed { id: id_text(window) });
+            callback(ScreenEvent::Closed { id: id_text(window) });
         }
     }
 }
 
-/// A screen that is being watched, until this goes or its X connection ends.
+/// A watch of a screen. It ends when it is dropped or its X connection ends.
 #[derive(Debug)]
-pub struct Watching {
-    /// Whether the screen was at rest when the watch began; also where its X server does not tell.
-    pub rested: bool,
+pub struct ScreenWatch {
+    /// Whether the screen was idle when the watch began. True when its X server has no idle counter.
+    pub idle: bool,
     ended: oneshot::Receiver<String>,
-    bell: Arc<OwnedFd>,
+    wakeup: Arc<OwnedFd>,
 }
 
-impl Watching {
-    /// Resolves with the reason when the watch has ended.
+impl ScreenWatch {
+    /// Waits until the watch has ended; returns why.
     pub async fn ended(&mut self) -> String {
         let ended = &mut self.ended;
         ended.await.unwrap_or_else(|_| String::from("the watch's thread panicked"))
     }
 }
 
-impl Drop for Watching {
+impl Drop for ScreenWatch {
     fn drop(&mut self) {
-        if let Err(error) = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes()) {
-            tracing::warn!(%error, "could not end a watch");
+        if let Err(error) = rustix::io::write(&*self.wakeup, &1_u64.to_ne_bytes()) {
+            tracing::warn!(%error, "could not wake a watch thread; the watch goes on until its screen ends");
         }
     }
 }
 
 impl Screen {
-    /// Watches the screen; on return everything that happens from now on will be told.
+    /// Starts a watch; all events after the return are reported.
     ///
     /// # Errors
-    /// `Unavailable` when its X server cannot be asked now.
-    pub async fn watch(&self, memory: &Memory, tell: Teller) -> Result<Watching> {
+    /// `Unavailable` when the X server does not answer or the screen is down.
+    pub async fn watch(&self, state: &WatchState, callback: EventCallback) -> Result<ScreenWatch> {
         let failed = |why: &dyn std::fmt::Display| restarting(&self.display_name()).context(why);
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let bell = Arc::new(bell.map_err(|error| failed(&error))?);
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wakeup = Arc::new(wakeup.map_err(|error| failed(&error))?);
         let (ready, begun) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let (display, memory, their_bell) = (self.display, memory.clone(), Arc::clone(&bell));
+        let (display, state, thread_wakeup) = (self.display, state.clone(), Arc::clone(&wakeup));
         let thread = std::thread::Builder::new().name(format!("watch :{display}"));
         let started = thread.spawn(move || {
-            let mut known = memory.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let why = eye::run(display, &mut known, tell, &their_bell, ready);
+            let mut known = state.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let why = event_loop::run(display, &mut known, callback, &thread_wakeup, ready);
             drop(known);
-            // Nobody listens any more: the watch was ended.
+            // The receiver is gone when the watch was dropped.
             let _ = end.send(why);
         });
         started.map_err(|error| failed(&error))?;
-        let watching = |rested| Watching { rested, ended, bell };
+        let watching = |idle| ScreenWatch { idle, ended, wakeup };
         match tokio::time::timeout(START_TIMEOUT, begun).await {
-            Ok(Ok(rested)) => Ok(watching(rested)),
+            Ok(Ok(idle)) => Ok(watching(idle)),
             Ok(Err(_)) => Err(failed(&watching(false).ended().await)),
             Err(_) => {
                 drop(watching(false));
@@ -168,16 +168,16 @@ impl Screen {
         }
     }
 
-    /// How long nobody has used it; `None` where its X server does not count.
+    /// Time since the last input; `None` when its X server has no idle counter.
     ///
     /// # Errors
-    /// `Unavailable` when it is not up, or has too much to do.
+    /// `Unavailable` when the screen is down or busy; `TimedOut` when the X server stops answering.
     pub async fn idle(&self) -> Result<Option<Duration>> {
-        self.run(|seat, _| idle::length(&seat.link)).await
+        self.run(|worker, _| idle::length(&worker.link)).await
     }
 
-    /// Waits until the screen takes work; false when it has ended instead.
-    pub async fn lives(&self) -> bool {
+    /// Waits until the screen accepts jobs; false when it has ended.
+    pub async fn wait_until_ready(&self) -> bool {
         let mut phase = self.phase.subscribe();
         let settled = phase.wait_for(|phase| !matches!(phase, Phase::Starting)).await;
         settled.is_ok_and(|phase| matches!(*phase, Phase::Ready(_)))

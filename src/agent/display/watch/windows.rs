@@ -1,5 +1,7 @@
-//! Which windows are there, and which is active? As the window manager tells, and without one as the server does. All
-//! questions of a kind are sent before the first answer is waited for.
+//! Reading of the windows and the active window, and reporting of differences.
+//!
+//! The window manager's lists count; without one, the X server's. All requests of a kind are sent before the
+//! first reply is awaited.
 
 use std::time::{Duration, Instant};
 
@@ -7,37 +9,37 @@ use x11rb::protocol::xproto::{
     AtomEnum, ChangeWindowAttributesAux, ConnectionExt as _, EventMask, MapState, Window, WindowClass,
 };
 
-use super::super::fault::{Fault, Outcome};
-use super::super::seat::X_TIMEOUT;
-use super::super::windows::id_text;
-use super::super::windows::read::{MOST_WINDOWS, Title, numbers, optional};
-use super::Sign;
-use super::eye::Eye;
+use super::ScreenEvent;
+use super::event_loop::EventLoop;
+use crate::display::fault::{Fault, Outcome};
+use crate::display::screen::x11_worker::X_TIMEOUT;
+use crate::display::window::id_text;
+use crate::display::window::read::{MAX_WINDOWS, TitleQuery, numbers, optional};
 
-/// Window managers name no active window for a moment between two. When none was active for this long, the same window
-/// becoming active again is news.
+/// Window managers name no active window for a moment between two. After this time the same window becoming
+/// active again is an event.
 const BLINK: Duration = Duration::from_millis(100);
-/// Deepest nesting of a window below the root that is followed.
+/// Most levels below the root that are followed.
 const MAX_NESTING: usize = 32;
 
-impl Eye<'_> {
-    /// Looks at the windows and tells what is different.
+impl EventLoop<'_> {
+    /// Reads the windows and reports differences.
     pub(super) fn look(&mut self) -> Outcome<()> {
         let (listed, active) = self.present()?;
-        let room = (MOST_WINDOWS as usize).saturating_sub(self.known.windows.len());
+        let free = (MAX_WINDOWS as usize).saturating_sub(self.known.windows.len());
         let is_new = |window: &Window| !self.known.windows.contains_key(window);
-        let new: Vec<Window> = listed.iter().copied().filter(is_new).take(room).collect();
+        let new: Vec<Window> = listed.iter().copied().filter(is_new).take(free).collect();
         let unlisted: Vec<Window> =
             self.known.windows.keys().copied().filter(|window| !listed.contains(window)).collect();
-        for window in self.gone(&unlisted)? {
+        for window in self.find_gone(&unlisted)? {
             self.forget(window);
         }
         for window in &new {
             self.observe(*window)?;
         }
         for (window, title) in self.titles(&new)? {
-            if self.known.begun {
-                (self.tell)(Sign::Opened { id: id_text(window), title: title.clone() });
+            if self.known.reports_existing {
+                (self.callback)(ScreenEvent::Opened { id: id_text(window), title: title.clone() });
             }
             self.known.windows.insert(window, title);
         }
@@ -45,36 +47,37 @@ impl Eye<'_> {
         self.focus(active)
     }
 
-    /// Asks the server to tell of changes of a window.
+    /// Subscribes to events of a window.
     pub(super) fn observe(&self, window: Window) -> Outcome<()> {
         let mask = EventMask::STRUCTURE_NOTIFY | EventMask::PROPERTY_CHANGE | EventMask::FOCUS_CHANGE;
         let look = ChangeWindowAttributesAux::new().event_mask(mask);
-        // An error would come later, as an event: the window has gone.
+        // An error arrives later as an event and means that the window is gone.
         self.link.change_window_attributes(window, &look)?;
         Ok(())
     }
 
-    /// A window is gone.
+    /// Reports that a window is gone.
     pub(super) fn forget(&mut self, window: Window) {
         self.retitled.remove(&window);
         if self.known.windows.remove(&window).is_some() {
-            (self.tell)(Sign::Closed { id: id_text(window) });
+            (self.callback)(ScreenEvent::Closed { id: id_text(window) });
         }
         if self.known.active == Some(window) {
             self.known.active = None;
         }
     }
 
-    /// The windows that are to be seen, and the active one.
+    /// The visible windows and the active one.
     fn present(&mut self) -> Outcome<(Vec<Window>, Option<Window>)> {
         self.deadline.allow(X_TIMEOUT);
         let (link, atoms) = (&self.link, &self.atoms);
         let ask = |window, name, most| link.get_property(false, window, name, AtomEnum::WINDOW, 0, most);
-        let list = ask(self.root, atoms._NET_CLIENT_LIST, MOST_WINDOWS)?;
+        let list = ask(self.root, atoms._NET_CLIENT_LIST, MAX_WINDOWS)?;
         let active = ask(self.root, atoms._NET_ACTIVE_WINDOW, 1)?;
         let manager = ask(self.root, atoms._NET_SUPPORTING_WM_CHECK, 1)?;
         let (mut list, active) = (numbers(&list.reply()?), numbers(&active.reply()?));
-        // One that was killed leaves its properties, but not its window (EWMH, _NET_SUPPORTING_WM_CHECK).
+        // A killed window manager leaves its properties, but not its window (EWMH,
+        // `_NET_SUPPORTING_WM_CHECK`).
         self.managed = match numbers(&manager.reply()?).first() {
             None => false,
             Some(window) => {
@@ -84,25 +87,26 @@ impl Eye<'_> {
         };
         if self.managed {
             let active = active.first().copied().filter(|window| *window != x11rb::NONE);
-            // Some managers name a new window as the active one before they list it: it is opened first, then focused.
+            // Some managers name a new window as active before they list it. This adds it, so that it opens
+            // before it gets the focus.
             list.extend(active.filter(|window| !list.contains(window)));
             return Ok((list, active));
         }
         Ok((self.children()?, self.focused()?))
     }
 
-    /// What programs show on a screen without a window manager.
+    /// The visible windows without a window manager.
     fn children(&self) -> Outcome<Vec<Window>> {
         let link = &self.link;
         let mut children = link.query_tree(self.root)?.reply()?.children;
-        children.truncate(MOST_WINDOWS as usize);
-        let asked: Vec<_> = children
+        children.truncate(MAX_WINDOWS as usize);
+        let pending: Vec<_> = children
             .into_iter()
             .map(|window| Ok((window, link.get_window_attributes(window)?)))
             .collect::<Outcome<_>>()?;
         let mut shown = Vec::new();
-        for (window, asked) in asked {
-            let attributes = optional(asked.reply().map_err(Fault::from))?;
+        for (window, pending) in pending {
+            let attributes = optional(pending.reply().map_err(Fault::from))?;
             if attributes.is_some_and(|it| {
                 !it.override_redirect
                     && it.map_state == MapState::VIEWABLE
@@ -132,17 +136,17 @@ impl Eye<'_> {
         Ok(None)
     }
 
-    /// Which of these, that are not listed any more, are gone. A window manager that ends lists nothing, but leaves the
+    /// The windows among `unlisted` that are gone. A window manager that ends lists nothing, but leaves the
     /// windows on the screen.
-    fn gone(&self, unlisted: &[Window]) -> Outcome<Vec<Window>> {
+    fn find_gone(&self, unlisted: &[Window]) -> Outcome<Vec<Window>> {
         self.deadline.allow(X_TIMEOUT);
-        let asked: Vec<_> = unlisted
+        let pending: Vec<_> = unlisted
             .iter()
             .map(|window| Ok((*window, self.link.get_window_attributes(*window)?)))
             .collect::<Outcome<_>>()?;
         let mut gone = Vec::new();
-        for (window, asked) in asked {
-            let attributes = optional(asked.reply().map_err(Fault::from))?;
+        for (window, pending) in pending {
+            let attributes = optional(pending.reply().map_err(Fault::from))?;
             if attributes.is_none_or(|it| it.map_state == MapState::UNMAPPED) {
                 gone.push(window);
             }
@@ -150,14 +154,14 @@ impl Eye<'_> {
         Ok(gone)
     }
 
-    /// The titles of those windows that are still there.
+    /// The titles of those windows that still exist.
     fn titles(&self, windows: &[Window]) -> Outcome<Vec<(Window, String)>> {
         self.deadline.allow(X_TIMEOUT);
-        let ask = |window: &Window| Ok((*window, Title::ask(&self.link, &self.atoms, *window)?));
-        let asked: Vec<_> = windows.iter().map(ask).collect::<Outcome<_>>()?;
+        let ask = |window: &Window| Ok((*window, TitleQuery::send(&self.link, &self.atoms, *window)?));
+        let pending: Vec<_> = windows.iter().map(ask).collect::<Outcome<_>>()?;
         let mut titles = Vec::new();
-        for (window, asked) in asked {
-            if let Some(title) = optional(asked.answer(&self.atoms))? {
+        for (window, pending) in pending {
+            if let Some(title) = optional(pending.answer(&self.atoms))? {
                 titles.push((window, title));
             }
         }
@@ -171,8 +175,8 @@ impl Eye<'_> {
         self.retitled.clear();
         for (window, title) in titles {
             let before = self.known.windows.insert(window, title.clone());
-            if self.known.begun && before.as_ref() != Some(&title) {
-                (self.tell)(Sign::Titled { id: id_text(window), title });
+            if self.known.reports_existing && before.as_ref() != Some(&title) {
+                (self.callback)(ScreenEvent::TitleChanged { id: id_text(window), title });
             }
         }
         Ok(())
@@ -195,8 +199,8 @@ impl Eye<'_> {
             },
         };
         self.known.active = Some(window);
-        if self.known.begun {
-            (self.tell)(Sign::Focused { id: id_text(window), title });
+        if self.known.reports_existing {
+            (self.callback)(ScreenEvent::Focused { id: id_text(window), title });
         }
         Ok(())
     }

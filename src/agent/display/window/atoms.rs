@@ -1,10 +1,10 @@
-//! Which names of EWMH are spoken here?
+//! X atoms of EWMH and ICCCM for windows.
 
 x11rb::atom_manager! {
-    /// The atoms, as this server numbers them.
-    pub(in super::super) Atoms:
-    /// The requests for them.
-    AtomsCookie {
+    /// The atom numbers of one X server.
+    pub(in crate::display) EwmhAtoms:
+    /// Pending `InternAtom` requests.
+    EwmhAtomsCookie {
         UTF8_STRING,
         WM_CHANGE_STATE,
         _NET_SUPPORTING_WM_CHECK,

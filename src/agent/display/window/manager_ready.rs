@@ -1,5 +1,7 @@
-//! Does the window manager already manage? Openbox announces itself before it listens, and a window that is mapped in
-//! between is never managed. What it is asked by `_NET_REQUEST_FRAME_EXTENTS` it answers only once it listens.
+//! Readiness of the window manager.
+//!
+//! Openbox announces itself before it handles events, and never manages a window that is mapped in between.
+//! It answers `_NET_REQUEST_FRAME_EXTENTS` only when it handles events.
 
 use std::time::{Duration, Instant};
 
@@ -8,29 +10,27 @@ use x11rb::protocol::xproto::{
     AtomEnum, ClientMessageEvent, ConnectionExt as _, CreateWindowAux, EventMask, Window, WindowClass,
 };
 
-use super::super::fault::Outcome;
-use super::super::seat::Seat;
+use crate::display::fault::Outcome;
+use crate::display::screen::x11_worker::X11Worker;
 
-/// How long one question is waited for; the caller asks again.
+/// Timeout of one request; the caller repeats it.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// Pause between two looks for the answer.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Most names of what a window manager supports that are read; openbox has 80.
-const MOST_SUPPORTED: u32 = 1024;
+/// Pause between two checks for the answer.
+const POLL_PAUSE: Duration = Duration::from_millis(2);
+/// Most entries of `_NET_SUPPORTED` that are read; openbox has 80.
+const MAX_SUPPORTED: u32 = 1024;
 
-impl Seat {
-    /// Whether the window manager answers questions; true for one that does not know the question.
-    pub(in super::super) fn manager_listens(&mut self) -> Outcome<bool> {
+impl X11Worker {
+    /// Whether the window manager answers requests. True for one that does not support the request.
+    pub(in crate::display) fn window_manager_responds(&mut self) -> Outcome<bool> {
         self.rearm();
         let [question, answer, supported] =
             ["_NET_REQUEST_FRAME_EXTENTS", "_NET_FRAME_EXTENTS", "_NET_SUPPORTED"]
                 .map(|name| self.link.intern_atom(false, name.as_bytes()));
         let (question, answer) = (question?.reply()?.atom, answer?.reply()?.atom);
         let supported = supported?.reply()?.atom;
-        let known = self
-            .link
-            .get_property(false, self.root, supported, AtomEnum::ATOM, 0, MOST_SUPPORTED)?
-            .reply()?;
+        let known =
+            self.link.get_property(false, self.root, supported, AtomEnum::ATOM, 0, MAX_SUPPORTED)?.reply()?;
         if !known.value32().into_iter().flatten().any(|atom| atom == question) {
             return Ok(true);
         }
@@ -50,14 +50,14 @@ impl Seat {
         let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             self.rearm();
-            let told = self.link.get_property(false, window, answer, AtomEnum::CARDINAL, 0, 4)?.reply()?;
-            if !told.value.is_empty() {
+            let extents = self.link.get_property(false, window, answer, AtomEnum::CARDINAL, 0, 4)?.reply()?;
+            if !extents.value.is_empty() {
                 return Ok(true);
             }
             if Instant::now() >= until {
                 return Ok(false);
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_PAUSE);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What can be asked of the windows of a screen? Seen and changed through the window manager (EWMH), never around it.
+//! Windows of a screen, read and changed through the window manager (EWMH).
 //!
-//! A change is a message to the window manager, which may refuse it, change it or ask the user. So each is sent in one
-//! piece of work and then looked for in others: the screen does other work meanwhile, and the answer is what is so.
+//! A change is a message to the window manager, which may refuse it, alter it or ask the user. So one job
+//! sends the message, and further jobs read the windows until the change is visible. The screen runs other
+//! jobs meanwhile, and the response shows the actual state.
 
 use std::time::{Duration, Instant};
 
@@ -11,61 +12,64 @@ use x11rb::protocol::xproto;
 use super::screen::Screen;
 use hotdesk_base::wait;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::window::{Window, WindowPlace};
+use hotdesk_wire::desktop::window::{Window, WindowPlace};
 
 pub(super) mod atoms;
-mod change;
+pub(super) mod change;
+mod manager_ready;
 pub(super) mod read;
-mod ready;
+pub(super) mod test_window;
+pub(super) mod toplevel_windows;
 
-pub use change::Change;
+use change::WindowChange;
 
-/// How long a change is waited for: a window manager needs milliseconds, a program that closes on a busy machine seconds, a person
-/// who is asked needs longer anyhow.
+/// Timeout of a change. A window manager needs milliseconds, a program that closes on a busy machine seconds;
+/// a person who is asked needs longer anyway.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A window that moved or changed its size, but not to what was asked, is taken as it is once it stayed so for this
-/// long: terminals only take sizes of whole characters.
-const SETTLED: Duration = Duration::from_millis(150);
-/// Longest pause between two looks at a window that moves.
-const LONGEST_PAUSE: Duration = Duration::from_millis(32);
-/// How often a place is asked for: window managers count a border that they took away, which the first answer shows.
+/// A window that moved or resized, but not as requested, counts as settled after this time: terminals only
+/// take sizes of whole characters.
+const SETTLE_TIME: Duration = Duration::from_millis(150);
+/// Longest pause between two reads of a window that moves.
+const MAX_PAUSE: Duration = Duration::from_millis(32);
+/// Attempts to place a window. Window managers count a border that they removed, which the first attempt
+/// shows.
 const PLACE_ATTEMPTS: usize = 2;
-/// Furthest place and largest size of a window, in pixels; X has 15 bits for the sum of both.
+/// Largest coordinate and size of a window, in pixels; X has 15 bits for the sum of both.
 const MAX_COORDINATE: i32 = 16_384;
 
 impl Screen {
-    /// The managed windows, the topmost first; none where no window manager runs.
+    /// The managed windows, topmost first; empty without a window manager.
     ///
     /// # Errors
-    /// `Unavailable` or `TimedOut` when the screen cannot be asked now.
+    /// `Unavailable` when the screen is down or busy; `TimedOut` when the X server stops answering.
     pub async fn windows(&self) -> Result<Vec<Window>> {
         let screen = self.id.clone();
-        self.run(move |seat, _| seat.windows(&screen)).await
+        self.run(move |worker, _| worker.windows(&screen)).await
     }
 
-    /// One window.
+    /// The window with this id.
     ///
     /// # Errors
-    /// `NotFound` when no managed window has that id; else as [`Screen::windows`].
+    /// `NotFound` when no managed window has that id; else those of [`Screen::windows`].
     pub async fn window(&self, id: &str) -> Result<Window> {
         let found = self.windows().await?.into_iter().find(|window| window.id == id);
         found.ok_or_else(|| unknown(id))
     }
 
-    /// Changes the state of a window and waits until it has it; returns what became true.
+    /// Changes the state of a window and waits for it; returns the window as it is then, changed or not.
     ///
     /// # Errors
-    /// As [`Screen::window`].
-    pub async fn change_window(&self, id: &str, change: Change) -> Result<Window> {
+    /// Those of [`Screen::window`].
+    pub async fn change_window(&self, id: &str, change: WindowChange) -> Result<Window> {
         let before = self.window(id).await?;
         let window = parse_id(id)?;
         // A focused window may still be below others.
-        if change == Change::Focus || !change.is_so(&before) {
-            self.run(move |seat, _| seat.change_window(window, change)).await?;
+        if change == WindowChange::Focus || !change.is_in_effect(&before) {
+            self.run(move |worker, _| worker.change_window(window, change)).await?;
         }
         let seen = wait::until(CHANGE_TIMEOUT, || async {
             match self.window(id).await {
-                Ok(window) if !change.is_so(&window) => None,
+                Ok(window) if !change.is_in_effect(&window) => None,
                 done => Some(done),
             }
         });
@@ -75,17 +79,17 @@ impl Screen {
         }
     }
 
-    /// Moves and resizes a window; returns what became true. One that is maximized, minimized or fullscreen becomes a
-    /// normal window first.
+    /// Moves and resizes a window; returns the window as it is then. A maximized, minimized or fullscreen
+    /// window is restored first.
     ///
     /// # Errors
-    /// `Invalid` for a place that is none; else as [`Screen::window`].
+    /// `Invalid` for an empty or out-of-range place; else those of [`Screen::window`].
     pub async fn place_window(&self, id: &str, place: &WindowPlace) -> Result<Window> {
         check(place)?;
         let mut last = self.window(id).await?;
         let window = parse_id(id)?;
-        if !Change::Restore.is_so(&last) {
-            last = self.change_window(id, Change::Restore).await?;
+        if !WindowChange::Restore.is_in_effect(&last) {
+            last = self.change_window(id, WindowChange::Restore).await?;
         }
         let until = Instant::now() + CHANGE_TIMEOUT;
         let mut asked = place.clone();
@@ -94,7 +98,7 @@ impl Screen {
                 break;
             }
             let request = framed(&asked, &last);
-            self.run(move |seat, _| seat.place_window(window, &request)).await?;
+            self.run(move |worker, _| worker.place_window(window, &request)).await?;
             last = self.placed(id, &last, place, until).await?;
             let better = corrected(&asked, place, &last);
             if (better.x, better.y) == (asked.x, asked.y) {
@@ -105,7 +109,7 @@ impl Screen {
         Ok(last)
     }
 
-    /// Waits until a window is where it was to be, or where it stays.
+    /// Waits until a window is at its place, or stays elsewhere.
     async fn placed(&self, id: &str, before: &Window, place: &WindowPlace, until: Instant) -> Result<Window> {
         let (mut last, mut since) = (before.clone(), Instant::now());
         let mut pause = Duration::from_millis(2);
@@ -114,25 +118,28 @@ impl Screen {
             if bounds(&now) != bounds(&last) {
                 since = Instant::now();
             }
-            let settled = bounds(&now) != bounds(before) && since.elapsed() >= SETTLED;
+            let settled = bounds(&now) != bounds(before) && since.elapsed() >= SETTLE_TIME;
             if is_at(&now, place) || settled || Instant::now() >= until {
                 return Ok(now);
             }
             last = now;
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 
-    /// Closes a window, or ends the connection of its program; false when it is still there after a while.
+    /// Closes a window, or with `force` ends the connection of its program. False when the window still
+    /// exists after a timeout.
     ///
     /// # Errors
-    /// As [`Screen::window`].
+    /// Those of [`Screen::window`].
     pub async fn close_window(&self, id: &str, force: bool) -> Result<bool> {
         self.window(id).await?;
         let window = parse_id(id)?;
-        self.run(move |seat, _| if force { seat.kill_client(window) } else { seat.close_window(window) })
-            .await?;
+        self.run(
+            move |worker, _| if force { worker.kill_client(window) } else { worker.close_window(window) },
+        )
+        .await?;
         let gone = wait::until(CHANGE_TIMEOUT, || async {
             match self.windows().await {
                 Ok(all) if all.iter().any(|window| window.id == id) => None,
@@ -143,8 +150,8 @@ impl Screen {
         gone.await.transpose().map(|gone| gone.is_some())
     }
 
-    /// Set when nothing of the screen runs any more.
-    pub fn end(&self) -> CancellationToken {
+    /// A token that is cancelled when nothing of the screen runs any more.
+    pub fn ended_token(&self) -> CancellationToken {
         self.ended.clone()
     }
 }
@@ -154,7 +161,7 @@ fn unknown(id: &str) -> Error {
     Error::not_found(format!("Window not found: {shown}"))
 }
 
-/// A window's id as text.
+/// The wire id of a window.
 pub(super) fn id_text(window: xproto::Window) -> String {
     format!("{window:#x}")
 }
@@ -167,7 +174,7 @@ fn parse_id(id: &str) -> Result<xproto::Window> {
 fn check(place: &WindowPlace) -> Result<()> {
     let WindowPlace { x, y, width, height } = place;
     if x.is_none() && y.is_none() && width.is_none() && height.is_none() {
-        return Err(Error::invalid("x, y, width or height is needed"));
+        return Err(Error::invalid("At least one of x, y, width and height is required"));
     }
     for (name, value) in [("x", x), ("y", y)] {
         if value.is_some_and(|value| value.abs() > MAX_COORDINATE) {
@@ -186,7 +193,7 @@ fn bounds(window: &Window) -> (i32, i32, u32, u32) {
     (window.x, window.y, window.width, window.height)
 }
 
-/// Whether a window is where it was to be.
+/// Whether a window is at its place.
 fn is_at(window: &Window, place: &WindowPlace) -> bool {
     place.x.is_none_or(|x| x == window.x)
         && place.y.is_none_or(|y| y == window.y)
@@ -194,14 +201,14 @@ fn is_at(window: &Window, place: &WindowPlace) -> bool {
         && place.height.is_none_or(|height| height == window.height)
 }
 
-/// The corner of the frame around a content that is to be at a place.
+/// The position of the frame for a position of the content.
 fn framed(place: &WindowPlace, window: &Window) -> WindowPlace {
     let beside = |content: Option<i32>, frame: u32| Some(content?.saturating_sub_unsigned(frame));
     let (x, y) = (beside(place.x, window.frame.left), beside(place.y, window.frame.top));
     WindowPlace { x, y, ..place.clone() }
 }
 
-/// What to ask for next when a place led to another: off by as much the other way.
+/// The next request after a window ended elsewhere: moved by the error in the opposite direction.
 fn corrected(asked: &WindowPlace, place: &WindowPlace, became: &Window) -> WindowPlace {
     let aim = |asked: Option<i32>, wanted: Option<i32>, became: i32| Some(asked? + wanted? - became);
     WindowPlace { x: aim(asked.x, place.x, became.x), y: aim(asked.y, place.y, became.y), ..place.clone() }
@@ -222,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn places_have_bounds_and_say_something() {
+    fn places_have_bounds_and_are_not_empty() {
         let place = |x, y, width, height| WindowPlace { x, y, width, height };
         for good in [
             place(Some(-5), None, None, None),

@@ -1,5 +1,7 @@
-//! How are the windows of a screen read? All questions about all windows are sent before the first answer is waited
-//! for, so that a list costs two round trips; a window that has gone meanwhile is left out.
+//! Reading of the managed windows.
+//!
+//! All requests for all windows are sent before the first reply is awaited, so a list costs two round trips.
+//! Windows that are gone meanwhile are left out.
 
 use x11rb::cookie::Cookie;
 use x11rb::protocol::res::{self, ClientIdMask, ClientIdSpec, ConnectionExt as _};
@@ -7,51 +9,55 @@ use x11rb::protocol::xproto::{
     self, AtomEnum, ConnectionExt as _, GetGeometryReply, GetPropertyReply, TranslateCoordinatesReply,
 };
 
-use super::super::fault::{Fault, Outcome};
-use super::super::link::Link;
-use super::super::seat::Seat;
-use super::atoms::Atoms;
+use super::atoms::EwmhAtoms;
 use super::id_text;
-use hotdesk_wire::window::{Frame, Window};
+use crate::display::fault::{Fault, Outcome};
+use crate::display::link::Link;
+use crate::display::screen::x11_worker::X11Worker;
+use hotdesk_wire::desktop::window::{Frame, Window};
 
-/// Most windows that are listed: more than fit on any screen.
-pub(in super::super) const MOST_WINDOWS: u32 = 256;
-/// Longest title, class or instance that is read, in units of four bytes.
-const MOST_TEXT: u32 = 1024;
-/// Most states, and most types, of a window that are read; EWMH knows a dozen.
-const MOST_ATOMS: u32 = 32;
+/// Most windows in a list.
+pub(in crate::display) const MAX_WINDOWS: u32 = 256;
+/// Longest title, class or instance, in units of four bytes.
+const MAX_TEXT: u32 = 1024;
+/// Most states and types of a window that are read; EWMH defines a dozen of each.
+const MAX_ATOMS: u32 = 32;
 
-/// The open questions about a window's title: what the program says in UTF-8, what the window manager made of what it
-/// says otherwise, and that itself.
-pub(in super::super) struct Title<'a>([Cookie<'a, Link, GetPropertyReply>; 3]);
+/// Pending requests for a window's title: the program's UTF-8 title, the window manager's version of it, and
+/// the legacy title.
+pub(in crate::display) struct TitleQuery<'a>([Cookie<'a, Link, GetPropertyReply>; 3]);
 
-impl<'a> Title<'a> {
-    /// Sends the questions.
-    pub(in super::super) fn ask(link: &'a Link, atoms: &Atoms, window: xproto::Window) -> Outcome<Self> {
-        let property = |name| link.get_property(false, window, name, AtomEnum::ANY, 0, MOST_TEXT);
-        let (told, shown) = (property(atoms._NET_WM_NAME)?, property(atoms._NET_WM_VISIBLE_NAME)?);
-        Ok(Self([told, shown, property(AtomEnum::WM_NAME.into())?]))
+impl<'a> TitleQuery<'a> {
+    /// Sends the requests.
+    pub(in crate::display) fn send(
+        link: &'a Link,
+        atoms: &EwmhAtoms,
+        window: xproto::Window,
+    ) -> Outcome<Self> {
+        let property = |name| link.get_property(false, window, name, AtomEnum::ANY, 0, MAX_TEXT);
+        let (utf8, shown) = (property(atoms._NET_WM_NAME)?, property(atoms._NET_WM_VISIBLE_NAME)?);
+        Ok(Self([utf8, shown, property(AtomEnum::WM_NAME.into())?]))
     }
 
-    /// Waits for the answers; the first that says anything counts.
-    pub(in super::super) fn answer(self, atoms: &Atoms) -> Outcome<String> {
+    /// Waits for the replies; the first title that is not empty counts.
+    pub(in crate::display) fn answer(self, atoms: &EwmhAtoms) -> Outcome<String> {
         let mut title = String::new();
-        for told in self.0 {
-            let told = told.reply()?;
+        for pending in self.0 {
+            let reply = pending.reply()?;
             if title.is_empty() {
-                title = text(&told, atoms);
+                title = text(&reply, atoms);
             }
         }
         Ok(title)
     }
 }
 
-/// The open questions about one window.
-struct Asked<'a> {
+/// Pending requests about one window.
+struct WindowQuery<'a> {
     window: xproto::Window,
     geometry: Cookie<'a, Link, GetGeometryReply>,
     place: Cookie<'a, Link, TranslateCoordinatesReply>,
-    title: Title<'a>,
+    title: TitleQuery<'a>,
     class: Cookie<'a, Link, GetPropertyReply>,
     pid: Cookie<'a, Link, GetPropertyReply>,
     client: Option<Cookie<'a, Link, res::QueryClientIdsReply>>,
@@ -61,26 +67,29 @@ struct Asked<'a> {
     frame: Cookie<'a, Link, GetPropertyReply>,
 }
 
-impl Seat {
-    /// The managed windows, the topmost first.
+impl X11Worker {
+    /// The managed windows, topmost first.
     pub(super) fn windows(&mut self, screen: &str) -> Outcome<Vec<Window>> {
         self.rearm();
-        let atoms = Atoms::new(&self.link)?.reply()?;
+        let atoms = EwmhAtoms::new(&self.link)?.reply()?;
         let knows_clients = !self.clients()?.is_empty();
         let property = |name, most| self.link.get_property(false, self.root, name, AtomEnum::WINDOW, 0, most);
-        let list = property(atoms._NET_CLIENT_LIST_STACKING, MOST_WINDOWS)?;
+        let list = property(atoms._NET_CLIENT_LIST_STACKING, MAX_WINDOWS)?;
         let active = property(atoms._NET_ACTIVE_WINDOW, 1)?;
         let ids: Vec<xproto::Window> = list.reply()?.value32().into_iter().flatten().collect();
         let active = active.reply()?.value32().and_then(|mut ids| ids.next()).unwrap_or(x11rb::NONE);
         self.rearm();
-        let asked: Vec<Asked<'_>> =
-            ids.iter().rev().map(|id| self.ask_about(&atoms, *id, knows_clients)).collect::<Outcome<_>>()?;
-        let mut windows = Vec::with_capacity(asked.len());
-        for asked in asked {
+        let queries: Vec<WindowQuery<'_>> = ids
+            .iter()
+            .rev()
+            .map(|id| self.query_window(&atoms, *id, knows_clients))
+            .collect::<Outcome<_>>()?;
+        let mut windows = Vec::with_capacity(queries.len());
+        for query in queries {
             self.rearm();
-            let active = asked.window == active;
-            if let Some(window) = optional(asked.answer(&atoms))? {
-                // Window managers are slow to say that nothing is active any more.
+            let active = query.window == active;
+            if let Some(window) = optional(query.answer(&atoms))? {
+                // Window managers report late that no window is active.
                 let focused = active && !window.minimized;
                 windows.push(Window { focused, screen: screen.to_owned(), ..window });
             }
@@ -88,36 +97,42 @@ impl Seat {
         Ok(windows)
     }
 
-    fn ask_about(&self, atoms: &Atoms, window: xproto::Window, knows_clients: bool) -> Outcome<Asked<'_>> {
+    fn query_window(
+        &self,
+        atoms: &EwmhAtoms,
+        window: xproto::Window,
+        knows_clients: bool,
+    ) -> Outcome<WindowQuery<'_>> {
         let link = &self.link;
         let property = |name: u32, most| link.get_property(false, window, name, AtomEnum::ANY, 0, most);
         let spec = ClientIdSpec { client: window, mask: ClientIdMask::LOCAL_CLIENT_PID };
-        Ok(Asked {
+        Ok(WindowQuery {
             window,
             geometry: link.get_geometry(window)?,
             place: link.translate_coordinates(window, self.root, 0, 0)?,
-            title: Title::ask(link, atoms, window)?,
-            class: property(AtomEnum::WM_CLASS.into(), MOST_TEXT)?,
+            title: TitleQuery::send(link, atoms, window)?,
+            class: property(AtomEnum::WM_CLASS.into(), MAX_TEXT)?,
             pid: property(atoms._NET_WM_PID, 1)?,
             client: if knows_clients { Some(link.res_query_client_ids(&[spec])?) } else { None },
-            states: property(atoms._NET_WM_STATE, MOST_ATOMS)?,
-            types: property(atoms._NET_WM_WINDOW_TYPE, MOST_ATOMS)?,
+            states: property(atoms._NET_WM_STATE, MAX_ATOMS)?,
+            types: property(atoms._NET_WM_WINDOW_TYPE, MAX_ATOMS)?,
             desktop: property(atoms._NET_WM_DESKTOP, 1)?,
             frame: property(atoms._NET_FRAME_EXTENTS, 4)?,
         })
     }
 }
 
-impl Asked<'_> {
-    /// The record; whether it has the focus and on which screen it is is the caller's to know.
-    fn answer(self, atoms: &Atoms) -> Outcome<Window> {
+impl WindowQuery<'_> {
+    /// The window's record. The caller fills in the focus and the screen.
+    fn answer(self, atoms: &EwmhAtoms) -> Outcome<Window> {
         let (geometry, place) = (self.geometry.reply()?, self.place.reply()?);
         let title = self.title.answer(atoms)?;
         let class = self.class.reply()?;
         let mut names = class.value.split(|byte| *byte == 0);
         let (instance, class) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
         let client = match self.client {
-            // Servers answer for a window that has gone, or may not know: no reason to leave it out here.
+            // Servers may refuse for a window that is gone or unknown; it is listed without a process id
+            // then.
             Some(client) => optional(client.reply().map_err(Fault::from))?,
             None => None,
         };
@@ -150,12 +165,13 @@ impl Asked<'_> {
     }
 }
 
-pub(in super::super) fn numbers(property: &GetPropertyReply) -> Vec<u32> {
+pub(in crate::display) fn numbers(property: &GetPropertyReply) -> Vec<u32> {
     property.value32().into_iter().flatten().collect()
 }
 
-/// A title; what is not marked as UTF-8 is Latin-1 (ICCCM 2.7.1). One that was cut may end in half a character.
-fn text(property: &GetPropertyReply, atoms: &Atoms) -> String {
+/// Decodes a title. One that is not marked as UTF-8 is Latin-1 (ICCCM 2.7.1). A cut title may end in half a
+/// character.
+fn text(property: &GetPropertyReply, atoms: &EwmhAtoms) -> String {
     if property.type_ == atoms.UTF8_STRING {
         let whole = String::from_utf8_lossy(&property.value);
         let cut = property.bytes_after > 0;
@@ -165,8 +181,8 @@ fn text(property: &GetPropertyReply, atoms: &Atoms) -> String {
     }
 }
 
-/// The first type that is known; programs may name their own before it.
-fn kind(types: &[u32], atoms: &Atoms) -> &'static str {
+/// The first known type; programs may list their own types before it.
+fn kind(types: &[u32], atoms: &EwmhAtoms) -> &'static str {
     let known = [
         (atoms._NET_WM_WINDOW_TYPE_NORMAL, "normal"),
         (atoms._NET_WM_WINDOW_TYPE_DIALOG, "dialog"),
@@ -186,8 +202,8 @@ fn kind(types: &[u32], atoms: &Atoms) -> &'static str {
     }
 }
 
-/// An X error about one window only means that it has gone.
-pub(in super::super) fn optional<T>(reply: Outcome<T>) -> Outcome<Option<T>> {
+/// Turns an X error about one window into `None`: the window is gone.
+pub(in crate::display) fn optional<T>(reply: Outcome<T>) -> Outcome<Option<T>> {
     match reply {
         Ok(value) => Ok(Some(value)),
         Err(Fault::Refused(_)) => Ok(None),

@@ -1,4 +1,4 @@
-//! Which windows are on a screen, whose are they, and which is in front? What elements need to know of X.
+//! Top-level windows of a screen with their processes, for the element search.
 
 use x11rb::connection::{Connection as _, RequestConnection as _};
 use x11rb::errors::ReplyError;
@@ -7,55 +7,55 @@ use x11rb::protocol::xproto::{
     Atom, AtomEnum, ClientMessageEvent, ConnectionExt as _, EventMask, MapState, Window,
 };
 
-use super::fault::Outcome;
-use super::screen::Screen;
-use super::seat::Seat;
+use crate::display::fault::Outcome;
+use crate::display::screen::Screen;
+use crate::display::screen::x11_worker::X11Worker;
+use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::pointer::Point;
 
-/// Most windows that are told of; a person's desktop has dozens.
+/// Most windows in a list; a person's desktop has dozens.
 const MAX_WINDOWS: usize = 256;
 /// Longest title in units of four bytes: 1 KiB.
 const MAX_TITLE: u32 = 256;
-/// Deepest nesting of windows under one point.
+/// Most levels of nested windows under a point.
 const MAX_NESTING: usize = 32;
-/// Source of a request to come forward, after EWMH: a pager, whose wish is not refused as an intrusion.
+/// EWMH source indication 2: a pager, whose requests window managers do not refuse as intrusive.
 const AS_A_PAGER: u32 = 2;
 
-/// A window that a program put on the screen.
+/// A top-level window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Top {
-    /// Its X id.
+pub struct ToplevelWindow {
+    /// X id.
     pub window: u32,
-    /// Process of the program, where it says so.
+    /// Process id of its program, where known.
     pub pid: Option<u32>,
-    /// Its title.
+    /// Title.
     pub title: String,
-    /// Left edge on the screen, without the frame.
+    /// Left edge in screen pixels, without the frame.
     pub x: i32,
-    /// Top edge on the screen, without the frame.
+    /// Top edge in screen pixels, without the frame.
     pub y: i32,
-    /// Pixels across.
+    /// Width in pixels.
     pub width: i32,
-    /// Pixels down.
+    /// Height in pixels.
     pub height: i32,
     /// Whether it is minimised.
     pub minimised: bool,
 }
 
-/// The windows of a screen.
+/// The top-level windows of a screen.
 #[derive(Clone, Debug, Default)]
-pub struct Tops {
-    /// The one on top first: menus, then what the window manager lists.
-    pub windows: Vec<Top>,
-    /// X id of the window with the focus, where the window manager tells.
+pub struct ToplevelWindows {
+    /// Topmost first: menus, then the window manager's list.
+    pub windows: Vec<ToplevelWindow>,
+    /// X id of the active window, where the window manager names it.
     pub active: Option<u32>,
-    /// Processes that are connected to this X server, in no order; empty where it does not know.
+    /// Process ids of the X server's clients, in no order; empty where the server does not know them.
     pub clients: Vec<u32>,
 }
 
-/// The names that a look at the windows needs.
-struct Names {
+/// Atoms for reading the windows.
+struct WindowAtoms {
     stacking: Atom,
     active: Atom,
     pid: Atom,
@@ -66,32 +66,32 @@ struct Names {
 }
 
 impl Screen {
-    /// The windows of this screen.
+    /// The top-level windows of this screen.
     ///
     /// # Errors
-    /// As [`Screen::screenshot`].
-    pub async fn tops(&self) -> Result<Tops> {
-        self.run(|seat, _| seat.tops()).await
+    /// `Unavailable` when the screen is down or busy; `TimedOut` when the X server stops answering.
+    pub async fn toplevel_windows(&self) -> Result<ToplevelWindows> {
+        self.run(|worker, _| worker.toplevel_windows()).await
     }
 
-    /// The windows under a point from the outermost inwards, each with its process where that is known.
+    /// The windows under a point, outermost first: X id, and process id where known.
     ///
     /// # Errors
-    /// As [`Screen::screenshot`].
-    pub async fn under(&self, point: Point) -> Result<Vec<(u32, Option<u32>)>> {
-        self.run(move |seat, _| seat.under(point)).await
+    /// Those of [`Screen::toplevel_windows`].
+    pub async fn windows_at(&self, point: Point) -> Result<Vec<(u32, Option<u32>)>> {
+        self.run(move |worker, _| worker.windows_at(point)).await
     }
 
-    /// Asks the window manager to bring a window to the front and give it the focus.
+    /// Asks the window manager to raise a window and give it the focus.
     ///
     /// # Errors
-    /// As [`Screen::screenshot`].
-    pub async fn bring_forward(&self, window: u32) -> Result<()> {
-        self.run(move |seat, _| seat.bring_forward(window)).await
+    /// Those of [`Screen::toplevel_windows`].
+    pub async fn activate_window(&self, window: u32) -> Result<()> {
+        self.run(move |worker, _| worker.activate_window(window)).await
     }
 }
 
-/// A reply, or `None` when the X server refused: a window can go at any moment.
+/// Turns an X error into `None`: a window can disappear at any moment.
 fn or_gone<T>(reply: std::result::Result<T, ReplyError>) -> Outcome<Option<T>> {
     match reply {
         Ok(reply) => Ok(Some(reply)),
@@ -100,13 +100,13 @@ fn or_gone<T>(reply: std::result::Result<T, ReplyError>) -> Outcome<Option<T>> {
     }
 }
 
-impl Seat {
+impl X11Worker {
     fn atom(&self, name: &str) -> Outcome<Atom> {
         Ok(self.link.intern_atom(false, name.as_bytes())?.reply()?.atom)
     }
 
-    fn names(&self) -> Outcome<Names> {
-        Ok(Names {
+    fn window_atoms(&self) -> Outcome<WindowAtoms> {
+        Ok(WindowAtoms {
             stacking: self.atom("_NET_CLIENT_LIST_STACKING")?,
             active: self.atom("_NET_ACTIVE_WINDOW")?,
             pid: self.atom("_NET_WM_PID")?,
@@ -117,8 +117,8 @@ impl Seat {
         })
     }
 
-    fn tops(&mut self) -> Outcome<Tops> {
-        let names = self.names()?;
+    fn toplevel_windows(&mut self) -> Outcome<ToplevelWindows> {
+        let names = self.window_atoms()?;
         let numbers = |window, atom, kind: AtomEnum, most| -> Outcome<Vec<u32>> {
             let reply = self.link.get_property(false, window, atom, kind, 0, most)?.reply();
             let property = or_gone(reply)?;
@@ -126,10 +126,10 @@ impl Seat {
         };
         let mut order = numbers(self.root, names.stacking, AtomEnum::WINDOW, MAX_WINDOWS as u32)?;
         if order.is_empty() {
-            // Without a window manager the windows are the root's children, the lowest first.
+            // Without a window manager the windows are the root's children, lowest first.
             order = self.link.query_tree(self.root)?.reply()?.children;
         }
-        // Menus and the like, which no window manager lists, lie above what it does.
+        // Menus and similar windows, which no window manager lists, lie above the listed ones.
         let mut popups = self.link.query_tree(self.root)?.reply()?.children;
         popups.retain(|window| !order.contains(window));
         let listed = order.len();
@@ -138,32 +138,38 @@ impl Seat {
         let mut windows = Vec::new();
         for window in popups.iter().rev().take(MAX_WINDOWS) {
             if self.is_popup(*window)? {
-                windows.extend(self.top(*window, &names, None, false)?);
+                windows.extend(self.read_toplevel(*window, &names, None, false)?);
             }
         }
         for window in order.iter().rev().take(MAX_WINDOWS).copied() {
             let pid = numbers(window, names.pid, AtomEnum::CARDINAL, 1)?.first().copied();
             let states = numbers(window, names.state, AtomEnum::ATOM, 32)?;
             let minimised = states.contains(&names.hidden);
-            windows.extend(self.top(window, &names, pid, minimised)?);
+            windows.extend(self.read_toplevel(window, &names, pid, minimised)?);
         }
         let owners = self.owners(&windows.iter().map(|top| top.window).collect::<Vec<_>>())?;
         for (top, owner) in windows.iter_mut().zip(owners) {
-            // What the X server knows wins over what the program says.
+            // The X server's process id wins over the program's claim.
             top.pid = owner.or(top.pid);
         }
         let active = numbers(self.root, names.active, AtomEnum::WINDOW, 1)?;
         let active = active.first().copied().filter(|window| *window != x11rb::NONE);
-        Ok(Tops { windows, active, clients: self.clients()? })
+        Ok(ToplevelWindows { windows, active, clients: self.clients()? })
     }
 
-    /// Whether a window is shown without the window manager's doing.
+    /// Whether a window is visible and bypasses the window manager.
     fn is_popup(&self, window: Window) -> Outcome<bool> {
         let attributes = or_gone(self.link.get_window_attributes(window)?.reply())?;
         Ok(attributes.is_some_and(|it| it.override_redirect && it.map_state == MapState::VIEWABLE))
     }
 
-    fn top(&self, window: Window, names: &Names, pid: Option<u32>, minimised: bool) -> Outcome<Option<Top>> {
+    fn read_toplevel(
+        &self,
+        window: Window,
+        names: &WindowAtoms,
+        pid: Option<u32>,
+        minimised: bool,
+    ) -> Outcome<Option<ToplevelWindow>> {
         let attributes = self.link.get_window_attributes(window)?;
         let geometry = self.link.get_geometry(window)?;
         let place = self.link.translate_coordinates(window, self.root, 0, 0)?;
@@ -179,7 +185,7 @@ impl Seat {
             return Ok(None);
         }
         let text = [title, old].into_iter().flatten().map(|it| it.value).find(|text| !text.is_empty());
-        Ok(Some(Top {
+        Ok(Some(ToplevelWindow {
             window,
             pid,
             title: String::from_utf8_lossy(&text.unwrap_or_default()).into_owned(),
@@ -191,9 +197,9 @@ impl Seat {
         }))
     }
 
-    /// The process of each window's client, as the X server knows it; where it knows none, as the window says, or another
-    /// one of the same client.
-    pub(super) fn owners(&self, windows: &[Window]) -> Outcome<Vec<Option<u32>>> {
+    /// The process id of each window's client, from the X server. Where the server knows none, `_NET_WM_PID`
+    /// of the window or of another window of the same client.
+    pub(in crate::display) fn owners(&self, windows: &[Window]) -> Outcome<Vec<Option<u32>>> {
         let mut owners = Vec::new();
         if self.clients()?.is_empty() {
             let pid = self.atom("_NET_WM_PID")?;
@@ -216,9 +222,9 @@ impl Seat {
         Ok(owners)
     }
 
-    /// Every process that is connected; none where the X server does not know this one: over gVisor it takes every client
-    /// for itself.
-    pub(super) fn clients(&self) -> Outcome<Vec<u32>> {
+    /// The process ids of all clients. Empty when the list lacks this agent: under gVisor the server takes
+    /// every client for itself.
+    pub(in crate::display) fn clients(&self) -> Outcome<Vec<u32>> {
         let all = [ClientIdSpec { client: x11rb::NONE, mask: ClientIdMask::LOCAL_CLIENT_PID }];
         let pids = self.processes(&all)?;
         Ok(if pids.contains(&std::process::id()) { pids } else { Vec::new() })
@@ -233,7 +239,7 @@ impl Seat {
         Ok(ids.iter().filter_map(|id| id.value.first().copied()).collect())
     }
 
-    fn under(&mut self, point: Point) -> Outcome<Vec<(Window, Option<u32>)>> {
+    fn windows_at(&mut self, point: Point) -> Outcome<Vec<(Window, Option<u32>)>> {
         let mut windows = Vec::new();
         let mut inside = self.root;
         for _ in 0..MAX_NESTING {
@@ -249,7 +255,7 @@ impl Seat {
         Ok(windows.into_iter().zip(owners).collect())
     }
 
-    fn bring_forward(&mut self, window: Window) -> Outcome<()> {
+    fn activate_window(&mut self, window: Window) -> Outcome<()> {
         let active = self.atom("_NET_ACTIVE_WINDOW")?;
         let wish = ClientMessageEvent::new(32, window, active, [AS_A_PAGER, 0, 0, 0, 0]);
         let mask = EventMask::SUBSTRUCTURE_REDIRECT | EventMask::SUBSTRUCTURE_NOTIFY;

@@ -1,42 +1,48 @@
-//! How is an element clicked, set and focused? And what is true of it afterwards.
+//! Click, value change and keyboard focus of an element, with a check of the effect.
+
+pub(super) mod locate;
+pub(super) mod value;
 
 use std::time::Duration;
 
 use atspi::State;
 
-use super::bus::Fault;
-use super::details::ACTION;
-use super::ids::Known;
-use super::reach::Held;
-use super::tree::COMPONENT;
-use super::value::Wanted;
-use super::{CALL_TIMEOUT, Elements, refusal};
 use crate::display::Press;
+use crate::elements::act::locate::LocatedElement;
+use crate::elements::act::value::NewValue;
+use crate::elements::bus::Fault;
+use crate::elements::bus::details::ACTION;
+use crate::elements::ids::ElementKey;
+use crate::elements::walk::tree::COMPONENT;
+use crate::elements::{CALL_TIMEOUT, Elements, refusal};
 use hotdesk_base::wait;
+use hotdesk_domain::desktop::pointer::{Button, Point};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::pointer::{Button, Point};
-use hotdesk_wire::element::{Element, ElementActed, ElementClick, ElementValue};
+use hotdesk_wire::desktop::element::{Element, ElementActionResult, ElementClick, ElementValue};
 
-/// How long a click's effect on the element itself is waited for; most programs react within one drawn frame.
+/// How long a click may take to change the element itself; most programs react within one drawn frame.
 const EFFECT_TIMEOUT: Duration = Duration::from_millis(250);
-/// A record that did not change for this long is that of the effect.
+/// A record that is unchanged for this long shows the final state.
 const STILL: Duration = Duration::from_millis(50);
-/// Looks at a record that goes on changing.
-const MOST_LOOKS: usize = 5;
-/// How long a value or the focus may take to be what was asked: a browser on a busy machine needs more than a second
-/// from its word that it will to its word that it has. What it has is seen at once, so only a failure takes that long.
+/// Most reads of a record that keeps changing.
+const MAX_READS: usize = 5;
+/// How long a value or the focus may take to change: a browser on a busy machine needs more than a second
+/// after its positive answer. Success is detected at once, so only a failure takes this long.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long an action's answer is waited for: a dialog that it opens may hold it back until somebody closes that.
+/// How long an action's answer may take: a modal dialog that the action opens may delay it until the dialog
+/// closes.
 const ACTION_TIMEOUT: Duration = Duration::from_millis(800);
-/// As [`CHANGE_TIMEOUT`], where the program said that it would not: some say so and do.
+/// The same after the program refused the change: some programs refuse and change all the same.
 const REFUSED_TIMEOUT: Duration = Duration::from_millis(700);
 
 impl Elements {
-    /// Clicks an element with the pointer, or tells its program to do its first action.
+    /// Clicks an element with the pointer, or executes the first action that its program offers.
     ///
     /// # Errors
-    /// `NotFound` with `element_gone`; `Conflict` when it cannot be seen or is covered, or has no action.
-    pub async fn click(&self, id: &str, click: &ElementClick) -> Result<ElementActed> {
+    /// `Invalid` for bad parameters; `NotFound` (`element_gone`); `Conflict` when the element is not visible
+    /// (`element_not_visible`), covered (`element_covered`) or has no action (`element_no_action`);
+    /// `TimedOut` when its program does not answer; `Unavailable` without an accessibility bus.
+    pub async fn click(&self, id: &str, click: &ElementClick) -> Result<ElementActionResult> {
         let button = Button::parse(click.button.as_deref())?;
         let double = click.double.unwrap_or(false);
         let by_action = match click.method.as_deref() {
@@ -47,15 +53,15 @@ impl Elements {
             Some("action") => true,
             Some(_) => return Err(Error::invalid("method must be pointer or action")),
         };
-        let held = self.hold(id).await?;
-        let before = self.told(&held).await.ok();
+        let located = self.locate(id).await?;
+        let before = self.current_record(&located).await.ok();
         let (point, refused) = if by_action {
-            (None, first_action(&held).await?)
+            (None, first_action(&located).await?)
         } else {
-            let (held, point) = held.reach().await?;
+            let (located, point) = located.bring_into_view().await?;
             let press = Press { button, count: if double { 2 } else { 1 }, modifiers: Vec::new() };
-            let _turn = held.screen.turn().await?;
-            (Some(held.screen.click(point.x.into(), point.y.into(), press).await?.value), None)
+            let _turn = located.screen.acquire_turn().await?;
+            (Some(located.screen.click(point.x.into(), point.y.into(), press).await?.value), None)
         };
         let after = self.changed(id, before.as_ref()).await;
         let action = if double { "double_click" } else { "click" };
@@ -65,13 +71,14 @@ impl Elements {
     /// Sets an element's text or number, and reads it back.
     ///
     /// # Errors
-    /// As [`Elements::click`]; `Conflict` with `element_not_settable` for what has neither.
-    pub async fn set_value(&self, id: &str, value: &ElementValue) -> Result<ElementActed> {
-        let held = self.hold(id).await?;
-        let wanted = Wanted::of(&held, value)?;
-        let refused = wanted.set(&held).await?;
-        let reads_back = wait::until(patience(refused), || async {
-            wanted.is_so(&held).await.unwrap_or(false).then_some(())
+    /// Those of [`Elements::click`]; `Conflict` (`element_not_settable`) for an element without text or
+    /// number.
+    pub async fn set_value(&self, id: &str, value: &ElementValue) -> Result<ElementActionResult> {
+        let located = self.locate(id).await?;
+        let wanted = NewValue::of(&located, value)?;
+        let refused = wanted.set(&located).await?;
+        let reads_back = wait::until(change_timeout(refused), || async {
+            wanted.is_so(&located).await.unwrap_or(false).then_some(())
         });
         let reason = match reads_back.await {
             Some(()) => None,
@@ -81,40 +88,40 @@ impl Elements {
         Ok(acted("set_value", reason, None, after))
     }
 
-    /// Gives an element the keyboard focus, its window included.
+    /// Gives the keyboard focus to an element and its window.
     ///
     /// # Errors
-    /// As [`Elements::click`].
-    pub async fn focus(&self, id: &str) -> Result<ElementActed> {
-        let reason = take_focus(&self.hold(id).await?).await?;
+    /// Those of [`Elements::click`].
+    pub async fn focus(&self, id: &str) -> Result<ElementActionResult> {
+        let reason = take_focus(&self.locate(id).await?).await?;
         let after = self.changed(id, None).await;
         Ok(acted("focus", reason, None, after))
     }
 
-    /// The record of an element that is held.
-    async fn told(&self, held: &Held) -> Result<Element, Fault> {
-        let Known { pid, screen, .. } = held.known.clone();
-        let parent = held.parent().map(|object| {
-            let known = Known { object: object.clone(), pid, screen };
-            self.table().id(known)
+    /// Returns the record of a located element.
+    async fn current_record(&self, located: &LocatedElement) -> Result<Element, Fault> {
+        let ElementKey { pid, screen, .. } = located.key.clone();
+        let parent = located.parent().map(|object| {
+            let key = ElementKey { object: object.clone(), pid, screen };
+            self.table().id(key)
         });
-        held.record(parent).await
+        located.record(parent).await
     }
 
-    /// The record afterwards: once it differs from the one before and is still, else after a while; `None` once it is
-    /// gone.
+    /// Returns the record after an action: when it differs from `before` and is stable, else after a timeout;
+    /// `None` when the element is gone.
     async fn changed(&self, id: &str, before: Option<&Element>) -> Option<Element> {
-        let look = || async { self.told(&self.hold(id).await.ok()?).await.ok() };
-        let Some(before) = before else { return look().await };
+        let read = || async { self.current_record(&self.locate(id).await.ok()?).await.ok() };
+        let Some(before) = before else { return read().await };
         let differs = wait::until(EFFECT_TIMEOUT, || async {
-            let now = look().await;
+            let now = read().await;
             (now.as_ref() != Some(before)).then_some(now)
         });
         let Some(mut last) = differs.await else { return Some(before.clone()) };
-        // A press changes it, and the release again.
-        for _ in 0..MOST_LOOKS {
+        // The press and the release may each change it.
+        for _ in 0..MAX_READS {
             tokio::time::sleep(STILL).await;
-            let now = look().await;
+            let now = read().await;
             if now == last {
                 break;
             }
@@ -124,8 +131,8 @@ impl Elements {
     }
 }
 
-/// How long what was asked is waited for, after what the program said to it.
-fn patience(refused: Option<&str>) -> Duration {
+/// How long a change may take after the program's answer.
+fn change_timeout(refused: Option<&str>) -> Duration {
     if refused.is_some() { REFUSED_TIMEOUT } else { CHANGE_TIMEOUT }
 }
 
@@ -134,8 +141,8 @@ fn acted(
     refused: Option<&str>,
     point: Option<Point>,
     element: Option<Element>,
-) -> ElementActed {
-    ElementActed {
+) -> ElementActionResult {
+    ElementActionResult {
         success: refused.is_none(),
         action: action.to_owned(),
         x: point.map(|point| point.x.into()),
@@ -145,20 +152,20 @@ fn acted(
     }
 }
 
-/// Gives an element the focus; why it does not have it, if it does not.
-pub(super) async fn take_focus(held: &Held) -> Result<Option<&'static str>> {
-    if !held.node.states.contains(State::Focused) {
-        held.bring_forward().await?;
+/// Gives the focus to an element; returns why it does not have it, if it does not.
+pub(super) async fn take_focus(located: &LocatedElement) -> Result<Option<&'static str>> {
+    if !located.node.states.contains(State::Focused) {
+        located.raise_window().await?;
     }
     let asked: Result<bool, Fault> =
-        held.bus.ask(&held.known.object, COMPONENT, "GrabFocus", &(), CALL_TIMEOUT).await;
+        located.bus.call(&located.key.object, COMPONENT, "GrabFocus", &(), CALL_TIMEOUT).await;
     let refused = match asked {
         Ok(true) => None,
         Ok(false) | Err(Fault::Unknown | Fault::Refused(_)) => Some("the program refused the focus"),
         Err(fault @ (Fault::Gone | Fault::Silent | Fault::Lost(_))) => return Err(refusal(&fault)),
     };
-    let focused = wait::until(patience(refused), || async {
-        let now = held.again().await.ok()?;
+    let focused = wait::until(change_timeout(refused), || async {
+        let now = located.refresh().await.ok()?;
         now.node.states.contains(State::Focused).then_some(())
     });
     Ok(match focused.await {
@@ -167,15 +174,15 @@ pub(super) async fn take_focus(held: &Held) -> Result<Option<&'static str>> {
     })
 }
 
-/// Does the first action; why the program did not, if it did not.
-async fn first_action(held: &Held) -> Result<Option<&'static str>> {
-    if !held.node.offers.action {
+/// Executes the first action; returns why the program did not, if it did not.
+async fn first_action(located: &LocatedElement) -> Result<Option<&'static str>> {
+    if !located.node.interfaces.action {
         return Err(Error::conflict("The element has no action").code("element_no_action"));
     }
-    match held.bus.ask(&held.known.object, ACTION, "DoAction", &(0_i32,), ACTION_TIMEOUT).await {
+    match located.bus.call(&located.key.object, ACTION, "DoAction", &(0_i32,), ACTION_TIMEOUT).await {
         Ok(true) => Ok(None),
         Ok(false) => Ok(Some("the program refused the action")),
-        // A modal dialog that the action opens can hold its answer back.
+        // A modal dialog that the action opens may delay the answer.
         Err(Fault::Silent) => Ok(Some("the program did not answer in time")),
         Err(fault) => Err(refusal(&fault)),
     }

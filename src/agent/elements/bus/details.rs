@@ -1,59 +1,63 @@
-//! What else is told of an element? Its number, its text and its actions, asked for those alone that are listed.
+//! Number, text and actions of an element, fetched only for listed elements.
 
 use std::time::Duration;
 
 use atspi::{Role, State};
 
-use super::bus::{Bus, Fault};
-use super::object::{Node, Object, cut};
+use crate::elements::bus::object::{Node, Object, cut};
+use crate::elements::bus::{Bus, Fault};
 
-/// Longest name or description in characters: a line or two.
-pub(super) const MOST_NAME: usize = 200;
-/// Longest text in characters: a page of it.
-pub(super) const MOST_TEXT: usize = 1000;
+/// Most characters of a name or description: a line or two.
+pub(in crate::elements) const MAX_NAME: usize = 200;
+/// Most characters of a text: one page.
+pub(in crate::elements) const MAX_TEXT: usize = 1000;
 /// Most actions of one element; toolkits offer one to five.
-const MOST_ACTIONS: usize = 10;
-/// Interface of what has text.
+const MAX_ACTIONS: usize = 10;
+/// Interface for text.
 const TEXT: &str = "org.a11y.atspi.Text";
-/// Interface of what has a number.
+/// Interface for a number.
 const VALUE: &str = "org.a11y.atspi.Value";
-/// Interface of what can be told to do something.
-pub(super) const ACTION: &str = "org.a11y.atspi.Action";
+/// Interface for actions.
+pub(in crate::elements) const ACTION: &str = "org.a11y.atspi.Action";
 
-/// What the walk does not know of a node.
+/// Details that the walk does not read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Details {
-    pub(super) value: Option<f64>,
-    pub(super) text: Option<String>,
-    pub(super) actions: Vec<String>,
+pub(in crate::elements) struct Details {
+    pub(in crate::elements) value: Option<f64>,
+    pub(in crate::elements) text: Option<String>,
+    pub(in crate::elements) actions: Vec<String>,
 }
 
-/// Asks for a node's details. What a program refuses to tell is left out.
+/// Fetches a node's details. Details that its program refuses are absent.
 ///
 /// # Errors
-/// `Silent` or `Lost`: there is no use in asking on.
-pub(super) async fn details(bus: &Bus, node: &Node, patience: Duration) -> Result<Details, Fault> {
+/// `Silent` or `Lost`: further calls to the program make no sense.
+pub(in crate::elements) async fn details(
+    bus: &Bus,
+    node: &Node,
+    timeout: Duration,
+) -> Result<Details, Fault> {
     let object = &node.object;
     let (value, text, actions) = futures_util::join!(
-        async { if node.offers.value { number(bus, object, patience).await.map(Some) } else { Ok(None) } },
+        async { if node.interfaces.value { number(bus, object, timeout).await.map(Some) } else { Ok(None) } },
         async {
-            if tells_text(node) {
-                text(bus, object, MOST_TEXT, patience).await.map(|text| plain(&text))
+            if shows_text(node) {
+                text(bus, object, MAX_TEXT, timeout).await.map(|text| plain(&text))
             } else {
                 Ok(None)
             }
         },
-        async { if node.offers.action { actions(bus, object, patience).await } else { Ok(Vec::new()) } },
+        async { if node.interfaces.action { actions(bus, object, timeout).await } else { Ok(Vec::new()) } },
     );
     Ok(Details {
-        value: told(value)?.flatten(),
-        text: told(text)?.flatten(),
-        actions: told(actions)?.unwrap_or_default(),
+        value: optional(value)?.flatten(),
+        text: optional(text)?.flatten(),
+        actions: optional(actions)?.unwrap_or_default(),
     })
 }
 
-/// What was told; `None` when this one was not.
-fn told<T>(answer: Result<T, Fault>) -> Result<Option<T>, Fault> {
+/// The answer; `None` when this detail is refused.
+fn optional<T>(answer: Result<T, Fault>) -> Result<Option<T>, Fault> {
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
@@ -61,61 +65,66 @@ fn told<T>(answer: Result<T, Fault>) -> Result<Option<T>, Fault> {
     }
 }
 
-/// Whether a node's text is worth telling: what a person may change, and what has no name to say the same.
-fn tells_text(node: &Node) -> bool {
+/// Whether a node's text is returned: that of editable nodes, and of nodes without a name.
+fn shows_text(node: &Node) -> bool {
     let editable = node.states.contains(State::Editable);
-    node.offers.text && node.role != Role::PasswordText && (editable || node.name.is_empty())
+    node.interfaces.text && node.role != Role::PasswordText && (editable || node.name.is_empty())
 }
 
-/// The present number.
-pub(super) async fn number(bus: &Bus, object: &Object, patience: Duration) -> Result<f64, Fault> {
-    let number: f64 = bus.property(object, VALUE, "CurrentValue", patience).await?;
-    // JSON has no word for the others.
+/// Reads the number.
+pub(in crate::elements) async fn number(bus: &Bus, object: &Object, timeout: Duration) -> Result<f64, Fault> {
+    let number: f64 = bus.property(object, VALUE, "CurrentValue", timeout).await?;
+    // JSON cannot represent infinite numbers and NaN.
     if number.is_finite() { Ok(number) } else { Err(Fault::Refused(format!("the value is {number}"))) }
 }
 
 /// Sets the number.
-pub(super) async fn set_number(bus: &Bus, object: &Object, to: f64, patience: Duration) -> Result<(), Fault> {
-    bus.set_property(object, VALUE, "CurrentValue", to.into(), patience).await
+pub(in crate::elements) async fn set_number(
+    bus: &Bus,
+    object: &Object,
+    to: f64,
+    timeout: Duration,
+) -> Result<(), Fault> {
+    bus.set_property(object, VALUE, "CurrentValue", to.into(), timeout).await
 }
 
-/// How many characters the text has.
-pub(super) async fn length(bus: &Bus, object: &Object, patience: Duration) -> Result<i32, Fault> {
-    bus.property(object, TEXT, "CharacterCount", patience).await
+/// Returns the number of characters of the text.
+pub(in crate::elements) async fn length(bus: &Bus, object: &Object, timeout: Duration) -> Result<i32, Fault> {
+    bus.property(object, TEXT, "CharacterCount", timeout).await
 }
 
-/// The text, of at most so many characters.
-pub(super) async fn text(
+/// Reads the text, cut to `most` characters.
+pub(in crate::elements) async fn text(
     bus: &Bus,
     object: &Object,
     most: usize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<String, Fault> {
-    let length = length(bus, object, patience).await?;
-    // One more than is told, so that a cut is seen; never all of a text of gigabytes.
+    let length = length(bus, object, timeout).await?;
+    // One more, so that a cut is detected; never all of a text of gigabytes.
     let end = length.min(i32::try_from(most + 1).unwrap_or(i32::MAX));
     if end <= 0 {
         return Ok(String::new());
     }
-    let text: String = bus.ask(object, TEXT, "GetText", &(0, end), patience).await?;
+    let text: String = bus.call(object, TEXT, "GetText", &(0, end), timeout).await?;
     Ok(cut(&text, most))
 }
 
-async fn actions(bus: &Bus, object: &Object, patience: Duration) -> Result<Vec<String>, Fault> {
-    let all: Vec<(String, String, String)> = bus.ask(object, ACTION, "GetActions", &(), patience).await?;
+async fn actions(bus: &Bus, object: &Object, timeout: Duration) -> Result<Vec<String>, Fault> {
+    let all: Vec<(String, String, String)> = bus.call(object, ACTION, "GetActions", &(), timeout).await?;
     let mut names = Vec::new();
-    for (number, (name, _, _)) in (0_i32..).zip(all.into_iter().take(MOST_ACTIONS)) {
-        // Browsers have no name in the user's language, which is what this list has.
+    for (number, (name, _, _)) in (0_i32..).zip(all.into_iter().take(MAX_ACTIONS)) {
+        // Browsers leave the localized names in this list empty.
         let name = match name.as_str() {
-            "" => bus.ask(object, ACTION, "GetName", &(number,), patience).await?,
+            "" => bus.call(object, ACTION, "GetName", &(number,), timeout).await?,
             _ => name,
         };
-        names.push(cut(&name, MOST_NAME));
+        names.push(cut(&name, MAX_NAME));
     }
     Ok(names)
 }
 
-/// A text without the marks that stand for what is embedded in it; `None` when nothing else was there.
+/// Removes the characters that stand for embedded objects; `None` when the text has no others.
 fn plain(text: &str) -> Option<String> {
     const EMBEDDED: char = '\u{fffc}';
     if !text.contains(EMBEDDED) {
@@ -128,7 +137,7 @@ fn plain(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn marks_of_what_is_embedded_are_no_text() {
+    fn placeholders_of_embedded_objects_are_removed() {
         for (text, wanted) in [
             ("", Some("")),
             (" a ", Some(" a ")),

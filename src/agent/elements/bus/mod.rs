@@ -1,4 +1,7 @@
-//! How are programs asked over the accessibility bus? Typed calls, each with a time-out of its own.
+//! Typed calls to programs over the accessibility bus, each with a timeout.
+
+pub(super) mod details;
+pub(super) mod object;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,47 +13,48 @@ use serde::de::DeserializeOwned;
 use zbus::zvariant::{DynamicType, OwnedValue, Type};
 use zbus::{Connection, connection};
 
-use super::object::{Object, Reference};
+use crate::elements::bus::object::{Object, Reference};
 use hotdesk_domain::error::{Error, Result};
 
-/// How long the message bus itself may take for one answer; microseconds are usual.
+/// How long the message bus itself may take to answer; microseconds are usual.
 const BUS_TIMEOUT: Duration = Duration::from_secs(2);
-/// Answers that wait in this process: more than the calls that are ever in flight.
-const QUEUED: usize = 512;
-/// Largest answer that is read, in bytes: a page of 50,000 objects in bulk; read, it takes some times as much.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// Most answers that are queued in this process: more than the calls in flight.
+const MAX_QUEUED: usize = 512;
+/// Largest answer that is decoded, in bytes: the bulk answer of a page with 50,000 objects. Decoded, it takes
+/// several times as much memory.
+const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 /// Path of each program's root object.
 pub(super) const ROOT: &str = "/org/a11y/atspi/accessible/root";
-/// Who lists the programs.
+/// Bus name of the service that lists the programs.
 const REGISTRY: &str = "org.a11y.atspi.Registry";
-/// The bus itself.
+/// Bus name of the bus itself.
 const DAEMON: &str = "org.freedesktop.DBus";
-/// An event that hardly ever comes: a window of a desktop that is restored from its icon.
+/// A rare event: a window of a desktop is restored from its icon.
 const RARE_EVENT: &str = "window:desktop-create";
 /// Interface of every object.
 pub(super) const ACCESSIBLE: &str = "org.a11y.atspi.Accessible";
 /// Interface of a program's root object.
 const APPLICATION: &str = "org.a11y.atspi.Application";
-/// Interface of what has properties.
+/// Interface for properties.
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
-/// Why a call has no answer.
+/// Reason for which a call failed.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The object, or its whole program, is no more.
+    /// The object, or its whole program, does not exist any more.
     Gone,
     /// The program did not answer in time.
     Silent,
-    /// The object is no more, or never had this method: some toolkits answer both alike.
+    /// The object does not exist or has no such method: some toolkits answer both alike.
     Unknown,
-    /// The program refused, or answered in a form that is not AT-SPI's.
+    /// The program refused, or its answer is not valid AT-SPI.
     Refused(String),
-    /// The bus itself is gone.
+    /// The connection to the bus is broken.
     Lost(String),
 }
 
 impl Fault {
-    /// In a sentence.
+    /// Text for a sentence with the program as subject.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Gone | Self::Unknown => String::from("went away"),
@@ -77,19 +81,19 @@ impl From<zbus::Error> for Fault {
     }
 }
 
-/// A connection to the accessibility bus of this computer's session.
+/// Connection to the accessibility bus of this computer's session.
 #[derive(Debug)]
 pub(super) struct Bus {
     link: Connection,
-    /// Set when it is of no more use, or holds a question that nobody will answer.
-    spent: AtomicBool,
+    /// Set when the connection is broken or has a call that nobody will answer.
+    retired: AtomicBool,
 }
 
 impl Bus {
-    /// Connects by way of the session's message bus.
+    /// Connects by means of the session's message bus.
     ///
     /// # Errors
-    /// `Unavailable` where there is no such bus.
+    /// `Unavailable` when there is no session bus or no accessibility bus.
     pub(super) async fn open(environment: &[(String, String)]) -> Result<Self> {
         let opened = tokio::time::timeout(2 * BUS_TIMEOUT, Self::connect(environment)).await;
         let why = match opened {
@@ -103,82 +107,82 @@ impl Bus {
     async fn connect(environment: &[(String, String)]) -> zbus::Result<Self> {
         const NAME: &str = "DBUS_SESSION_BUS_ADDRESS";
         let told = environment.iter().find(|(name, _)| name == NAME).map(|(_, value)| value.clone());
-        // An agent that was started by hand in a session has its bus in its own environment.
+        // A manually started agent has the address in its own environment.
         let address = told.or_else(|| std::env::var(NAME).ok());
         let address = address.ok_or_else(|| zbus::Error::Address(format!("{NAME} is not known")))?;
         let session = connection::Builder::address(address.as_str())?.build().await?;
-        // Programs that start from now on show their trees even if nobody had asked before.
+        // Programs that start from now on publish their trees even when no client existed before.
         if let Err(error) = StatusProxy::new(&session).await?.set_is_enabled(true).await {
-            tracing::info!(%error, "accessibility could not be switched on");
+            tracing::info!(%error, "cannot enable accessibility on the session bus; new programs may hide their elements");
         }
         let address = BusProxy::new(&session).await?.get_address().await?;
-        let link = connection::Builder::address(address.as_str())?.max_queued(QUEUED).build().await?;
-        // Toolkits fill their bulk answers only while somebody listens to some event; this one is rare.
+        let link = connection::Builder::address(address.as_str())?.max_queued(MAX_QUEUED).build().await?;
+        // Toolkits fill their bulk answers only while a client listens to some event; this one is rare.
         if let Err(error) = RegistryProxy::new(&link).await?.register_event(RARE_EVENT).await {
-            tracing::info!(%error, "no event could be listened to");
+            tracing::info!(%error, "cannot register for an accessibility event; programs may not answer in bulk");
         }
-        Ok(Self { link, spent: AtomicBool::new(false) })
+        Ok(Self { link, retired: AtomicBool::new(false) })
     }
 
-    /// Whether a new connection should take its place.
-    pub(super) fn is_spent(&self) -> bool {
-        self.spent.load(Ordering::Relaxed)
+    /// Whether a new connection must replace this one.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
-    /// Has a new connection take its place.
-    pub(super) fn spend(&self) {
-        self.spent.store(true, Ordering::Relaxed);
+    /// Marks the connection to be replaced by a new one.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
     }
 
-    /// Calls a method of an object.
-    pub(super) async fn ask<Receive: DeserializeOwned + Type>(
+    /// Calls a method of an object and decodes the answer.
+    pub(super) async fn call<Receive: DeserializeOwned + Type>(
         &self,
         object: &Object,
         interface: &str,
         method: &str,
         body: &(impl Serialize + DynamicType + Sync),
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Receive, Fault> {
-        let reply = self.message(object, interface, method, body, patience).await?;
+        let reply = self.message(object, interface, method, body, timeout).await?;
         reply.body().deserialize::<Receive>().map_err(|error| Fault::Refused(error.to_string()))
     }
 
-    /// As [`Bus::ask`], for an answer that is read where it is.
+    /// Calls a method of an object and returns the answer undecoded.
     pub(super) async fn message(
         &self,
         object: &Object,
         interface: &str,
         method: &str,
         body: &(impl Serialize + DynamicType + Sync),
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<zbus::Message, Fault> {
         let name = Some(object.name.as_str());
         let call = self.link.call_method(name, object.path.as_str(), Some(interface), method, body);
-        let answer = match tokio::time::timeout(patience, call).await {
+        let answer = match tokio::time::timeout(timeout, call).await {
             Ok(answer) => answer.map_err(Fault::from),
             Err(_) => Err(Fault::Silent),
         };
-        // The bus remembers unanswered questions for as long as their connection lives, and has a limit for them.
+        // The bus keeps unanswered calls as long as their connection is open, and limits their number.
         if matches!(answer, Err(Fault::Silent | Fault::Lost(_))) {
-            self.spend();
+            self.retire();
         }
         let size = answer.as_ref().map_or(0, |message| message.body().len());
-        if size > MOST_BYTES {
+        if size > MAX_ANSWER_BYTES {
             return Err(Fault::Refused(format!("an answer of {size} bytes")));
         }
         answer
     }
 
-    /// One property of an object.
+    /// Reads a property of an object.
     pub(super) async fn property<Value: TryFrom<OwnedValue>>(
         &self,
         object: &Object,
         interface: &str,
         name: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Value, Fault> {
         let asked = (interface, name);
-        let value: OwnedValue = self.ask(object, PROPERTIES, "Get", &asked, patience).await?;
+        let value: OwnedValue = self.call(object, PROPERTIES, "Get", &asked, timeout).await?;
         Value::try_from(value).map_err(|_| Fault::Refused(format!("{name} is of another type")))
     }
 
@@ -189,41 +193,42 @@ impl Bus {
         interface: &str,
         name: &str,
         value: zbus::zvariant::Value<'_>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Fault> {
-        self.ask(object, PROPERTIES, "Set", &(interface, name, value), patience).await
+        self.call(object, PROPERTIES, "Set", &(interface, name, value), timeout).await
     }
 
-    /// The root objects of all programs on the bus.
+    /// Returns the root objects of all programs on the bus.
     pub(super) async fn programs(&self) -> Result<Vec<Object>, Fault> {
         let registry = Object { name: REGISTRY.to_owned(), path: ROOT.to_owned() };
-        let all: Vec<Reference> = self.ask(&registry, ACCESSIBLE, "GetChildren", &(), BUS_TIMEOUT).await?;
+        let all: Vec<Reference> = self.call(&registry, ACCESSIBLE, "GetChildren", &(), BUS_TIMEOUT).await?;
         Ok(all.into_iter().filter_map(Object::of).collect())
     }
 
-    /// Whether it knows the process behind a name: sockets of gVisor name whoever asks for their peer, so that all would be
-    /// the bus itself. What it does not know, [`Bus::told_pid`] asks the programs.
+    /// Whether the bus knows the process of a bus name. In gVisor every peer of a socket appears to be the
+    /// asking process itself, so all names would belong to the bus. [`Bus::reported_pid`] then asks the
+    /// programs.
     pub(super) async fn knows_processes(&self) -> Result<bool, Fault> {
         Ok(self.pid(REGISTRY).await? != self.pid(DAEMON).await?)
     }
 
-    /// The process that a program says it is.
+    /// Returns the process id that a program reports.
     ///
     /// # Errors
-    /// `Refused` by a program without an ATK bridge, or one that is not root's.
-    pub(super) async fn told_pid(&self, root: &Object, patience: Duration) -> Result<u32, Fault> {
-        let address: String = self.ask(root, APPLICATION, "GetApplicationBusAddress", &(), patience).await?;
+    /// `Refused` by a program without an ATK bridge, or when the program does not run as root.
+    pub(super) async fn reported_pid(&self, root: &Object, timeout: Duration) -> Result<u32, Fault> {
+        let address: String = self.call(root, APPLICATION, "GetApplicationBusAddress", &(), timeout).await?;
         process_of(&address).ok_or_else(|| Fault::Refused(String::from("does not say which process it is")))
     }
 
-    /// The process behind a bus name.
+    /// Returns the process id of a bus name.
     pub(super) async fn pid(&self, name: &str) -> Result<u32, Fault> {
         let daemon = Object { name: DAEMON.to_owned(), path: "/org/freedesktop/DBus".to_owned() };
-        self.ask(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_TIMEOUT).await
+        self.call(&daemon, DAEMON, "GetConnectionUnixProcessID", &(name,), BUS_TIMEOUT).await
     }
 }
 
-/// The process of an ATK bridge, from the address of the socket that it offers: one of root's is called after its process
+/// Process id from the address of an ATK bridge's socket: a socket of root is named after the process
 /// (at-spi2-core, `atk-adaptor/bridge.c`).
 fn process_of(address: &str) -> Option<u32> {
     let (_, name) = address.strip_prefix("unix:path=")?.split(',').next()?.rsplit_once('/')?;
@@ -235,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bridge_s_socket_is_called_after_its_process() {
+    fn the_name_of_a_bridge_socket_contains_the_process_id() {
         for (address, process) in [
             ("unix:path=/run/user/0/at-spi2-socket-217", Some(217)),
             ("unix:path=/run/at-spi2-socket-7,guid=0af", Some(7)),

@@ -1,4 +1,7 @@
-//! Which nodes of a window are looked at, in which order, and when does it stop? Level by level, within bounds.
+//! Breadth-first walk over a window's nodes, with limits on nodes, depth and time.
+
+pub(super) mod tree;
+pub(super) mod visible_rows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,38 +9,38 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::bus::Fault;
-use super::object::{Area, Node};
-use super::tree::{Tree, together};
+use crate::elements::bus::Fault;
+use crate::elements::bus::object::{Area, Node};
+use crate::elements::walk::tree::{Tree, run_concurrently};
 
-/// What bounds a walk.
+/// Limits of a walk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Most nodes to keep.
+pub(super) struct WalkLimits {
+    /// Most nodes.
     pub(super) nodes: usize,
-    /// Deepest level; the window's own is 0.
+    /// Deepest level; the window is level 0.
     pub(super) depth: usize,
-    /// When it ends at the latest.
+    /// Deadline.
     pub(super) until: Instant,
-    /// Whether what is not shown is looked at as well.
+    /// Whether nodes that are not shown are walked as well.
     pub(super) hidden: bool,
 }
 
-/// Why a walk did not see everything.
+/// Reason for which a walk is incomplete; later variants have priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stop {
-    /// A list was longer than is looked at.
+pub(super) enum StopReason {
+    /// A node had more children than are read.
     Children,
-    /// A node at the deepest level had children.
+    /// A node at the deepest level has children.
     Depth,
-    /// As many nodes as allowed were seen, or found.
+    /// The limit of nodes was reached.
     Nodes,
-    /// The time was over.
+    /// The deadline passed.
     Time,
 }
 
-impl Stop {
-    /// The wire's word.
+impl StopReason {
+    /// Value of `reason` in the answer.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Children => "children",
@@ -48,66 +51,66 @@ impl Stop {
     }
 }
 
-/// A node that was seen.
+/// A node of a walk.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct WalkedNode {
     pub(super) node: Arc<Node>,
-    /// Place of its parent among what was found.
+    /// Index of its parent in the result.
     pub(super) parent: Option<usize>,
-    /// Where it is on the screen.
+    /// Area on the screen.
     pub(super) area: Option<Area>,
 }
 
-/// What a walk brought.
+/// Result of a walk.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
-    /// Each after its parent, level by level.
-    pub(super) found: Vec<Found>,
-    /// How many nodes were looked at.
+pub(super) struct WalkResult {
+    /// Nodes in breadth-first order, each after its parent.
+    pub(super) found: Vec<WalkedNode>,
+    /// Number of nodes that were read.
     pub(super) seen: usize,
-    /// The worst reason for what is missing.
-    pub(super) stop: Option<Stop>,
-    /// Why the program could not be read to the end.
+    /// The reason with the highest priority for which nodes are missing.
+    pub(super) stop: Option<StopReason>,
+    /// Failure that ended the walk.
     pub(super) fault: Option<Fault>,
 }
 
-impl Walked {
-    fn stopped(&mut self, why: Stop) {
+impl WalkResult {
+    fn stopped(&mut self, why: StopReason) {
         self.stop = self.stop.max(Some(why));
     }
 }
 
 /// Walks one window.
-pub(super) async fn walk(tree: &impl Tree, window: Arc<Node>, bounds: Bounds) -> Walked {
-    let mut walked = Walked::default();
-    if bounds.nodes == 0 {
-        walked.stopped(Stop::Nodes);
+pub(super) async fn walk(tree: &impl Tree, window: Arc<Node>, limits: WalkLimits) -> WalkResult {
+    let mut walked = WalkResult::default();
+    if limits.nodes == 0 {
+        walked.stopped(StopReason::Nodes);
         return walked;
     }
     walked.seen = 1;
-    walked.found.push(Found { node: window, parent: None, area: None });
+    walked.found.push(WalkedNode { node: window, parent: None, area: None });
     let mut level = 0..1;
     for depth in 0.. {
         let parents: Vec<usize> =
-            level.clone().filter(|at| may_have_children(&walked.found[*at].node, bounds)).collect();
+            level.clone().filter(|at| may_have_children(&walked.found[*at].node, limits)).collect();
         if parents.is_empty() {
             break;
         }
-        if depth == bounds.depth {
-            walked.stopped(Stop::Depth);
+        if depth == limits.depth {
+            walked.stopped(StopReason::Depth);
             break;
         }
         let nodes: Vec<Arc<Node>> = parents.iter().map(|at| Arc::clone(&walked.found[*at].node)).collect();
-        let mut answers = together(nodes.iter().map(|node| tree.children(node)));
+        let mut answers = run_concurrently(nodes.iter().map(|node| tree.children(node)));
         for parent in parents {
-            let answer = timeout_at(bounds.until, answers.next()).await;
+            let answer = timeout_at(limits.until, answers.next()).await;
             let (mut children, more) = match answer {
                 Err(_) => {
-                    walked.stopped(Stop::Time);
+                    walked.stopped(StopReason::Time);
                     break;
                 }
                 Ok(Some(Ok(children))) => children,
-                // One node that went takes nothing with it.
+                // A vanished node does not end the walk.
                 Ok(None | Some(Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)))) => continue,
                 Ok(Some(Err(fault @ (Fault::Silent | Fault::Lost(_))))) => {
                     walked.fault = Some(fault);
@@ -115,44 +118,46 @@ pub(super) async fn walk(tree: &impl Tree, window: Arc<Node>, bounds: Bounds) ->
                 }
             };
             if more {
-                walked.stopped(Stop::Children);
+                walked.stopped(StopReason::Children);
             }
             walked.seen += children.len();
-            if !bounds.hidden {
-                // It is not listed, and has nothing below it that is.
+            if !limits.hidden {
+                // Neither the hidden child nor its descendants are listed.
                 children.retain(|child| child.is_showing());
             }
-            let room = bounds.nodes - walked.found.len();
-            if children.len() > room {
-                walked.stopped(Stop::Nodes);
+            let remaining = limits.nodes - walked.found.len();
+            if children.len() > remaining {
+                walked.stopped(StopReason::Nodes);
             }
-            let new = children.into_iter().take(room);
-            walked.found.extend(new.map(|node| Found { node, parent: Some(parent), area: None }));
+            let new = children.into_iter().take(remaining);
+            walked.found.extend(new.map(|node| WalkedNode { node, parent: Some(parent), area: None }));
         }
-        let over = matches!(walked.stop, Some(Stop::Nodes | Stop::Time)) || walked.fault.is_some();
+        let over =
+            matches!(walked.stop, Some(StopReason::Nodes | StopReason::Time)) || walked.fault.is_some();
         level = level.end..walked.found.len();
         if over {
             break;
         }
     }
     if walked.fault.is_none() {
-        place(tree, &mut walked, bounds).await;
+        fetch_areas(tree, &mut walked, limits).await;
     }
     walked
 }
 
-fn may_have_children(node: &Node, bounds: Bounds) -> bool {
-    node.children != 0 && (bounds.hidden || node.is_showing())
+fn may_have_children(node: &Node, limits: WalkLimits) -> bool {
+    node.children != 0 && (limits.hidden || node.is_showing())
 }
 
-/// Asks where the nodes are.
-async fn place(tree: &impl Tree, walked: &mut Walked, bounds: Bounds) {
-    let wanted = |found: &Found| found.node.offers.component && (bounds.hidden || found.node.is_showing());
+/// Fetches the areas of the nodes.
+async fn fetch_areas(tree: &impl Tree, walked: &mut WalkResult, limits: WalkLimits) {
+    let wanted =
+        |found: &WalkedNode| found.node.interfaces.component && (limits.hidden || found.node.is_showing());
     let places: Vec<usize> = (0..walked.found.len()).filter(|at| wanted(&walked.found[*at])).collect();
     let nodes: Vec<Arc<Node>> = places.iter().map(|at| Arc::clone(&walked.found[*at].node)).collect();
-    let mut answers = together(nodes.iter().map(|node| tree.area(node)));
-    // At least a moment, so that what was found in the whole time is of some use.
-    let until = bounds.until.max(Instant::now() + LEAST_PLACING);
+    let mut answers = run_concurrently(nodes.iter().map(|node| tree.area(node)));
+    // A minimum time, because nodes without an area are of little use.
+    let until = limits.until.max(Instant::now() + MIN_AREA_TIME);
     for at in places {
         match timeout_at(until, answers.next()).await {
             Ok(Some(Ok(area))) => walked.found[at].area = area,
@@ -162,16 +167,15 @@ async fn place(tree: &impl Tree, walked: &mut Walked, bounds: Bounds) {
             }
             Ok(None) => return,
             Err(_) => {
-                walked.stopped(Stop::Time);
+                walked.stopped(StopReason::Time);
                 return;
             }
         }
     }
 }
 
-/// How long places are asked for even when the walk took all its time.
-const LEAST_PLACING: Duration = Duration::from_millis(50);
+/// Minimum time for fetching areas, also when the walk took all its time.
+const MIN_AREA_TIME: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
-#[path = "walk_tests.rs"]
 mod tests;

@@ -1,15 +1,15 @@
-//! Does a walk keep its bounds and its order? Over a tree made up here.
+//! Tests of the walk over a fake tree.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use atspi::{Role, State, StateSet};
 
-use super::super::object::{Object, Offers};
-use super::super::tree::IN_FLIGHT;
 use super::*;
+use crate::elements::bus::object::{Interfaces, Object};
+use crate::elements::walk::tree::IN_FLIGHT;
 
-/// A tree of names; `slow` and `silent` name nodes that take their time.
+/// A tree of names; `slow` and `silent` name nodes that answer late or never.
 #[derive(Default)]
 struct Fake {
     below: HashMap<String, Vec<&'static str>>,
@@ -36,7 +36,7 @@ impl Fake {
             name: name.to_owned(),
             description: String::new(),
             states,
-            offers: Offers { component: true, ..Offers::default() },
+            interfaces: Interfaces { component: true, ..Interfaces::default() },
             children: self.below.get(name).map_or(0, |children| children.len() as i32),
         })
     }
@@ -70,22 +70,22 @@ impl Tree for Fake {
     }
 }
 
-fn bounds() -> Bounds {
-    Bounds { nodes: 100, depth: 10, until: Instant::now() + Duration::from_secs(60), hidden: false }
+fn limits() -> WalkLimits {
+    WalkLimits { nodes: 100, depth: 10, until: Instant::now() + Duration::from_secs(60), hidden: false }
 }
 
-async fn names(fake: &Fake, bounds: Bounds) -> (Vec<String>, Walked) {
-    let walked = walk(fake, fake.node("window"), bounds).await;
+async fn names(fake: &Fake, limits: WalkLimits) -> (Vec<String>, WalkResult) {
+    let walked = walk(fake, fake.node("window"), limits).await;
     (walked.found.iter().map(|found| found.node.name.clone()).collect(), walked)
 }
 
-fn house() -> Fake {
+fn sample_tree() -> Fake {
     Fake::of(&[("window", &["a", "b"]), ("a", &["a1", "a2"]), ("b", &["b1"]), ("a2", &["deep"])])
 }
 
 #[tokio::test]
 async fn nodes_come_level_by_level_each_after_its_parent() {
-    let (seen, walked) = names(&house(), bounds()).await;
+    let (seen, walked) = names(&sample_tree(), limits()).await;
     assert_eq!(seen, ["window", "a", "b", "a1", "a2", "b1", "deep"]);
     let parents: Vec<_> = walked.found.iter().map(|found| found.parent).collect();
     assert_eq!(parents, [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(4)]);
@@ -94,67 +94,67 @@ async fn nodes_come_level_by_level_each_after_its_parent() {
 }
 
 #[tokio::test]
-async fn every_bound_stops_the_walk_and_is_told() {
+async fn every_limit_stops_the_walk_with_its_reason() {
     for (nodes, depth, wanted, stop) in [
         (100, 10, 7, None),
         (7, 10, 7, None),
-        (6, 10, 6, Some(Stop::Nodes)),
-        (1, 10, 1, Some(Stop::Nodes)),
-        (0, 10, 0, Some(Stop::Nodes)),
+        (6, 10, 6, Some(StopReason::Nodes)),
+        (1, 10, 1, Some(StopReason::Nodes)),
+        (0, 10, 0, Some(StopReason::Nodes)),
         (100, 3, 7, None),
-        (100, 2, 6, Some(Stop::Depth)),
-        (100, 0, 1, Some(Stop::Depth)),
+        (100, 2, 6, Some(StopReason::Depth)),
+        (100, 0, 1, Some(StopReason::Depth)),
     ] {
-        let (seen, walked) = names(&house(), Bounds { nodes, depth, ..bounds() }).await;
+        let (seen, walked) = names(&sample_tree(), WalkLimits { nodes, depth, ..limits() }).await;
         assert_eq!((seen.len(), walked.stop), (wanted, stop), "{nodes} nodes, depth {depth}");
     }
-    let long = Fake { more: true, ..house() };
-    assert_eq!(names(&long, bounds()).await.1.stop, Some(Stop::Children));
+    let long = Fake { more: true, ..sample_tree() };
+    assert_eq!(names(&long, limits()).await.1.stop, Some(StopReason::Children));
 }
 
 #[tokio::test]
-async fn a_walk_ends_in_time_with_what_it_has() {
-    let fake = Fake { slow: vec!["b"], ..house() };
+async fn a_walk_ends_at_its_deadline_with_the_nodes_so_far() {
+    let fake = Fake { slow: vec!["b"], ..sample_tree() };
     let began = Instant::now();
     let until = began + Duration::from_millis(50);
-    let (seen, walked) = names(&fake, Bounds { until, ..bounds() }).await;
+    let (seen, walked) = names(&fake, WalkLimits { until, ..limits() }).await;
     assert_eq!(seen, ["window", "a", "b", "a1", "a2"]);
-    assert_eq!(walked.stop, Some(Stop::Time));
-    // Places were asked for all the same, up to the one that hangs.
+    assert_eq!(walked.stop, Some(StopReason::Time));
+    // Areas were fetched all the same, up to the node that hangs.
     assert!(walked.found[0].area.is_some());
 }
 
 #[tokio::test]
-async fn a_silent_program_ends_its_walk_and_a_node_that_went_does_not() {
-    let fake = Fake { silent: vec!["b"], ..house() };
-    let (seen, walked) = names(&fake, bounds()).await;
+async fn a_silent_program_ends_the_walk_and_a_vanished_node_does_not() {
+    let fake = Fake { silent: vec!["b"], ..sample_tree() };
+    let (seen, walked) = names(&fake, limits()).await;
     assert_eq!(seen, ["window", "a", "b", "a1", "a2"]);
     assert!(matches!(walked.fault, Some(Fault::Silent)) && walked.stop.is_none());
-    let fake = Fake { gone: vec!["a"], ..house() };
-    let walked = walk(&fake, fake.node("window"), bounds()).await;
+    let fake = Fake { gone: vec!["a"], ..sample_tree() };
+    let walked = walk(&fake, fake.node("window"), limits()).await;
     let seen: Vec<&str> = walked.found.iter().map(|found| found.node.name.as_str()).collect();
     assert_eq!(seen, ["window", "a", "b", "b1"]);
 }
 
 #[tokio::test]
-async fn what_is_below_something_hidden_is_looked_at_only_when_asked() {
-    let fake = Fake { hidden: vec!["a"], ..house() };
-    let (seen, walked) = names(&fake, bounds()).await;
+async fn descendants_of_hidden_nodes_are_walked_only_on_request() {
+    let fake = Fake { hidden: vec!["a"], ..sample_tree() };
+    let (seen, walked) = names(&fake, limits()).await;
     assert_eq!((seen.join(" ").as_str(), walked.seen), ("window b b1", 4));
-    let few = Bounds { nodes: 3, ..bounds() };
-    assert_eq!(names(&fake, few).await.1.stop, None, "what is hidden takes no room");
-    let (seen, _) = names(&fake, Bounds { hidden: true, ..bounds() }).await;
+    let few = WalkLimits { nodes: 3, ..limits() };
+    assert_eq!(names(&fake, few).await.1.stop, None, "hidden nodes do not count");
+    let (seen, _) = names(&fake, WalkLimits { hidden: true, ..limits() }).await;
     assert_eq!(seen.len(), 7);
 }
 
 #[tokio::test]
-async fn several_questions_are_in_flight_but_not_more_than_allowed() {
+async fn calls_are_concurrent_up_to_the_limit() {
     let names: Vec<&'static str> = (0..200).map(|n| &*Box::leak(format!("n{n}").into_boxed_str())).collect();
     let mut fake = Fake::of(&[("window", &names)]);
     for name in &names {
         fake.below.insert((*name).to_owned(), vec!["leaf"]);
     }
-    let walked = walk(&fake, fake.node("window"), Bounds { nodes: 1000, ..bounds() }).await;
+    let walked = walk(&fake, fake.node("window"), WalkLimits { nodes: 1000, ..limits() }).await;
     assert_eq!(walked.found.len(), 401);
     assert_eq!(fake.most_in_flight.load(Ordering::Relaxed), IN_FLIGHT);
 }

@@ -1,4 +1,4 @@
-//! What has a node below it? A program's objects, from one bulk answer where its toolkit has them, else one by one.
+//! Tree of a program's objects, read from one bulk answer if its toolkit has one, else by single calls.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,91 +9,105 @@ use atspi::{CoordType, State};
 use futures_util::{StreamExt as _, stream};
 use zbus::zvariant::{ObjectPath, OwnedValue};
 
-use super::bus::{ACCESSIBLE, Bus, Fault};
-use super::object::{Area, Node, Object, Offers, Reference, role, states};
+use crate::elements::bus::object::{Area, Interfaces, Node, Object, Reference, role, states};
+use crate::elements::bus::{ACCESSIBLE, Bus, Fault};
 
-/// Calls that are in flight at once per list: enough to hide the bus's latency, few enough that the program's own work
-/// goes on between them.
-pub(super) const IN_FLIGHT: usize = 32;
-/// Children of one object that are asked for one by one: a list on a screen shows dozens; some lists have a million.
-pub(super) const MOST_CHILDREN: i32 = 1000;
-/// Children from which those in sight are found by their places instead of asked for one by one.
-pub(super) const MANY_CHILDREN: i32 = 100;
-/// Path of a program's bulk answer.
+/// Concurrent calls per list: enough to hide the latency of the bus, few enough that the program can do its
+/// own work.
+pub(in crate::elements) const IN_FLIGHT: usize = 32;
+/// Most children of one object that are read by single calls: a list on a screen shows dozens; some lists
+/// have a million.
+pub(in crate::elements) const MAX_CHILDREN: i32 = 1000;
+/// Number of children above which only the visible ones are read.
+pub(in crate::elements) const MANY_CHILDREN: i32 = 100;
+/// Object path of a program's bulk answer.
 const CACHE: &str = "/org/a11y/atspi/cache";
-/// Interface of what has a place.
-pub(super) const COMPONENT: &str = "org.a11y.atspi.Component";
+/// Interface for positions.
+pub(in crate::elements) const COMPONENT: &str = "org.a11y.atspi.Component";
 /// Interface of the bulk answer.
 const CACHE_INTERFACE: &str = "org.a11y.atspi.Cache";
 
-/// Futures that run together, a bounded number at a time, and answer in order.
-pub(super) type Together<F> = stream::Buffered<stream::Iter<std::vec::IntoIter<F>>>;
+/// Futures that run concurrently up to a limit, with results in order.
+pub(in crate::elements) type ConcurrentCalls<F> = stream::Buffered<stream::Iter<std::vec::IntoIter<F>>>;
 
-/// Runs futures together; none begins before the first answer is asked for.
-pub(super) fn together<F: Future>(calls: impl IntoIterator<Item = F>) -> Together<F> {
+/// Runs futures concurrently; none starts before the first result is awaited.
+pub(in crate::elements) fn run_concurrently<F: Future>(
+    calls: impl IntoIterator<Item = F>,
+) -> ConcurrentCalls<F> {
     stream::iter(calls.into_iter().collect::<Vec<_>>()).buffered(IN_FLIGHT)
 }
 
-/// A tree of nodes. The walk knows no more of a program than this.
-pub(super) trait Tree: Sync {
-    /// The first children of a node, and whether there are more.
+/// A tree of nodes: the walk's interface to a program.
+pub(in crate::elements) trait Tree: Sync {
+    /// Returns the first children of a node, and whether there are more.
     fn children(&self, node: &Node) -> impl Future<Output = Result<(Vec<Arc<Node>>, bool), Fault>> + Send;
-    /// Where a node is on the screen.
+    /// Returns the area of a node on the screen.
     fn area(&self, node: &Node) -> impl Future<Output = Result<Option<Area>, Fault>> + Send;
 }
 
-/// One entry of a bulk answer, in the form of at-spi2-core 2.9 and later: object, program, parent, place among its
-/// parent's children, number of children, interfaces, name, role, description, states.
-/// Borrowed from the message: owned, those of a long page would take tens of megabytes for a moment.
-type Item<'m> = (Place<'m>, Place<'m>, Place<'m>, i32, i32, Vec<&'m str>, &'m str, u32, &'m str, Vec<u32>);
+/// Entry of a bulk answer of at-spi2-core 2.9 and later: object, program, parent, index in its parent, number
+/// of children, interfaces, name, role, description, states. Borrowed from the message, because owned entries
+/// of a long page would take tens of megabytes for a moment.
+type Item<'m> = (
+    BorrowedReference<'m>,
+    BorrowedReference<'m>,
+    BorrowedReference<'m>,
+    i32,
+    i32,
+    Vec<&'m str>,
+    &'m str,
+    u32,
+    &'m str,
+    Vec<u32>,
+);
 
-/// As [`Reference`], borrowed.
-type Place<'m> = (&'m str, ObjectPath<'m>);
+/// Borrowed form of [`Reference`].
+type BorrowedReference<'m> = (&'m str, ObjectPath<'m>);
 
-/// A program's tree.
-pub(super) struct Program<'a> {
-    pub(super) bus: &'a Bus,
-    pub(super) patience: Duration,
-    /// Whether what is not in sight is wanted as well.
+/// Tree of a program.
+pub(in crate::elements) struct ProgramTree<'a> {
+    pub(in crate::elements) bus: &'a Bus,
+    pub(in crate::elements) timeout: Duration,
+    /// Whether nodes that are not visible are read as well.
     hidden: bool,
-    /// Everything that the bulk answer told, by path.
-    told: HashMap<String, Arc<Node>>,
-    /// Paths of children by their parent's, in order.
+    /// Nodes of the bulk answer, by path.
+    cached: HashMap<String, Arc<Node>>,
+    /// Paths of children by the path of their parent, in order.
     below: HashMap<String, Vec<String>>,
 }
 
-impl<'a> Program<'a> {
-    /// Reads the bulk answer, where there is one; `bulk` is how long that may take.
-    pub(super) async fn read(
+impl<'a> ProgramTree<'a> {
+    /// Reads the bulk answer, if there is one, for at most `bulk`.
+    pub(in crate::elements) async fn read(
         bus: &'a Bus,
         root: &Object,
-        patience: Duration,
+        timeout: Duration,
         bulk: Duration,
         hidden: bool,
     ) -> Self {
-        let mut program = Self { bus, patience, hidden, told: HashMap::new(), below: HashMap::new() };
+        let mut program = Self { bus, timeout, hidden, cached: HashMap::new(), below: HashMap::new() };
         let cache = Object { name: root.name.clone(), path: CACHE.to_owned() };
-        // A toolkit without it, or with the older form, is asked one by one.
+        // Toolkits without it, or with the older form, are read by single calls.
         if let Ok(message) = bus.message(&cache, CACHE_INTERFACE, "GetItems", &(), bulk).await
             && let Ok(items) = message.body().deserialize::<Vec<Item<'_>>>()
         {
-            program.keep(items);
+            program.store(items);
         }
         program
     }
 
-    fn keep(&mut self, items: Vec<Item<'_>>) {
+    fn store(&mut self, items: Vec<Item<'_>>) {
         let mut placed: HashMap<String, Vec<(i32, String)>> = HashMap::new();
         for (object, _, parent, index, children, interfaces, name, kind, description, words) in items {
             let Some(object) = owned(&object) else { continue };
             if let Some(parent) = owned(&parent) {
                 placed.entry(parent.path).or_default().push((index, object.path.clone()));
             }
-            let offers = Offers::of(&interfaces);
+            let interfaces = Interfaces::of(&interfaces);
             let (role, states) = (role(kind), states(&words));
             let (path, name, description) = (object.path.clone(), name.to_owned(), description.to_owned());
-            let node = Node { object, role, name, description, states, offers, children };
-            self.told.insert(path, Arc::new(node));
+            let node = Node { object, role, name, description, states, interfaces, children };
+            self.cached.insert(path, Arc::new(node));
         }
         for (parent, mut children) in placed {
             children.sort_unstable();
@@ -101,44 +115,48 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// The children as told, if all of them were.
-    fn told_below(&self, node: &Node) -> Option<Vec<Arc<Node>>> {
+    /// Children from the bulk answer, if it has all of them.
+    fn cached_children(&self, node: &Node) -> Option<Vec<Arc<Node>>> {
         let count = usize::try_from(node.children).ok()?;
         if count == 0 {
             return Some(Vec::new());
         }
         let paths = self.below.get(&node.object.path).filter(|paths| paths.len() == count)?;
-        let told = paths.iter().map(|path| self.told.get(path).cloned());
-        // One that is dead has a successor that the answer did not have yet.
-        told.map(|node| node.filter(|node| !node.states.contains(State::Defunct))).collect()
+        let cached = paths.iter().map(|path| self.cached.get(path).cloned());
+        // A defunct child has been replaced by one that the answer does not contain yet.
+        cached.map(|node| node.filter(|node| !node.states.contains(State::Defunct))).collect()
     }
 
-    /// Asks for one object.
-    pub(super) async fn node(&self, object: &Object) -> Result<Arc<Node>, Fault> {
-        if let Some(node) = self.told.get(&object.path) {
+    /// Returns one object.
+    pub(in crate::elements) async fn node(&self, object: &Object) -> Result<Arc<Node>, Fault> {
+        if let Some(node) = self.cached.get(&object.path) {
             return Ok(Arc::clone(node));
         }
-        ask_node(self.bus, object, self.patience).await.map(Arc::new)
+        fetch_node(self.bus, object, self.timeout).await.map(Arc::new)
     }
 }
 
-fn owned((name, path): &Place<'_>) -> Option<Object> {
+fn owned((name, path): &BorrowedReference<'_>) -> Option<Object> {
     Object::of(((*name).to_owned(), path.to_owned().into()))
 }
 
-/// Asks an object for all that a node has, in five calls at once.
-pub(super) async fn ask_node(bus: &Bus, object: &Object, patience: Duration) -> Result<Node, Fault> {
+/// Fetches all data of a node, in four concurrent calls.
+pub(in crate::elements) async fn fetch_node(
+    bus: &Bus,
+    object: &Object,
+    timeout: Duration,
+) -> Result<Node, Fault> {
     let all = (ACCESSIBLE,);
     let (kind, words, interfaces, properties) = futures_util::try_join!(
-        bus.ask::<u32>(object, ACCESSIBLE, "GetRole", &(), patience),
-        bus.ask::<Vec<u32>>(object, ACCESSIBLE, "GetState", &(), patience),
-        bus.ask::<Vec<String>>(object, ACCESSIBLE, "GetInterfaces", &(), patience),
-        bus.ask::<HashMap<String, OwnedValue>>(
+        bus.call::<u32>(object, ACCESSIBLE, "GetRole", &(), timeout),
+        bus.call::<Vec<u32>>(object, ACCESSIBLE, "GetState", &(), timeout),
+        bus.call::<Vec<String>>(object, ACCESSIBLE, "GetInterfaces", &(), timeout),
+        bus.call::<HashMap<String, OwnedValue>>(
             object,
             "org.freedesktop.DBus.Properties",
             "GetAll",
             &all,
-            patience
+            timeout
         ),
     )?;
     let text = |name: &str| {
@@ -152,55 +170,60 @@ pub(super) async fn ask_node(bus: &Bus, object: &Object, patience: Duration) -> 
         name: text("Name"),
         description: text("Description"),
         states: states(&words),
-        offers: Offers::of(&interfaces),
+        interfaces: Interfaces::of(&interfaces),
         children: children.unwrap_or(-1),
     })
 }
 
-/// Where an object is on the screen.
-pub(super) async fn ask_area(bus: &Bus, object: &Object, patience: Duration) -> Result<Option<Area>, Fault> {
+/// Fetches the area of an object on the screen.
+pub(in crate::elements) async fn fetch_area(
+    bus: &Bus,
+    object: &Object,
+    timeout: Duration,
+) -> Result<Option<Area>, Fault> {
     let asked = (CoordType::Screen as u32,);
-    match bus.ask::<(i32, i32, i32, i32)>(object, COMPONENT, "GetExtents", &asked, patience).await {
+    match bus.call::<(i32, i32, i32, i32)>(object, COMPONENT, "GetExtents", &asked, timeout).await {
         Ok(extents) => Ok(Area::of(extents)),
         Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => Ok(None),
         Err(fault @ (Fault::Silent | Fault::Lost(_))) => Err(fault),
     }
 }
 
-impl Tree for Program<'_> {
+impl Tree for ProgramTree<'_> {
     async fn children(&self, node: &Node) -> Result<(Vec<Arc<Node>>, bool), Fault> {
-        if let Some(told) = self.told_below(node) {
-            return Ok((told, false));
+        if let Some(cached) = self.cached_children(node) {
+            return Ok((cached, false));
         }
         let object = &node.object;
         let count = match node.children {
-            -1 => self.bus.property(object, ACCESSIBLE, "ChildCount", self.patience).await.unwrap_or(0),
+            -1 => self.bus.property(object, ACCESSIBLE, "ChildCount", self.timeout).await.unwrap_or(0),
             count => count,
         };
-        let in_sight = if count > MANY_CHILDREN && !self.hidden { self.in_sight(node).await? } else { None };
-        // The whole list of a table of a million rows would take seconds.
-        let (range, more) = match in_sight {
+        let visible_rows =
+            if count > MANY_CHILDREN && !self.hidden { self.visible_rows(node).await? } else { None };
+        // All rows of a table with a million rows would take seconds.
+        let (range, more) = match visible_rows {
             Some((first, last)) => (Some(first..last + 1), false),
-            None if count > MOST_CHILDREN => (Some(0..MOST_CHILDREN), true),
+            None if count > MAX_CHILDREN => (Some(0..MAX_CHILDREN), true),
             None => (None, false),
         };
         let references: Vec<Reference> = match range {
             Some(range) => {
                 let calls = range.map(async |number| {
-                    self.bus.ask(object, ACCESSIBLE, "GetChildAtIndex", &(number,), self.patience).await
+                    self.bus.call(object, ACCESSIBLE, "GetChildAtIndex", &(number,), self.timeout).await
                 });
-                let answers: Vec<Result<Reference, Fault>> = together(calls).collect().await;
+                let answers: Vec<Result<Reference, Fault>> = run_concurrently(calls).collect().await;
                 answers.into_iter().collect::<Result<_, _>>()?
             }
-            None => self.bus.ask(object, ACCESSIBLE, "GetChildren", &(), self.patience).await?,
+            None => self.bus.call(object, ACCESSIBLE, "GetChildren", &(), self.timeout).await?,
         };
         let objects = references.into_iter().filter_map(Object::of).collect::<Vec<_>>();
         let mut nodes = Vec::new();
-        let mut answers = together(objects.iter().map(|object| self.node(object)));
+        let mut answers = run_concurrently(objects.iter().map(|object| self.node(object)));
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(node) => nodes.push(node),
-                // It went between the two questions, or is no object at all.
+                // The object has vanished meanwhile, or its reference is invalid.
                 Err(Fault::Gone | Fault::Unknown | Fault::Refused(_)) => {}
                 Err(fault @ (Fault::Silent | Fault::Lost(_))) => return Err(fault),
             }
@@ -209,6 +232,6 @@ impl Tree for Program<'_> {
     }
 
     async fn area(&self, node: &Node) -> Result<Option<Area>, Fault> {
-        ask_area(self.bus, &node.object, self.patience).await
+        fetch_area(self.bus, &node.object, self.timeout).await
     }
 }

@@ -1,12 +1,11 @@
-//! What changes on the desktop and among the downloads? inotify tells (by `notify`), a thread of its own makes events
-//! of it.
+//! Watcher of file changes in the desktop and download folders, by inotify (`notify` crate).
 //!
 //! ```text
-//! inotify -> notify's thread -> queue, when full: "look again" -> Folders: what is news -> Feed
-//!                                      every 2 s: are they still the same folders?
+//! inotify -> notify's thread -> queue; full: compare -> Folders: changes -> Feed
+//!                                      every 2 s: check the folders
 //! ```
-//! Folders publishes as fast as the feed has room, so a burst waits in the queue, ours and then the kernel's. What falls
-//! out of them is found by looking at the folders and comparing.
+//! `Folders` publishes at the speed of the feed, so a burst waits in the queue and then in the kernel. Lost
+//! notices are found by comparing the folders.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,57 +13,57 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::event::{AccessKind, AccessMode, EventKind as NotifyKind};
 use notify::{INotifyWatcher, Watcher as _};
 use tokio::sync::{Notify, oneshot};
 
-use super::keep::Watcher;
-use hotdesk_domain::event::Kind;
+use super::watcher::Watcher;
+use hotdesk_domain::desktop::event::EventKind;
 use hotdesk_http::feed::Feed;
 
 mod folder;
 mod folders;
-mod places;
+mod watched_folders;
 
 use folders::Folders;
 
-/// Notices that wait for the thread; past it the folders are looked at instead. About 1 MB.
+/// Most queued notices, about 1 MB; beyond it the folders are compared instead.
 const QUEUE: usize = 4096;
-/// How often it is looked whether the folders are still the ones that are watched: links may lead elsewhere.
-const SETTLE_EVERY: Duration = Duration::from_secs(2);
+/// Interval of checks whether the watched folders are still the same: links may change.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Watches the folders.
+/// Watcher of the folders.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct FileWatcher {
     feed: Feed,
     home: PathBuf,
 }
 
-impl Files {
+impl FileWatcher {
     pub(super) fn new(feed: Feed, home: PathBuf) -> Self {
         Self { feed, home }
     }
 }
 
-/// Ends the thread when it goes.
-struct Stop(Arc<AtomicBool>, SyncSender<notify::Event>);
+/// Stops the thread when dropped.
+struct StopOnDrop(Arc<AtomicBool>, SyncSender<notify::Event>);
 
-impl Drop for Stop {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
-        // A full queue wakes the thread as well.
-        let _ = self.1.try_send(notify::Event::new(EventKind::Other));
+        // A full queue wakes the thread too.
+        let _ = self.1.try_send(notify::Event::new(NotifyKind::Other));
     }
 }
 
-impl Watcher for Files {
+impl Watcher for FileWatcher {
     const NAME: &'static str = "files";
-    const KINDS: &'static [Kind] = &[Kind::FileChange, Kind::DownloadFinished];
+    const KINDS: &'static [EventKind] = &[EventKind::FileChange, EventKind::DownloadFinished];
 
     async fn run(&mut self, begun: &(dyn Fn() + Send + Sync)) -> String {
         let (notices, queue) = sync_channel(QUEUE);
         let (overflowed, stopped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let _stop = Stop(Arc::clone(&stopped), notices.clone());
+        let _stop = StopOnDrop(Arc::clone(&stopped), notices.clone());
         let (end, mut ended) = oneshot::channel();
         let (feed, home, ready) = (self.feed.clone(), self.home.clone(), Arc::new(Notify::new()));
         let their_ready = Arc::clone(&ready);
@@ -73,9 +72,9 @@ impl Watcher for Files {
             let outcome = watcher(notices, Arc::clone(&overflowed)).and_then(|watcher| {
                 let mut folders = Folders::new(&home, feed, watcher)?;
                 their_ready.notify_one();
-                work(&mut folders, &queue, &overflowed, &stopped)
+                run_loop(&mut folders, &queue, &overflowed, &stopped)
             });
-            // Nobody waits any more: the watch was ended.
+            // The receiver is gone when the watcher was dropped.
             let _ = end.send(outcome.err().map_or_else(String::new, |error| error.to_string()));
         });
         if let Err(error) = started {
@@ -89,8 +88,8 @@ impl Watcher for Files {
     }
 }
 
-/// A watcher whose notices go to the queue. It never waits: notify's thread also carries out changes of what is
-/// watched, which the other end of the queue waits for.
+/// Creates an inotify watcher that writes to the queue. It never blocks, because notify's thread also
+/// executes watch changes for which the other end of the queue waits.
 fn watcher(
     notices: SyncSender<notify::Event>,
     overflowed: Arc<AtomicBool>,
@@ -111,39 +110,39 @@ fn watcher(
     INotifyWatcher::new(handler, notify::Config::default())
 }
 
-/// Whether a kind of notice is of any concern; most are about files that were opened.
-fn matters(kind: &EventKind) -> bool {
+/// Whether a notice is relevant; most are about opened files.
+fn matters(kind: &NotifyKind) -> bool {
     match kind {
-        EventKind::Create(_) | EventKind::Remove(_) => true,
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
-        EventKind::Modify(change) => !matches!(change, notify::event::ModifyKind::Metadata(_)),
-        EventKind::Access(_) | EventKind::Any | EventKind::Other => false,
+        NotifyKind::Create(_) | NotifyKind::Remove(_) => true,
+        NotifyKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+        NotifyKind::Modify(change) => !matches!(change, notify::event::ModifyKind::Metadata(_)),
+        NotifyKind::Access(_) | NotifyKind::Any | NotifyKind::Other => false,
     }
 }
 
-fn work(
+fn run_loop(
     folders: &mut Folders,
     queue: &Receiver<notify::Event>,
     overflowed: &AtomicBool,
     stopped: &AtomicBool,
 ) -> notify::Result<()> {
-    let mut settle_at = Instant::now() + SETTLE_EVERY;
+    let mut check_at = Instant::now() + CHECK_INTERVAL;
     while !stopped.load(Ordering::Acquire) {
-        let until = folders.due().map_or(settle_at, |due| due.min(settle_at));
+        let until = folders.due().map_or(check_at, |due| due.min(check_at));
         match queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(notice) => folders.take(&notice)?,
+            Ok(notice) => folders.handle(&notice)?,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
         if overflowed.swap(false, Ordering::AcqRel) {
-            // What waits is older than what will be seen now.
+            // The queued notices are older than the comparison.
             while queue.try_recv().is_ok() {}
-            folders.look_again()?;
+            folders.rescan()?;
         }
-        folders.tell_due(Instant::now());
-        if Instant::now() >= settle_at {
-            folders.settle()?;
-            settle_at = Instant::now() + SETTLE_EVERY;
+        folders.report_due(Instant::now());
+        if Instant::now() >= check_at {
+            folders.check()?;
+            check_at = Instant::now() + CHECK_INTERVAL;
         }
     }
     Ok(())

@@ -1,19 +1,19 @@
-//! What does `/proc` say of a process? Its name, its parent, and whether it is of the kernel or ended.
+//! Data of a process from `/proc`: name, parent, kernel thread, exited.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Most processes that are kept apart: more than a computer's limit lets run.
+/// Most tracked processes: more than a computer's limit allows.
 const MAX_PROCESSES: usize = 32_768;
 /// Flag of kernel threads in `/proc/PID/stat` (`PF_KTHREAD`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// Longest name that the kernel keeps of a program (`TASK_COMM_LEN` without its end).
+/// Longest name that the kernel stores of a program (`TASK_COMM_LEN` without its NUL).
 const SHORT_NAME: usize = 15;
-/// Most that is read of a command line.
+/// Bytes read of a command line.
 const MAX_COMMAND_LINE: u64 = 4096;
 
-/// What `/proc/PID/stat` says.
+/// Fields of `/proc/PID/stat`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) name: String,
@@ -23,13 +23,14 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// None when there is no such process.
+    /// Reads the fields; `None` when there is no such process.
     pub(super) fn of(pid: u32) -> Option<Self> {
         let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Reads `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS ...` (proc(5)); the name may hold brackets and spaces.
+    /// Parses `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS ...` (proc_pid_stat(5)); the name may
+    /// contain parentheses and spaces.
     fn parse(line: &str) -> Option<Self> {
         let (head, tail) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
@@ -40,7 +41,7 @@ impl Stat {
         Some(Self { name: name.to_owned(), parent, state, flags })
     }
 
-    /// Whether it is a thread of the kernel.
+    /// Whether it is a kernel thread.
     pub(super) fn is_kernel(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
@@ -50,7 +51,7 @@ impl Stat {
         matches!(self.state, b'Z' | b'X')
     }
 
-    /// The name of the program, whose kernel name may have been cut: its command line has the whole.
+    /// Full name of the program from its command line, because the kernel cuts names.
     pub(super) fn full_name(self, pid: u32) -> String {
         use std::io::Read;
         if self.name.len() < SHORT_NAME {
@@ -68,7 +69,7 @@ impl Stat {
     }
 }
 
-/// The processes that there are.
+/// Ids of all processes.
 pub(super) fn pids() -> std::io::Result<impl Iterator<Item = u32>> {
     let names = fs::read_dir("/proc")?.flatten();
     Ok(names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_PROCESSES))
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_whatever_is_in_them() {
+    fn names_may_contain_any_character() {
         let line = |name: &str| format!("12 ({name}) S 7 12 12 0 -1 4194560 100 0");
         for name in ["bash", "a b", "x) S 1 (y", "", "))"] {
             let wanted = Stat { name: name.into(), parent: 7, state: b'S', flags: 4_194_560 };

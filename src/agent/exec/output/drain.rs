@@ -1,5 +1,6 @@
-//! Who reads what background processes write after their command was answered? A drain per pipe, so that
-//! `server &` neither blocks on a full pipe nor dies of a broken one.
+//! Drains for the output of background processes whose command was answered.
+//!
+//! Without them `server &` would block on a full pipe or die of a broken one.
 
 use std::io;
 use std::sync::Arc;
@@ -10,33 +11,36 @@ use tokio::sync::Semaphore;
 
 use hotdesk_base::tasks::Tasks;
 
-/// Pipes drained at once. Past it a pipe is closed and its writers get SIGPIPE at their next write: a client that
-/// leaves so many servers behind without redirecting their output has had its warning in the log.
+/// Most pipes that are drained at once. Beyond it a pipe is closed and its writers get SIGPIPE; a warning is
+/// logged.
 pub const MAX_DRAINS: usize = 256;
-/// Bytes thrown away at once; a pipe's capacity.
+/// Bytes discarded at once: the capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
-/// Reads before a pause: a pipe in packet mode gives a page at a time.
+/// Reads before a pause: a pipe in packet mode returns one page at a time.
 const READS: usize = CHUNK / 4096;
-/// Pause after so many reads: lets a writer that never stops have 6 MB/s and costs next to no processor time.
+/// Pause after so many reads: limits an endless writer to 6 MB/s and so the processor time.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The drains.
+/// The drains of all commands.
 #[derive(Clone, Debug)]
-pub struct Leftovers {
+pub struct OutputDrains {
     slots: Arc<Semaphore>,
     tasks: Tasks,
 }
 
-impl Leftovers {
-    /// None yet; drains are tasks of the group.
+impl OutputDrains {
+    /// Creates an empty set; drains run as tasks of `tasks`.
     pub fn new(tasks: Tasks) -> Self {
         Self { slots: Arc::new(Semaphore::new(MAX_DRAINS)), tasks }
     }
 
-    /// Reads and throws away until the last writer lets go.
-    pub fn adopt(&self, pipe: pipe::Receiver) {
+    /// Reads and discards until the last writer closes the pipe.
+    pub fn drain(&self, pipe: pipe::Receiver) {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
-            tracing::warn!(MAX_DRAINS, "closed the output of a background process: too many are left behind");
+            tracing::warn!(
+                MAX_DRAINS,
+                "too many background processes with open output: closed the output of one; redirect it to a file"
+            );
             return;
         };
         let stop = self.tasks.stopping();
@@ -52,11 +56,11 @@ impl Leftovers {
 
 async fn drain(pipe: &pipe::Receiver) {
     while pipe.readable().await.is_ok() {
-        match throw_away(pipe) {
+        match discard(pipe) {
             Ok(0) => return,
             Ok(_) => {
                 for _ in 1..READS {
-                    if !matches!(throw_away(pipe), Ok(1..)) {
+                    if !matches!(discard(pipe), Ok(1..)) {
                         break;
                     }
                 }
@@ -68,7 +72,7 @@ async fn drain(pipe: &pipe::Receiver) {
     }
 }
 
-/// A function of its own, so that the buffer is on the stack and not in every waiting drain.
-fn throw_away(pipe: &pipe::Receiver) -> io::Result<usize> {
+/// Its own function, so that the buffer is on the stack and not in every waiting task.
+fn discard(pipe: &pipe::Receiver) -> io::Result<usize> {
     pipe.try_read(&mut [0; CHUNK])
 }

@@ -1,93 +1,101 @@
-//! How much of a command's output is kept? Its beginning and its end, within a fixed bound.
+//! Bounded capture of a command's output: its beginning and its end.
 
 use std::collections::VecDeque;
 
-use super::streams::Stream;
+pub(super) mod drain;
+pub(super) mod streams;
 
-/// Bytes of both streams together kept from the beginning, and as many from the end (threats.md design 9).
+use self::streams::StdStream;
+
+/// Bytes of the merged streams that are stored from the beginning, and as many from the end (D9,
+/// docs/security.md).
 const BOTH_BYTES: usize = 512 * 1024;
-/// Bytes of each stream alone kept from the beginning, and as many from the end. Less, because they are in the other
-/// as well and all three in one answer, where JSON may need six bytes for one: 9 MiB at most.
+/// Bytes of each single stream that are stored from the beginning, and as many from the end. Less, because
+/// the merged streams hold them too and JSON may need six bytes for one: 9 MiB per answer at most.
 const EACH_BYTES: usize = 128 * 1024;
 
-/// What a command has written so far, together and apart. Memory grows with the output and stops at 1.5 MiB.
+/// Output of a command so far, merged and per stream. Memory grows with the output up to 1.5 MiB.
 #[derive(Debug)]
-pub struct Capture {
-    both: Output,
-    out: Output,
-    err: Output,
+pub struct OutputCapture {
+    both: HeadTailBuffer,
+    out: HeadTailBuffer,
+    err: HeadTailBuffer,
 }
 
-/// What a command has written, as it is answered.
+/// Complete output of a command.
 #[derive(Debug)]
-pub struct Captured {
+pub struct CapturedOutput {
     /// Both streams in the order in which they were written.
-    pub both: Text,
+    pub both: BoundedText,
     /// Standard output.
-    pub out: Text,
+    pub out: BoundedText,
     /// Standard error.
-    pub err: Text,
+    pub err: BoundedText,
 }
 
-impl Default for Capture {
+impl Default for OutputCapture {
     fn default() -> Self {
-        Self { both: Output::new(BOTH_BYTES), out: Output::new(EACH_BYTES), err: Output::new(EACH_BYTES) }
+        Self {
+            both: HeadTailBuffer::new(BOTH_BYTES),
+            out: HeadTailBuffer::new(EACH_BYTES),
+            err: HeadTailBuffer::new(EACH_BYTES),
+        }
     }
 }
 
-impl Capture {
-    /// Takes what was read.
-    pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
+impl OutputCapture {
+    /// Appends bytes that were read.
+    pub fn push(&mut self, stream: StdStream, bytes: &[u8]) {
         self.both.push(bytes);
         match stream {
-            Stream::Out => self.out.push(bytes),
-            Stream::Err => self.err.push(bytes),
+            StdStream::Out => self.out.push(bytes),
+            StdStream::Err => self.err.push(bytes),
         }
     }
 
-    /// Ends the collection.
-    pub fn finish(self) -> Captured {
-        Captured { both: self.both.finish(), out: self.out.finish(), err: self.err.finish() }
+    /// Returns the captured output.
+    pub fn finish(self) -> CapturedOutput {
+        CapturedOutput { both: self.both.finish(), out: self.out.finish(), err: self.err.finish() }
     }
 }
 
-/// Some bytes' beginning and end.
+/// Beginning and end of a byte sequence.
 #[derive(Debug)]
-struct Output {
-    /// Bytes kept at either end.
-    keep: usize,
+struct HeadTailBuffer {
+    /// Most bytes stored of each end.
+    limit: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
 }
 
-/// The output as it is answered.
+/// Text of an output.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Text {
-    /// Invalid UTF-8 replaced; a line in the middle says how much is missing, if anything is.
+pub struct BoundedText {
+    /// Invalid UTF-8 is replaced; a line in the middle says how many bytes are missing, if any.
     pub text: String,
     /// Bytes left out.
     pub omitted_bytes: u64,
 }
 
-impl Output {
-    fn new(keep: usize) -> Self {
-        Self { keep, head: Vec::new(), tail: VecDeque::new(), total: 0 }
+impl HeadTailBuffer {
+    fn new(limit: usize) -> Self {
+        Self { limit, head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }
 
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let (first, rest) = bytes.split_at(bytes.len().min(self.keep - self.head.len()));
+        let (first, rest) = bytes.split_at(bytes.len().min(self.limit - self.head.len()));
         self.head.extend_from_slice(first);
-        let rest = &rest[rest.len().saturating_sub(self.keep)..];
-        let excess = (self.tail.len() + rest.len()).saturating_sub(self.keep);
+        let rest = &rest[rest.len().saturating_sub(self.limit)..];
+        let excess = (self.tail.len() + rest.len()).saturating_sub(self.limit);
         self.tail.drain(..excess);
         self.tail.extend(rest);
     }
 
-    fn finish(self) -> Text {
-        let kept = (self.head.len() + self.tail.len()) as u64;
-        let omitted_bytes = self.total - kept;
+    fn finish(self) -> BoundedText {
+        let stored = (self.head.len() + self.tail.len()) as u64;
+        let omitted_bytes = self.total - stored;
         let mut bytes = self.head;
         if omitted_bytes > 0 {
             bytes.extend_from_slice(format!("\n[... {omitted_bytes} bytes left out ...]\n").as_bytes());
@@ -97,7 +105,7 @@ impl Output {
         bytes.extend_from_slice(back);
         let text = String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-        Text { text, omitted_bytes }
+        BoundedText { text, omitted_bytes }
     }
 }
 
@@ -105,8 +113,8 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn collected(pieces: &[&[u8]]) -> Text {
-        let mut output = Output::new(BOTH_BYTES);
+    fn collected(pieces: &[&[u8]]) -> BoundedText {
+        let mut output = HeadTailBuffer::new(BOTH_BYTES);
         for piece in pieces {
             output.push(piece);
         }
@@ -114,13 +122,16 @@ mod tests {
     }
 
     #[test]
-    fn short_output_is_kept_whole_and_mended() {
-        assert_eq!(collected(&[]), Text { text: String::new(), omitted_bytes: 0 });
+    fn short_output_is_complete_and_valid_utf8() {
+        assert_eq!(collected(&[]), BoundedText { text: String::new(), omitted_bytes: 0 });
         assert_eq!(collected(&[b"a", b"", b"b\n"]).text, "ab\n");
         assert_eq!(collected(&[b"\xff\x00\xe2\x82"]).text, "\u{fffd}\0\u{fffd}");
         assert_eq!(collected(&[b"\xe2", b"\x82", b"\xac"]).text, "€");
         let full = vec![b'x'; 2 * BOTH_BYTES];
-        assert_eq!(collected(&[&full]), Text { text: String::from_utf8(full).unwrap(), omitted_bytes: 0 });
+        assert_eq!(
+            collected(&[&full]),
+            BoundedText { text: String::from_utf8(full).unwrap(), omitted_bytes: 0 }
+        );
     }
 
     #[test]
@@ -128,9 +139,9 @@ mod tests {
         let whole: Vec<u8> = (0..3_000_000_u32).map(|i| b'a' + (i % 26) as u8).collect();
         let left_out = whole.len() - 2 * BOTH_BYTES;
         for piece in [1, 7, 65_536, 700_000, 3_000_000] {
-            let mut output = Output::new(BOTH_BYTES);
+            let mut output = HeadTailBuffer::new(BOTH_BYTES);
             whole.chunks(piece).for_each(|chunk| output.push(chunk));
-            let Text { text, omitted_bytes } = output.finish();
+            let BoundedText { text, omitted_bytes } = output.finish();
             assert_eq!(omitted_bytes, left_out as u64);
             assert!(text.as_bytes().starts_with(&whole[..BOTH_BYTES]));
             assert!(text.as_bytes().ends_with(&whole[whole.len() - BOTH_BYTES..]));
@@ -139,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_kept_together_and_apart() {
-        let mut capture = Capture::default();
-        for (stream, text) in [(Stream::Out, "a"), (Stream::Err, "b"), (Stream::Out, "c")] {
+    fn streams_are_captured_merged_and_single() {
+        let mut capture = OutputCapture::default();
+        for (stream, text) in [(StdStream::Out, "a"), (StdStream::Err, "b"), (StdStream::Out, "c")] {
             capture.push(stream, text.as_bytes());
         }
-        capture.push(Stream::Err, &vec![b'x'; 2 * EACH_BYTES]);
-        let Captured { both, out, err } = capture.finish();
+        capture.push(StdStream::Err, &vec![b'x'; 2 * EACH_BYTES]);
+        let CapturedOutput { both, out, err } = capture.finish();
         assert_eq!((both.text.len(), &both.text[..4], both.omitted_bytes), (2 * EACH_BYTES + 3, "abcx", 0));
         assert_eq!((out.text.as_str(), out.omitted_bytes), ("ac", 0));
         assert_eq!(err.omitted_bytes, 1);

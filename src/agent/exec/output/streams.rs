@@ -1,10 +1,10 @@
-//! In which order did a command write to its two streams? Read so that the kernel itself tells.
+//! Output pipes of a command, read in the order in which the command writes to them.
 //!
-//! Two pipes have no common order, unless each holds a single write and the next waits until it is read. Then a look
-//! at which became readable first (epoll lists descriptors in that order) is a look at which was written first. So
-//! each pipe has one slot and is in packet mode (`O_DIRECT`), and one event is one read. Not covered: a program that opens
-//! `/dev/stderr` anew writes outside packet mode, and its lines may move by up to 4 KiB; so may a line that is written
-//! into a flood of whole pages, for which a pipe is widened.
+//! Two pipes have no common order, unless each holds a single write and the next write blocks until it is
+//! read. Then the pipe that became readable first (epoll lists descriptors in that order) was written first.
+//! So each pipe has one slot and is in packet mode (`O_DIRECT`), and one event is one read. Exceptions: a
+//! program that reopens `/dev/stderr` writes outside packet mode, and its lines may move by up to 4 KiB; the
+//! same holds for a line written into a flood of whole pages, for which a pipe is widened.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,25 +16,26 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use tokio::io::unix::AsyncFd;
 
-/// Asked of the kernel, which rounds it up to one page: one slot.
+/// Requested pipe size in bytes, which the kernel rounds up to one page: one slot.
 const ONE_SLOT: i32 = 1;
-/// The usual capacity of a pipe: what a flood, and a process left behind, may have.
+/// Default capacity of a pipe in bytes, for a flood and for a process left behind.
 const WIDE: i32 = 64 * 1024;
-/// Reads of a wide pipe before the other stream has its turn: its whole capacity.
+/// Reads of a wide pipe before the other stream's turn: its whole capacity.
 const READS: u32 = 16;
-/// So many whole pages in a row, with nothing on the other stream, are a flood: a quarter of a megabyte.
+/// Number of whole pages in a row, without output on the other stream, that count as a flood: a quarter of a
+/// megabyte.
 const FLOOD_PAGES: u32 = 64;
 
-/// One of a command's two streams.
+/// Output stream of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum StdStream {
     /// Standard output.
     Out,
     /// Standard error.
     Err,
 }
 
-impl Stream {
+impl StdStream {
     const BOTH: [Self; 2] = [Self::Out, Self::Err];
 
     fn other(self) -> Self {
@@ -45,46 +46,46 @@ impl Stream {
     }
 }
 
-/// The ends that a command writes to.
+/// Write ends of the pipes.
 #[derive(Debug)]
-pub struct Writers {
+pub struct PipeWriters {
     /// Standard output.
     pub out: OwnedFd,
     /// Standard error.
     pub err: OwnedFd,
 }
 
-/// The ends that are read.
+/// Read ends of the pipes.
 #[derive(Debug)]
-pub struct Streams {
+pub struct OutputPipes {
     ready: AsyncFd<OwnedFd>,
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
     slot: i32,
-    /// Whose turn it is, first to last: one, or two while a flood is read.
+    /// Streams to read next: one, or two during a flood.
     turns: VecDeque<Turn>,
-    /// The stream read last, and how many whole pages of it in a row.
-    run: (Stream, u32),
+    /// The last read stream, and the number of whole pages in a row that it had.
+    run: (StdStream, u32),
 }
 
-/// Which stream is to be read, whether until nothing is left, and how often before the other has its turn.
+/// Stream to read, whether to read it to its end, and the number of reads before the other stream's turn.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    stream: Stream,
+    stream: StdStream,
     hung_up: bool,
     reads: u32,
 }
 
-/// Makes both pipes. Needs a runtime.
+/// Creates both pipes. Needs a tokio runtime.
 ///
 /// # Errors
-/// When the kernel refuses.
-pub fn pair() -> io::Result<(Streams, Writers)> {
+/// When the kernel cannot create the pipes or the epoll set.
+pub fn pair() -> io::Result<(OutputPipes, PipeWriters)> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let mut slot = 0;
-    let mut make = |stream: Stream| -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut make = |stream: StdStream| -> io::Result<(OwnedFd, OwnedFd)> {
         let (reader, writer) = match nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_DIRECT) {
-            // gVisor has no packet mode: both streams are whole, their order is right to within a slot.
+            // gVisor has no packet mode: both streams are complete, their order is exact to within one slot.
             Err(Errno::EINVAL) => nix::unistd::pipe2(OFlag::O_CLOEXEC)?,
             made => made?,
         };
@@ -93,27 +94,26 @@ pub fn pair() -> io::Result<(Streams, Writers)> {
         epoll::add(&epoll, &reader, EventData::new_u64(stream as u64), EventFlags::IN | EventFlags::ET)?;
         Ok((reader, writer))
     };
-    let (out, to_out) = make(Stream::Out)?;
-    let (err, to_err) = make(Stream::Err)?;
+    let (out, to_out) = make(StdStream::Out)?;
+    let (err, to_err) = make(StdStream::Err)?;
     // SAFETY: the descriptor is owned by what is registered, and nothing closes it before that is dropped.
     #[allow(unsafe_code)]
     let ready = unsafe { AsyncFd::register(epoll) }.map_err(io::Error::from)?;
-    let streams = Streams {
+    let streams = OutputPipes {
         ready,
         out: Some(out),
         err: Some(err),
         slot,
         turns: VecDeque::new(),
-        run: (Stream::Out, 0),
+        run: (StdStream::Out, 0),
     };
-    Ok((streams, Writers { out: to_out, err: to_err }))
+    Ok((streams, PipeWriters { out: to_out, err: to_err }))
 }
 
-impl Streams {
-    /// Waits for what was written next and reads it; `None` when both streams have ended. Nothing is lost when the
-    /// future is dropped.
-    pub async fn next(&mut self, buffer: &mut [u8]) -> Option<(Stream, usize)> {
-        // A flood is always ready; the agent's other work is not to starve beside it.
+impl OutputPipes {
+    /// Waits for the next output and reads it; `None` when both streams have ended. Cancel-safe.
+    pub async fn next(&mut self, buffer: &mut [u8]) -> Option<(StdStream, usize)> {
+        // A flood is always ready and must not starve the agent's other tasks.
         tokio::task::coop::consume_budget().await;
         loop {
             if self.out.is_none() && self.err.is_none() {
@@ -123,25 +123,25 @@ impl Streams {
                 return Some(piece);
             }
             let Ok(mut guard) = self.ready.readable().await else { return None };
-            match look(guard.get_inner()) {
+            match poll_ready(guard.get_inner()) {
                 Some(turn) => self.turns.push_back(turn),
                 None => guard.clear_ready(),
             }
         }
     }
 
-    /// Reads what was written next, if anything is there.
-    pub fn take(&mut self, buffer: &mut [u8]) -> Option<(Stream, usize)> {
+    /// Reads the next output if there is some.
+    pub fn take(&mut self, buffer: &mut [u8]) -> Option<(StdStream, usize)> {
         loop {
             let turn = match self.turns.pop_front() {
                 Some(turn) => turn,
-                None => look(self.ready.get_ref())?,
+                None => poll_ready(self.ready.get_ref())?,
             };
             let Some(pipe) = self.end(turn.stream).as_ref() else { continue };
             match rustix::io::read(pipe, &mut *buffer) {
                 Ok(0) => *self.end(turn.stream) = None,
                 Ok(length) => {
-                    // A pipe of several slots tells of the first write only.
+                    // A pipe with several slots reports only the first write.
                     if turn.hung_up || self.capacity(turn.stream) != self.slot {
                         self.again(turn);
                     }
@@ -158,9 +158,9 @@ impl Streams {
         }
     }
 
-    /// The pipes that somebody still holds, wide again.
+    /// Returns the pipes that some process still has open, widened.
     pub fn into_open(self) -> impl Iterator<Item = OwnedFd> {
-        for stream in Stream::BOTH {
+        for stream in StdStream::BOTH {
             self.resize(stream, WIDE);
         }
         [self.out, self.err].into_iter().flatten()
@@ -170,31 +170,31 @@ impl Streams {
         if turn.reads > 1 {
             return self.turns.push_front(Turn { reads: turn.reads - 1, ..turn });
         }
-        self.turns.extend(look(self.ready.get_ref()));
+        self.turns.extend(poll_ready(self.ready.get_ref()));
         self.turns.push_back(Turn { reads: READS, ..turn });
     }
 
-    fn end(&mut self, stream: Stream) -> &mut Option<OwnedFd> {
+    fn end(&mut self, stream: StdStream) -> &mut Option<OwnedFd> {
         match stream {
-            Stream::Out => &mut self.out,
-            Stream::Err => &mut self.err,
+            StdStream::Out => &mut self.out,
+            StdStream::Err => &mut self.err,
         }
     }
 
-    fn pipe(&self, stream: Stream) -> Option<&OwnedFd> {
+    fn pipe(&self, stream: StdStream) -> Option<&OwnedFd> {
         match stream {
-            Stream::Out => self.out.as_ref(),
-            Stream::Err => self.err.as_ref(),
+            StdStream::Out => self.out.as_ref(),
+            StdStream::Err => self.err.as_ref(),
         }
     }
 
-    fn capacity(&self, stream: Stream) -> i32 {
+    fn capacity(&self, stream: StdStream) -> i32 {
         let asked = self.pipe(stream).map(|pipe| fcntl(pipe, FcntlArg::F_GETPIPE_SZ));
         asked.and_then(Result::ok).unwrap_or(0)
     }
 
-    /// Tells a flood by whole pages in a row, and its end by the other stream.
-    fn count(&mut self, stream: Stream, length: usize) {
+    /// Detects a flood by whole pages in a row, and its end by output on the other stream.
+    fn count(&mut self, stream: StdStream, length: usize) {
         let whole = i32::try_from(length).is_ok_and(|length| length == self.slot);
         let before = if self.run.0 == stream { self.run.1 } else { 0 };
         let run = if whole { before.saturating_add(1) } else { 0 };
@@ -207,28 +207,29 @@ impl Streams {
         self.run = (stream, run);
     }
 
-    /// Best effort: a pipe that holds more than the new size stays as it is, and a user's pages may be used up.
-    fn resize(&self, stream: Stream, size: i32) {
+    /// Best effort: a pipe that holds more than the new size is unchanged, and the user's limit of pipe pages
+    /// may be reached.
+    fn resize(&self, stream: StdStream, size: i32) {
         if let Some(pipe) = self.pipe(stream)
             && let Err(error) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size))
         {
-            tracing::debug!(%error, ?stream, size, "a pipe keeps its size");
+            tracing::debug!(%error, ?stream, size, "cannot resize a pipe");
         }
     }
 }
 
-/// Which stream became readable first, without waiting.
-fn look(epoll: impl AsFd) -> Option<Turn> {
+/// Returns the stream that became readable first, without waiting.
+fn poll_ready(epoll: impl AsFd) -> Option<Turn> {
     let mut events = Vec::with_capacity(1);
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // EINTR looks like nothing; the caller waits and looks again.
+    // On EINTR the caller waits and polls again.
     let found = epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), Some(&at_once));
     let event = match found {
         Ok(_) => events.first()?,
         Err(_) => return None,
     };
     let (data, flags) = (event.data, event.flags);
-    let stream = if data.u64() == Stream::Err as u64 { Stream::Err } else { Stream::Out };
+    let stream = if data.u64() == StdStream::Err as u64 { StdStream::Err } else { StdStream::Out };
     Some(Turn { stream, hung_up: flags.contains(EventFlags::HUP), reads: READS })
 }
 
@@ -238,7 +239,7 @@ mod tests {
     use std::io::Write;
 
     #[tokio::test]
-    async fn writes_come_in_the_order_in_which_they_were_made() {
+    async fn writes_are_read_in_their_order() {
         let (mut streams, writers) = pair().unwrap();
         let writing = tokio::task::spawn_blocking(move || {
             let mut to = [std::fs::File::from(writers.out), std::fs::File::from(writers.err)];
@@ -250,7 +251,7 @@ mod tests {
         while let Some((stream, length)) = streams.next(&mut buffer).await {
             assert_eq!(length, 4);
             let number = u32::from_le_bytes(buffer[..4].try_into().unwrap());
-            assert_eq!(stream, if number % 3 == 0 { Stream::Err } else { Stream::Out });
+            assert_eq!(stream, if number % 3 == 0 { StdStream::Err } else { StdStream::Out });
             seen.push(number);
         }
         writing.await.unwrap();
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_is_whole_and_what_comes_after_it_in_order() {
+    async fn a_flood_is_complete_and_later_writes_are_in_order() {
         let (mut streams, writers) = pair().unwrap();
         let writing = tokio::task::spawn_blocking(move || {
             let mut out = std::fs::File::from(writers.out);
@@ -271,8 +272,8 @@ mod tests {
         let (mut out, mut at_error) = (Vec::new(), None);
         while let Some((stream, length)) = streams.next(&mut buffer).await {
             match stream {
-                Stream::Out => out.extend_from_slice(&buffer[..length]),
-                Stream::Err => at_error = Some(out.len()),
+                StdStream::Out => out.extend_from_slice(&buffer[..length]),
+                StdStream::Err => at_error = Some(out.len()),
             }
         }
         writing.await.unwrap();

@@ -1,31 +1,33 @@
-//! How is a background process steered? By what it reads, and by signals.
+//! Control of a background process: its standard input and signals.
 
 use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt;
 
 use super::super::tree::{self, Target};
-use super::{Process, Stdin, refused};
+use super::{BackgroundProcess, Stdin, refused};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::process::{SendSignal, Signalled, Written};
+use hotdesk_http::extract::Body;
+use hotdesk_wire::programs::process::{SendSignal, SignalResult, StdinWritten};
 
-/// Most bytes of one request.
+/// Most bytes of one request body.
 pub const MAX_STDIN: usize = 16 * 1024 * 1024;
-/// How long the process may leave what it was sent unread, and the client may pause, before the request is answered.
+/// How long the process may leave its input unread, and the client may pause, before the request fails.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Process {
-    /// Writes to its standard input as the bytes come, and ends it after them if `eof` says so.
+impl BackgroundProcess {
+    /// Writes the body to the standard input as it arrives; closes it afterwards when `eof` is set.
     ///
     /// # Errors
-    /// `Conflict` when there is no standard input, or no longer, or it is not read (`written` says how far it came);
-    /// `Invalid` when the client breaks off.
-    pub async fn feed(&self, mut body: Body, eof: bool) -> Result<Written> {
+    /// `Conflict` when there is no standard input, when it is closed (`stdin_closed`) or not read
+    /// (`stdin_full`); the field `written` counts the bytes that were written. `Invalid` when the client
+    /// pauses for too long or disconnects.
+    pub async fn feed(&self, mut body: Body, eof: bool) -> Result<StdinWritten> {
         let mut stdin = self.stdin.lock().await;
         let mut written = 0;
         loop {
@@ -36,7 +38,7 @@ impl Process {
             let Ok(bytes) = frame.into_data() else { continue };
             if written + bytes.len() as u64 > MAX_STDIN as u64 {
                 let message = format!("more than {MAX_STDIN} bytes at once");
-                return Err(told(Error::too_large(message), written));
+                return Err(with_written(Error::too_large(message), written));
             }
             self.write_stdin(&mut stdin, bytes, &mut written).await?;
         }
@@ -45,12 +47,12 @@ impl Process {
             *stdin = Stdin::Closed;
             self.state().stdin = "closed";
         }
-        Ok(Written { written, eof })
+        Ok(StdinWritten { written, eof })
     }
 
     async fn write_stdin(&self, stdin: &mut Stdin, mut bytes: Bytes, written: &mut u64) -> Result<()> {
         while !bytes.is_empty() {
-            let sender = open(stdin).map_err(|error| told(error, *written))?;
+            let sender = open(stdin).map_err(|error| with_written(error, *written))?;
             match tokio::time::timeout(STALL_TIMEOUT, sender.write(&bytes)).await {
                 Ok(Ok(length)) => {
                     *written += length as u64;
@@ -63,40 +65,43 @@ impl Process {
                 Ok(Err(error)) => return Err(Error::internal(format!("standard input: {error}"))),
                 Err(_) => {
                     let unread = Error::conflict("the process does not read its standard input");
-                    return Err(told(unread.code("stdin_full"), *written));
+                    return Err(with_written(unread.code("stdin_full"), *written));
                 }
             }
         }
         Ok(())
     }
 
-    /// Sends a signal to the process, or to it and all that it started.
+    /// Sends a signal to the process, or to the process and all processes that it started.
     ///
     /// # Errors
-    /// `Invalid` for a signal that is none; `Conflict` when nothing that is meant runs.
-    pub async fn signal(&self, request: &SendSignal) -> Result<Signalled> {
+    /// `Invalid` for an unknown signal; `Conflict` when none of these processes runs.
+    pub async fn signal(&self, request: &SendSignal) -> Result<SignalResult> {
         let signal = parse(&request.signal)?;
-        let (shim, nurse, command, ended) = {
+        let (shim, waiter, command, ended) = {
             let state = self.state();
-            (state.shim, state.told.nurse, state.told.command, state.told.ended.is_some())
+            (state.shim_pid, state.shim.waiter, state.shim.command, state.shim.ended.is_some())
         };
         let tree = request.tree.unwrap_or(true);
         if self.gone.is_cancelled() || (ended && !tree) {
             return Err(Error::conflict(format!("process {} has ended", self.id)));
         }
         let sent = tokio::task::spawn_blocking(move || {
-            let mut meant = tree::alive(&Target::below(shim));
-            // The nurse is ours: it must live to tell of the end.
-            meant.retain(|pid| Some(*pid) != nurse && (tree || Some(*pid) == command));
-            tree::signal_all(&meant, signal);
-            meant.len()
+            let mut targets = tree::alive(&Target::below(shim));
+            // The waiter is not a part of the command: it must live to report the exit.
+            targets.retain(|pid| Some(*pid) != waiter && (tree || Some(*pid) == command));
+            tree::signal_all(&targets, signal);
+            targets.len()
         });
         let processes =
-            sent.await.map_err(|error| Error::internal(format!("signalling broke down: {error}")))?;
+            sent.await.map_err(|error| Error::internal(format!("the signalling task failed: {error}")))?;
         if processes == 0 {
             return Err(Error::conflict(format!("process {} has ended", self.id)));
         }
-        Ok(Signalled { signal: name(signal as i32), processes: u32::try_from(processes).unwrap_or(u32::MAX) })
+        Ok(SignalResult {
+            signal: name(signal as i32),
+            processes: u32::try_from(processes).unwrap_or(u32::MAX),
+        })
     }
 }
 
@@ -105,24 +110,24 @@ fn open(stdin: &mut Stdin) -> Result<&mut tokio::net::unix::pipe::Sender> {
         Stdin::Open(sender) => Ok(sender),
         Stdin::Closed => Err(Error::conflict("standard input is closed").code("stdin_closed")),
         Stdin::None => Err(Error::conflict(
-            "the process was started without standard input (stdin: \"pipe\" at its start gives it one)",
+            "the process was started without standard input (start it with stdin: \"pipe\")",
         )
         .code("stdin_closed")),
     }
 }
 
-fn told(error: Error, written: u64) -> Error {
+fn with_written(error: Error, written: u64) -> Error {
     error.number("written", i64::try_from(written).unwrap_or(i64::MAX))
 }
 
-/// Reads a signal's name, with or without `SIG`, in any case.
+/// Parses a signal's name, with or without `SIG`, in any case.
 fn parse(text: &str) -> Result<Signal> {
     let upper = text.to_ascii_uppercase();
     let full = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
-    Signal::from_str(&full).map_err(|_| refused(&format!("{text:?} is no signal's name")))
+    Signal::from_str(&full).map_err(|_| refused(&format!("{text:?} is not the name of a signal")))
 }
 
-/// A signal's name without `SIG`; the number where it has none.
+/// A signal's name without `SIG`; its number when it has no name.
 pub fn name(number: i32) -> String {
     match Signal::try_from(number) {
         Ok(signal) => signal.as_str().trim_start_matches("SIG").to_owned(),

@@ -1,4 +1,6 @@
-//! How is a process's output read? From an offset, once or as it comes; a slow reader holds nothing up and nothing back.
+//! Readers of a background process's output, from an offset, once or continuously.
+//!
+//! A slow reader delays nothing: when it falls behind the stored output, its stream ends with an error.
 
 use std::io;
 use std::sync::Arc;
@@ -9,70 +11,71 @@ use futures_util::stream::{self, Stream as Flow};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
-use super::super::streams::Stream;
-use super::log::Which;
-use super::{Process, refused};
+use super::log::StreamSelection;
+use super::{BackgroundProcess, refused};
+use crate::exec::output::streams::StdStream;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::process::OutputQuery;
+use hotdesk_wire::programs::process::OutputQuery;
 
-/// Bytes of one piece.
+/// Most bytes of one piece.
 const PIECE: usize = 64 * 1024;
-/// The most seconds that a reader may ask to wait.
+/// Longest `wait_seconds`.
 const MAX_WAIT_SECONDS: f64 = 300.0;
 
-/// Output from an offset on.
-pub struct Output<S> {
-    /// The offset of the first byte.
+/// Output from an offset.
+pub struct ProcessOutput<S> {
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes that were asked for and are no longer kept.
+    /// Bytes between the requested offset and [`Self::offset`] that are no longer stored.
     pub lost: u64,
-    /// How many there are, unless they are followed.
+    /// Number of bytes; absent when the output is followed.
     pub length: Option<u64>,
-    /// The bytes. A reader that falls behind what is kept gets an error: its next question names an offset again.
+    /// The bytes. An error when the reader falls behind the stored output; the client then asks again with an
+    /// offset.
     pub bytes: S,
 }
 
-/// A reader on its way.
+/// State of a reader.
 struct Reader {
-    process: Arc<Process>,
-    which: Which,
+    process: Arc<BackgroundProcess>,
+    selection: StreamSelection,
     at: u64,
-    /// Where to stop, and when.
+    /// Offset and time at which to stop.
     end: Option<u64>,
     until: Option<Instant>,
-    /// Present while the reader follows.
+    /// Present when the reader follows.
     news: Option<watch::Receiver<u64>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl Process {
+impl BackgroundProcess {
     /// Reads the output.
     ///
     /// # Errors
-    /// `Invalid` for a question that makes no sense; `Unavailable` when too many follow already.
+    /// `Invalid` for bad parameters; `Unavailable` (`too_many_followers`) when too many readers wait already.
     pub async fn output(
         self: &Arc<Self>,
         query: &OutputQuery,
-    ) -> Result<Output<impl Flow<Item = io::Result<Bytes>> + use<>>> {
-        let which = match query.stream.as_deref() {
-            None | Some("both") => Which::Both,
-            Some("stdout") => Which::One(Stream::Out),
-            Some("stderr") => Which::One(Stream::Err),
+    ) -> Result<ProcessOutput<impl Flow<Item = io::Result<Bytes>> + use<>>> {
+        let selection = match query.stream.as_deref() {
+            None | Some("both") => StreamSelection::Both,
+            Some("stdout") => StreamSelection::One(StdStream::Out),
+            Some("stderr") => StreamSelection::One(StdStream::Err),
             Some(_) => return Err(refused("stream must be both, stdout or stderr")),
         };
         let wait = query.wait_seconds.map(wait).transpose()?;
         let follow = query.follow.unwrap_or(false);
-        let asked = self.first(which, query.offset.unwrap_or(0))?;
-        let place = if follow || wait.is_some() { Some(self.place()?) } else { None };
+        let requested = self.first(selection, query.offset.unwrap_or(0))?;
+        let place = if follow || wait.is_some() { Some(self.follower_permit()?) } else { None };
         let until = wait.map(|wait| Instant::now() + wait);
         if let Some(until) = until.filter(|_| !follow) {
-            self.wait_past(which, asked, until).await;
+            self.wait_past(selection, requested, until).await;
         }
-        let (start, end) = self.log().range(which);
-        let offset = asked.max(start);
+        let (start, end) = self.log().range(selection);
+        let offset = requested.max(start);
         let reader = Reader {
             process: Arc::clone(self),
-            which,
+            selection,
             at: offset,
             end: (!follow).then_some(end),
             until,
@@ -83,12 +86,12 @@ impl Process {
             let piece = reader.next().await?;
             Some((piece, reader))
         });
-        Ok(Output { offset, lost: offset - asked, length: (!follow).then(|| end - offset), bytes })
+        Ok(ProcessOutput { offset, lost: offset - requested, length: (!follow).then(|| end - offset), bytes })
     }
 
-    /// The absolute offset that is meant.
-    fn first(&self, which: Which, offset: i64) -> Result<u64> {
-        let (_, end) = self.log().range(which);
+    /// Converts a requested offset to an absolute one; a negative offset counts from the end.
+    fn first(&self, selection: StreamSelection, offset: i64) -> Result<u64> {
+        let (_, end) = self.log().range(selection);
         match u64::try_from(offset) {
             Err(_) => Ok(end.saturating_sub(offset.unsigned_abs())),
             Ok(offset) if offset <= end => Ok(offset),
@@ -96,7 +99,7 @@ impl Process {
         }
     }
 
-    fn place(&self) -> Result<OwnedSemaphorePermit> {
+    fn follower_permit(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
             Error::unavailable("too many readers are waiting for output already")
                 .code("too_many_followers")
@@ -104,14 +107,14 @@ impl Process {
         })
     }
 
-    /// Waits until a byte past an offset is there, or none can come any more.
-    async fn wait_past(&self, which: Which, offset: u64, until: Instant) {
+    /// Waits until there is a byte at `offset`, or no byte can come any more.
+    async fn wait_past(&self, selection: StreamSelection, offset: u64, until: Instant) {
         let mut news = self.news.subscribe();
         loop {
             news.mark_unchanged();
             {
                 let log = self.log();
-                if log.over || log.range(which).1 > offset {
+                if log.over || log.range(selection).1 > offset {
                     return;
                 }
             }
@@ -131,15 +134,15 @@ impl Reader {
             }
             let over = {
                 let log = self.process.log();
-                let (start, end) = log.range(self.which);
+                let (start, end) = log.range(self.selection);
                 if self.at < start {
                     drop(log);
-                    return self.behind();
+                    return self.fall_behind();
                 }
                 let end = self.end.unwrap_or(end);
                 if self.at < end {
                     let most = usize::try_from(end - self.at).unwrap_or(usize::MAX).min(PIECE);
-                    let piece = log.read(self.which, self.at, most);
+                    let piece = log.read(self.selection, self.at, most);
                     self.at += piece.len() as u64;
                     return Some(Ok(piece.into()));
                 }
@@ -159,10 +162,10 @@ impl Reader {
         }
     }
 
-    /// The end of a reader that was too slow: said once.
-    fn behind(&mut self) -> Option<io::Result<Bytes>> {
+    /// Ends a reader that was too slow; the error is returned once.
+    fn fall_behind(&mut self) -> Option<io::Result<Bytes>> {
         (self.at, self.end, self.news) = (u64::MAX, Some(0), None);
-        Some(Err(io::Error::other("the reader fell behind what is kept of the output")))
+        Some(Err(io::Error::other("the reader fell behind the stored output; ask again with an offset")))
     }
 }
 

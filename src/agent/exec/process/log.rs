@@ -1,36 +1,38 @@
-//! How much of a background process's output is kept? The last bytes of each stream, under their absolute offsets, and
-//! the order in which they were written.
+//! Bounded output log of a background process.
+//!
+//! It stores the last bytes of each stream under their absolute offsets, and the order in which they were
+//! written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::streams::Stream;
+use crate::exec::output::streams::StdStream;
 
-/// Most bytes kept of one stream.
-pub const MOST: usize = 1024 * 1024;
-/// Bytes that each stream may keep in any case; all that may be remembered come to 16 MiB.
-pub const OWN: usize = 64 * 1024;
-/// Bytes that all streams together may keep beyond that: sixteen processes that write all they can.
-pub const COMMON: usize = 32 * 1024 * 1024;
-/// Most changes between the streams that are remembered; older bytes are then known apart only.
-const MOST_RUNS: usize = 16 * 1024;
+/// Most bytes stored of one stream.
+pub const MAX_STREAM_BYTES: usize = 1024 * 1024;
+/// Bytes reserved for each stream; 16 MiB for all processes that may be remembered.
+pub const RESERVED_BYTES: usize = 64 * 1024;
+/// Bytes that all streams share beyond that: enough for sixteen processes that write as much as they can.
+pub const SHARED_BYTES: usize = 32 * 1024 * 1024;
+/// Most alternations between the streams that are remembered; of older bytes the order is lost.
+const MAX_RUNS: usize = 16 * 1024;
 
-/// What is asked for.
+/// Stream to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Both streams in the order in which they were written.
+pub enum StreamSelection {
+    /// Both streams in the order of their writes.
     Both,
-    /// One of them.
-    One(Stream),
+    /// One stream.
+    One(StdStream),
 }
 
-/// The room that all logs have in common.
+/// Byte budget that all logs share.
 #[derive(Clone, Debug)]
-pub struct Room(Arc<AtomicUsize>);
+pub struct SharedBudget(Arc<AtomicUsize>);
 
-impl Room {
-    /// Room for so many bytes.
+impl SharedBudget {
+    /// A budget of this many bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
@@ -50,24 +52,27 @@ struct Ring {
     bytes: VecDeque<u8>,
     /// The offset after the last byte.
     end: u64,
-    /// Bytes that may be kept now.
+    /// Bytes that may be stored now.
     limit: usize,
-    room: Room,
+    budget: SharedBudget,
 }
 
 impl Ring {
-    fn new(room: Room) -> Self {
-        Self { bytes: VecDeque::new(), end: 0, limit: OWN, room }
+    fn new(budget: SharedBudget) -> Self {
+        Self { bytes: VecDeque::new(), end: 0, limit: RESERVED_BYTES, budget }
     }
 
-    /// The offset of the first byte kept.
+    /// Offset of the first stored byte.
     fn start(&self) -> u64 {
         self.end - self.bytes.len() as u64
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        while self.bytes.len() + bytes.len() > self.limit && self.limit < MOST && self.room.take(OWN) {
-            self.limit += OWN;
+        while self.bytes.len() + bytes.len() > self.limit
+            && self.limit < MAX_STREAM_BYTES
+            && self.budget.take(RESERVED_BYTES)
+        {
+            self.limit += RESERVED_BYTES;
         }
         self.end += bytes.len() as u64;
         let bytes = &bytes[bytes.len().saturating_sub(self.limit)..];
@@ -84,15 +89,15 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        self.room.give(self.limit - OWN);
+        self.budget.give(self.limit - RESERVED_BYTES);
     }
 }
 
-/// So many bytes of one stream in a row.
+/// Contiguous bytes of one stream.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    stream: Stream,
-    /// The offset of the first in its stream.
+    stream: StdStream,
+    /// Offset of its first byte in its stream.
     from: u64,
     length: u64,
 }
@@ -103,36 +108,36 @@ pub struct Log {
     out: Ring,
     err: Ring,
     runs: VecDeque<Run>,
-    /// The offset of the first run's first byte among the bytes of both.
+    /// Offset of the first run's first byte in the merged streams.
     runs_start: u64,
-    /// Nothing more can come.
+    /// No more output can come.
     pub over: bool,
 }
 
 impl Log {
-    /// An empty one.
-    pub fn new(room: &Room) -> Self {
+    /// An empty log.
+    pub fn new(budget: &SharedBudget) -> Self {
         Self {
-            out: Ring::new(room.clone()),
-            err: Ring::new(room.clone()),
+            out: Ring::new(budget.clone()),
+            err: Ring::new(budget.clone()),
             runs: VecDeque::new(),
             runs_start: 0,
             over: false,
         }
     }
 
-    fn ring(&self, stream: Stream) -> &Ring {
+    fn ring(&self, stream: StdStream) -> &Ring {
         match stream {
-            Stream::Out => &self.out,
-            Stream::Err => &self.err,
+            StdStream::Out => &self.out,
+            StdStream::Err => &self.err,
         }
     }
 
-    /// Takes what was read.
-    pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
+    /// Appends bytes that were read.
+    pub fn push(&mut self, stream: StdStream, bytes: &[u8]) {
         let (ring, length) = match stream {
-            Stream::Out => (&mut self.out, bytes.len() as u64),
-            Stream::Err => (&mut self.err, bytes.len() as u64),
+            StdStream::Out => (&mut self.out, bytes.len() as u64),
+            StdStream::Err => (&mut self.err, bytes.len() as u64),
         };
         let from = ring.end;
         ring.push(bytes);
@@ -143,16 +148,17 @@ impl Log {
         self.trim(stream);
     }
 
-    /// Forgets the order of what is no longer kept, and of all that was written before it: what is left has no gap.
-    fn trim(&mut self, stream: Stream) {
+    /// Removes the runs of bytes that are no longer stored, and all runs before them, so that the merged
+    /// streams have no gap.
+    fn trim(&mut self, stream: StdStream) {
         let start = self.ring(stream).start();
         let gone = |runs: &VecDeque<Run>| {
             runs.iter().find(|run| run.stream == stream).is_some_and(|run| run.from < start)
         };
-        while self.runs.len() > MOST_RUNS || gone(&self.runs) {
+        while self.runs.len() > MAX_RUNS || gone(&self.runs) {
             let Some(first) = self.runs.front_mut() else { return };
             let lost = start.saturating_sub(first.from);
-            if first.stream == stream && self.runs.len() <= MOST_RUNS && lost < self.runs[0].length {
+            if first.stream == stream && self.runs.len() <= MAX_RUNS && lost < self.runs[0].length {
                 let first = &mut self.runs[0];
                 (first.from, first.length) = (first.from + lost, first.length - lost);
                 self.runs_start += lost;
@@ -162,23 +168,23 @@ impl Log {
         }
     }
 
-    /// The offsets of the first byte kept and after the last one written.
-    pub fn range(&self, which: Which) -> (u64, u64) {
-        match which {
-            Which::One(stream) => (self.ring(stream).start(), self.ring(stream).end),
-            Which::Both => (self.runs_start, self.out.end + self.err.end),
+    /// Offsets of the first stored byte and after the last written byte.
+    pub fn range(&self, selection: StreamSelection) -> (u64, u64) {
+        match selection {
+            StreamSelection::One(stream) => (self.ring(stream).start(), self.ring(stream).end),
+            StreamSelection::Both => (self.runs_start, self.out.end + self.err.end),
         }
     }
 
     /// At most `most` bytes from an offset within [`Self::range`].
-    pub fn read(&self, which: Which, from: u64, most: usize) -> Vec<u8> {
-        let (start, end) = self.range(which);
+    pub fn read(&self, selection: StreamSelection, from: u64, most: usize) -> Vec<u8> {
+        let (start, end) = self.range(selection);
         let from = from.clamp(start, end);
         let length = most.min(usize::try_from(end - from).unwrap_or(usize::MAX));
         let mut bytes = Vec::with_capacity(length);
-        match which {
-            Which::One(stream) => self.ring(stream).copy(from, length, &mut bytes),
-            Which::Both => {
+        match selection {
+            StreamSelection::One(stream) => self.ring(stream).copy(from, length, &mut bytes),
+            StreamSelection::Both => {
                 let mut at = start;
                 for run in &self.runs {
                     let after = at + run.length;
@@ -201,64 +207,64 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(log: &Log, which: Which) -> (u64, Vec<u8>) {
-        let (start, end) = log.range(which);
-        let bytes = log.read(which, start, usize::MAX);
+    fn all(log: &Log, selection: StreamSelection) -> (u64, Vec<u8>) {
+        let (start, end) = log.range(selection);
+        let bytes = log.read(selection, start, usize::MAX);
         assert_eq!(bytes.len() as u64, end - start);
         (start, bytes)
     }
 
     #[test]
-    fn offsets_stay_true_when_the_beginning_is_gone() {
-        let room = Room::new(0);
-        let mut log = Log::new(&room);
-        log.push(Stream::Out, b"first");
-        log.push(Stream::Err, &vec![b'e'; OWN + 10]);
-        log.push(Stream::Out, b"last");
-        assert_eq!(all(&log, Which::One(Stream::Out)), (0, b"firstlast".to_vec()));
-        assert_eq!(all(&log, Which::One(Stream::Err)).0, 10);
-        let (start, both) = all(&log, Which::Both);
-        assert_eq!((start, both.len()), (15, OWN + 4));
+    fn offsets_stay_absolute_when_the_beginning_is_dropped() {
+        let budget = SharedBudget::new(0);
+        let mut log = Log::new(&budget);
+        log.push(StdStream::Out, b"first");
+        log.push(StdStream::Err, &vec![b'e'; RESERVED_BYTES + 10]);
+        log.push(StdStream::Out, b"last");
+        assert_eq!(all(&log, StreamSelection::One(StdStream::Out)), (0, b"firstlast".to_vec()));
+        assert_eq!(all(&log, StreamSelection::One(StdStream::Err)).0, 10);
+        let (start, both) = all(&log, StreamSelection::Both);
+        assert_eq!((start, both.len()), (15, RESERVED_BYTES + 4));
         assert!(both.ends_with(b"eelast"));
-        assert_eq!(log.read(Which::Both, start + OWN as u64 + 1, 2), b"as");
+        assert_eq!(log.read(StreamSelection::Both, start + RESERVED_BYTES as u64 + 1, 2), b"as");
     }
 
     #[test]
-    fn common_room_is_taken_and_given_back() {
-        let room = Room::new(OWN);
-        let mut greedy = Log::new(&room);
-        greedy.push(Stream::Out, &vec![b'x'; 4 * OWN]);
-        assert_eq!(all(&greedy, Which::One(Stream::Out)).1.len(), 2 * OWN);
-        let mut late = Log::new(&room);
-        late.push(Stream::Out, &vec![b'x'; 4 * OWN]);
-        assert_eq!(all(&late, Which::One(Stream::Out)).1.len(), OWN);
+    fn shared_bytes_are_taken_and_returned() {
+        let budget = SharedBudget::new(RESERVED_BYTES);
+        let mut greedy = Log::new(&budget);
+        greedy.push(StdStream::Out, &vec![b'x'; 4 * RESERVED_BYTES]);
+        assert_eq!(all(&greedy, StreamSelection::One(StdStream::Out)).1.len(), 2 * RESERVED_BYTES);
+        let mut late = Log::new(&budget);
+        late.push(StdStream::Out, &vec![b'x'; 4 * RESERVED_BYTES]);
+        assert_eq!(all(&late, StreamSelection::One(StdStream::Out)).1.len(), RESERVED_BYTES);
         drop(greedy);
-        late.push(Stream::Err, &vec![b'x'; 4 * OWN]);
-        assert_eq!(all(&late, Which::One(Stream::Err)).1.len(), 2 * OWN);
+        late.push(StdStream::Err, &vec![b'x'; 4 * RESERVED_BYTES]);
+        assert_eq!(all(&late, StreamSelection::One(StdStream::Err)).1.len(), 2 * RESERVED_BYTES);
     }
 
     proptest! {
         #[test]
-        fn what_is_kept_is_the_end_of_what_was_written(
+        fn the_stored_bytes_are_the_end_of_the_output(
             writes in prop::collection::vec((any::<bool>(), 0_usize..40_000), 0..40)
         ) {
-            let room = Room::new(2 * OWN);
-            let mut log = Log::new(&room);
+            let budget = SharedBudget::new(2 * RESERVED_BYTES);
+            let mut log = Log::new(&budget);
             let (mut both, mut out, mut err) = (Vec::new(), Vec::new(), Vec::new());
             let mut next = 0_u8;
             for (to_out, length) in writes {
                 let bytes: Vec<u8> = (0..length).map(|_| { next = next.wrapping_add(7); next }).collect();
                 both.extend_from_slice(&bytes);
                 if to_out { out.extend_from_slice(&bytes) } else { err.extend_from_slice(&bytes) }
-                log.push(if to_out { Stream::Out } else { Stream::Err }, &bytes);
+                log.push(if to_out { StdStream::Out } else { StdStream::Err }, &bytes);
             }
-            for (which, whole) in
-                [(Which::Both, both), (Which::One(Stream::Out), out), (Which::One(Stream::Err), err)]
+            for (selection, whole) in
+                [(StreamSelection::Both, both), (StreamSelection::One(StdStream::Out), out), (StreamSelection::One(StdStream::Err), err)]
             {
-                let (start, kept) = all(&log, which);
+                let (start, kept) = all(&log, selection);
                 prop_assert_eq!(start + kept.len() as u64, whole.len() as u64);
                 prop_assert!(whole.ends_with(&kept));
-                prop_assert!(kept.len() >= OWN.min(whole.len()) || which == Which::Both);
+                prop_assert!(kept.len() >= RESERVED_BYTES.min(whole.len()) || selection == StreamSelection::Both);
             }
         }
     }

@@ -1,7 +1,8 @@
-//! Which programs run in the background? Those that `POST /processes` started, and the last ones that ended.
+//! Background processes: those that `POST /processes` started, and the last ones that ended.
 //!
-//! Each runs below a shim that stays until everything that it started has ended, so that all of it can be signalled
-//! and killed. All of them end with the agent, however that goes: what shall outlive it is a matter of `bash` and `&`.
+//! Each runs below a shim that stays until all processes it started have ended, so that all of them can be
+//! signalled and killed. All of them end with the agent. A process that must outlive the agent is started
+//! with `POST /bash` and `&`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,74 +13,74 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
+mod control;
 mod follow;
-mod keeper;
 mod log;
-mod steer;
+mod supervisor;
 
-pub use follow::Output;
+pub use follow::ProcessOutput;
 
-use super::launch::Told;
-use super::surroundings::Surroundings;
-use super::talk::How;
 use super::{Commands, Program, bash};
+use crate::exec::exec_context::ExecContext;
+use crate::exec::shim::launch::ShimState;
+use crate::exec::shim::shim_protocol::ProcessExit;
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::process::{Process as Record, StartProcess};
-use log::{Log, Room, Which};
+use hotdesk_wire::programs::process::{Process as Record, StartProcess};
+use log::{Log, SharedBudget, StreamSelection};
 
-/// Processes whose trees run at once: each costs two small helpers beside its own.
+/// Most processes that run at once: each also needs two small helper processes.
 pub const MAX_RUNNING: usize = 64;
-/// Processes remembered, running ones included; past it the oldest that has ended is forgotten.
+/// Most processes in the list, running ones included; beyond it the oldest ended process is removed.
 pub const MAX_REMEMBERED: usize = 128;
-/// Readers that follow at once, of all processes: each may hold half a megabyte on its way out.
+/// Most waiting readers of all processes: each may hold half a megabyte of output in transit.
 const MAX_FOLLOWERS: usize = 64;
 /// Longest name, in characters.
 const MAX_NAME: usize = 128;
-/// Characters of a command that its record shows.
-const SHOWN: usize = 4096;
-/// Bytes of all arguments together; Linux passes 128 KiB in one string.
+/// Most characters of a command in its record.
+const MAX_COMMAND_CHARS: usize = 4096;
+/// Most bytes of all arguments together; Linux passes at most 128 KiB in one string.
 const MAX_ARGUMENTS: usize = 128 * 1024 - 1;
-/// How long a program may take to start or fail.
+/// How long a program may take to start or to fail.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a deleted process is waited for; its tree is killed well before.
+/// How long a deletion waits for the process to end; its processes are killed long before.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The background processes; clones are the same ones.
+/// The background processes; clones share one table.
 #[derive(Clone)]
 pub struct Processes(Arc<Table>);
 
 struct Table {
     commands: Commands,
-    room: Room,
+    budget: SharedBudget,
     followers: Arc<Semaphore>,
-    /// By the order in which they were started.
-    processes: Mutex<BTreeMap<u64, Arc<Process>>>,
+    /// Ordered by their start.
+    processes: Mutex<BTreeMap<u64, Arc<BackgroundProcess>>>,
 }
 
 /// One background process.
-pub struct Process {
+pub struct BackgroundProcess {
     id: String,
     name: Option<String>,
     command: String,
     started_at: i64,
-    /// Its own followers are a part of the table's.
+    /// Shared with all processes.
     followers: Arc<Semaphore>,
-    state: Mutex<State>,
+    state: Mutex<ProcessState>,
     log: Mutex<Log>,
-    /// Counts up whenever something came to the log.
+    /// Incremented whenever the log changes.
     news: watch::Sender<u64>,
     stdin: tokio::sync::Mutex<Stdin>,
-    /// Asks it to end.
+    /// Cancelled to end the process.
     stop: CancellationToken,
-    /// Its tree has ended.
+    /// Cancelled when all its processes have ended.
     gone: CancellationToken,
 }
 
 #[derive(Default)]
-struct State {
-    told: Told,
-    shim: i32,
+struct ProcessState {
+    shim: ShimState,
+    shim_pid: i32,
     ended_at: Option<i64>,
     stdin: &'static str,
 }
@@ -91,11 +92,11 @@ enum Stdin {
 }
 
 impl Processes {
-    /// None yet.
+    /// Creates an empty table.
     pub fn new(commands: Commands) -> Self {
         Self(Arc::new(Table {
             commands,
-            room: Room::new(log::COMMON),
+            budget: SharedBudget::new(log::SHARED_BYTES),
             followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
             processes: Mutex::default(),
         }))
@@ -104,8 +105,9 @@ impl Processes {
     /// Starts a program; on return it runs.
     ///
     /// # Errors
-    /// `Invalid` for a request that makes no sense or a program that is not there; `Unavailable` at the bounds; else
-    /// as [`Commands::prepare`].
+    /// `Invalid` for a bad request or a program that cannot be executed; `Unavailable` at [`MAX_RUNNING`]
+    /// processes; `TimedOut` when the start takes too long; those of [`Commands::prepare`]. The process is
+    /// not listed then.
     pub async fn start(&self, request: StartProcess) -> Result<Record> {
         let (program, command) = program(&request)?;
         let piped = match request.stdin.as_deref() {
@@ -116,34 +118,34 @@ impl Processes {
         if request.name.as_ref().is_some_and(|name| name.chars().count() > MAX_NAME) {
             return Err(refused(&format!("name is longer than {MAX_NAME} characters")));
         }
-        let surroundings = Surroundings { cwd: request.cwd, env: request.env, screen: request.screen };
+        let context = ExecContext { cwd: request.cwd, env: request.env, screen: request.screen };
         let commands = &self.0.commands;
-        let mut prepared = commands.prepare(program, &surroundings)?;
-        prepared.order.stay = true;
+        let mut prepared = commands.prepare(program, &context)?;
+        prepared.spec.stay = true;
         let (begun, outcome) = oneshot::channel();
         let process = {
             let mut processes = self.lock();
-            make_room(&mut processes)?;
+            reserve_entry(&mut processes)?;
             let failed = |error| Error::unavailable("the process could not be started").context(error);
-            let started = keeper::start(piped).map_err(failed)?;
+            let started = supervisor::start(piped).map_err(failed)?;
             let id = loop {
                 let id = format!("{:08x}", rand::random::<u32>());
                 if processes.values().all(|process| process.id != id) {
                     break id;
                 }
             };
-            let process = Arc::new(Process {
+            let process = Arc::new(BackgroundProcess {
                 id,
                 name: request.name,
-                command: command.chars().take(SHOWN).collect(),
+                command: command.chars().take(MAX_COMMAND_CHARS).collect(),
                 started_at: now_ms(),
                 followers: Arc::clone(&self.0.followers),
-                state: Mutex::new(State {
-                    shim: started.shim(),
+                state: Mutex::new(ProcessState {
+                    shim_pid: started.shim_pid(),
                     stdin: if piped { "open" } else { "none" },
-                    ..State::default()
+                    ..ProcessState::default()
                 }),
-                log: Mutex::new(Log::new(&self.0.room)),
+                log: Mutex::new(Log::new(&self.0.budget)),
                 news: watch::Sender::new(0),
                 stdin: tokio::sync::Mutex::new(started.stdin()?),
                 stop: commands.tasks.stopping().child_token(),
@@ -151,8 +153,8 @@ impl Processes {
             });
             let number = processes.last_key_value().map_or(0, |(last, _)| last + 1);
             processes.insert(number, Arc::clone(&process));
-            let keeping = keeper::keep(Arc::clone(&process), started, prepared, begun);
-            let _keeper = commands.tasks.spawn("background process", keeping);
+            let supervising = supervisor::supervise(Arc::clone(&process), started, prepared, begun);
+            let _task = commands.tasks.spawn("background process", supervising);
             process
         };
         match tokio::time::timeout(START_TIMEOUT, outcome).await {
@@ -175,23 +177,24 @@ impl Processes {
 
     /// All processes, oldest first.
     pub fn list(&self) -> Vec<Record> {
-        let all: Vec<Arc<Process>> = self.lock().values().cloned().collect();
+        let all: Vec<Arc<BackgroundProcess>> = self.lock().values().cloned().collect();
         all.iter().map(|process| process.record()).collect()
     }
 
-    /// One process.
+    /// Returns one process.
     ///
     /// # Errors
-    /// `NotFound` for an id that none has.
-    pub fn find(&self, id: &str) -> Result<Arc<Process>> {
+    /// `NotFound` when no process has that id.
+    pub fn find(&self, id: &str) -> Result<Arc<BackgroundProcess>> {
         let found = self.lock().values().find(|process| process.id == id).cloned();
         found.ok_or_else(|| Error::not_found(format!("Process not found: {id}")))
     }
 
-    /// Kills a process with everything that it started, and forgets it.
+    /// Kills a process with all processes that it started, and removes it from the list.
     ///
     /// # Errors
-    /// `NotFound`; `TimedOut` when something of it cannot be killed.
+    /// `NotFound`; `TimedOut` when some of its processes cannot be killed; it is removed from the list all
+    /// the same.
     pub async fn delete(&self, id: &str) -> Result<()> {
         let process = self.find(id)?;
         process.stop.cancel();
@@ -200,17 +203,17 @@ impl Processes {
         ended.map_err(|_| Error::timed_out(format!("process {id} did not end in time")))
     }
 
-    fn forget(&self, process: &Process) {
-        self.lock().retain(|_, kept| kept.id != process.id);
+    fn forget(&self, process: &BackgroundProcess) {
+        self.lock().retain(|_, other| other.id != process.id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Process>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<BackgroundProcess>>> {
         self.0.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Refuses one too many, or forgets the oldest that has ended.
-fn make_room(processes: &mut BTreeMap<u64, Arc<Process>>) -> Result<()> {
+/// Removes the oldest ended process when the list is full; an error at [`MAX_RUNNING`].
+fn reserve_entry(processes: &mut BTreeMap<u64, Arc<BackgroundProcess>>) -> Result<()> {
     let running = processes.values().filter(|process| !process.gone.is_cancelled()).count();
     if running >= MAX_RUNNING {
         let message = format!("{MAX_RUNNING} background processes are running already");
@@ -224,7 +227,7 @@ fn make_room(processes: &mut BTreeMap<u64, Arc<Process>>) -> Result<()> {
     Ok(())
 }
 
-/// What a request wants to run, and how it is shown.
+/// Returns the program of a request and the text that shows it.
 fn program(request: &StartProcess) -> Result<(Program, String)> {
     match (&request.command, &request.argv) {
         (Some(command), None) => Ok((bash::program(command)?, command.clone())),
@@ -233,7 +236,7 @@ fn program(request: &StartProcess) -> Result<(Program, String)> {
                 return Err(refused("argv needs a program"));
             };
             if argv.iter().any(|arg| arg.contains('\0')) {
-                return Err(refused("argv holds a NUL character"));
+                return Err(refused("argv contains a NUL character"));
             }
             if argv.iter().map(|arg| arg.len() + 1).sum::<usize>() > MAX_ARGUMENTS {
                 return Err(refused(&format!("argv is larger than {MAX_ARGUMENTS} bytes")));
@@ -248,34 +251,34 @@ fn refused(message: &str) -> Error {
     Error::invalid(message).code("INVALID_REQUEST")
 }
 
-impl Process {
-    /// How it is.
+impl BackgroundProcess {
+    /// Current state of the process.
     pub fn record(&self) -> Record {
         let (both, out, err) = {
             let log = self.log();
-            let end = |which| log.range(which).1;
+            let end = |selection| log.range(selection).1;
             (
-                end(Which::Both),
-                end(Which::One(super::streams::Stream::Out)),
-                end(Which::One(super::streams::Stream::Err)),
+                end(StreamSelection::Both),
+                end(StreamSelection::One(crate::exec::output::streams::StdStream::Out)),
+                end(StreamSelection::One(crate::exec::output::streams::StdStream::Err)),
             )
         };
         let state = self.state();
-        let (status, exit_code, signal) = match state.told.ended {
-            Some(How::Status(status)) => ("exited", Some(status), None),
-            Some(How::Signal(signal)) => ("killed", None, Some(signal)),
-            // It killed its own shim, or its agent is stopping: either way it was killed.
+        let (status, exit_code, signal) = match state.shim.ended {
+            Some(ProcessExit::Status(status)) => ("exited", Some(status), None),
+            Some(ProcessExit::Signal(signal)) => ("killed", None, Some(signal)),
+            // It killed its own shim, or the agent is stopping: in both cases it was killed.
             None if self.gone.is_cancelled() => ("killed", None, Some(Signal::SIGKILL as i32)),
             None => ("running", None, None),
         };
         Record {
             id: self.id.clone(),
-            pid: state.told.command.unwrap_or(0),
+            pid: state.shim.command.unwrap_or(0),
             name: self.name.clone(),
             command: self.command.clone(),
             status: status.to_owned(),
             exit_code,
-            signal: signal.map(steer::name),
+            signal: signal.map(control::name),
             tree_running: !self.gone.is_cancelled(),
             stdin: state.stdin.to_owned(),
             started_at: iso8601(self.started_at),
@@ -287,7 +290,7 @@ impl Process {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProcessState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -295,7 +298,7 @@ impl Process {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the log and tells who follows it.
+    /// Changes the log and wakes its readers.
     fn write(&self, change: impl FnOnce(&mut Log)) {
         change(&mut self.log());
         self.news.send_modify(|count| *count = count.wrapping_add(1));

@@ -1,4 +1,4 @@
-//! How does a background process live? Its shim, what it writes, and the end of all that it started.
+//! Supervision of one background process: its shim, its output and the end of all its processes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
-use super::super::Prepared;
+use super::super::PreparedCommand;
 use super::super::command::CHUNK;
-use super::super::handover::Handed;
-use super::super::launch::{self, Launched};
-use super::super::streams::Streams;
-use super::super::talk::Report;
-use super::{Process, Stdin};
+use super::{BackgroundProcess, Stdin};
+use crate::exec::output::streams::OutputPipes;
+use crate::exec::shim::descriptors::CommandDescriptors;
+use crate::exec::shim::launch::{self, RunningShim};
+use crate::exec::shim::shim_protocol::Report;
 use hotdesk_base::clock::now_ms;
 use hotdesk_domain::error::{Error, Result};
 
-/// Bytes that still wait in the pipes when the tree has ended are there at once; a stranger who was given a pipe and
-/// writes on is not listened to for longer than this.
-const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(250);
+/// When all processes have ended, the rest of their output is in the pipes already. Another process that got
+/// a pipe and keeps writing is not read for longer than this.
+const FINAL_OUTPUT_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// A fresh process's parts.
-pub struct Started {
-    launched: Launched,
+/// A started shim with the write end of its command's standard input.
+pub struct StartedProcess {
+    running: RunningShim,
     stdin: Option<OwnedFd>,
 }
 
@@ -31,27 +31,27 @@ pub struct Started {
 ///
 /// # Errors
 /// When the process or its pipes cannot be made.
-pub fn start(piped: bool) -> io::Result<Started> {
+pub fn start(piped: bool) -> io::Result<StartedProcess> {
     let (reader, writer) = if piped {
         let (reader, writer) = io::pipe()?;
         (Some(OwnedFd::from(reader)), Some(OwnedFd::from(writer)))
     } else {
         (None, None)
     };
-    let launched = launch::launch(&Handed { stdin: reader, control: None })?;
-    Ok(Started { launched, stdin: writer })
+    let running = launch::launch(&CommandDescriptors { stdin: reader, control: None })?;
+    Ok(StartedProcess { running, stdin: writer })
 }
 
-impl Started {
-    /// The id of the shim's process.
-    pub fn shim(&self) -> i32 {
-        launch::shim_pid(&self.launched.shim)
+impl StartedProcess {
+    /// Process id of the shim.
+    pub fn shim_pid(&self) -> i32 {
+        launch::shim_pid(&self.running.shim)
     }
 
-    /// The end to write to.
+    /// Write end of the standard input.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// `Internal` when the pipe cannot be registered with the runtime.
     pub fn stdin(&self) -> Result<Stdin> {
         let Some(writer) = &self.stdin else { return Ok(Stdin::None) };
         let failed = |error| Error::internal(format!("standard input of a process: {error}"));
@@ -60,20 +60,20 @@ impl Started {
     }
 }
 
-/// The whole life of a process. `begun` learns whether the program runs.
-pub async fn keep(
-    process: Arc<Process>,
-    started: Started,
-    prepared: Prepared,
+/// Supervises a process until all its processes have ended. `begun` receives whether the program runs.
+pub async fn supervise(
+    process: Arc<BackgroundProcess>,
+    started: StartedProcess,
+    prepared: PreparedCommand,
     begun: oneshot::Sender<Result<(), String>>,
 ) {
-    let Started { launched: Launched { mut shim, socket, mut streams }, stdin } = started;
-    // The process's own copy is the one to close.
+    let StartedProcess { running: RunningShim { mut shim, socket, mut streams }, stdin } = started;
+    // Only [`BackgroundProcess`] must hold the write end, so that it can close it.
     drop(stdin);
     let mut begun = Some(begun);
     let over = {
-        let attending = launch::attend(socket, prepared.order, |report| {
-            hear(&process, report, &mut begun);
+        let attending = launch::attend(socket, prepared.spec, |report| {
+            handle_report(&process, report, &mut begun);
         });
         let mut attending = std::pin::pin!(attending);
         let mut open = true;
@@ -81,22 +81,22 @@ pub async fn keep(
         loop {
             tokio::select! {
                 () = &mut attending => break true,
-                more = listen(&process, &mut streams, &mut chunk), if open => open = more,
+                more = read_output(&process, &mut streams, &mut chunk), if open => open = more,
                 () = process.stop.cancelled() => break false,
             }
         }
     };
-    let told = process.state().told.clone();
-    if over && (told.ended.is_some() || told.failed.is_some()) {
+    let shim_state = process.state().shim.clone();
+    if over && (shim_state.ended.is_some() || shim_state.failed.is_some()) {
         launch::reap(&mut shim).await;
     } else {
         // Stopped, or the shim was killed.
-        launch::end(shim, over.then_some((told.command, prepared.marker)), launch::LASTING_END).await;
+        launch::end(shim, over.then_some((shim_state.command, prepared.marker)), launch::LASTING_END).await;
     }
     let mut chunk = vec![0; CHUNK];
-    let rest = async { while listen(&process, &mut streams, &mut chunk).await {} };
-    // Whatever was cut off by the time-out belongs to nobody that is left.
-    let _ = tokio::time::timeout(LAST_WORDS, rest).await;
+    let remaining = async { while read_output(&process, &mut streams, &mut chunk).await {} };
+    // Output after the timeout belongs to other processes.
+    let _ = tokio::time::timeout(FINAL_OUTPUT_TIMEOUT, remaining).await;
     drop(streams);
     *process.stdin.lock().await = Stdin::Closed;
     {
@@ -110,14 +110,18 @@ pub async fn keep(
     process.write(|log| log.over = true);
 }
 
-/// Takes in what was written next; false when nothing more can come.
-async fn listen(process: &Process, streams: &mut Streams, chunk: &mut [u8]) -> bool {
+/// Reads the next output; false when no more can come.
+async fn read_output(process: &BackgroundProcess, streams: &mut OutputPipes, chunk: &mut [u8]) -> bool {
     let Some((stream, length)) = streams.next(chunk).await else { return false };
     process.write(|log| log.push(stream, &chunk[..length]));
     true
 }
 
-fn hear(process: &Process, report: Report, begun: &mut Option<oneshot::Sender<Result<(), String>>>) {
+fn handle_report(
+    process: &BackgroundProcess,
+    report: Report,
+    begun: &mut Option<oneshot::Sender<Result<(), String>>>,
+) {
     let outcome = match &report {
         Report::Running | Report::Ended { .. } => Some(Ok(())),
         Report::Failed(why) => Some(Err(why.clone())),
@@ -128,12 +132,12 @@ fn hear(process: &Process, report: Report, begun: &mut Option<oneshot::Sender<Re
         if matches!(report, Report::Ended { .. }) {
             state.ended_at = Some(now_ms());
         }
-        state.told.hear(report);
+        state.shim.apply(report);
     }
     if let Some(outcome) = outcome
         && let Some(begun) = begun.take()
     {
-        // Who asked may have hung up; the process runs all the same.
+        // The client may have disconnected; the process runs all the same.
         let _ = begun.send(outcome);
     }
 }

@@ -1,4 +1,5 @@
-# Runs the code of a POST /exec as __main__ and reports an uncaught exception on a descriptor of its own.
+# Script that runs the code of a POST /exec as __main__ and reports an uncaught exception on a separate
+# descriptor.
 import sys
 
 
@@ -25,16 +26,16 @@ def _hotdesk_run():
             message = str(error)
         except BaseException:
             message = "the exception cannot be shown"
-        # The pipe holds 64 KiB: 8,000 characters fit however they are escaped.
-        told = {"error": message[:8000], "error_type": type(error).__name__}
+        # The pipe holds 64 KiB: 8,000 characters fit in any escaping.
+        report_fields = {"error": message[:8000], "error_type": type(error).__name__}
         try:
-            os.write(result, json.dumps(told, ensure_ascii=True).encode())
+            os.write(result, json.dumps(report_fields, ensure_ascii=True).encode())
         except OSError:
-            pass  # the code closed the descriptor; the exit status still tells
+            pass  # the code closed the descriptor; the exit status still shows the failure
 
     def show(error):
         if sys.excepthook is sys.__excepthook__:
-            # The interpreter's own hook looks for the lines in files only.
+            # The interpreter's own hook reads source lines only from files.
             traceback.print_exception(error)
         else:
             sys.excepthook(type(error), error, error.__traceback__)

@@ -1,7 +1,7 @@
-//! Which Python sessions are there? Processes that keep their variables between the calls of `POST /exec`.
+//! Python sessions: processes that keep their variables between calls of `POST /exec`.
 //!
-//! One call of a session runs at a time, the next ones wait for a while. A session ends, with everything that it has
-//! started, when a call reaches its time-out or its client hangs up, after half an hour without a call, when it is
+//! A session executes one call at a time; further calls wait for a limited time. A session ends with all its
+//! processes when a call times out or its client disconnects, after half an hour without a call, when it is
 //! deleted, and with the agent.
 
 use std::collections::BTreeMap;
@@ -11,109 +11,110 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-mod keeper;
+mod supervisor;
 
-use super::command::End;
-use super::launch::Told;
-use super::output::Captured;
-use super::surroundings::Surroundings;
+use super::command::CommandEnd;
 use super::{Commands, Program};
+use crate::exec::exec_context::ExecContext;
+use crate::exec::output::CapturedOutput;
+use crate::exec::shim::launch::ShimState;
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::exec::PythonSession;
+use hotdesk_wire::programs::exec::PythonSession;
 
-/// Sessions at once: an idle interpreter is 10 MB, one with the usual libraries 100.
+/// Most sessions: an idle interpreter takes 10 MB, one with the usual libraries 100 MB.
 pub const MAX_SESSIONS: usize = 8;
-/// A session without a call for this long is ended.
+/// Default idle time after which a session ends.
 pub const IDLE: Duration = Duration::from_secs(30 * 60);
-/// Calls of one session that may wait for their turn; each holds its code.
+/// Most calls of one session that wait; each holds its code.
 const MAX_WAITING: usize = 8;
-/// How long a call waits for its turn: less than what a controller adds to a call's own time-out.
+/// How long a call waits for its turn: less than the controller adds to a call's own timeout.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a deleted session is waited for; its processes are killed well before.
+/// How long a deletion waits for the session to end; its processes are killed long before.
 const END_TIMEOUT: Duration = Duration::from_secs(6);
-/// Longest name.
+/// Longest name in characters.
 const MAX_NAME: usize = 64;
-/// What runs in a session's interpreter.
+/// Script of a session's interpreter.
 const RUNNER: &str = include_str!("session.py");
 
-/// The sessions; clones are the same ones.
+/// The sessions; clones share one table.
 #[derive(Clone)]
-pub struct Sessions(Arc<Room>);
+pub struct Sessions(Arc<SessionTable>);
 
-struct Room {
+struct SessionTable {
     commands: Commands,
     idle: Duration,
     sessions: Mutex<BTreeMap<String, Arc<Session>>>,
 }
 
-/// What is to be run.
+/// A call of a session.
 pub struct Call {
     /// Python source.
     pub code: String,
-    /// What it reads from standard input.
+    /// Its standard input.
     pub stdin: Option<String>,
-    /// When it is killed.
+    /// Time after which it is killed.
     pub timeout: Duration,
 }
 
-/// What came of a call.
-pub struct Ran {
-    /// What was written since the last call's end.
-    pub output: Captured,
-    /// How the session ended, if it did.
-    pub end: Option<End>,
-    /// What the session told of the code's end.
+/// Result of a call.
+pub struct CallResult {
+    /// Output since the end of the previous call.
+    pub output: CapturedOutput,
+    /// How the session ended, if it ended.
+    pub end: Option<CommandEnd>,
+    /// The session's JSON report of the call's failure; empty when the session ended.
     pub result: String,
     /// Whether this call started the session.
     pub started: bool,
 }
 
-struct Job {
+struct QueuedCall {
     call: Call,
-    answer: oneshot::Sender<Ran>,
+    answer: oneshot::Sender<CallResult>,
 }
 
 struct Session {
     name: String,
-    surroundings: Surroundings,
-    jobs: mpsc::Sender<Job>,
+    context: ExecContext,
+    jobs: mpsc::Sender<QueuedCall>,
     turn: Semaphore,
     queue: Semaphore,
-    told: Mutex<Told>,
-    used: Mutex<Used>,
+    shim: Mutex<ShimState>,
+    used: Mutex<Usage>,
     started_at: i64,
-    /// Asks it to end.
+    /// Cancelled to end the session.
     stop: CancellationToken,
-    /// It has ended, with all that it started.
+    /// Cancelled when all its processes have ended.
     gone: CancellationToken,
 }
 
 #[derive(Clone, Copy)]
-struct Used {
+struct Usage {
     calls: u64,
     at: i64,
 }
 
 impl Sessions {
-    /// None yet. Each ends after `idle` without a call.
+    /// Creates an empty table. A session ends after `idle` without a call.
     pub fn new(commands: Commands, idle: Duration) -> Self {
-        Self(Arc::new(Room { commands, idle, sessions: Mutex::default() }))
+        Self(Arc::new(SessionTable { commands, idle, sessions: Mutex::default() }))
     }
 
-    /// Runs code in a session, which is started where there is none of that name.
+    /// Runs code in a session; starts the session when there is none of that name.
     ///
     /// # Errors
-    /// `Invalid` for a name that none can have; `Conflict` when the session has other surroundings, or ended while
-    /// the call waited; `Unavailable` when it stays busy or there are too many; else as [`Commands::prepare`].
-    pub(super) async fn run(&self, name: &str, surroundings: Surroundings, call: Call) -> Result<Ran> {
+    /// `Invalid` for a bad name; `Conflict` when the session has another `cwd`, `env` or `screen`, or ended
+    /// while the call waited (`session_ended`); `Unavailable` when it stays busy (`session_busy`) or there
+    /// are too many sessions; those of [`Commands::prepare`].
+    pub(super) async fn run(&self, name: &str, context: ExecContext, call: Call) -> Result<CallResult> {
         check(name)?;
         let (session, started) = loop {
-            let (session, started) = self.find_or_start(name, &surroundings)?;
+            let (session, started) = self.find_or_start(name, &context)?;
             if !session.jobs.is_closed() {
                 break (session, started);
             }
-            // It is on its way out; what comes now begins anew.
+            // The session is ending; the call starts a new one afterwards.
             if tokio::time::timeout(END_TIMEOUT, session.gone.cancelled()).await.is_err() {
                 return Err(Error::timed_out(format!("session {name} did not end in time")));
             }
@@ -123,7 +124,7 @@ impl Sessions {
                 .code("session_busy")
                 .retry_after(1)
         };
-        let _place = session.queue.try_acquire().map_err(|_| busy())?;
+        let _queued = session.queue.try_acquire().map_err(|_| busy())?;
         let turn = tokio::time::timeout(TURN_TIMEOUT, session.turn.acquire()).await;
         let _turn = turn.map_err(|_| busy())?.map_err(Error::internal)?;
         let over = || {
@@ -131,23 +132,23 @@ impl Sessions {
             Error::conflict(message).code("session_ended")
         };
         let (answer, answered) = oneshot::channel();
-        session.jobs.send(Job { call, answer }).await.map_err(|_| over())?;
+        session.jobs.send(QueuedCall { call, answer }).await.map_err(|_| over())?;
         let ran = answered.await.map_err(|_| over())?;
-        if ran.end == Some(End::Abandoned) {
+        if ran.end == Some(CommandEnd::Abandoned) {
             return Err(Error::conflict(format!("session {name} was ended")).code("session_ended"));
         }
-        Ok(Ran { started, ..ran })
+        Ok(CallResult { started, ..ran })
     }
 
-    /// All sessions, by name.
+    /// All sessions, sorted by name.
     pub fn list(&self) -> Vec<PythonSession> {
         self.lock().values().map(|session| session.record()).collect()
     }
 
-    /// Ends a session with everything that it started.
+    /// Ends a session with all its processes.
     ///
     /// # Errors
-    /// `NotFound` when there is none of that name.
+    /// `NotFound` when there is none of that name; `TimedOut` when some of its processes cannot be killed.
     pub async fn delete(&self, name: &str) -> Result<()> {
         let found = self.lock().get(name).cloned();
         let session = found.ok_or_else(|| Error::not_found(format!("Session not found: {name}")))?;
@@ -158,10 +159,10 @@ impl Sessions {
         Ok(())
     }
 
-    fn find_or_start(&self, name: &str, surroundings: &Surroundings) -> Result<(Arc<Session>, bool)> {
+    fn find_or_start(&self, name: &str, context: &ExecContext) -> Result<(Arc<Session>, bool)> {
         let mut sessions = self.lock();
         if let Some(session) = sessions.get(name) {
-            if *surroundings != Surroundings::default() && *surroundings != session.surroundings {
+            if *context != ExecContext::default() && *context != session.context {
                 let message = format!("session {name} was started with another cwd, env or screen");
                 return Err(Error::conflict(message));
             }
@@ -174,27 +175,27 @@ impl Sessions {
         let commands = &self.0.commands;
         let args = ["-u", "-c", RUNNER, "{control}"].map(str::to_owned).to_vec();
         let program = Program { name: String::from("python3"), args, text: None };
-        let mut prepared = commands.prepare(program, surroundings)?;
-        // So that what it started can be ended with it when it has ended itself.
-        prepared.order.stay = true;
+        let mut prepared = commands.prepare(program, context)?;
+        // The shim then ends all remaining processes after the interpreter has ended.
+        prepared.spec.stay = true;
         let failed = |error| Error::unavailable("the session could not be started").context(error);
-        let started = keeper::start().map_err(failed)?;
+        let started = supervisor::start().map_err(failed)?;
         let (jobs, inbox) = mpsc::channel(1);
         let session = Arc::new(Session {
             name: name.to_owned(),
-            surroundings: surroundings.clone(),
+            context: context.clone(),
             jobs,
             turn: Semaphore::new(1),
             queue: Semaphore::new(1 + MAX_WAITING),
-            told: Mutex::default(),
-            used: Mutex::new(Used { calls: 0, at: now_ms() }),
+            shim: Mutex::default(),
+            used: Mutex::new(Usage { calls: 0, at: now_ms() }),
             started_at: now_ms(),
             stop: commands.tasks.stopping().child_token(),
             gone: CancellationToken::new(),
         });
         sessions.insert(name.to_owned(), Arc::clone(&session));
-        let keeping = keeper::keep(self.clone(), Arc::clone(&session), started, prepared, inbox);
-        let _keeper = commands.tasks.spawn("python session", keeping);
+        let supervising = supervisor::supervise(self.clone(), Arc::clone(&session), started, prepared, inbox);
+        let _task = commands.tasks.spawn("python session", supervising);
         Ok((session, true))
     }
 
@@ -213,7 +214,7 @@ impl Session {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
         PythonSession {
             name: self.name.clone(),
-            pid: self.told().command,
+            pid: self.shim().command,
             busy: self.turn.available_permits() == 0,
             calls: used.calls,
             started_at: iso8601(self.started_at),
@@ -221,17 +222,17 @@ impl Session {
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shim(&self) -> MutexGuard<'_, ShimState> {
+        self.shim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn touch(&self, calls: u64) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        *used = Used { calls: used.calls + calls, at: now_ms() };
+        *used = Usage { calls: used.calls + calls, at: now_ms() };
     }
 }
 
-/// Whether a session may be called so: the name is a part of a path.
+/// Checks a session's name, which is a part of a path.
 fn check(name: &str) -> Result<()> {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fine) || [".", ".."].contains(&name) {

@@ -1,5 +1,6 @@
-# Runs the code of one POST /exec after another in one __main__. The socket whose number is the first argument brings
-# {"code", "stdin"} and takes {"error", "error_type"} or {}; a little-endian length of four bytes stands before each.
+# Script of a Python session: runs the code of one POST /exec after another in one __main__.
+# The socket whose number is the first argument delivers {"code", "stdin"} and takes {"error", "error_type"}
+# or {}. A little-endian length of four bytes precedes each message.
 import sys
 
 
@@ -51,12 +52,12 @@ def _hotdesk_session():
     def show(error):
         try:
             if sys.excepthook is sys.__excepthook__:
-                # The interpreter's own hook looks for the lines in files only.
+                # The interpreter's own hook reads source lines only from files.
                 traceback.print_exception(error)
             else:
                 sys.excepthook(type(error), error, error.__traceback__)
         except BaseException:
-            pass  # a hook of the code's own failed; the error is told all the same
+            pass  # a hook that the code installed failed; the error is reported all the same
 
     def run(code, name):
         # Tracebacks show the code's own lines, those of earlier calls too.
@@ -79,18 +80,18 @@ def _hotdesk_session():
     calls = 0
     while True:
         (length,) = struct.unpack("<I", receive(4))
-        order = json.loads(receive(length))
+        call = json.loads(receive(length))
         calls += 1
-        feed(order["stdin"])
-        told = run(order["code"], "<exec %d>" % calls)
+        feed(call["stdin"])
+        reply_fields = run(call["code"], "<exec %d>" % calls)
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except BaseException:
                 pass  # the code closed or replaced it
         if os.getpid() != owner:
-            os._exit(1 if told else 0)  # the code forked, and this is the child
-        reply = json.dumps(told, ensure_ascii=True).encode()
+            os._exit(1 if reply_fields else 0)  # the code forked, and this is the child
+        reply = json.dumps(reply_fields, ensure_ascii=True).encode()
         control.sendall(struct.pack("<I", len(reply)) + reply)
 
 

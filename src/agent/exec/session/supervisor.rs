@@ -1,10 +1,10 @@
-//! How does a Python session live? Its process, one call after another, and its end.
+//! Supervision of one Python session: its process, its calls one after another, and its end.
 //!
 //! ```text
 //! idle --call--> busy --reply--> idle
-//!   |              | time-out, client gone, the process ended
-//!   | half an hour, deleted, agent stops, the process ended
-//!   +--------------+--> over: the tree is killed, the waiting call is told
+//!   |              | timeout, client gone, process ended
+//!   | idle for 30 minutes, deleted, agent stops, process ended
+//!   +--------------+--> over: all processes are killed, the waiting call is answered
 //! ```
 
 use std::io;
@@ -18,24 +18,24 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::Prepared;
-use super::super::command::{CHUNK, End, last_words};
-use super::super::handover::Handed;
-use super::super::launch::{self, Launched};
-use super::super::output::Capture;
-use super::super::streams::Streams;
-use super::super::talk;
-use super::{Arc, Call, Job, Ran, Session, Sessions};
+use super::super::PreparedCommand;
+use super::super::command::{CHUNK, CommandEnd, read_final_output};
+use super::{Arc, Call, CallResult, QueuedCall, Session, Sessions};
+use crate::exec::output::OutputCapture;
+use crate::exec::output::streams::OutputPipes;
+use crate::exec::shim::descriptors::CommandDescriptors;
+use crate::exec::shim::launch::{self, RunningShim};
+use crate::exec::shim::shim_protocol;
 
-/// Longest reply: 8,000 characters, escaped, and the rest.
+/// Longest reply in bytes: 8,000 characters, escaped, and some overhead.
 const MAX_REPLY: usize = 64 * 1024;
-/// How long a session that has closed its control socket may take to end by itself before it is killed: its end is known in
-/// milliseconds, on a busy machine later, and tells more than that it was killed.
+/// How long a session that has closed its control socket may take to exit by itself before it is killed. Its
+/// exit status says more than a kill would; it comes within milliseconds, later on a busy machine.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A fresh interpreter's parts.
-pub struct Started {
-    launched: Launched,
+/// A started shim with the control socket of its session.
+pub struct StartedSession {
+    running: RunningShim,
     control: UnixStream,
 }
 
@@ -43,23 +43,23 @@ pub struct Started {
 ///
 /// # Errors
 /// When the process or its sockets cannot be made.
-pub fn start() -> io::Result<Started> {
+pub fn start() -> io::Result<StartedSession> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    let handed = Handed { stdin: None, control: Some(OwnedFd::from(theirs)) };
-    Ok(Started { launched: launch::launch(&handed)?, control: UnixStream::from_std(ours)? })
+    let descriptors = CommandDescriptors { stdin: None, control: Some(OwnedFd::from(theirs)) };
+    Ok(StartedSession { running: launch::launch(&descriptors)?, control: UnixStream::from_std(ours)? })
 }
 
-/// What a session's process has and a call uses.
-struct Desk {
-    streams: Streams,
+/// Output pipes of a session and the capture of the current call.
+struct SessionOutput {
+    streams: OutputPipes,
     open: bool,
-    capture: Capture,
+    capture: OutputCapture,
     chunk: Vec<u8>,
 }
 
-impl Desk {
-    /// Takes in what was written next; waits for ever when nothing can come.
+impl SessionOutput {
+    /// Captures the next output; waits for ever when no more can come.
     async fn listen(&mut self) {
         if !self.open {
             return std::future::pending().await;
@@ -70,7 +70,7 @@ impl Desk {
         }
     }
 
-    /// Takes in all that has been written until now.
+    /// Captures all output that is in the pipes now.
     fn catch_up(&mut self) {
         while let Some((stream, length)) = self.streams.take(&mut self.chunk) {
             self.capture.push(stream, &self.chunk[..length]);
@@ -78,143 +78,151 @@ impl Desk {
     }
 }
 
-/// The whole life of a session.
-pub async fn keep(
+/// Supervises a session until all its processes have ended.
+pub async fn supervise(
     sessions: Sessions,
     session: Arc<Session>,
-    started: Started,
-    prepared: Prepared,
-    mut inbox: mpsc::Receiver<Job>,
+    started: StartedSession,
+    prepared: PreparedCommand,
+    mut inbox: mpsc::Receiver<QueuedCall>,
 ) {
-    let Launched { shim, socket, streams } = started.launched;
+    let RunningShim { shim, socket, streams } = started.running;
     let mut control = started.control;
-    let mut desk = Desk { streams, open: true, capture: Capture::default(), chunk: vec![0; CHUNK] };
-    // The process has ended, or was never started, or its shim is gone.
+    let mut output_state =
+        SessionOutput { streams, open: true, capture: OutputCapture::default(), chunk: vec![0; CHUNK] };
+    // Cancelled when the process has ended or could not be started, or its shim has ended.
     let over = CancellationToken::new();
     let attending = async {
-        launch::attend(socket, prepared.order, |report| {
-            let ends = matches!(report, talk::Report::Failed(_) | talk::Report::Ended { .. });
-            session.told().hear(report);
+        launch::attend(socket, prepared.spec, |report| {
+            let ends =
+                matches!(report, shim_protocol::Report::Failed(_) | shim_protocol::Report::Ended { .. });
+            session.shim().apply(report);
             if ends {
                 over.cancel();
             }
         })
         .await;
         over.cancel();
-        // Waited for by nobody: `over` tells.
+        // `over` reports the end.
         std::future::pending::<()>().await;
     };
-    let (end, asker) = tokio::select! {
-        () = attending => (End::Lost, None),
-        done = serve(&sessions, &session, &mut control, &mut desk, &mut inbox, &over) => done,
+    let (end, caller) = tokio::select! {
+        () = attending => (CommandEnd::Lost, None),
+        done = serve(&sessions, &session, &mut control, &mut output_state, &mut inbox, &over) => done,
     };
     drop(inbox);
-    let lost = (end == End::Lost).then(|| (session.told().command, prepared.marker));
-    // Whoever waits for an answer hears in time, whoever ends a session that nothing is left of it.
-    let patience = if asker.is_some() { launch::COMMAND_END } else { launch::LASTING_END };
-    launch::end(shim, lost, patience).await;
-    if desk.open {
-        last_words(&mut desk.streams, &mut desk.capture, &mut desk.chunk).await;
+    let lost = (end == CommandEnd::Lost).then(|| (session.shim().command, prepared.marker));
+    // A caller that waits is answered in time; without one, the end is reported when no process is left.
+    let timeout = if caller.is_some() { launch::COMMAND_END } else { launch::LASTING_END };
+    launch::end(shim, lost, timeout).await;
+    if output_state.open {
+        read_final_output(&mut output_state.streams, &mut output_state.capture, &mut output_state.chunk)
+            .await;
     }
     sessions.forget(&session);
-    if let Some(asker) = asker {
-        let ran =
-            Ran { output: desk.capture.finish(), end: Some(end), result: String::new(), started: false };
-        // One that has hung up wants no answer.
-        let _ = asker.send(ran);
+    if let Some(caller) = caller {
+        let ran = CallResult {
+            output: output_state.capture.finish(),
+            end: Some(end),
+            result: String::new(),
+            started: false,
+        };
+        // The caller may have disconnected.
+        let _ = caller.send(ran);
     }
 }
 
-/// Calls, one after another, until something ends the session; returns who waits for an answer.
+/// Executes calls one after another until something ends the session; returns the caller that waits for an
+/// answer.
 async fn serve(
     sessions: &Sessions,
     session: &Session,
     control: &mut UnixStream,
-    desk: &mut Desk,
-    inbox: &mut mpsc::Receiver<Job>,
+    output_state: &mut SessionOutput,
+    inbox: &mut mpsc::Receiver<QueuedCall>,
     over: &CancellationToken,
-) -> (End, Option<oneshot::Sender<Ran>>) {
+) -> (CommandEnd, Option<oneshot::Sender<CallResult>>) {
     let mut until = Instant::now() + sessions.0.idle;
     loop {
         tokio::select! {
             job = inbox.recv() => {
-                let Some(Job { call, mut answer }) = job else { return (End::Abandoned, None) };
+                let Some(QueuedCall { call, mut answer }) = job else { return (CommandEnd::Abandoned, None) };
                 session.touch(1);
-                let done = work(session, control, desk, call, &mut answer, over).await;
+                let done = execute(session, control, output_state, call, &mut answer, over).await;
                 session.touch(0);
                 match done {
                     Err(end) => return (end, Some(answer)),
                     Ok(result) => {
-                        let output = std::mem::take(&mut desk.capture).finish();
-                        // One that has hung up since wants no answer.
-                        let _ = answer.send(Ran { output, end: None, result, started: false });
+                        let output = std::mem::take(&mut output_state.capture).finish();
+                        // The caller may have disconnected.
+                        let _ = answer.send(CallResult { output, end: None, result, started: false });
                     }
                 }
                 until = Instant::now() + sessions.0.idle;
             }
-            () = desk.listen() => {}
+            () = output_state.listen() => {}
             () = over.cancelled() => return (ended(session), None),
-            () = tokio::time::sleep_until(until) => return (End::Abandoned, None),
-            () = session.stop.cancelled() => return (End::Abandoned, None),
+            () = tokio::time::sleep_until(until) => return (CommandEnd::Abandoned, None),
+            () = session.stop.cancelled() => return (CommandEnd::Abandoned, None),
         }
     }
 }
 
-/// One call; its result, or how the session ended.
-async fn work(
+/// Executes one call; returns its result or how the session ended.
+async fn execute(
     session: &Session,
     control: &mut UnixStream,
-    desk: &mut Desk,
+    output_state: &mut SessionOutput,
     call: Call,
-    answer: &mut oneshot::Sender<Ran>,
+    answer: &mut oneshot::Sender<CallResult>,
     over: &CancellationToken,
-) -> Result<String, End> {
+) -> Result<String, CommandEnd> {
     let deadline = Instant::now() + call.timeout;
     let reply = {
         let mut exchange = std::pin::pin!(exchange(control, &call));
         loop {
             tokio::select! {
                 reply = &mut exchange => break reply,
-                () = desk.listen() => {}
+                () = output_state.listen() => {}
                 () = over.cancelled() => return Err(ended(session)),
-                () = tokio::time::sleep_until(deadline) => return Err(End::TimedOut),
-                () = answer.closed() => return Err(End::Abandoned),
-                () = session.stop.cancelled() => return Err(End::Abandoned),
+                () = tokio::time::sleep_until(deadline) => return Err(CommandEnd::TimedOut),
+                () = answer.closed() => return Err(CommandEnd::Abandoned),
+                () = session.stop.cancelled() => return Err(CommandEnd::Abandoned),
             }
         }
     };
     let Ok(reply) = reply else {
-        // Its end tells more than a closed socket.
+        // The exit status says more than a closed socket.
         let until = tokio::time::sleep(EXIT_TIMEOUT);
         tokio::pin!(until);
         loop {
             tokio::select! {
                 () = over.cancelled() => return Err(ended(session)),
-                () = desk.listen() => {}
-                () = &mut until => return Err(End::Lost),
-                () = answer.closed() => return Err(End::Abandoned),
-                () = session.stop.cancelled() => return Err(End::Abandoned),
+                () = output_state.listen() => {}
+                () = &mut until => return Err(CommandEnd::Lost),
+                () = answer.closed() => return Err(CommandEnd::Abandoned),
+                () = session.stop.cancelled() => return Err(CommandEnd::Abandoned),
             }
         }
     };
-    // All that the code wrote was written before the reply.
-    desk.catch_up();
+    // The code wrote all its output before the reply.
+    output_state.catch_up();
     Ok(reply)
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct CallMessage<'a> {
     code: &'a str,
     stdin: Option<&'a str>,
 }
 
 async fn exchange(control: &mut UnixStream, call: &Call) -> io::Result<String> {
-    let frame = talk::encode(&Asked { code: &call.code, stdin: call.stdin.as_deref() })?;
+    let frame = shim_protocol::encode(&CallMessage { code: &call.code, stdin: call.stdin.as_deref() })?;
     control.write_all(&frame).await?;
     drop(frame);
     let mut header = [0; 4];
     control.read_exact(&mut header).await?;
-    let length = talk::length(header)?;
+    let length = shim_protocol::length(header)?;
     if length > MAX_REPLY {
         return Err(io::Error::other("the reply is too long"));
     }
@@ -223,12 +231,12 @@ async fn exchange(control: &mut UnixStream, call: &Call) -> io::Result<String> {
     String::from_utf8(reply).map_err(io::Error::other)
 }
 
-/// How the process ended, as its shim told.
-fn ended(session: &Session) -> End {
-    let told = session.told();
-    match (&told.failed, told.ended) {
-        (Some(why), _) => End::NotStarted(why.clone()),
-        (None, Some(how)) => End::Itself(how),
-        (None, None) => End::Lost,
+/// How the process ended, as reported by its shim.
+fn ended(session: &Session) -> CommandEnd {
+    let state = session.shim();
+    match (&state.failed, state.ended) {
+        (Some(why), _) => CommandEnd::NotStarted(why.clone()),
+        (None, Some(how)) => CommandEnd::Exited(how),
+        (None, None) => CommandEnd::Lost,
     }
 }

@@ -1,4 +1,4 @@
-//! How is a command's shim started, listened to and ended?
+//! Start, supervision and end of a command's shim, on the agent's side.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,65 +9,66 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::Child;
 
-use super::handover::{self, Handed};
-use super::streams::{self, Streams};
-use super::talk::{self, How, Order, Report};
-use super::tree::{self, Target};
-use crate::reaped;
+use crate::exec::output::streams::{self, OutputPipes};
+use crate::exec::shim::descriptors::{self, CommandDescriptors};
+use crate::exec::shim::shim_protocol::{self, CommandSpec, ProcessExit, Report};
+use crate::exec::tree::{self, Target};
+use crate::system::child_exit;
 
-/// How long a tree may take to die before a command is answered without waiting for the rest. The answer is due
-/// one second after the deadline.
+/// How long the processes of a command may take to die before the answer is sent without waiting for the
+/// rest. The answer is due one second after the timeout.
 pub const COMMAND_END: Duration = Duration::from_millis(600);
-/// How long the tree of a process, a session or a terminal may take to die: that it is gone is what is told then.
+/// How long the processes of a background process, a session or a terminal may take to die: their end is what
+/// is reported.
 pub const LASTING_END: Duration = Duration::from_secs(4);
 
-/// A shim that waits for its order.
+/// A started shim that waits for its request.
 #[derive(Debug)]
-pub struct Launched {
+pub struct RunningShim {
     pub shim: Child,
     pub socket: UnixStream,
-    pub streams: Streams,
+    pub streams: OutputPipes,
 }
 
-/// Starts a shim and hands it what its command gets.
+/// Starts a shim and sends it the descriptors of its command.
 ///
 /// # Errors
-/// When the process or its pipes cannot be made.
-pub fn launch(handed: &Handed) -> io::Result<Launched> {
+/// When the process or its pipes cannot be created.
+pub fn launch(descriptors: &CommandDescriptors) -> io::Result<RunningShim> {
     let (streams, writers) = streams::pair()?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    handover::send(&ours, handed)?;
+    descriptors::send(&ours, descriptors)?;
     ours.set_nonblocking(true)?;
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("hotdesk").arg("exec-shim").env_clear();
     command.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs))).stdout(writers.out).stderr(writers.err);
     let shim = tokio::process::Command::from(command).spawn()?;
-    Ok(Launched { shim, socket: UnixStream::from_std(ours)?, streams })
+    Ok(RunningShim { shim, socket: UnixStream::from_std(ours)?, streams })
 }
 
-/// What a shim has told of its command so far.
+/// State of a command as reported by its shim so far.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
-    /// The command's process.
+pub struct ShimState {
+    /// Process id of the command.
     pub command: Option<i32>,
-    /// Its parent.
-    pub nurse: Option<i32>,
-    /// The program runs, or has run.
+    /// Process id of its parent.
+    pub waiter: Option<i32>,
+    /// Whether the program runs or has run.
     pub running: bool,
     /// Why it could not be started.
     pub failed: Option<String>,
     /// How it ended.
-    pub ended: Option<How>,
-    /// What it wrote to its `{result}`.
+    pub ended: Option<ProcessExit>,
+    /// Text that it wrote to its `{result}`.
     pub result: String,
 }
 
-impl Told {
-    /// Takes a report in.
-    pub fn hear(&mut self, report: Report) {
+impl ShimState {
+    /// Applies a report.
+    pub fn apply(&mut self, report: Report) {
         match report {
-            Report::Started { command, nurse } => {
-                (self.command, self.nurse) = (Some(command), Some(nurse));
+            Report::Started { command, waiter } => {
+                (self.command, self.waiter) = (Some(command), Some(waiter));
             }
             Report::Running => self.running = true,
             Report::Failed(why) => self.failed = Some(why),
@@ -76,72 +77,75 @@ impl Told {
     }
 }
 
-/// Gives the order and passes on what the shim tells, until its socket ends.
-pub async fn attend(mut socket: UnixStream, order: Order, mut tell: impl FnMut(Report)) {
-    let sent = match talk::encode(&order) {
+/// Sends the request and passes on the shim's reports, until its socket closes.
+pub async fn attend(mut socket: UnixStream, spec: CommandSpec, mut on_report: impl FnMut(Report)) {
+    let sent = match shim_protocol::encode(&spec) {
         Ok(frame) => socket.write_all(&frame).await,
         Err(error) => Err(error),
     };
-    drop(order);
+    drop(spec);
     if sent.is_err() {
         return;
     }
     while let Ok(report) = next_report(&mut socket).await {
-        tell(report);
+        on_report(report);
     }
 }
 
 async fn next_report(socket: &mut UnixStream) -> io::Result<Report> {
     let mut header = [0; 4];
     socket.read_exact(&mut header).await?;
-    let mut body = vec![0; talk::length(header)?];
+    let mut body = vec![0; shim_protocol::length(header)?];
     socket.read_exact(&mut body).await?;
-    talk::decode(&body)
+    shim_protocol::decode(&body)
 }
 
-/// The id of a shim's process. One that was reaped already has no descendants; -1 is nobody's parent.
+/// Process id of a shim. A reaped shim has no descendants; no process has the parent -1.
 pub fn shim_pid(shim: &Child) -> i32 {
     shim.id().map_or(-1, u32::cast_signed)
 }
 
-/// Ends all that is below a shim, for at most `patience`, then the shim. A command that killed its own shim (`lost`) is looked for by its
-/// session and its mark.
-pub async fn end(shim: Child, lost: Option<(Option<i32>, String)>, patience: Duration) {
+/// Kills all processes below a shim, for at most `timeout`, then the shim. `lost` identifies the processes of
+/// a command that killed its own shim: its session and its marker.
+pub async fn end(shim: Child, lost: Option<(Option<i32>, String)>, timeout: Duration) {
     let below = shim_pid(&shim);
     let target = match lost {
         None => Target::below(below),
         Some((session, marker)) => Target { below, session, marker: Some(marker) },
     };
-    let left = end_tree(target, patience).await;
+    let left = end_tree(target, timeout).await;
     release(shim, left).await;
 }
 
-/// Ends the tree; returns how many processes are left.
-async fn end_tree(target: Target, patience: Duration) -> usize {
+/// Kills the tree; returns how many processes are left.
+async fn end_tree(target: Target, timeout: Duration) -> usize {
     let named = format!("{target:?}");
-    let left = tokio::task::spawn_blocking(move || tree::end(&target, patience)).await;
+    let left = tokio::task::spawn_blocking(move || tree::end(&target, timeout)).await;
     left.unwrap_or_else(|error| {
-        tracing::error!(%error, target = named, "ending a command's processes failed");
+        tracing::error!(%error, target = named, "the task that kills a command's processes failed");
         1
     })
 }
 
-/// Ends the shim once its tree is gone. With processes left it stays, because it is what keeps them together, and goes
-/// on ending them by itself: its socket is closed.
+/// Kills the shim when its tree is gone. With processes left it stays as their ancestor and goes on killing
+/// them, because its socket is closed.
 async fn release(mut shim: Child, left: usize) {
     if left > 0 {
-        tracing::warn!(left, "processes of a command are still dying");
+        tracing::warn!(
+            left,
+            "some processes of a command have not ended yet; their shim goes on killing them"
+        );
         return;
     }
     if let Err(error) = shim.start_kill() {
-        tracing::debug!(%error, "the shim had ended already");
+        tracing::debug!(%error, "the shim has already ended");
     }
     reap(&mut shim).await;
 }
 
-/// Waits for a shim that has said all.
+/// Waits for a shim that exits by itself.
 pub async fn reap(shim: &mut Child) {
-    if let Err(error) = reaped::ended(shim).await {
-        tracing::warn!(%error, "could not reap a shim");
+    if let Err(error) = child_exit::wait(shim).await {
+        tracing::warn!(%error, "cannot reap a shim");
     }
 }

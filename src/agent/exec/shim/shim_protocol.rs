@@ -1,70 +1,79 @@
-//! What do the agent and a command's shim say to each other? Frames on the socket that is the shim's standard input.
+//! Protocol between the agent and a command's shim, on the socket that is the shim's standard input.
 //!
-//! Nothing of a command stands in the shim's own arguments or environment, and further descriptors cross on the socket
-//! (`handover`), so nothing can leak into commands that start at the same moment.
+//! ```text
+//! agent                                shim
+//!   | -- byte + descriptors (descriptors) -> |
+//!   | -- CommandSpec -------------------> |
+//!   | <- Started, Running | Failed ------ |
+//!   | <- Ended -------------------------- |
+//! ```
+//! Each message is JSON behind a little-endian length of four bytes.
+//!
+//! Neither the shim's arguments nor its environment contain anything of the command, and descriptors pass
+//! over the socket. So nothing leaks into commands that start at the same moment.
 
 use std::io::{self, Read, Write};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Longest frame: a 2 MiB body whose every byte JSON escapes as six, and the rest.
+/// Longest message in bytes: a 2 MiB body whose every byte JSON escapes as six, and some overhead.
 pub const MAX_FRAME: usize = 16 * 1024 * 1024;
 
-/// What is to be run. Where [`Order::text`] is given, `{text}` and `{result}` in the arguments become descriptor
+/// Command to run. With [`CommandSpec::text`], `{text}` and `{result}` in the arguments become descriptor
 /// numbers.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Order {
-    /// The program, looked up in the environment's `PATH`.
+pub struct CommandSpec {
+    /// Program, looked up in the `PATH` of `environment`.
     pub program: String,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<String>,
-    /// Its whole environment.
+    /// Complete environment.
     pub environment: Vec<(String, String)>,
-    /// Its working directory.
+    /// Working folder.
     pub directory: String,
-    /// A text that the program may read from a descriptor, however long.
+    /// Text of any length that the program may read from a descriptor.
     pub text: Option<String>,
-    /// Whether its standard input is a terminal, which is then also its output and what controls its session.
+    /// Whether standard input is a terminal, which is then also the output and the controlling terminal.
     pub terminal: bool,
-    /// Whether the shim stays after the program's end for as long as anything that it started runs.
+    /// Whether the shim stays until all processes that the program started have ended.
     pub stay: bool,
 }
 
-/// What the shim tells.
+/// Message of the shim.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// Its process is there and about to become the program.
+    /// The process exists and is about to execute the program.
     Started {
-        /// Its id, which is also its session's.
+        /// Id of the process, and of its session.
         command: i32,
-        /// The id of its parent.
-        nurse: i32,
+        /// Id of its parent.
+        waiter: i32,
     },
     /// The program runs.
     Running,
-    /// It could not be started.
+    /// The program could not be started, for this reason.
     Failed(String),
-    /// It ended.
+    /// The program ended.
     Ended {
-        /// Its exit status, or the signal that ended it.
-        how: How,
-        /// What it wrote to `{result}`, at most a pipe's 64 KiB.
+        /// Exit status or signal.
+        how: ProcessExit,
+        /// Text that it wrote to `{result}`: at most the 64 KiB of a pipe.
         result: String,
     },
 }
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum How {
-    /// By itself, with this status.
+pub enum ProcessExit {
+    /// It exited with this status.
     Status(i32),
-    /// By this signal.
+    /// This signal killed it.
     Signal(i32),
 }
 
-impl How {
-    /// The end as a shell tells it: the status, or 128 and the signal.
+impl ProcessExit {
+    /// Exit code as in a shell: the status, or 128 plus the signal.
     pub fn exit_code(self) -> i32 {
         match self {
             Self::Status(status) => status,
@@ -73,20 +82,20 @@ impl How {
     }
 }
 
-/// A message with its length in front.
+/// Encodes a message with its length in front.
 pub fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message).map_err(io::Error::other)?;
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
     Ok([&length.to_le_bytes(), body.as_slice()].concat())
 }
 
-/// The length that stands in front.
+/// Decodes a message's length; an error above [`MAX_FRAME`].
 pub fn length(header: [u8; 4]) -> io::Result<usize> {
     let length = u32::from_le_bytes(header) as usize;
     if length > MAX_FRAME { Err(io::Error::other("frame is too long")) } else { Ok(length) }
 }
 
-/// Reads a message's body.
+/// Decodes a message's body.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     serde_json::from_slice(body).map_err(io::Error::other)
 }

@@ -1,38 +1,46 @@
-//! What becomes of what the client says? Keys go to the terminal as fast as its program reads them; the rest is done at
-//! once, and no answer that the client leaves unread holds up a key.
+//! Messages of a terminal's client: input, resize and ping.
+//!
+//! Input is written as fast as the program reads it. Other messages are handled at once, and an answer that
+//! the client does not read delays no input.
 
 use bytes::{Buf, BytesMut};
 use tokio::sync::mpsc;
 
-use super::pty::{Master, Ruler};
-use crate::quiet::Quiet;
-use hotdesk_domain::terminal::Size;
-use hotdesk_http::socket::{Heard, MAX_MESSAGE, Receiver, Sender};
-use hotdesk_wire::terminal::{Said, Told};
+use super::pty::{Master, TerminalResizer};
+use crate::server::last_activity::LastActivity;
+use hotdesk_domain::desktop::terminal::TerminalSize;
+use hotdesk_http::socket::{MAX_MESSAGE, PeerMessage, Receiver, Sender};
+use hotdesk_wire::programs::terminal::{TerminalClientMessage, TerminalServerMessage};
 
-/// Most bytes that are typed ahead of the program in front: two of the largest messages.
+/// Most bytes of input that the program has not read yet: two messages of the largest size.
 const MAX_TYPED_AHEAD: usize = 2 * MAX_MESSAGE;
-/// Answers that wait for a client to read them; what it leaves unread beyond that it does not miss.
+/// Most answers that the client has not read yet; further ones are dropped.
 const MAX_ANSWERS: usize = 64;
 
-/// Listens until the client is gone.
-pub async fn listen(mut receiver: Receiver, master: &Master, ruler: Ruler, sender: &Sender, quiet: &Quiet) {
+/// Handles messages until the client disconnects.
+pub async fn listen(
+    mut receiver: Receiver,
+    master: &Master,
+    resizer: TerminalResizer,
+    sender: &Sender,
+    activity: &LastActivity,
+) {
     let (answer, mut answers) = mpsc::channel(MAX_ANSWERS);
-    let keys = async move {
+    let input = async move {
         let mut typed = BytesMut::new();
         loop {
             tokio::select! {
                 heard = receiver.receive() => {
                     let Some(heard) = heard else { return };
-                    let answered = match take(heard, &mut typed, &ruler) {
+                    let answered = match execute(heard, &mut typed, &resizer) {
                         Ok(None) => {
-                            quiet.note();
+                            activity.touch();
                             continue;
                         }
                         Ok(Some(told)) => encoded(&told),
-                        Err(message) => encoded(&Told::Error { message: &message }),
+                        Err(message) => encoded(&TerminalServerMessage::Error { message: &message }),
                     };
-                    // Full when the client reads nothing.
+                    // Fails when the queue is full: the client reads nothing.
                     let _unread = answer.try_send(answered);
                 }
                 written = master.write(&typed), if !typed.is_empty() => match written {
@@ -42,13 +50,13 @@ pub async fn listen(mut receiver: Receiver, master: &Master, ruler: Ruler, sende
                             typed = BytesMut::new();
                         }
                     }
-                    // Nobody is there to read it.
+                    // No process has the terminal open.
                     Err(_) => typed = BytesMut::new(),
                 },
             }
         }
     };
-    let speak = async {
+    let answering = async {
         while let Some(answer) = answers.recv().await {
             if sender.text(answer).await.is_err() {
                 return;
@@ -56,37 +64,41 @@ pub async fn listen(mut receiver: Receiver, master: &Master, ruler: Ruler, sende
         }
     };
     tokio::select! {
-        () = keys => {}
-        () = speak => {}
+        () = input => {}
+        () = answering => {}
     }
 }
 
-/// Does what a message asks; what is to be answered.
+/// Executes a message; returns its answer, if it has one.
 ///
 /// # Errors
-/// Why it cannot be done, for the client.
-fn take(heard: Heard, typed: &mut BytesMut, ruler: &Ruler) -> Result<Option<Told<'static>>, String> {
-    let Heard::Text(text) = heard else { return Err(String::from("messages are JSON in text frames")) };
+/// Why the message cannot be executed, for the client.
+fn execute(
+    heard: PeerMessage,
+    typed: &mut BytesMut,
+    resizer: &TerminalResizer,
+) -> Result<Option<TerminalServerMessage<'static>>, String> {
+    let PeerMessage::Text(text) = heard else { return Err(String::from("messages are JSON in text frames")) };
     match serde_json::from_str(&text).map_err(|error| format!("not understood: {error}"))? {
-        Said::Ping => Ok(Some(Told::Pong)),
-        Said::Resize { cols, rows } => {
-            let size = Size::new(cols, rows).map_err(|error| error.message)?;
-            ruler.resize(size).map_err(|error| format!("the size stays: {error}"))?;
+        TerminalClientMessage::Ping => Ok(Some(TerminalServerMessage::Pong)),
+        TerminalClientMessage::Resize { cols, rows } => {
+            let size = TerminalSize::new(cols, rows).map_err(|error| error.message)?;
+            resizer.resize(size).map_err(|error| format!("the terminal cannot be resized: {error}"))?;
             Ok(None)
         }
-        Said::Input { data } if typed.len() + data.len() > MAX_TYPED_AHEAD => {
+        TerminalClientMessage::Input { data } if typed.len() + data.len() > MAX_TYPED_AHEAD => {
             Err(format!("{} bytes of input are dropped: the program does not read", data.len()))
         }
-        Said::Input { data } => {
+        TerminalClientMessage::Input { data } => {
             typed.extend_from_slice(data.as_bytes());
             Ok(None)
         }
     }
 }
 
-fn encoded(told: &Told) -> String {
+fn encoded(told: &TerminalServerMessage) -> String {
     serde_json::to_string(told).unwrap_or_else(|error| {
-        tracing::error!(%error, "a message has no JSON");
+        tracing::error!(%error, "cannot encode a terminal message");
         String::new()
     })
 }

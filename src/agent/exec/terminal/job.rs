@@ -1,42 +1,44 @@
-//! Does a shell on a terminal run something? A job is what is below a shell and is no shell that waits for a command.
+//! Foreground and background jobs of the shells on terminals.
+//!
+//! A job is a process below a shell that is not itself a shell waiting for a command.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::super::tree::{self, Process};
+use super::super::tree::{self, ProcessEntry};
 
-/// Programs that wait for commands, or for one that does.
+/// Shells, and programs that start one.
 const SHELLS: [&str; 8] = ["bash", "dash", "fish", "login", "sh", "su", "sudo", "zsh"];
-/// Those that only stand before a shell: their arguments are no commands of their own.
-const DOORS: [&str; 3] = ["login", "su", "sudo"];
+/// Programs that start a shell: their arguments are not commands of their own.
+const LOGIN_PROGRAMS: [&str; 3] = ["login", "su", "sudo"];
 
-/// The shells of the terminals that are open; clones are the same.
+/// Shells of the open terminals; clones share the set.
 #[derive(Clone, Debug, Default)]
 pub struct Shells(Arc<Mutex<BTreeSet<i32>>>);
 
-/// A shell among them, until this is dropped.
+/// Registration of a shell, until this is dropped.
 #[derive(Debug)]
-pub struct Open {
+pub struct ShellEntry {
     shells: Shells,
     pid: i32,
 }
 
 impl Shells {
-    /// One more shell runs.
-    pub(super) fn open(&self, pid: i32) -> Open {
+    /// Registers a shell.
+    pub(super) fn register(&self, pid: i32) -> ShellEntry {
         self.lock().insert(pid);
-        Open { shells: self.clone(), pid }
+        ShellEntry { shells: self.clone(), pid }
     }
 
-    /// The name of what each shell runs that runs something. Reads the process table, if there is any shell.
+    /// Names of the jobs, one per shell that has any. Reads the process table if there is a shell.
     pub fn jobs(&self) -> Vec<String> {
         let shells: Vec<i32> = self.lock().iter().copied().collect();
         if shells.is_empty() {
             return Vec::new();
         }
         let table = tree::processes();
-        shells.into_iter().filter_map(|shell| first_job(shell, &table, Program::read)).collect()
+        shells.into_iter().filter_map(|shell| first_job(shell, &table, JobProgram::read)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<i32>> {
@@ -44,22 +46,22 @@ impl Shells {
     }
 }
 
-impl Drop for Open {
+impl Drop for ShellEntry {
     fn drop(&mut self) {
         self.shells.lock().remove(&self.pid);
     }
 }
 
-/// What a process runs.
+/// Program of a process.
 #[derive(Clone, Debug)]
-struct Program {
+struct JobProgram {
     name: String,
     args: Vec<String>,
-    /// Stopped by a signal: it does nothing until it is continued.
+    /// Stopped by a signal, so idle until it is continued.
     stopped: bool,
 }
 
-impl Program {
+impl JobProgram {
     fn read(pid: i32) -> Option<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
@@ -76,20 +78,25 @@ impl Program {
 
     fn is_job(&self) -> bool {
         let waits = SHELLS.contains(&self.name.as_str())
-            && (DOORS.contains(&self.name.as_str()) || self.args.iter().all(|arg| arg.starts_with('-')));
+            && (LOGIN_PROGRAMS.contains(&self.name.as_str())
+                || self.args.iter().all(|arg| arg.starts_with('-')));
         !self.stopped && !waits
     }
 }
 
-/// The job nearest to a shell; the shell itself may have become one by `exec`.
-fn first_job(shell: i32, table: &[Process], program: impl Fn(i32) -> Option<Program>) -> Option<String> {
+/// The job nearest to a shell. The shell itself may have become one by `exec`.
+fn first_job(
+    shell: i32,
+    table: &[ProcessEntry],
+    program: impl Fn(i32) -> Option<JobProgram>,
+) -> Option<String> {
     let mut below: HashMap<i32, Vec<i32>> = HashMap::new();
     for process in table.iter().filter(|process| !process.ended) {
         below.entry(process.parent).or_default().push(process.pid);
     }
     let mut level = vec![shell];
     while !level.is_empty() {
-        let job = level.iter().filter_map(|pid| program(*pid)).find(Program::is_job);
+        let job = level.iter().filter_map(|pid| program(*pid)).find(JobProgram::is_job);
         if let Some(job) = job {
             return Some(job.name);
         }
@@ -103,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_for_a_command_is_no_job() {
+    fn shells_that_wait_for_a_command_are_no_jobs() {
         // Each program below the one before; a stopped one with a `!`.
         let table = [
             (&["bash --login"][..], None),
@@ -117,14 +124,14 @@ mod tests {
         ];
         for (programs, expected) in table {
             let pids = 1..=programs.len() as i32;
-            let processes: Vec<Process> = pids
-                .map(|pid| Process { pid: pid + 10, parent: pid + 9, session: 11, ended: false })
+            let processes: Vec<ProcessEntry> = pids
+                .map(|pid| ProcessEntry { pid: pid + 10, parent: pid + 9, session: 11, ended: false })
                 .collect();
             let program = |pid: i32| {
                 let mut words = programs.get(usize::try_from(pid - 11).ok()?)?.split(' ').map(str::to_owned);
                 let name = words.next()?;
                 let stopped = name.ends_with('!');
-                Some(Program { name: name.replace('!', ""), args: words.collect(), stopped })
+                Some(JobProgram { name: name.replace('!', ""), args: words.collect(), stopped })
             };
             assert_eq!(first_job(11, &processes, program).as_deref(), expected, "{programs:?}");
         }

@@ -1,6 +1,6 @@
-//! Which terminals are open? Login shells on terminals of their own, each for one socket (wire.md 10.4).
+//! Terminals: login shells on pseudo-terminals, one for each socket (docs/channels.md).
 //!
-//! A shell runs below a shim like every command, so that its end takes with it all that it started.
+//! A shell runs below a shim, like every command, so that all its processes end with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,38 +13,39 @@ mod job;
 mod output;
 mod pty;
 mod shell;
-mod text;
+mod utf8;
 
-use super::surroundings::Surroundings;
-use super::{Commands, Prepared, Program, bash};
-use crate::quiet::Quiet;
-use hotdesk_domain::channel::{Channel, Failure};
+use super::{Commands, PreparedCommand, Program, bash};
+use crate::exec::exec_context::ExecContext;
+use crate::server::last_activity::LastActivity;
+use hotdesk_domain::desktop::channel::{Channel, Failure};
+use hotdesk_domain::desktop::terminal::TerminalSize;
 use hotdesk_domain::error::{Error, Kind, Result};
-use hotdesk_domain::terminal::Size;
-use hotdesk_http::socket::{Closing, Receiver, Sender};
-use hotdesk_wire::terminal::Told;
+use hotdesk_http::socket::{CloseReason, Receiver, Sender};
+use hotdesk_wire::programs::terminal::TerminalServerMessage;
 use job::Shells;
 use pty::Pty;
 
-/// Terminals at once: a shell with its two helpers is about 8 MB, and what is typed ahead may be a few more.
+/// Most open terminals: a shell with its two helper processes takes about 8 MB, and unread input may take a
+/// few more.
 pub const MAX_TERMINALS: usize = 16;
-/// The folder in the home folder that a shell starts in, where there is one.
+/// Folder in the home folder in which a shell starts, if it exists.
 const FOLDER: &str = "Desktop";
 
-/// The terminals.
+/// The open terminals.
 #[derive(Clone)]
 pub struct Terminals {
     commands: Commands,
     slots: Arc<Semaphore>,
     shells: Shells,
-    /// Since when nobody types.
-    quiet: Arc<Quiet>,
+    /// Time of the last input on any terminal.
+    activity: Arc<LastActivity>,
 }
 
-/// What a client asks for, as its query has it.
+/// Query parameters of a terminal's socket.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
-    /// Characters in a row.
+pub struct TerminalQuery<'a> {
+    /// Columns.
     pub cols: Option<&'a str>,
     /// Rows.
     pub rows: Option<&'a str>,
@@ -53,72 +54,72 @@ pub struct Asked<'a> {
 }
 
 impl Terminals {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(commands: Commands) -> Self {
         let slots = Arc::new(Semaphore::new(MAX_TERMINALS));
-        Self { commands, slots, shells: Shells::default(), quiet: Arc::default() }
+        Self { commands, slots, shells: Shells::default(), activity: Arc::default() }
     }
 
-    /// What the open terminals run.
+    /// The shells of the open terminals.
     pub fn shells(&self) -> Shells {
         self.shells.clone()
     }
 
-    /// For how long nobody has typed on any; since this was made where nobody has.
-    pub fn quiet(&self) -> Duration {
-        self.quiet.length()
+    /// Time since the last input on any terminal, or since the creation of this set.
+    pub fn idle_for(&self) -> Duration {
+        self.activity.idle_for()
     }
 
-    /// Serves a socket with a shell until one of them ends, or `stop` is cancelled. What cannot be is told in an
-    /// `error`, then closed with the channel's code for it.
+    /// Serves a socket with a shell until one of them ends or `stop` is cancelled. A failure is sent as an
+    /// `error` message, then the socket is closed with the channel's code for it.
     pub async fn serve(
         &self,
-        asked: Asked<'_>,
+        query: TerminalQuery<'_>,
         sender: Sender,
         receiver: Receiver,
         stop: CancellationToken,
-    ) -> Closing {
+    ) -> CloseReason {
         let Ok(_slot) = self.slots.try_acquire() else {
             let message = format!("{MAX_TERMINALS} terminals are open already");
             return refuse(&sender, &Error::unavailable(message)).await;
         };
-        let opened = match self.prepare(asked) {
+        let opened = match self.prepare(query) {
             Ok(prepared) => shell::start(prepared),
             Err(error) => Err(error),
         };
         match opened {
-            Ok(shell) => shell.serve(&sender, receiver, &self.shells, &self.quiet, stop).await,
+            Ok(shell) => shell.serve(&sender, receiver, &self.shells, &self.activity, stop).await,
             Err(error) => refuse(&sender, &error).await,
         }
     }
 
-    fn prepare(&self, asked: Asked<'_>) -> Result<(Prepared, Pty)> {
-        let size = Size::parse(asked.cols, asked.rows)?;
+    fn prepare(&self, query: TerminalQuery<'_>) -> Result<(PreparedCommand, Pty)> {
+        let size = TerminalSize::parse(query.cols, query.rows)?;
         let folder = self.commands.home.join(FOLDER);
-        let surroundings = Surroundings {
+        let context = ExecContext {
             cwd: folder.is_dir().then(|| FOLDER.to_owned()),
-            screen: asked.screen.map(str::to_owned),
-            ..Surroundings::default()
+            screen: query.screen.map(str::to_owned),
+            ..ExecContext::default()
         };
         let program =
             Program { name: bash::SHELL.to_owned(), args: vec![String::from("--login")], text: None };
-        let mut prepared = self.commands.prepare(program, &surroundings)?;
-        prepared.order.terminal = true;
-        // So that what it started can be ended with it when it has ended itself.
-        prepared.order.stay = true;
+        let mut prepared = self.commands.prepare(program, &context)?;
+        prepared.spec.terminal = true;
+        // The shim then ends all remaining processes after the shell has ended.
+        prepared.spec.stay = true;
         let opened = pty::open(size);
         let opened =
-            opened.map_err(|error| Error::unavailable("there is no terminal left").context(error))?;
+            opened.map_err(|error| Error::unavailable("no pseudo-terminal is available").context(error))?;
         Ok((prepared, opened))
     }
 }
 
-/// Tells why there is no shell.
-async fn refuse(sender: &Sender, error: &Error) -> Closing {
-    tracing::info!(%error, "no terminal");
+/// Sends the reason for which there is no shell.
+async fn refuse(sender: &Sender, error: &Error) -> CloseReason {
+    tracing::info!(%error, "cannot open a terminal");
     let failure = if error.kind == Kind::NotFound { Failure::NotRunning } else { Failure::Failed };
     let message = error.message.clone();
-    // A client that is gone already misses nothing.
-    let _gone = sender.json(&Told::Error { message: &message }).await;
-    Closing::new(Channel::Terminal.close_code(failure), message)
+    // A client that has disconnected does not need the reason.
+    let _gone = sender.json(&TerminalServerMessage::Error { message: &message }).await;
+    CloseReason::new(Channel::Terminal.close_code(failure), message)
 }

@@ -1,32 +1,33 @@
-//! How does what the shell writes reach the client? As fast as the client reads it: until a message is on its way,
-//! nothing more is read, so that a flood waits in the program that makes it.
+//! Copy of a terminal's output to its WebSocket, with back-pressure.
+//!
+//! Nothing more is read until a message is sent, so a flood blocks the program that writes it.
 
 use super::pty::Master;
-use super::text::Text;
-use hotdesk_http::socket::{Gone, Sender};
-use hotdesk_wire::terminal::Told;
+use super::utf8::Utf8Decoder;
+use hotdesk_http::socket::{PeerGone, Sender};
+use hotdesk_wire::programs::terminal::TerminalServerMessage;
 
-/// Most bytes of one message. A flood is cheapest in large ones; escaped for JSON this stays below 200 KB, a tenth of
-/// what a socket takes.
+/// Most bytes of one message. Large messages make a flood cheap; escaped for JSON this stays below 200 KB, a
+/// tenth of what a socket accepts.
 const MAX_OUTPUT: usize = 32 * 1024;
 
-/// Sends on until nobody holds the terminal any more.
+/// Copies until no process has the terminal open.
 ///
 /// # Errors
-/// [`Gone`] with the client.
-pub async fn send(master: &Master, text: &mut Text, sender: &Sender) -> Result<(), Gone> {
-    let mut room = vec![0; MAX_OUTPUT];
+/// [`PeerGone`] when the client has disconnected.
+pub async fn send(master: &Master, text: &mut Utf8Decoder, sender: &Sender) -> Result<(), PeerGone> {
+    let mut buffer = vec![0; MAX_OUTPUT];
     loop {
-        let length = match master.read(&mut room).await {
+        let length = match master.read(&mut buffer).await {
             Ok(length) => length,
             Err(error) => {
-                tracing::warn!(%error, "a terminal broke");
+                tracing::warn!(%error, "reading a terminal failed; its output ends here");
                 0
             }
         };
-        let data = if length == 0 { text.finish().to_owned() } else { text.take(&room[..length]) };
+        let data = if length == 0 { text.finish().to_owned() } else { text.take(&buffer[..length]) };
         if !data.is_empty() {
-            sender.json(&Told::Output { data: &data }).await?;
+            sender.json(&TerminalServerMessage::Output { data: &data }).await?;
         }
         if length == 0 {
             return Ok(());

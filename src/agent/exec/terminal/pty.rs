@@ -1,5 +1,4 @@
-//! How is a pseudo-terminal read and written without waiting on a thread? Its master end, made by `portable-pty`, under
-//! the runtime's own polling.
+//! Non-blocking pseudo-terminal: a master of `portable-pty` polled by tokio.
 
 use std::fs::File;
 use std::io;
@@ -11,30 +10,29 @@ use nix::fcntl::OFlag;
 use portable_pty::{MasterPty, PtySize, native_pty_system};
 use tokio::io::unix::AsyncFd;
 
-use hotdesk_domain::terminal::Size;
+use hotdesk_domain::desktop::terminal::TerminalSize;
 
-/// Who says how large the terminal is. Kept apart from what is read and written, because it is bound to one thread at a
-/// time.
-pub struct Ruler(Box<dyn MasterPty + Send>);
+/// Handle that changes the size of a terminal. Separate from [`Master`], because it is not `Sync`.
+pub struct TerminalResizer(Box<dyn MasterPty + Send>);
 
-/// The end that is read and written here.
+/// Master end, for reading and writing.
 #[derive(Debug)]
 pub struct Master(AsyncFd<OwnedFd>);
 
-/// A fresh terminal.
+/// A new pseudo-terminal.
 pub struct Pty {
     pub master: Master,
-    pub ruler: Ruler,
-    /// The end that the shell gets.
+    pub resizer: TerminalResizer,
+    /// End for the shell.
     pub slave: OwnedFd,
 }
 
-/// Makes a terminal. Needs a runtime.
+/// Opens a pseudo-terminal. Needs a tokio runtime.
 ///
 /// # Errors
-/// When the kernel has none left.
-pub fn open(size: Size) -> io::Result<Pty> {
-    let pair = native_pty_system().openpty(measured(size)).map_err(io::Error::other)?;
+/// When the kernel has no pseudo-terminal left.
+pub fn open(size: TerminalSize) -> io::Result<Pty> {
+    let pair = native_pty_system().openpty(pty_size(size)).map_err(io::Error::other)?;
     let name = pair.master.tty_name().ok_or_else(|| io::Error::other("the terminal has no name"))?;
     let flags = (OFlag::O_NOCTTY | OFlag::O_CLOEXEC).bits();
     let slave = File::options().read(true).write(true).custom_flags(flags).open(name)?;
@@ -47,38 +45,38 @@ pub fn open(size: Size) -> io::Result<Pty> {
     // SAFETY: the descriptor is owned by what is registered, and nothing closes it before that is dropped.
     #[allow(unsafe_code)]
     let master = unsafe { AsyncFd::register(master) }?;
-    Ok(Pty { master: Master(master), ruler: Ruler(pair.master), slave: slave.into() })
+    Ok(Pty { master: Master(master), resizer: TerminalResizer(pair.master), slave: slave.into() })
 }
 
-fn measured(size: Size) -> PtySize {
+fn pty_size(size: TerminalSize) -> PtySize {
     PtySize { rows: size.rows, cols: size.cols, pixel_width: 0, pixel_height: 0 }
 }
 
-impl Ruler {
-    /// Changes the size; the program in front is told (`SIGWINCH`).
+impl TerminalResizer {
+    /// Changes the size; the foreground program gets SIGWINCH.
     ///
     /// # Errors
-    /// When the kernel refuses.
-    pub fn resize(&self, size: Size) -> io::Result<()> {
-        self.0.resize(measured(size)).map_err(io::Error::other)
+    /// When the ioctl fails.
+    pub fn resize(&self, size: TerminalSize) -> io::Result<()> {
+        self.0.resize(pty_size(size)).map_err(io::Error::other)
     }
 }
 
 impl Master {
-    /// Reads all that is there, waiting for the first of it; 0 once nobody holds the other end. Cancel-safe: nothing is
-    /// taken before there is something to return.
+    /// Reads all available bytes and waits for the first one; 0 when no process has the other end open.
+    /// Cancel-safe: a cancelled call has read nothing.
     ///
     /// # Errors
-    /// When the terminal breaks.
-    pub async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
+    /// When a read fails for another reason than the closed other end.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut length = 0;
         loop {
             let mut ready = self.0.readable().await?;
-            while length < room.len() {
-                match ready.try_io(|fd| Ok(rustix::io::read(fd, &mut room[length..])?)) {
+            while length < buffer.len() {
+                match ready.try_io(|fd| Ok(rustix::io::read(fd, &mut buffer[length..])?)) {
                     Ok(Ok(0)) => return Ok(length),
                     Ok(Ok(more)) => length += more,
-                    // Nobody holds the other end (pty(7)).
+                    // EIO: no process has the other end open (pty(7)).
                     Ok(Err(error)) if error.raw_os_error() == Some(Errno::EIO as i32) => return Ok(length),
                     Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                     Ok(Err(error)) => return Err(error),
@@ -91,10 +89,11 @@ impl Master {
         }
     }
 
-    /// Writes as much as there is room for, waiting for the first of it. Cancel-safe.
+    /// Writes as many bytes as the terminal accepts and waits until it accepts some; returns their number.
+    /// Cancel-safe.
     ///
     /// # Errors
-    /// When nobody holds the other end.
+    /// When no process has the other end open.
     pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.0.writable().await?;

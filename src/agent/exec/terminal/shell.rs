@@ -1,4 +1,4 @@
-//! How does the shell of a terminal live? From its start below a shim to the end of all that it started.
+//! Login shell of one terminal, from its start below a shim to the end of all its processes.
 
 use std::future::pending;
 use std::time::Duration;
@@ -6,77 +6,78 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::super::Prepared;
-use super::super::handover::Handed;
-use super::super::launch::{self, Launched};
-use super::super::talk::How;
+use super::super::PreparedCommand;
 use super::job::Shells;
-use super::pty::{Master, Pty, Ruler};
-use super::text::Text;
+use super::pty::{Master, Pty, TerminalResizer};
+use super::utf8::Utf8Decoder;
 use super::{input, output};
-use crate::quiet::Quiet;
-use hotdesk_domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use crate::exec::shim::descriptors::CommandDescriptors;
+use crate::exec::shim::launch::{self, RunningShim};
+use crate::exec::shim::shim_protocol::ProcessExit;
+use crate::server::last_activity::LastActivity;
+use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_http::socket::{Closing, Receiver, Sender};
-use hotdesk_wire::terminal::Told;
+use hotdesk_http::socket::{CloseReason, Receiver, Sender};
+use hotdesk_wire::programs::terminal::TerminalServerMessage;
 
-/// How long the client may take to read the shell's last words. They lie in the terminal; with the tree ended, their end
-/// is there too, unless a process cannot be killed.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// What a shell that was killed with its own shim is said to have ended with.
-const KILLED: How = How::Signal(9);
+/// How long the client may take to read the shell's last output. It is in the terminal already; with the
+/// process tree killed its end is there too, unless a process cannot be killed.
+const FINAL_OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Exit of a shell that was killed together with its shim.
+const KILLED: ProcessExit = ProcessExit::Signal(9);
 
-/// A shell that waits for its order.
+/// A shim that waits for the request to start its shell.
 pub struct Shell {
-    launched: Launched,
-    prepared: Prepared,
+    running: RunningShim,
+    prepared: PreparedCommand,
     master: Master,
-    ruler: Ruler,
+    resizer: TerminalResizer,
 }
 
 /// Starts the shim of a shell.
 ///
 /// # Errors
-/// `Unavailable` when the process cannot be made.
-pub fn start((prepared, pty): (Prepared, Pty)) -> Result<Shell> {
-    let Pty { master, ruler, slave } = pty;
-    let launched = launch::launch(&Handed { stdin: Some(slave), control: None });
-    let launched =
-        launched.map_err(|error| Error::unavailable("the shell could not be started").context(error))?;
-    Ok(Shell { launched, prepared, master, ruler })
+/// `Unavailable` when the process cannot be started.
+pub fn start((prepared, pty): (PreparedCommand, Pty)) -> Result<Shell> {
+    let Pty { master, resizer, slave } = pty;
+    let running = launch::launch(&CommandDescriptors { stdin: Some(slave), control: None });
+    let running =
+        running.map_err(|error| Error::unavailable("the shell could not be started").context(error))?;
+    Ok(Shell { running, prepared, master, resizer })
 }
 
 impl Shell {
-    /// Joins the shell and a client until one of them ends, or `stop` is cancelled. On return everything that the shell
-    /// started has ended.
+    /// Connects the shell and a client until one of them ends or `stop` is cancelled. On return all processes
+    /// of the shell have ended.
     pub async fn serve(
         self,
         sender: &Sender,
         receiver: Receiver,
         shells: &Shells,
-        quiet: &Quiet,
+        activity: &LastActivity,
         stop: CancellationToken,
-    ) -> Closing {
-        let Self { launched: Launched { shim, socket, streams: _unused }, prepared, master, ruler } = self;
-        let mut text = Text::default();
-        let mut told = launch::Told::default();
-        let (tell, over) = oneshot::channel();
+    ) -> CloseReason {
+        let Self { running: RunningShim { shim, socket, streams: _unused }, prepared, master, resizer } =
+            self;
+        let mut text = Utf8Decoder::default();
+        let mut state = launch::ShimState::default();
+        let (exited, on_exit) = oneshot::channel();
         let mut open = None;
         let cut = {
-            let mut tell = Some(tell);
-            let attending = launch::attend(socket, prepared.order, |report| {
-                told.hear(report);
-                if told.running && open.is_none() {
-                    open = told.command.map(|pid| shells.open(pid));
+            let mut exited = Some(exited);
+            let attending = launch::attend(socket, prepared.spec, |report| {
+                state.apply(report);
+                if state.running && open.is_none() {
+                    open = state.command.map(|pid| shells.register(pid));
                 }
-                if (told.ended.is_some() || told.failed.is_some())
-                    && let Some(tell) = tell.take()
+                if (state.ended.is_some() || state.failed.is_some())
+                    && let Some(exited) = exited.take()
                 {
-                    // Who waits for it is here until then.
-                    let _ = tell.send(());
+                    // The receiver lives until then.
+                    let _ = exited.send(());
                 }
             });
-            // The last process may let go of the terminal before the shell's end is told.
+            // The last process may close the terminal before the shim reports the shell's exit.
             let writing = async {
                 if output::send(&master, &mut text, sender).await.is_ok() {
                     pending::<()>().await;
@@ -84,29 +85,31 @@ impl Shell {
             };
             tokio::select! {
                 () = attending => None,
-                _ = over => None,
-                () = writing => Some(Closing::new(NORMAL, "")),
-                () = input::listen(receiver, &master, ruler, sender, quiet) => Some(Closing::new(NORMAL, "")),
-                () = stop.cancelled() => Some(Closing::new(GOING_AWAY, "the computer is stopping")),
+                _ = on_exit => None,
+                () = writing => Some(CloseReason::new(NORMAL, "")),
+                () = input::listen(receiver, &master, resizer, sender, activity) => Some(CloseReason::new(NORMAL, "")),
+                () = stop.cancelled() => Some(CloseReason::new(GOING_AWAY, "the computer is stopping")),
             }
         };
-        let lost = cut.is_none() && told.ended.is_none() && told.failed.is_none();
+        let lost = cut.is_none() && state.ended.is_none() && state.failed.is_none();
         drop(open);
-        launch::end(shim, lost.then_some((told.command, prepared.marker)), launch::LASTING_END).await;
+        launch::end(shim, lost.then_some((state.command, prepared.marker)), launch::LASTING_END).await;
         if let Some(closing) = cut {
             return closing;
         }
-        if let Some(why) = told.failed {
+        if let Some(why) = state.failed {
             let message = format!("the shell could not be started: {why}");
-            let _gone = sender.json(&Told::Error { message: &message }).await;
-            return Closing::new(Channel::Terminal.close_code(Failure::Failed), message);
+            let _gone = sender.json(&TerminalServerMessage::Error { message: &message }).await;
+            return CloseReason::new(Channel::Terminal.close_code(Failure::Failed), message);
         }
         let last = async {
             output::send(&master, &mut text, sender).await?;
-            sender.json(&Told::Exit { code: told.ended.unwrap_or(KILLED).exit_code() }).await
+            sender
+                .json(&TerminalServerMessage::Exit { code: state.ended.unwrap_or(KILLED).exit_code() })
+                .await
         };
-        // A client that is gone, or does not read on, has what it read.
-        let _cut = tokio::time::timeout(LAST_WORDS, last).await;
-        Closing::new(NORMAL, "the shell ended")
+        // A client that has disconnected or stopped reading loses the rest.
+        let _cut = tokio::time::timeout(FINAL_OUTPUT_TIMEOUT, last).await;
+        CloseReason::new(NORMAL, "the shell ended")
     }
 }

@@ -1,22 +1,24 @@
-//! Which characters are in a stream of bytes that is cut anywhere? A character that a read has split waits for its
-//! rest; what is not UTF-8 is U+FFFD, as browsers have it.
+//! Incremental UTF-8 decoder.
+//!
+//! A character that is split between two reads is held back until it is complete. Invalid bytes become
+//! U+FFFD, as in browsers.
 
 /// Decodes UTF-8 piece by piece.
 #[derive(Debug, Default)]
-pub struct Text {
-    /// The beginning of a character: at most three bytes.
-    begun: Vec<u8>,
+pub struct Utf8Decoder {
+    /// Beginning of an incomplete character: at most three bytes.
+    partial: Vec<u8>,
 }
 
-impl Text {
-    /// The characters that are complete with these bytes.
+impl Utf8Decoder {
+    /// Returns the characters that are complete with these bytes.
     pub fn take(&mut self, bytes: &[u8]) -> String {
         let joined;
-        let mut rest = if self.begun.is_empty() {
+        let mut rest = if self.partial.is_empty() {
             bytes
         } else {
-            self.begun.extend_from_slice(bytes);
-            joined = std::mem::take(&mut self.begun);
+            self.partial.extend_from_slice(bytes);
+            joined = std::mem::take(&mut self.partial);
             &joined
         };
         let mut text = String::with_capacity(rest.len());
@@ -31,7 +33,7 @@ impl Text {
             let (valid, bad) = rest.split_at(error.valid_up_to());
             text.push_str(&String::from_utf8_lossy(valid));
             let Some(length) = error.error_len() else {
-                self.begun.extend_from_slice(bad);
+                self.partial.extend_from_slice(bad);
                 return text;
             };
             text.push(char::REPLACEMENT_CHARACTER);
@@ -39,9 +41,9 @@ impl Text {
         }
     }
 
-    /// What stands for a character that never got its rest.
+    /// Ends the stream: U+FFFD for an incomplete character, else nothing.
     pub fn finish(&mut self) -> &'static str {
-        if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
+        if std::mem::take(&mut self.partial).is_empty() { "" } else { "\u{fffd}" }
     }
 }
 
@@ -49,17 +51,17 @@ impl Text {
 mod tests {
     use super::*;
 
-    /// What is read when the bytes come in pieces of `size`.
+    /// The decoded text when the bytes come in pieces of `size`.
     fn read(bytes: &[u8], size: usize) -> String {
-        let mut text = Text::default();
+        let mut text = Utf8Decoder::default();
         let mut all: String = bytes.chunks(size).map(|piece| text.take(piece)).collect();
-        assert!(text.begun.len() < 4);
+        assert!(text.partial.len() < 4);
         all.push_str(text.finish());
         all
     }
 
     #[test]
-    fn cuts_change_nothing() {
+    fn piece_sizes_do_not_change_the_text() {
         for sample in [
             "plain".as_bytes(),
             "naïve 漢字 😀 é".as_bytes(),
@@ -74,8 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn a_character_waits_for_its_rest() {
-        let mut text = Text::default();
+    fn a_split_character_is_held_back() {
+        let mut text = Utf8Decoder::default();
         assert_eq!(text.take(b"a\xf0\x9f"), "a");
         assert_eq!(text.take(b"\x98"), "");
         assert_eq!(text.take(b"\x80b"), "😀b");

@@ -1,4 +1,5 @@
-//! How does an unpacked archive join a folder that is there? Folders are merged, everything else is renamed into place.
+//! Merge of an extracted archive into an existing folder: folders are merged, other entries renamed into
+//! place.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -6,14 +7,15 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, RenameFlags};
 use rustix::io::Errno;
 
-use super::paths::enter;
-use super::{already_exists, errno};
+use crate::files::paths::enter;
+use crate::files::{already_exists, errno};
 use hotdesk_domain::error::{Error, Result};
 
-/// Refuses before anything is moved: something would be replaced unasked, or a file and a folder meet.
+/// Checks the merge before anything is moved.
 ///
 /// # Errors
-/// `Conflict` (`already_exists`) that names it.
+/// `Conflict` (`already_exists`) with the path, when an entry exists and `overwrite` is not set, or a file
+/// and a folder have the same name.
 pub fn check(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Result<()> {
     for name in names(from, shown)? {
         let here = format!("{shown}/{}", name.to_string_lossy());
@@ -25,16 +27,17 @@ pub fn check(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Resu
             }
             (false, false) if overwrite => {}
             (false, false) => return Err(already_exists(&here)),
-            (true, false) | (false, true) => return Err(unlike(&here)),
+            (true, false) | (false, true) => return Err(type_mismatch(&here)),
         }
     }
     Ok(())
 }
 
-/// Moves everything over. The stage lies inside `to`, so a rename never crosses file systems unless one is mounted there.
+/// Moves all entries. The staging folder is inside `to`, so no rename crosses a file system unless one is
+/// mounted there.
 ///
 /// # Errors
-/// `Conflict` when a file and a folder meet, or something appeared since [`check`].
+/// `Conflict` when a file and a folder have the same name, or an entry was created since [`check`].
 pub fn merge(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Result<()> {
     for name in names(from, shown)? {
         let here = format!("{shown}/{}", name.to_string_lossy());
@@ -54,13 +57,13 @@ pub fn merge(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Resu
                 rustix::fs::renameat(from, name.as_c_str(), to, name.as_c_str()).map_err(fail)?;
             }
             (false, false) => return Err(already_exists(&here)),
-            (true, false) | (false, true) => return Err(unlike(&here)),
+            (true, false) | (false, true) => return Err(type_mismatch(&here)),
         }
     }
     Ok(())
 }
 
-fn unlike(shown: &str) -> Error {
+fn type_mismatch(shown: &str) -> Error {
     Error::conflict(format!("{shown}: one is a folder and the other is not")).code("already_exists")
 }
 

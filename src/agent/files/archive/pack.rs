@@ -1,4 +1,4 @@
-//! How does a folder leave as one stream? As a tar that is made while it is sent, link by link and never through one.
+//! Creation of a tar archive of a folder while it is sent. Links are stored and never followed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,58 +14,62 @@ use tar::{Builder, EntryType, Header};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::paths::{FOLDER, enter};
-use super::{errno, not_a_folder, paths};
+use crate::files::paths::{FOLDER, enter};
+use crate::files::{errno, not_a_folder, paths};
 use hotdesk_domain::error::Result;
 
-/// Entries in one archive.
+/// Most entries of one archive.
 const MAX_ENTRIES: u64 = 1_000_000;
-/// Deepest folder that is entered; a descriptor is open for each.
+/// Deepest folder level; each level needs an open file descriptor.
 const MAX_DEPTH: usize = 200;
-/// Bytes of a piece of the stream.
+/// Bytes of one piece of the stream.
 const PIECE: usize = 64 * 1024;
-/// Pieces that wait for the client.
+/// Most pieces that wait for the client.
 pub const WAITING_PIECES: usize = 8;
-/// Longest time that a client may take for a piece: a thread and open folders wait for it.
+/// How long a client may take to read a piece: a thread and open folders wait for it.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Opens the folder that is to be packed; its path as well.
+/// Opens a folder for packer; returns also its path.
 ///
 /// # Errors
 /// `Invalid` (`not_a_folder`); `NotFound`; `Forbidden`.
 pub fn open(home: &Path, path: &str) -> Result<(OwnedFd, PathBuf)> {
-    paths::look(home, path, |full| match rustix::fs::open(full, FOLDER, Mode::empty()) {
+    paths::resolve(home, path, |full| match rustix::fs::open(full, FOLDER, Mode::empty()) {
         Ok(folder) => Ok((folder, full.to_owned())),
         Err(Errno::NOTDIR) => Err(not_a_folder(path)),
         Err(error) => Err(errno(path, error)),
     })
 }
 
-/// Sends a folder's tar; entries have paths relative to the folder. Sockets, FIFOs and devices are left out, other file
-/// systems inside are not entered. A failure ends the stream as broken, so that nobody takes a part for the whole.
+/// Sends a folder's tar; entries have paths relative to the folder, in the order of their names. Sockets,
+/// FIFOs and devices are left out, and mounted file systems are not entered. A failure breaks the stream, so
+/// that the client does not take a part for the whole.
 pub fn pack(folder: &OwnedFd, sender: mpsc::Sender<io::Result<Bytes>>, handle: Handle) {
-    let stream =
-        Outlet { sender: sender.clone(), handle: handle.clone(), buffer: BytesMut::with_capacity(PIECE) };
+    let stream = PieceWriter {
+        sender: sender.clone(),
+        handle: handle.clone(),
+        buffer: BytesMut::with_capacity(PIECE),
+    };
     let packed = rustix::fs::fstat(folder).map_err(io::Error::from).and_then(|facts| {
-        let mut packing = Packing { tar: Builder::new(stream), entries: 0, device: facts.st_dev };
-        packing.all_in(folder, Path::new(""), 0)?;
-        packing.tar.into_inner()?.flush()
+        let mut packer = Packer { tar: Builder::new(stream), entries: 0, device: facts.st_dev };
+        packer.add_folder(folder, Path::new(""), 0)?;
+        packer.tar.into_inner()?.flush()
     });
     if let Err(error) = packed {
-        tracing::info!(%error, "an archive was not finished");
-        // The client may be what failed.
+        tracing::info!(%error, "the download of an archive was aborted");
+        // The client may be the cause.
         let _gone = handle.block_on(tokio::time::timeout(CLIENT_TIMEOUT, sender.send(Err(error))));
     }
 }
 
-struct Packing {
-    tar: Builder<Outlet>,
+struct Packer {
+    tar: Builder<PieceWriter>,
     entries: u64,
     device: u64,
 }
 
-impl Packing {
-    fn all_in(&mut self, folder: &OwnedFd, prefix: &Path, depth: usize) -> io::Result<()> {
+impl Packer {
+    fn add_folder(&mut self, folder: &OwnedFd, prefix: &Path, depth: usize) -> io::Result<()> {
         if depth >= MAX_DEPTH {
             return Err(io::Error::other(format!("{}: folders deeper than {MAX_DEPTH}", prefix.display())));
         }
@@ -86,8 +90,8 @@ impl Packing {
         for name in names {
             self.entries += 1;
             let name = Path::new(std::ffi::OsStr::from_bytes(&name));
-            match self.one(folder, name, &prefix.join(name), depth) {
-                // It went, or became something else, while we were packing.
+            match self.add_entry(folder, name, &prefix.join(name), depth) {
+                // The entry vanished or changed its type meanwhile.
                 Err(error)
                     if matches!(
                         error.raw_os_error().map(Errno::from_raw_os_error),
@@ -99,14 +103,14 @@ impl Packing {
         Ok(())
     }
 
-    fn one(&mut self, folder: &OwnedFd, name: &Path, path: &Path, depth: usize) -> io::Result<()> {
+    fn add_entry(&mut self, folder: &OwnedFd, name: &Path, path: &Path, depth: usize) -> io::Result<()> {
         let facts = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Directory => {
                 let inside = enter(folder, name)?;
                 self.tar.append_data(&mut header(&facts, EntryType::Directory, 0), path, io::empty())?;
                 if facts.st_dev == self.device {
-                    self.all_in(&inside, path, depth + 1)?;
+                    self.add_folder(&inside, path, depth + 1)?;
                 }
             }
             FileType::RegularFile => {
@@ -115,7 +119,7 @@ impl Packing {
                 let facts = rustix::fs::fstat(&file)?;
                 if FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile {
                     let size = u64::try_from(facts.st_size).unwrap_or_default();
-                    let content = Exactly { file: File::from(file), left: size };
+                    let content = FixedSizeReader { file: File::from(file), left: size };
                     self.tar.append_data(&mut header(&facts, EntryType::Regular, size), path, content)?;
                 }
             }
@@ -145,13 +149,14 @@ fn header(facts: &Stat, kind: EntryType, size: u64) -> Header {
     header
 }
 
-/// As many bytes as the header said: a file that grows is cut, one that shrinks is filled with zeros, as GNU tar does.
-struct Exactly {
+/// Reader of exactly the size in the header: a file that grows is cut, one that shrinks is filled with zeros,
+/// as in GNU tar.
+struct FixedSizeReader {
     file: File,
     left: u64,
 }
 
-impl Read for Exactly {
+impl Read for FixedSizeReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if most == 0 {
@@ -167,14 +172,14 @@ impl Read for Exactly {
     }
 }
 
-/// Where the tar goes: in pieces to whoever sends them on.
-struct Outlet {
+/// Writer that sends the tar in pieces.
+struct PieceWriter {
     sender: mpsc::Sender<io::Result<Bytes>>,
     handle: Handle,
     buffer: BytesMut,
 }
 
-impl Write for Outlet {
+impl Write for PieceWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = bytes.len().min(PIECE - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..length]);
@@ -192,8 +197,8 @@ impl Write for Outlet {
         let sending = tokio::time::timeout(CLIENT_TIMEOUT, self.sender.send(Ok(piece)));
         match self.handle.block_on(sending) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client left")),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")),
+            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client disconnected")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What does a tar hold? Its entries in order, with the long names of GNU and POSIX put together within bounds.
+//! Entries of a tar archive, with the long names of GNU and POSIX, within limits.
 //!
-//! The `tar` crate would collect an extension's bytes however many a header claims, and expand sparse files; here it
-//! only parses headers, and what is not plain is refused (threats.md T8).
+//! The `tar` crate would buffer an extension of any claimed size and expand sparse files. Here it only parses
+//! headers, and all but plain entries are refused (T8, docs/security.md).
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -12,18 +12,18 @@ use tar::{Entries, Entry, EntryType, PaxExtensions};
 
 use hotdesk_domain::error::{Error, Result};
 
-/// Bytes of a long name or of an entry's attributes; names have at most 4,096.
+/// Most bytes of a long name or of an entry's attributes; names have at most 4,096 bytes.
 const MAX_EXTENSION: u64 = 64 * 1024;
-/// Most parts of a path.
+/// Most components of a path.
 const MAX_DEPTH: usize = 200;
 
-/// What may be in an archive.
+/// Allowed types of entries.
 const PLAIN: [EntryType; 4] =
     [EntryType::Directory, EntryType::Regular, EntryType::Continuous, EntryType::Symlink];
 
-/// What an entry makes.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemberKind {
     /// A folder.
     Folder,
     /// A regular file.
@@ -32,22 +32,22 @@ pub enum Kind {
     Link,
 }
 
-/// An entry that may be unpacked.
+/// An entry to extract.
 #[derive(Debug)]
 pub struct Member {
-    /// Its path below the folder; never empty.
+    /// Path below the target folder; never empty.
     pub path: PathBuf,
-    /// What it is.
-    pub kind: Kind,
-    /// Where a link leads.
+    /// Kind of the entry.
+    pub kind: MemberKind,
+    /// Target of a link.
     pub target: PathBuf,
     /// Permissions without the set-user bits.
     pub mode: u32,
-    /// Seconds since the Unix epoch.
+    /// Modification time in Unix seconds.
     pub modified: i64,
 }
 
-/// A format's or a sender's failure; what came from the request's body keeps its own sentence.
+/// Error of the archive or of the request body; the latter is passed on unchanged.
 pub fn unreadable(error: std::io::Error) -> Error {
     match error.downcast::<Error>() {
         Ok(own) => own,
@@ -55,7 +55,7 @@ pub fn unreadable(error: std::io::Error) -> Error {
     }
 }
 
-/// Names that an extension gives the entry after it.
+/// Attributes of an extension for the next entry.
 #[derive(Debug, Default)]
 struct Extension {
     path: Option<Vec<u8>>,
@@ -63,7 +63,8 @@ struct Extension {
     size: Option<u64>,
 }
 
-/// The next member and its bytes; `None` at the end. The archive's own root and what describes it are passed over.
+/// Returns the next entry and its content; `None` at the end. Skips the archive's root folder and global
+/// headers.
 ///
 /// # Errors
 /// `Invalid` (`bad_archive`, `unsafe_archive`).
@@ -102,12 +103,12 @@ fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) 
     }
     let raw = extension.path.unwrap_or_else(|| entry.path_bytes().into_owned());
     let target = extension.target.or_else(|| header.link_name_bytes().map(|name| name.into_owned()));
-    // Archives from before POSIX mark a folder by its name alone.
+    // Archives from before POSIX mark folders only by a trailing slash.
     let folder = kind == EntryType::Directory || (kind != EntryType::Symlink && raw.ends_with(b"/"));
     let kind = match (kind == EntryType::Symlink, folder) {
-        (true, _) => Kind::Link,
-        (false, true) => Kind::Folder,
-        (false, false) => Kind::File,
+        (true, _) => MemberKind::Link,
+        (false, true) => MemberKind::Folder,
+        (false, false) => MemberKind::File,
     };
     let path = below(Path::new(&OsString::from_vec(raw)))?;
     if path.as_os_str().is_empty() {
@@ -122,7 +123,7 @@ fn member<R: Read>(entry: &Entry<'_, R>, kind: EntryType, extension: Extension) 
     }))
 }
 
-/// A path that stays below where it is unpacked.
+/// Checks that a path stays inside the target folder.
 fn below(path: &Path) -> Result<PathBuf> {
     let mut plain = PathBuf::new();
     for (depth, part) in path.components().enumerate() {
@@ -140,10 +141,10 @@ fn below(path: &Path) -> Result<PathBuf> {
 }
 
 fn unsafe_archive(what: &str) -> Error {
-    Error::invalid(format!("the archive is not unpacked: {what}")).code("unsafe_archive")
+    Error::invalid(format!("the archive cannot be extracted safely: {what}")).code("unsafe_archive")
 }
 
-/// The bytes of an extension.
+/// Reads the bytes of an extension.
 fn text<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>> {
     if entry.header().entry_size().map_err(unreadable)? > MAX_EXTENSION {
         return Err(unsafe_archive("a name or its attributes are too long"));

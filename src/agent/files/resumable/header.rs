@@ -1,39 +1,39 @@
-//! What does a tus client say in its headers? (tus 1.0.0: Upload-Metadata, Upload-Length, Upload-Offset)
+//! Header fields of tus clients (tus 1.0.0: Upload-Metadata, Upload-Length, Upload-Offset).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::files::place::DESKTOP;
-use crate::files::unfinished::Placing;
-use crate::files::upload::mode;
+use crate::files::write::desktop_upload::DESKTOP;
+use crate::files::write::temp_file::WriteOptions;
+use crate::files::write::upload::mode;
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 
-/// Longest metadata field in bytes: a path and a name in base64, and what others add.
+/// Longest metadata field in bytes: a path and a name in base64, and the client's own keys.
 const MAX_METADATA: usize = 16 * 1024;
 
-/// Where an upload goes when it is whole.
+/// Destination of a complete upload.
 #[derive(Debug)]
-pub struct Wanted {
-    /// A path, or a name on the desktop.
-    pub place: Place,
-    /// What happens to something that is there.
-    pub placing: Placing,
-    /// Make the folders on the way.
+pub struct UploadTarget {
+    /// Path, or name on the desktop.
+    pub path: TargetPath,
+    /// Handling of an existing file.
+    pub options: WriteOptions,
+    /// Create missing parent folders.
     pub parents: bool,
 }
 
-/// A path of the client's, or the desktop.
+/// Path of a destination.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TargetPath {
     /// `path`.
     Path(String),
     /// `filename` alone.
     Desktop(FileName),
 }
 
-impl Place {
-    /// For messages.
+impl TargetPath {
+    /// Text for messages.
     pub fn shown(&self) -> String {
         match self {
             Self::Path(path) => path.clone(),
@@ -42,12 +42,12 @@ impl Place {
     }
 }
 
-/// Reads `Upload-Metadata`: `path` (with a `/` at its end `filename` is added), or `filename`; `overwrite`, `parents`,
-/// `mode`. Other keys are the client's own.
+/// Parses `Upload-Metadata`: `path` (`filename` is appended when it ends with `/`) or `filename`;
+/// `overwrite`, `parents`, `mode`. Other keys are ignored.
 ///
 /// # Errors
-/// `Invalid` saying what is wrong.
-pub fn wanted(metadata: &str) -> Result<Wanted> {
+/// `Invalid`; the message names the bad key.
+pub fn parse_target(metadata: &str) -> Result<UploadTarget> {
     let invalid = |what: &str| Error::invalid(format!("Upload-Metadata: {what}")).code("INVALID_REQUEST");
     if metadata.len() > MAX_METADATA {
         return Err(invalid("longer than 16 KiB"));
@@ -71,24 +71,24 @@ pub fn wanted(metadata: &str) -> Result<Wanted> {
         Some(_) => Err(invalid(&format!("{key} is not true or false"))),
     };
     let place = match (text("path")?, text("filename")?) {
-        (Some(folder), Some(name)) if folder.ends_with('/') => Place::Path(format!("{folder}{name}")),
-        (Some(path), _) => Place::Path(path),
-        (None, Some(name)) => Place::Desktop(FileName::parse(&name)?),
+        (Some(folder), Some(name)) if folder.ends_with('/') => TargetPath::Path(format!("{folder}{name}")),
+        (Some(path), _) => TargetPath::Path(path),
+        (None, Some(name)) => TargetPath::Desktop(FileName::parse(&name)?),
         (None, None) => return Err(invalid("path or filename is needed")),
     };
-    let placing = Placing { overwrite: flag("overwrite")?, mode: mode(text("mode")?.as_deref())? };
-    Ok(Wanted { place, placing, parents: flag("parents")? })
+    let options = WriteOptions { overwrite: flag("overwrite")?, mode: mode(text("mode")?.as_deref())? };
+    Ok(UploadTarget { path: place, options, parents: flag("parents")? })
 }
 
-/// Reads a number of bytes: digits only.
+/// Parses a number of bytes: only digits.
 ///
 /// # Errors
-/// `Invalid` when it is missing or anything else.
+/// `Invalid` when it is missing or not a number.
 pub fn bytes(name: &str, value: Option<&str>) -> Result<u64> {
     let invalid = |what: &str| Error::invalid(format!("{name} {what}")).code("INVALID_REQUEST");
     let value = value.ok_or_else(|| invalid("is missing"))?;
     let digits = !value.is_empty() && value.bytes().all(|digit| digit.is_ascii_digit());
-    value.parse().ok().filter(|_| digits).ok_or_else(|| invalid("is no number of bytes"))
+    value.parse().ok().filter(|_| digits).ok_or_else(|| invalid("is not a number of bytes"))
 }
 
 #[cfg(test)]
@@ -102,20 +102,20 @@ mod tests {
                 pairs.iter().map(|(key, value)| format!("{key} {}", STANDARD.encode(value))).collect();
             pairs.join(",")
         };
-        let path = |text: &str| Place::Path(text.to_owned());
+        let path = |text: &str| TargetPath::Path(text.to_owned());
         for (metadata, place) in [
             (encoded(&[("path", "a/b")]), path("a/b")),
             (encoded(&[("path", "a/b"), ("filename", "c")]), path("a/b")),
             (encoded(&[("path", "a/"), ("filename", "名")]), path("a/名")),
-            (encoded(&[("filename", "c.txt")]), Place::Desktop(FileName::parse("c.txt").unwrap())),
+            (encoded(&[("filename", "c.txt")]), TargetPath::Desktop(FileName::parse("c.txt").unwrap())),
             (format!("relativePath, {} ,is_secret", encoded(&[("path", "x")])), path("x")),
             (encoded(&[("path", "x"), ("other", "\u{1}")]), path("x")),
         ] {
-            assert_eq!(wanted(&metadata).unwrap().place, place, "{metadata}");
+            assert_eq!(parse_target(&metadata).unwrap().path, place, "{metadata}");
         }
         let all = [("path", "x"), ("overwrite", "true"), ("parents", "true"), ("mode", "600")];
-        let all = wanted(&encoded(&all)).unwrap();
-        assert!(all.parents && all.placing.overwrite && all.placing.mode == Some(0o600));
+        let all = parse_target(&encoded(&all)).unwrap();
+        assert!(all.parents && all.options.overwrite && all.options.mode == Some(0o600));
         for bad in [
             String::new(),
             "path".to_owned(),
@@ -129,7 +129,7 @@ mod tests {
             encoded(&[("path", "x"), ("mode", "4755")]),
             encoded(&[("path", &"x".repeat(MAX_METADATA))]),
         ] {
-            assert!(wanted(&bad).is_err(), "{bad}");
+            assert!(parse_target(&bad).is_err(), "{bad}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! How does a large file arrive over a bad line? In as many requests as it takes (tus 1.0.0): what arrived is kept, and the
-//! client asks how much that is.
+//! Resumable uploads (tus 1.0.0): a file is sent in any number of requests, and the client asks for the
+//! offset to continue.
 
 pub mod header;
 mod store;
@@ -10,81 +10,82 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
+use hotdesk_http::extract::Body;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::paths::Parents;
-use super::receive::receive;
+use super::write::receive::receive;
 use super::{blocking, file_error};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
 use hotdesk_domain::error::{Error, Kind, Result};
 use store::Store;
 
-/// Largest upload; the disk is the bound that is met first.
+/// Largest upload in bytes; usually the disk is full first.
 pub const MAX_BYTES: u64 = 1 << 40;
-/// How long an earlier request may take to let go of an upload: its connection is often dead without knowing it.
+/// How long an earlier request may take to release an upload: often its connection is dead and has not
+/// noticed.
 const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two looks for what has expired.
+/// Interval between removals of expired uploads.
 const SWEEP_PAUSE: Duration = Duration::from_secs(3600);
 
-/// How far an upload is.
+/// Progress of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
-    /// Bytes that are safe here.
+pub struct UploadState {
+    /// Bytes that are stored.
     pub offset: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub length: u64,
-    /// `Upload-Metadata` as it came.
+    /// `Upload-Metadata` unchanged.
     pub metadata: String,
-    /// When it expires, in milliseconds since the Unix epoch.
+    /// Time of expiry in Unix milliseconds.
     pub expires_ms: i64,
 }
 
-/// The uploads that can be resumed.
+/// The resumable uploads.
 #[derive(Clone, Debug)]
 pub struct Uploads(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     home: PathBuf,
-    /// Uploads that a request is writing to, each with what stops that.
+    /// Uploads that a request is writing to, with the token that stops it.
     busy: Mutex<HashMap<Uuid, CancellationToken>>,
 }
 
-/// The right to write to an upload.
-struct Claim {
+/// Exclusive right to write to an upload, until this is dropped.
+struct WriteClaim {
     uploads: Uploads,
     id: Uuid,
     stop: CancellationToken,
 }
 
-impl Drop for Claim {
+impl Drop for WriteClaim {
     fn drop(&mut self) {
         self.uploads.0.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 
 impl Uploads {
-    /// The uploads kept in a home folder.
+    /// The uploads stored in a home folder.
     pub fn new(home: &Path) -> Self {
         Self(Arc::new(Inner { home: home.to_owned(), busy: Mutex::default() }))
     }
 
-    /// Removes what has expired, from time to time, until the tasks end.
-    pub fn sweep_in(&self, tasks: &Tasks) {
+    /// Starts a task that regularly removes expired uploads.
+    pub fn start_cleanup(&self, tasks: &Tasks) {
         let (uploads, stop) = (self.clone(), tasks.stopping());
-        let _sweeping = tasks.spawn("uploads sweep", async move {
+        let _task = tasks.spawn("uploads sweep", async move {
             loop {
                 let home = uploads.0.home.clone();
-                let swept = blocking(move || Store::open(&home, Parents::Needed)?.sweep()).await;
+                let swept = blocking(move || Store::open(&home, Parents::Required)?.remove_expired()).await;
                 match swept {
                     Ok(()) => {}
-                    // Nothing was ever uploaded here.
+                    // The folder does not exist: nothing was uploaded yet.
                     Err(error) if error.kind == Kind::NotFound => {}
-                    Err(error) => tracing::warn!(%error, "uploads could not be swept"),
+                    Err(error) => tracing::warn!(%error, "cannot remove expired uploads"),
                 }
                 tokio::select! {
                     () = stop.cancelled() => break,
@@ -94,35 +95,36 @@ impl Uploads {
         });
     }
 
-    /// Begins an upload.
+    /// Creates an upload.
     ///
     /// # Errors
-    /// `TooLarge`; `Conflict` (`already_exists`); `Unavailable` (`disk_full`, `too_many_uploads`); `Invalid`.
-    pub async fn create(&self, length: u64, metadata: String) -> Result<(Uuid, State)> {
+    /// `TooLarge`; `Conflict` (`already_exists`); `Unavailable` (`disk_full`, `too_many_uploads`); `Invalid`
+    /// for bad metadata. Nothing is stored then.
+    pub async fn create(&self, length: u64, metadata: String) -> Result<(Uuid, UploadState)> {
         if length > MAX_BYTES {
             return Err(Error::too_large(format!("the file is larger than {MAX_BYTES} bytes")));
         }
         let home = self.0.home.clone();
         let id = Uuid::new_v4();
-        let create = move || Store::open(&home, Parents::Made)?.create(id, length, metadata);
+        let create = move || Store::open(&home, Parents::Create)?.create(id, length, metadata);
         Ok((id, blocking(create).await?))
     }
 
-    /// How far an upload is.
+    /// Progress of an upload.
     ///
     /// # Errors
-    /// `NotFound`; what kept a whole one from its name.
-    pub async fn state(&self, id: Uuid) -> Result<State> {
+    /// `NotFound` (`upload_expired` when it expired); the error for which a complete upload has no name yet.
+    pub async fn state(&self, id: Uuid) -> Result<UploadState> {
         let home = self.0.home.clone();
-        blocking(move || opened(&home)?.state(id)).await
+        blocking(move || open_existing(&home)?.state(id)).await
     }
 
-    /// Adds a body to an upload that is `offset` bytes long; `declared` is the body's length, where it is known. An
-    /// earlier request that still writes to it is stopped. What arrives is kept, also when the body breaks off.
+    /// Appends a body to an upload whose offset is `offset`; `declared` is the body's length, if known. Stops
+    /// an earlier request that still writes. Received bytes are stored also when the body ends early.
     ///
     /// # Errors
-    /// `Conflict` (`offset_mismatch` with `offset`, `already_exists`); `TooLarge`; `Unavailable` (`disk_full`);
-    /// `NotFound`.
+    /// `Conflict` (`offset_mismatch` with the current `offset`, `already_exists`, `upload_busy`); `TooLarge`;
+    /// `Unavailable` (`disk_full`); `NotFound`; `Invalid` when the body ends early.
     pub async fn append(
         &self,
         id: Uuid,
@@ -130,25 +132,25 @@ impl Uploads {
         declared: Option<u64>,
         slot: OwnedSemaphorePermit,
         body: Body,
-    ) -> Result<State> {
+    ) -> Result<UploadState> {
         let claim = self.claim(id).await?;
         let home = self.0.home.clone();
         receive(body, claim.stop.clone(), move |mut pieces| {
             let (_claim, _slot) = (claim, slot);
-            let store = opened(&home)?;
+            let store = open_existing(&home)?;
             let state = store.state(id)?;
             if state.offset != offset {
                 let there = i64::try_from(state.offset).unwrap_or(i64::MAX);
                 let what = format!("the upload is {there} bytes long, not {offset}");
                 return Err(Error::conflict(what).code("offset_mismatch").number("offset", there));
             }
-            let room = state.length - offset;
-            let too_long = || Error::too_large("the body is longer than what Upload-Length leaves");
-            if declared.is_some_and(|declared| declared > room) {
+            let missing = state.length - offset;
+            let too_long = || Error::too_large("the body is longer than the rest of Upload-Length");
+            if declared.is_some_and(|declared| declared > missing) {
                 return Err(too_long());
             }
             let Some(mut file) = store.bytes(id)? else { return Ok(state) };
-            let mut left = room;
+            let mut left = missing;
             let ended = loop {
                 match pieces.piece() {
                     Ok(Some(piece)) if piece.len() as u64 > left => break Err(too_long()),
@@ -167,33 +169,35 @@ impl Uploads {
         .await
     }
 
-    /// Removes an upload; a finished file stays.
+    /// Removes an upload; the file of a complete one stays.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`; `Conflict` (`upload_busy`).
     pub async fn remove(&self, id: Uuid) -> Result<()> {
         let claim = self.claim(id).await?;
         let home = self.0.home.clone();
         blocking(move || {
             let _claim = claim;
-            let store = opened(&home)?;
-            if !store.knows(id)? {
+            let store = open_existing(&home)?;
+            if !store.contains(id)? {
                 return Err(Error::not_found("No such upload"));
             }
-            store.forget(id)
+            store.remove(id)
         })
         .await
     }
 
-    async fn claim(&self, id: Uuid) -> Result<Claim> {
+    async fn claim(&self, id: Uuid) -> Result<WriteClaim> {
         let claimed = wait::until(TAKEOVER_TIMEOUT, || {
             let claimed = self.try_claim(id);
             async move { claimed }
         });
-        claimed.await.ok_or_else(|| Error::conflict("another request holds the upload").code("upload_busy"))
+        claimed
+            .await
+            .ok_or_else(|| Error::conflict("another request is writing to the upload").code("upload_busy"))
     }
 
-    fn try_claim(&self, id: Uuid) -> Option<Claim> {
+    fn try_claim(&self, id: Uuid) -> Option<WriteClaim> {
         let mut busy = self.0.busy.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = busy.get(&id) {
             earlier.cancel();
@@ -201,13 +205,13 @@ impl Uploads {
         }
         let stop = CancellationToken::new();
         busy.insert(id, stop.clone());
-        Some(Claim { uploads: self.clone(), id, stop })
+        Some(WriteClaim { uploads: self.clone(), id, stop })
     }
 }
 
-/// The store, where something was uploaded before.
-fn opened(home: &Path) -> Result<Store> {
-    Store::open(home, Parents::Needed).map_err(|error| {
+/// Opens the store; `NotFound` when nothing was uploaded yet.
+fn open_existing(home: &Path) -> Result<Store> {
+    Store::open(home, Parents::Required).map_err(|error| {
         if error.kind == Kind::NotFound { Error::not_found("No such upload") } else { error }
     })
 }

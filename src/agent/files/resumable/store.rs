@@ -1,8 +1,12 @@
-//! Where is an unfinished upload kept? Its bytes and a small record beside them in a folder of their own in the home
-//! folder, so that it outlives the agent and moves with the computer.
+//! Storage of resumable uploads in a folder in the home folder, so that they outlive the agent and move with
+//! the computer.
 //!
-//! The bytes' length is the offset; a record without bytes is an upload that was finished. So a crash at any point
-//! leaves one of: bytes without a record (nobody was told of them; swept), both (resumed), a record alone (finished).
+//! ```text
+//! <id>.part   the bytes; their number is the offset
+//! <id>.json   length and metadata
+//! ```
+//! A crash leaves one of: a part without a record (never reported to a client; removed later), both
+//! (resumable), a record without a part (complete).
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,35 +19,35 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::State;
-use super::header::{Place, Wanted, wanted};
-use crate::files::paths::{FOLDER, Parents, Spot, open_inside};
-use crate::files::place::open_desktop;
-use crate::files::unfinished::{Unfinished, check_free, look, rename, settle};
-use crate::files::upload::parents;
+use super::UploadState;
+use super::header::{TargetPath, UploadTarget, parse_target};
+use crate::files::paths::{EntryHandle, FOLDER, Parents, open_inside};
+use crate::files::write::desktop_upload::open_desktop;
+use crate::files::write::temp_file::{TempFile, check_free, rename, settle, stat_entry};
+use crate::files::write::upload::parents;
 use crate::files::{OTHER_FILE_SYSTEM, errno, file_error};
 use hotdesk_base::clock::now_ms;
 use hotdesk_domain::error::{Error, Kind, Result};
 
-/// The folder, in the home folder.
+/// Path of the folder in the home folder.
 const FOLDER_NAME: &str = ".local/state/hotdesk/uploads";
-/// How long an upload is kept after its last byte.
+/// Time after its last byte after which an upload expires.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// Uploads at once, those that wait to be resumed included.
+/// Most uploads, including interrupted ones.
 const MAX_UPLOADS: usize = 64;
-/// Largest record: the metadata field and a few numbers.
+/// Largest record in bytes: the metadata field and a few numbers.
 const MAX_RECORD: u64 = 64 * 1024;
-/// Bytes without a record, after a crash between the two, are removed after this long.
+/// Age at which a part without a record is removed.
 const ORPHAN_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// What is remembered of an upload.
+/// Stored record of an upload.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     length: u64,
     metadata: String,
 }
 
-/// The folder of unfinished uploads.
+/// The folder of uploads.
 #[derive(Debug)]
 pub struct Store {
     home: PathBuf,
@@ -53,10 +57,10 @@ pub struct Store {
 const SHOWN: &str = "the folder of unfinished uploads";
 
 impl Store {
-    /// Opens the folder, made when it is missing.
+    /// Opens the folder; creates it when `missing` allows that.
     ///
     /// # Errors
-    /// When it cannot be; `NotFound` unless it may be made.
+    /// `NotFound` when it does not exist and must not be created; those of the file system.
     pub fn open(home: &Path, missing: Parents) -> Result<Self> {
         let base = rustix::fs::open(home, FOLDER, Mode::empty()).map_err(|error| errno(SHOWN, error))?;
         let folder = open_inside(base, Path::new(FOLDER_NAME), missing, SHOWN)?;
@@ -64,50 +68,55 @@ impl Store {
         Ok(Self { home: home.to_owned(), folder })
     }
 
-    /// Begins an upload. What would be refused at its end is refused now, where that is known.
+    /// Creates an upload. Checks the destination now, as far as possible.
     ///
     /// # Errors
-    /// `Conflict` (`already_exists`); `Unavailable` (`disk_full`, `too_many_uploads`); `Invalid`.
-    pub fn create(&self, id: Uuid, length: u64, metadata: String) -> Result<State> {
-        let (folder, name, shown, wanted) = self.target(&metadata)?;
-        check_free(&folder, &name, wanted.placing.overwrite, &shown)?;
+    /// `Conflict` (`already_exists`); `Unavailable` (`disk_full`, `too_many_uploads`); `Invalid` for bad
+    /// metadata.
+    pub fn create(&self, id: Uuid, length: u64, metadata: String) -> Result<UploadState> {
+        let (folder, name, shown, target) = self.target(&metadata)?;
+        check_free(&folder, &name, target.options.overwrite, &shown)?;
         if self.names()?.iter().filter(|name| name.ends_with(".json")).count() >= MAX_UPLOADS {
             let what = format!("{MAX_UPLOADS} uploads are unfinished");
             return Err(Error::unavailable(what).code("too_many_uploads").retry_after(60));
         }
-        let room = rustix::fs::fstatvfs(&self.folder).map_err(|error| errno(SHOWN, error))?;
-        if room.f_bavail.saturating_mul(room.f_frsize) < length {
+        let space = rustix::fs::fstatvfs(&self.folder).map_err(|error| errno(SHOWN, error))?;
+        if space.f_bavail.saturating_mul(space.f_frsize) < length {
             return Err(errno(&shown, Errno::NOSPC));
         }
         drop(self.make(&part(id))?);
         if let Err(error) = self.write(id, &Record { length, metadata }) {
-            self.forget(id)?;
+            self.remove(id)?;
             return Err(error);
         }
         self.state(id)
     }
 
-    /// How far an upload is. One whose bytes are all there but could not get its name tries that again.
+    /// Returns the progress of an upload. A complete one without its name gets it now.
     ///
     /// # Errors
-    /// `NotFound` also when it has expired; what its last step says.
-    pub fn state(&self, id: Uuid) -> Result<State> {
+    /// `NotFound`, also (`upload_expired`) after its expiry; those of the rename.
+    pub fn state(&self, id: Uuid) -> Result<UploadState> {
         let unknown = || Error::not_found("No such upload");
         let (record, written) = self.read(id)?.ok_or_else(unknown)?;
-        let bytes = look(&self.folder, &part(id), SHOWN)?;
+        let bytes = stat_entry(&self.folder, &part(id), SHOWN)?;
         let expires_ms = bytes.as_ref().map_or_else(|| modified_ms(&written), modified_ms) + lifetime();
         if expires_ms < now_ms() {
-            self.forget(id)?;
+            self.remove(id)?;
             return Err(unknown().code("upload_expired"));
         }
-        let mut state =
-            State { offset: record.length, length: record.length, metadata: record.metadata, expires_ms };
+        let mut state = UploadState {
+            offset: record.length,
+            length: record.length,
+            metadata: record.metadata,
+            expires_ms,
+        };
         if let Some(bytes) = bytes {
             state.offset = u64::try_from(bytes.st_size).unwrap_or_default();
             if state.offset >= record.length
                 && let Err(error) = self.finish(id, &state)
-                // Another request may have given it its name meanwhile.
-                && look(&self.folder, &part(id), SHOWN)?.is_some()
+                // A concurrent request may have renamed it.
+                && stat_entry(&self.folder, &part(id), SHOWN)?.is_some()
             {
                 return Err(error);
             }
@@ -115,10 +124,10 @@ impl Store {
         Ok(state)
     }
 
-    /// The bytes of an unfinished upload, to be written on at their end; `None` when it is finished.
+    /// Opens the bytes of an incomplete upload for appending; `None` when it is complete.
     ///
     /// # Errors
-    /// When the file system fails.
+    /// Those of the file system.
     pub fn bytes(&self, id: Uuid) -> Result<Option<File>> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.folder, part(id), flags, Mode::empty()) {
@@ -128,20 +137,20 @@ impl Store {
         }
     }
 
-    /// Gives a whole file its name.
-    fn finish(&self, id: Uuid, state: &State) -> Result<()> {
-        let (folder, name, shown, wanted) = self.target(&state.metadata)?;
+    /// Renames a complete file to its destination.
+    fn finish(&self, id: Uuid, state: &UploadState) -> Result<()> {
+        let (folder, name, shown, target) = self.target(&state.metadata)?;
         let Some(file) = self.bytes(id)? else { return Ok(()) };
-        settle(&file, &folder, &name, wanted.placing, &shown)?;
-        match rename(&self.folder, &part(id), &folder, &name, wanted.placing.overwrite, &shown) {
+        settle(&file, &folder, &name, target.options, &shown)?;
+        match rename(&self.folder, &part(id), &folder, &name, target.options.overwrite, &shown) {
             Err(error) if error.code == Some(OTHER_FILE_SYSTEM) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let source = rustix::fs::openat(&self.folder, part(id), flags, Mode::empty())
                     .map_err(|error| errno(SHOWN, error))?;
-                let (unfinished, mut copy) = Unfinished::create(&folder, &shown)?;
+                let (unfinished, mut copy) = TempFile::create(&folder, &shown)?;
                 std::io::copy(&mut File::from(source), &mut copy)
                     .map_err(|error| file_error(&shown, &error))?;
-                unfinished.finish(&copy, &name, wanted.placing, &shown)?;
+                unfinished.finish(&copy, &name, target.options, &shown)?;
                 self.unlink(&part(id))?;
             }
             renamed => drop(renamed?),
@@ -149,53 +158,55 @@ impl Store {
         rustix::fs::fsync(&self.folder).map_err(|error| errno(SHOWN, error))
     }
 
-    /// The folder and the name that an upload is for; how to show them.
-    fn target(&self, metadata: &str) -> Result<(OwnedFd, String, String, Wanted)> {
-        let wanted = wanted(metadata)?;
-        let shown = wanted.place.shown();
-        let (folder, name) = match &wanted.place {
-            Place::Path(path) => {
-                let spot = Spot::fresh(&self.home, path, parents(wanted.parents))?;
-                (spot.folder, spot.name)
+    /// Destination of an upload: folder, name, path for messages, and options.
+    fn target(&self, metadata: &str) -> Result<(OwnedFd, String, String, UploadTarget)> {
+        let target = parse_target(metadata)?;
+        let shown = target.path.shown();
+        let (folder, name) = match &target.path {
+            TargetPath::Path(path) => {
+                let entry_handle = EntryHandle::for_new(&self.home, path, parents(target.parents))?;
+                (entry_handle.folder, entry_handle.name)
             }
-            Place::Desktop(name) => (open_desktop(&self.home)?, name.as_str().to_owned()),
+            TargetPath::Desktop(name) => (open_desktop(&self.home)?, name.as_str().to_owned()),
         };
-        Ok((folder, name, shown, wanted))
+        Ok((folder, name, shown, target))
     }
 
-    /// Removes an upload; the record first, so that a crash in between leaves only what is swept.
+    /// Removes an upload; the record first, so that an interrupted removal leaves only what the cleanup
+    /// removes.
     ///
     /// # Errors
-    /// When the file system fails.
-    pub fn forget(&self, id: Uuid) -> Result<()> {
+    /// Those of the file system.
+    pub fn remove(&self, id: Uuid) -> Result<()> {
         self.unlink(&record_name(id))?;
         self.unlink(&part(id))
     }
 
-    /// Whether an upload is known.
+    /// Whether an upload exists.
     ///
     /// # Errors
-    /// When the file system fails.
-    pub fn knows(&self, id: Uuid) -> Result<bool> {
-        Ok(look(&self.folder, &record_name(id), SHOWN)?.is_some())
+    /// Those of the file system.
+    pub fn contains(&self, id: Uuid) -> Result<bool> {
+        Ok(stat_entry(&self.folder, &record_name(id), SHOWN)?.is_some())
     }
 
-    /// Removes what has expired, and what a crash left.
+    /// Removes expired uploads and parts without a record.
     ///
     /// # Errors
-    /// When the file system fails.
-    pub fn sweep(&self) -> Result<()> {
+    /// Those of the file system.
+    pub fn remove_expired(&self) -> Result<()> {
         for name in self.names()? {
             let (stem, ending) = name.split_once('.').unwrap_or((&name, ""));
             let Ok(id) = Uuid::parse_str(stem) else { continue };
-            match (ending, self.knows(id)?) {
+            match (ending, self.contains(id)?) {
                 ("json", _) => match self.state(id) {
                     Ok(_) => {}
                     Err(error) if error.kind == Kind::NotFound => {}
-                    Err(error) => tracing::info!(%id, %error, "an upload waits"),
+                    Err(error) => tracing::info!(%id, %error, "a complete upload cannot get its name yet"),
                 },
                 ("part" | "json.new", false) => {
-                    let age = look(&self.folder, &name, SHOWN)?.map(|facts| now_ms() - modified_ms(&facts));
+                    let age =
+                        stat_entry(&self.folder, &name, SHOWN)?.map(|facts| now_ms() - modified_ms(&facts));
                     if age.is_some_and(|age| u128::from(age.unsigned_abs()) > ORPHAN_LIFETIME.as_millis()) {
                         self.unlink(&name)?;
                     }
@@ -226,7 +237,7 @@ impl Store {
         let facts = rustix::fs::fstat(&file).map_err(|error| errno(SHOWN, error))?;
         let mut text = Vec::new();
         file.take(MAX_RECORD).read_to_end(&mut text).map_err(|error| file_error(SHOWN, &error))?;
-        // Somebody in the computer wrote into it: then it is no upload of ours any more.
+        // A program in the computer has changed the record: then it is not valid any more.
         Ok(serde_json::from_slice(&text).ok().map(|record| (record, facts)))
     }
 

@@ -1,40 +1,41 @@
-//! How is a file put on the desktop? Whole or not at all, and never over one that is there (threats.md T7).
+//! Upload of a file to the desktop: completely or not at all, and never over an existing file (T7,
+//! docs/security.md).
 //!
-//! The folder is opened once, in the home folder and not through a link; everything else is relative to that
-//! descriptor, so nothing that is renamed or linked meanwhile can lead the write elsewhere.
+//! The folder is opened once, inside the home folder and not through a link. All other paths are relative to
+//! its descriptor, so concurrent renames and links cannot redirect the write.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use axum::body::Body;
+use hotdesk_http::extract::Body;
 use rustix::fs::Mode;
 use tokio_util::sync::CancellationToken;
 
-use super::paths::{FOLDER, enter};
-use super::receive::receive;
-use super::unfinished::{Placing, Unfinished};
-use super::{Files, errno, file_error};
+use crate::files::paths::{FOLDER, enter};
+use crate::files::write::receive::receive;
+use crate::files::write::temp_file::{TempFile, WriteOptions};
+use crate::files::{Files, errno, file_error};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::filename::FileName;
 use hotdesk_domain::limits::MAX_UPLOAD;
 use hotdesk_wire::agent::{PutOutcome, PutResult};
 
-/// The desktop's folder in the home folder.
+/// Desktop folder in the home folder.
 pub const DESKTOP: &str = "Desktop";
 
-/// Streams a body into `home`'s `Desktop` under a name. A file, folder or link of that name is left alone.
+/// Writes a body to a file in the desktop folder. An existing entry of that name is unchanged.
 ///
 /// # Errors
-/// `TooLarge` past [`MAX_UPLOAD`]; `Invalid` when the body breaks off; `Conflict` when `Desktop` is not a plain
-/// folder; `Unavailable` (`disk_full`) when the disk is full. Nothing is left behind.
+/// `TooLarge` above [`MAX_UPLOAD`]; `Invalid` when the body ends early; `Conflict` (`desktop_not_a_folder`);
+/// `Unavailable` (`disk_full`, `too_many_transfers`). Nothing is changed then.
 pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Result<PutResult> {
     let path = home.join(DESKTOP).join(name.as_str()).to_string_lossy().into_owned();
     let slot = files.slot()?;
     receive(body, CancellationToken::new(), move |mut pieces| {
         let _slot = slot;
         let folder = open_desktop(&home)?;
-        let (unfinished, mut file) = Unfinished::create(&folder, DESKTOP)?;
+        let (unfinished, mut file) = TempFile::create(&folder, DESKTOP)?;
         let mut total = 0;
         while let Some(piece) = pieces.piece()? {
             total += piece.len() as u64;
@@ -43,7 +44,7 @@ pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Re
             }
             file.write_all(&piece).map_err(|error| file_error(&path, &error))?;
         }
-        let outcome = match unfinished.finish(&file, name.as_str(), Placing::default(), &path) {
+        let outcome = match unfinished.finish(&file, name.as_str(), WriteOptions::default(), &path) {
             Ok(_) => PutOutcome::Created,
             Err(error) if error.code == Some("already_exists") => PutOutcome::Exists,
             Err(error) => return Err(error),
@@ -53,10 +54,10 @@ pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Re
     .await
 }
 
-/// Opens the desktop's folder, made when it is missing.
+/// Opens the desktop folder; creates it when missing.
 ///
 /// # Errors
-/// `Conflict` (`desktop_not_a_folder`), and what the file system says.
+/// `Conflict` (`desktop_not_a_folder`); those of the file system.
 pub fn open_desktop(home: &Path) -> Result<OwnedFd> {
     let home_folder = rustix::fs::open(home, FOLDER, Mode::empty())
         .map_err(|error| Error::conflict(format!("the home folder {}: {error}", home.display())))?;

@@ -1,38 +1,41 @@
-//! How does a request's body reach a file? Piece by piece through a short queue, to a thread that may block.
+//! Transfer of a request body to a blocking thread, through a bounded queue.
 
 use std::io::{self, Read};
 use std::time::Duration;
 
-use axum::body::Body;
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
+use hotdesk_http::extract::Body;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::blocking;
+use crate::files::blocking;
 use hotdesk_domain::error::{Error, Result};
 
-/// Longest time between two pieces of the body; a slower sender holds a file for nothing (threats.md T13).
+/// Longest time between two pieces of a body; a slower sender would block a transfer slot (T13,
+/// docs/security.md).
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pieces that wait for the disk; past it the sender is not read from. A piece is at most some 400 KiB (hyper's buffer).
+/// Most pieces that wait for the disk; then the connection is not read. A piece has at most some 400 KiB
+/// (hyper's buffer).
 const WAITING_PIECES: usize = 4;
 
-/// What comes after the last piece.
+/// A piece, or `None` for the end of the body.
 type Message = Result<Option<Bytes>>;
 
-/// A body as the working thread sees it.
+/// A body for a blocking reader.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct BodyPieces {
     queue: mpsc::Receiver<Message>,
     ended: bool,
     current: Bytes,
 }
 
-impl Pieces {
-    /// The next piece; `None` at the body's own end.
+impl BodyPieces {
+    /// Returns the next piece; `None` at the end of the body. Blocks.
     ///
     /// # Errors
-    /// `Invalid` when the body broke off or stalled; `Conflict` when another request took over.
+    /// `Invalid` when the body ended early or stalled; `Conflict` (`upload_taken_over`) when another request
+    /// took over.
     pub fn piece(&mut self) -> Result<Option<Bytes>> {
         if !self.current.is_empty() {
             return Ok(Some(std::mem::take(&mut self.current)));
@@ -40,15 +43,15 @@ impl Pieces {
         if self.ended {
             return Ok(None);
         }
-        // A queue that closes without an end: whoever fed it is gone, and the client with it.
+        // The queue closes without an end when the sending task was dropped with its connection.
         let message = self.queue.blocking_recv().unwrap_or_else(|| Err(broke_off()));
         self.ended = !matches!(message, Ok(Some(_)));
         message
     }
 }
 
-/// For readers of formats; a broken body is an error that carries ours.
-impl Read for Pieces {
+/// For archive readers; an error of the body carries ours as its source.
+impl Read for BodyPieces {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.current.is_empty() {
             match self.piece().map_err(io::Error::other)? {
@@ -67,14 +70,15 @@ fn broke_off() -> Error {
     Error::invalid("the request body broke off")
 }
 
-/// Feeds a body to `work`, which runs where it may block, and returns what that returns. `stop` ends the body early.
+/// Passes a body to `work`, which runs on a blocking thread, and returns its result. `stop` ends the body
+/// early.
 ///
 /// # Errors
 /// Those of `work`.
 pub async fn receive<T: Send + 'static>(
     body: Body,
     stop: CancellationToken,
-    work: impl FnOnce(Pieces) -> Result<T> + Send + 'static,
+    work: impl FnOnce(BodyPieces) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let (sender, queue) = mpsc::channel(WAITING_PIECES);
     let feeding = async move {
@@ -91,15 +95,15 @@ pub async fn receive<T: Send + 'static>(
                 },
             };
             let last = !matches!(message, Ok(Some(_)));
-            // The worker may have failed and gone; its own error is the answer.
+            // The worker may have failed; its own error is the answer.
             if sender.send(message).await.is_err() || last {
                 break;
             }
         }
     };
-    let pieces = Pieces { queue, ended: false, current: Bytes::new() };
+    let pieces = BodyPieces { queue, ended: false, current: Bytes::new() };
     let mut working = std::pin::pin!(blocking(move || work(pieces)));
-    // A refusal does not wait for a body that it needs no more.
+    // A refusal is answered without waiting for the rest of the body.
     tokio::select! {
         biased;
         worked = working.as_mut() => worked,

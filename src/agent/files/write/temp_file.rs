@@ -1,4 +1,6 @@
-//! How does a file appear under its name? Whole, in one step, and never over another unless asked to (threats.md T7).
+//! Temporary files that get their final name in one step when they are complete (T7, docs/security.md).
+//!
+//! A rename replaces another file only on request.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,38 +8,38 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
-use super::{already_exists, errno, file_error, is_a_folder};
+use crate::files::{already_exists, errno, file_error, is_a_folder};
 use hotdesk_domain::error::Result;
 
-/// What the name of an unfinished file or folder begins with.
+/// Prefix of the names of temporary files and folders.
 pub const TEMPORARY: &str = ".hotdesk-upload-";
 
-/// What happens to something of that name, and what the new file is allowed.
+/// Handling of an existing entry, and permissions of the new file.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Placing {
-    /// Replace it.
+pub struct WriteOptions {
+    /// Replace an existing file.
     pub overwrite: bool,
-    /// Permissions; when absent those of the replaced file, else `0644`.
+    /// Permissions; absent: those of the replaced file, else `0644`.
     pub mode: Option<u32>,
 }
 
-/// A file under a temporary name, removed when dropped.
+/// A file with a temporary name, removed when dropped.
 #[derive(Debug)]
-pub struct Unfinished {
+pub struct TempFile {
     folder: OwnedFd,
     name: String,
 }
 
-/// A name that nobody else takes.
+/// A unique temporary name.
 pub fn temporary_name() -> String {
     format!("{TEMPORARY}{}", uuid::Uuid::new_v4().simple())
 }
 
-impl Unfinished {
-    /// A new file in a folder.
+impl TempFile {
+    /// Creates a file in a folder.
     ///
     /// # Errors
-    /// When the folder cannot be written to.
+    /// When the folder cannot be written to. `shown` names the file in error messages.
     pub fn create(folder: &impl AsFd, shown: &str) -> Result<(Self, File)> {
         let folder = folder.as_fd().try_clone_to_owned().map_err(|error| file_error(shown, &error))?;
         let name = temporary_name();
@@ -47,31 +49,34 @@ impl Unfinished {
         Ok((Self { folder, name }, File::from(file)))
     }
 
-    /// Gives the file its name; true when it replaced something. Everything is on the disk before and after.
+    /// Renames the file to its final name; true when it replaced another one. The data is on the disk before,
+    /// and the name after.
     ///
     /// # Errors
-    /// `Conflict` (`already_exists`, `is_a_folder`); nothing is left then.
-    pub fn finish(self, file: &File, name: &str, placing: Placing, shown: &str) -> Result<bool> {
-        settle(file, &self.folder, name, placing, shown)?;
-        rename(&self.folder, &self.name, &self.folder, name, placing.overwrite, shown)
+    /// `Conflict` (`already_exists`, `is_a_folder`); the temporary file is removed then.
+    pub fn finish(self, file: &File, name: &str, options: WriteOptions, shown: &str) -> Result<bool> {
+        settle(file, &self.folder, name, options, shown)?;
+        rename(&self.folder, &self.name, &self.folder, name, options.overwrite, shown)
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for TempFile {
     fn drop(&mut self) {
         match rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty()) {
-            // No such file: it has its own name now.
+            // NOENT: the file has its final name.
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => tracing::warn!(name = self.name, %error, "could not remove an unfinished upload"),
+            Err(error) => {
+                tracing::warn!(name = self.name, %error, "cannot remove the temporary file of an unfinished upload")
+            }
         }
     }
 }
 
-/// What has a name, if anything.
+/// Metadata of an entry without following a link; `None` when it does not exist.
 ///
 /// # Errors
 /// When the file system fails.
-pub fn look(folder: &impl AsFd, name: &str, shown: &str) -> Result<Option<Stat>> {
+pub fn stat_entry(folder: &impl AsFd, name: &str, shown: &str) -> Result<Option<Stat>> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(facts) => Ok(Some(facts)),
         Err(Errno::NOENT) => Ok(None),
@@ -79,12 +84,12 @@ pub fn look(folder: &impl AsFd, name: &str, shown: &str) -> Result<Option<Stat>>
     }
 }
 
-/// Refuses early what would be refused at the end.
+/// Checks that a name is free, to refuse an upload before its body is read.
 ///
 /// # Errors
 /// `Conflict` (`already_exists`, `is_a_folder`).
 pub fn check_free(folder: &impl AsFd, name: &str, overwrite: bool, shown: &str) -> Result<()> {
-    match look(folder, name, shown)? {
+    match stat_entry(folder, name, shown)? {
         None => Ok(()),
         Some(_) if !overwrite => Err(already_exists(shown)),
         Some(facts) if FileType::from_raw_mode(facts.st_mode) == FileType::Directory => {
@@ -94,14 +99,14 @@ pub fn check_free(folder: &impl AsFd, name: &str, overwrite: bool, shown: &str) 
     }
 }
 
-/// Gives a file the permissions that it will have under its name, and brings it to the disk.
+/// Sets the final permissions and owner of a file and writes it to the disk.
 ///
 /// # Errors
 /// When the file system fails.
-pub fn settle(file: &File, folder: &impl AsFd, name: &str, placing: Placing, shown: &str) -> Result<()> {
-    let replaced = if placing.overwrite { look(folder, name, shown)? } else { None };
+pub fn settle(file: &File, folder: &impl AsFd, name: &str, options: WriteOptions, shown: &str) -> Result<()> {
+    let replaced = if options.overwrite { stat_entry(folder, name, shown)? } else { None };
     let replaced = replaced.filter(|old| FileType::from_raw_mode(old.st_mode) == FileType::RegularFile);
-    let mode = match (placing.mode, &replaced) {
+    let mode = match (options.mode, &replaced) {
         (Some(mode), _) => mode,
         (None, Some(old)) => old.st_mode & 0o777,
         (None, None) => 0o644,
@@ -109,7 +114,7 @@ pub fn settle(file: &File, folder: &impl AsFd, name: &str, placing: Placing, sho
     if let Some(old) = replaced
         && rustix::process::geteuid().is_root()
     {
-        // Root that replaces a user's file leaves it the user's.
+        // A file that root replaces keeps its owner.
         let owner = Some(rustix::fs::Uid::from_raw(old.st_uid));
         let group = Some(rustix::fs::Gid::from_raw(old.st_gid));
         rustix::fs::fchown(file, owner, group).map_err(|error| errno(shown, error))?;
@@ -118,10 +123,10 @@ pub fn settle(file: &File, folder: &impl AsFd, name: &str, placing: Placing, sho
     file.sync_all().map_err(|error| file_error(shown, &error))
 }
 
-/// Moves a name; true when it replaced something.
+/// Renames an entry; true when it replaced another one.
 ///
 /// # Errors
-/// `Conflict` (`already_exists`, `is_a_folder`), and what the file system says.
+/// `Conflict` (`already_exists`, `is_a_folder`); those of the file system.
 pub fn rename(
     from: &impl AsFd,
     old: &str,

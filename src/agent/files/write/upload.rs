@@ -1,60 +1,61 @@
-//! How is a file of any size written to a path? Streamed beside its place, hashed on the way, renamed when whole.
+//! Upload of a file to a path: streamed to a temporary file, hashed, and renamed when complete.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use axum::body::Body;
+use hotdesk_http::extract::Body;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::paths::{Parents, Spot};
-use super::receive::receive;
-use super::unfinished::{Placing, Unfinished, check_free};
-use super::{Files, file_error};
+use crate::files::paths::{EntryHandle, Parents};
+use crate::files::write::receive::receive;
+use crate::files::write::temp_file::{TempFile, WriteOptions, check_free};
+use crate::files::{Files, file_error};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::guest_file::{Outcome, PutQuery, Written};
+use hotdesk_wire::files::guest_file::{FileWritten, PutQuery, WriteOutcome};
 
-/// Streams a body to a path.
+/// Writes a body to a path.
 ///
 /// # Errors
-/// `Conflict` when something is there (before the body is read, where that is known); `Invalid` for a path that cannot
-/// be written to, and when the body breaks off; `Unavailable` (`disk_full`). Nothing is left behind.
-pub async fn put(files: &Files, home: PathBuf, query: PutQuery, body: Body) -> Result<Written> {
-    let placing = Placing { overwrite: query.overwrite, mode: mode(query.mode.as_deref())? };
+/// `Conflict` (`already_exists`, `is_a_folder`), if possible before the body is read; `Invalid` for a bad
+/// path or mode, or a body that ends early; `Unavailable` (`disk_full`, `too_many_transfers`). Nothing is
+/// changed then.
+pub async fn put(files: &Files, home: PathBuf, query: PutQuery, body: Body) -> Result<FileWritten> {
+    let options = WriteOptions { overwrite: query.overwrite, mode: mode(query.mode.as_deref())? };
     let slot = files.slot()?;
     receive(body, CancellationToken::new(), move |mut pieces| {
         let _slot = slot;
-        let spot = Spot::fresh(&home, &query.path, parents(query.parents))?;
-        check_free(&spot.folder, &spot.name, placing.overwrite, &spot.path)?;
-        let (unfinished, mut file) = Unfinished::create(&spot.folder, &spot.path)?;
+        let entry_handle = EntryHandle::for_new(&home, &query.path, parents(query.parents))?;
+        check_free(&entry_handle.folder, &entry_handle.name, options.overwrite, &entry_handle.path)?;
+        let (unfinished, mut file) = TempFile::create(&entry_handle.folder, &entry_handle.path)?;
         let (mut digest, mut size) = (Sha256::new(), 0);
         while let Some(piece) = pieces.piece()? {
-            file.write_all(&piece).map_err(|error| file_error(&spot.path, &error))?;
+            file.write_all(&piece).map_err(|error| file_error(&entry_handle.path, &error))?;
             digest.update(&piece);
             size += piece.len() as u64;
         }
-        let replaced = unfinished.finish(&file, &spot.name, placing, &spot.path)?;
+        let replaced = unfinished.finish(&file, &entry_handle.name, options, &entry_handle.path)?;
         let sha256 = hex(&digest.finalize());
-        Ok(Written { path: spot.path, size, sha256, outcome: outcome(replaced) })
+        Ok(FileWritten { path: entry_handle.path, size, sha256, outcome: outcome(replaced) })
     })
     .await
 }
 
-/// What `?parents=` means.
+/// Value of the parameter `parents`.
 pub fn parents(made: bool) -> Parents {
-    if made { Parents::Made } else { Parents::Needed }
+    if made { Parents::Create } else { Parents::Required }
 }
 
-/// What became of something that got its name.
-pub fn outcome(replaced: bool) -> Outcome {
-    if replaced { Outcome::Replaced } else { Outcome::Created }
+/// Outcome of a write.
+pub fn outcome(replaced: bool) -> WriteOutcome {
+    if replaced { WriteOutcome::Replaced } else { WriteOutcome::Created }
 }
 
-/// Permissions as a client writes them: octal digits, without the set-user bits (threats.md T8).
+/// Parses permissions: octal digits without the set-user bits (T8, docs/security.md).
 ///
 /// # Errors
-/// `Invalid` for anything else.
+/// `Invalid` for any other text.
 pub fn mode(text: Option<&str>) -> Result<Option<u32>> {
     let Some(text) = text else { return Ok(None) };
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mode_is_octal_and_holds_no_special_bits() {
+    fn a_mode_is_octal_without_special_bits() {
         for (text, wanted) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("777", 0o777)] {
             assert_eq!(mode(Some(text)).unwrap(), Some(wanted), "{text}");
         }

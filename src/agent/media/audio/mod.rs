@@ -1,6 +1,7 @@
-//! What does the computer play? The monitor of its virtual speaker, for whoever listens (wire.md 10.5).
+//! Audio of the computer: the monitor of its virtual speaker, streamed to listeners (docs/channels.md).
 //!
-//! Each listener has a connection to PulseAudio of its own, which resamples for it; without listeners there is none.
+//! Each listener has its own connection to PulseAudio, which resamples for it; without listeners there is no
+//! connection.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -14,95 +15,103 @@ use tokio::time::Instant;
 mod pulse;
 mod server;
 
-use super::desktop::Desktop;
+use crate::server::desktop::Desktop;
 use hotdesk_base::wait;
-use hotdesk_domain::audio::Form;
-use hotdesk_domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use hotdesk_domain::desktop::audio::AudioFormat;
+use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_http::socket::{Closing, Gone, Heard, Receiver, Sender};
-use hotdesk_wire::audio::{Said, Told};
-use pulse::Recording;
+use hotdesk_http::socket::{CloseReason, PeerGone, PeerMessage, Receiver, Sender};
+use hotdesk_wire::desktop::audio::{AudioClientMessage, AudioServerMessage};
+use pulse::AudioCapture;
 use tokio_util::sync::CancellationToken;
 
-/// Listeners at once: PulseAudio serves 64 clients, and the computer's programs are some of them.
+/// Most listeners: PulseAudio serves 64 clients, and the computer's programs are some of them.
 pub const MAX_LISTENERS: usize = 16;
-/// Frames that wait for a slow listener: a second. Then the oldest are dropped, so that what is heard is never older.
+/// Most frames that wait for a slow listener: one second. Then the oldest are dropped, so the sound is never
+/// older.
 const MAX_WAITING: usize = 50;
-/// Answers that wait for a listener to read them; what it leaves unread beyond that it does not miss.
+/// Most answers that the listener has not read yet; further ones are dropped.
 const MAX_ANSWERS: usize = 64;
-/// How long PulseAudio may take to appear, or to be started again by the session after its end.
+/// How long PulseAudio may take to start, or to be restarted by the session.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A speaker that gives nothing for this long stands still, and silence is made up for it.
-const STILL: Duration = Duration::from_millis(500);
+/// Time without data after which the speaker counts as suspended and silence is sent.
+const SUSPENDED_AFTER: Duration = Duration::from_millis(500);
 
-/// The sound of a computer.
+/// Audio output of a computer.
 #[derive(Clone)]
 pub struct Audio {
     desktop: Arc<dyn Desktop>,
     slots: Arc<Semaphore>,
 }
 
-/// What a listener asks for, as its query has it.
+/// Query parameters of a listener's socket.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
-    /// Samples a second.
+pub struct AudioQuery<'a> {
+    /// Samples per second.
     pub sample_rate: Option<&'a str>,
-    /// Channels.
+    /// Number of channels.
     pub channels: Option<&'a str>,
 }
 
 impl Audio {
-    /// The session's environment tells where its PulseAudio is.
+    /// `desktop` supplies the session's environment, which names its PulseAudio server.
     pub fn new(desktop: Arc<dyn Desktop>) -> Self {
         Self { desktop, slots: Arc::new(Semaphore::new(MAX_LISTENERS)) }
     }
 
-    /// Sends what is played until the listener stops or leaves, the sound server is gone for good, or `stop` is
-    /// cancelled. What cannot be is told in an `error`, then closed with the channel's code for it.
+    /// Streams the sound until the listener stops or disconnects, the sound server is lost, or `stop` is
+    /// cancelled. A failure is sent as an `error` message, then the socket is closed with the channel's code
+    /// for it.
     pub async fn listen(
         &self,
-        asked: Asked<'_>,
+        query: AudioQuery<'_>,
         sender: Sender,
         receiver: Receiver,
         stop: CancellationToken,
-    ) -> Closing {
+    ) -> CloseReason {
         let Ok(_slot) = self.slots.try_acquire() else {
-            let message = format!("{MAX_LISTENERS} listeners are there already");
+            let message = format!("{MAX_LISTENERS} listeners are connected already");
             return refuse(&sender, &Error::unavailable(message)).await;
         };
-        let form = match Form::parse(asked.sample_rate, asked.channels) {
-            Ok(form) => form,
+        let format = match AudioFormat::parse(query.sample_rate, query.channels) {
+            Ok(format) => format,
             Err(error) => return refuse(&sender, &error).await,
         };
         let queue = Queue::default();
         let started = Notify::new();
         let ended = tokio::select! {
-            ended = self.play(form, &queue, &sender, &started) => ended,
-            () = hear(receiver, &sender, &started) => Ok(()),
-            () = stop.cancelled() => return Closing::new(GOING_AWAY, "the computer is stopping"),
+            ended = self.play(format, &queue, &sender, &started) => ended,
+            () = handle_messages(receiver, &sender, &started) => Ok(()),
+            () = stop.cancelled() => return CloseReason::new(GOING_AWAY, "the computer is stopping"),
         };
         match ended {
-            Ok(()) => Closing::new(NORMAL, ""),
+            Ok(()) => CloseReason::new(NORMAL, ""),
             Err(error) => refuse(&sender, &error).await,
         }
     }
 
-    /// Records and sends until the listener is gone.
+    /// Records and sends until the listener disconnects.
     ///
     /// # Errors
-    /// `Unavailable` when there is no sound server, or none any more.
-    async fn play(&self, form: Form, queue: &Queue, sender: &Sender, started: &Notify) -> Result<()> {
-        let mut recording = self.record(form).await?;
-        let first = Told::Started { sample_rate: form.rate, channels: form.channels };
+    /// `Unavailable` when there is no sound server, or it does not come back.
+    async fn play(
+        &self,
+        format: AudioFormat,
+        queue: &Queue,
+        sender: &Sender,
+        started: &Notify,
+    ) -> Result<()> {
+        let mut recording = self.record(format).await?;
+        let first = AudioServerMessage::Started { sample_rate: format.rate, channels: format.channels };
         if sender.json(&first).await.is_err() {
             return Ok(());
         }
         started.notify_one();
         let record = async {
             loop {
-                let lost = fill(&mut recording, form, queue).await;
-                tracing::info!(error = %lost, "the recording ended");
-                match self.record(form).await {
+                let lost = fill(&mut recording, format, queue).await;
+                tracing::info!(error = %lost, "the connection to the sound server ended; reconnecting");
+                match self.record(format).await {
                     Ok(again) => recording = again,
                     Err(error) => return error,
                 }
@@ -110,57 +119,58 @@ impl Audio {
         };
         tokio::select! {
             error = record => Err(error),
-            Gone = send(form, queue, sender) => Ok(()),
+            PeerGone = send(format, queue, sender) => Ok(()),
         }
     }
 
-    /// Begins a recording, waiting for a sound server that is on its way up.
-    async fn record(&self, form: Form) -> Result<Recording> {
-        let place = server::place(&*self.desktop)?;
-        let begun = wait::until(SERVER_TIMEOUT, || async { Recording::begin(&place, form).await.ok() }).await;
+    /// Starts a recording; waits for a sound server that is starting.
+    async fn record(&self, format: AudioFormat) -> Result<AudioCapture> {
+        let address = server::find(&*self.desktop)?;
+        let begun =
+            wait::until(SERVER_TIMEOUT, || async { AudioCapture::begin(&address, format).await.ok() }).await;
         match begun {
             Some(recording) => Ok(recording),
-            // Once more, to be told why not.
-            None => Recording::begin(&place, form).await,
+            // Another attempt, for its error.
+            None => AudioCapture::begin(&address, format).await,
         }
     }
 }
 
-/// Puts what is recorded into the queue, in frames, until the recording ends; why it did.
-async fn fill(recording: &mut Recording, form: Form, queue: &Queue) -> Error {
+/// Moves recorded sound into the queue, in frames, until the recording ends; returns the reason.
+async fn fill(recording: &mut AudioCapture, format: AudioFormat, queue: &Queue) -> Error {
     let mut rest = Vec::new();
     loop {
         match recording.next().await {
             Ok(sound) => rest.extend_from_slice(sound),
             Err(error) => return error,
         }
-        let whole = rest.len() - rest.len() % form.frame();
-        for frame in rest[..whole].chunks(form.frame()) {
+        let whole = rest.len() - rest.len() % format.frame();
+        for frame in rest[..whole].chunks(format.frame()) {
             queue.push(Bytes::copy_from_slice(frame));
         }
         rest.drain(..whole);
     }
 }
 
-/// Sends frame after frame until the listener is gone. Where the speaker stands still, because somebody suspended it or
-/// its server is being started again, silence takes its place in time.
-async fn send(form: Form, queue: &Queue, sender: &Sender) -> Gone {
-    let silence = Bytes::from(vec![0; form.frame()]);
-    // So that a listener hears at once that it is heard: a speaker that was suspended takes a moment to come.
-    let mut still = true;
-    // Up to which moment there is sound.
-    let mut told = Instant::now();
+/// Sends frames until the listener disconnects. Sends silence in real time while the speaker is suspended or
+/// its server restarts.
+async fn send(format: AudioFormat, queue: &Queue, sender: &Sender) -> PeerGone {
+    let silence = Bytes::from(vec![0; format.frame()]);
+    // Silence at first, because a suspended speaker takes a moment to start.
+    let mut suspended = true;
+    // Time up to which sound was sent.
+    let mut sent_until = Instant::now();
     loop {
-        let patience = if still { form.frame_time() } else { STILL };
-        let frame = match tokio::time::timeout_at(told + patience, queue.next()).await {
+        let timeout = if suspended { format.frame_time() } else { SUSPENDED_AFTER };
+        let frame = match tokio::time::timeout_at(sent_until + timeout, queue.next()).await {
             Ok(frame) => {
-                still = false;
-                told = Instant::now();
+                suspended = false;
+                sent_until = Instant::now();
                 frame
             }
             Err(_) => {
-                still = true;
-                told += form.frame_time();
+                suspended = true;
+                sent_until += format.frame_time();
                 silence.clone()
             }
         };
@@ -170,33 +180,33 @@ async fn send(form: Form, queue: &Queue, sender: &Sender) -> Gone {
     }
 }
 
-/// Hears the listener out, until it stops or is gone. Nothing is answered before it was told that it is `started`, which is
-/// the first that it is told (wire.md 10.5).
-async fn hear(mut receiver: Receiver, sender: &Sender, started: &Notify) {
+/// Handles the listener's messages until it stops or disconnects. Answers wait for `started`, which must be
+/// the first message (docs/channels.md).
+async fn handle_messages(mut receiver: Receiver, sender: &Sender, started: &Notify) {
     let (answer, mut answers) = mpsc::channel(MAX_ANSWERS);
     let listen = async move {
         while let Some(heard) = receiver.receive().await {
             let said = match &heard {
-                Heard::Text(text) => {
+                PeerMessage::Text(text) => {
                     serde_json::from_str(text).map_err(|error| format!("not understood: {error}"))
                 }
-                Heard::Binary(_) => Err(String::from("messages are JSON in text frames")),
+                PeerMessage::Binary(_) => Err(String::from("messages are JSON in text frames")),
             };
-            // An answer is dropped when the listener reads nothing.
+            // An answer is dropped when the listener does not read.
             let _unread = match said {
-                Ok(Said::Stop) => return,
-                Ok(Said::Ping) => answer.try_send(Ok(())),
+                Ok(AudioClientMessage::Stop) => return,
+                Ok(AudioClientMessage::Ping) => answer.try_send(Ok(())),
                 Err(message) => answer.try_send(Err(message)),
             };
         }
     };
-    let speak = async {
+    let answering = async {
         while let Some(said) = answers.recv().await {
-            let told = match &said {
-                Ok(()) => Told::Pong,
-                Err(message) => Told::Error { message },
+            let message = match &said {
+                Ok(()) => AudioServerMessage::Pong,
+                Err(message) => AudioServerMessage::Error { message },
             };
-            if sender.json(&told).await.is_err() {
+            if sender.json(&message).await.is_err() {
                 return;
             }
         }
@@ -207,19 +217,19 @@ async fn hear(mut receiver: Receiver, sender: &Sender, started: &Notify) {
         () = started.notified() => {}
         () = &mut listen => return,
     }
-    // What was said before a stop is answered.
-    tokio::join!(listen, speak);
+    // Messages before a stop are answered.
+    tokio::join!(listen, answering);
 }
 
-/// Tells why nothing is heard.
-async fn refuse(sender: &Sender, error: &Error) -> Closing {
-    tracing::info!(%error, "no sound");
-    // A listener that is gone already misses nothing.
-    let _gone = sender.json(&Told::Error { message: &error.message }).await;
-    Closing::new(Channel::Audio.close_code(Failure::Failed), error.message.clone())
+/// Sends the reason for which there is no sound.
+async fn refuse(sender: &Sender, error: &Error) -> CloseReason {
+    tracing::info!(%error, "cannot stream audio");
+    // A listener that has disconnected does not need the reason.
+    let _gone = sender.json(&AudioServerMessage::Error { message: &error.message }).await;
+    CloseReason::new(Channel::Audio.close_code(Failure::Failed), error.message.clone())
 }
 
-/// The frames that wait to be sent, the newest [`MAX_WAITING`] of them.
+/// Queue of frames, limited to the newest [`MAX_WAITING`].
 #[derive(Debug, Default)]
 struct Queue {
     frames: Mutex<VecDeque<Bytes>>,
@@ -237,7 +247,7 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// The oldest frame; waits for one. Cancel-safe.
+    /// Returns the oldest frame; waits for one. Cancel-safe.
     async fn next(&self) -> Bytes {
         loop {
             let first = self.frames.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -254,7 +264,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_newest_frames_wait_for_a_slow_listener() {
+    async fn a_slow_listener_gets_the_newest_frames() {
         let queue = Queue::default();
         for number in 0..120_u8 {
             queue.push(Bytes::from(vec![number]));

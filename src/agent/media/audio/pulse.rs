@@ -1,6 +1,8 @@
-//! How is PulseAudio asked to record? In its native protocol, which the `pulseaudio` crate encodes, over a socket of the
-//! runtime's. The crate's own client is not used: it has a thread per connection, clears a megabyte before every read,
-//! and waits for a server that does not answer.
+//! Recording from PulseAudio in its native protocol, which the `pulseaudio` crate encodes, over a tokio
+//! socket.
+//!
+//! The crate's own client is not used: it has a thread per connection, clears a megabyte before every read,
+//! and has no timeouts.
 
 use std::ffi::{CStr, CString};
 use std::io::Cursor;
@@ -11,63 +13,63 @@ use pulseaudio::protocol::{self, Command, CommandReply, Prop, Props};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::server::Place;
-use hotdesk_domain::audio::Form;
+use super::server::ServerAddress;
+use hotdesk_domain::desktop::audio::AudioFormat;
 use hotdesk_domain::error::{Error, Result};
 
-/// What is recorded: what the speaker that programs play to by default would sound. It is the session's virtual one,
-/// unless its user has chosen another.
+/// Monitor of the default speaker. That is the session's virtual one, unless the user has chosen another.
 const SOURCE: &CStr = c"@DEFAULT_MONITOR@";
-/// How long the server may take to begin a recording.
+/// How long the server may take to start a recording.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(3);
-/// Bytes of a cookie. The protocol wants as many even of clients that any cookie lets in.
+/// Bytes of a cookie. The protocol requires all of them even of clients that any cookie admits.
 const COOKIE: usize = 256;
-/// Longest message. Sound comes in fragments of 4 KB at most; an answer is a few hundred bytes.
+/// Largest message in bytes. Sound comes in fragments of 4 KB at most; an answer is a few hundred bytes.
 const MAX_MESSAGE: usize = 256 * 1024;
-/// Frames that the server keeps while this process is busy: a second.
-const MAX_KEPT: usize = 50;
-/// The channel of messages that are no sound.
+/// Frames that the server buffers while this process is busy: one second.
+const MAX_BUFFERED: usize = 50;
+/// Channel of messages other than sound.
 const COMMANDS: u32 = u32::MAX;
 
-/// A recording under way; it ends when dropped.
+/// A running recording; it ends when dropped.
 #[derive(Debug)]
-pub struct Recording {
-    server: Server,
-    /// The channel of its sound.
+pub struct AudioCapture {
+    server: PulseConnection,
+    /// Channel of its sound.
     channel: u32,
 }
 
-impl Recording {
-    /// Begins to record.
+impl AudioCapture {
+    /// Starts a recording.
     ///
     /// # Errors
     /// `Unavailable` when there is no server, or it refuses or does not answer.
-    pub async fn begin(place: &Place, form: Form) -> Result<Self> {
-        tokio::time::timeout(BEGIN_TIMEOUT, Self::ask(place, form))
+    pub async fn begin(address: &ServerAddress, format: AudioFormat) -> Result<Self> {
+        tokio::time::timeout(BEGIN_TIMEOUT, Self::connect(address, format))
             .await
             .map_err(|_| Error::unavailable("the sound server does not answer"))?
     }
 
-    async fn ask(place: &Place, form: Form) -> Result<Self> {
-        let stream = UnixStream::connect(&place.socket).await.map_err(no_server)?;
-        let mut server = Server { stream, version: protocol::MAX_VERSION, asked: 0, message: Vec::new() };
-        let cookie = cookie(place.cookie.as_deref()).await;
+    async fn connect(address: &ServerAddress, format: AudioFormat) -> Result<Self> {
+        let stream = UnixStream::connect(&address.socket).await.map_err(no_server)?;
+        let mut server =
+            PulseConnection { stream, version: protocol::MAX_VERSION, sequence: 0, message: Vec::new() };
+        let cookie = cookie(address.cookie.as_deref()).await;
         let version = server.version;
         let auth = protocol::AuthParams { version, supports_shm: false, supports_memfd: false, cookie };
-        let met: protocol::AuthReply = server.ask(&Command::Auth(auth)).await?;
+        let met: protocol::AuthReply = server.request(&Command::Auth(auth)).await?;
         server.version = met.version.min(protocol::MAX_VERSION);
         let mut name = Props::new();
         name.set(Prop::ApplicationName, c"hotdesk");
-        let _: protocol::SetClientNameReply = server.ask(&Command::SetClientName(name)).await?;
+        let _: protocol::SetClientNameReply = server.request(&Command::SetClientName(name)).await?;
         let begun: protocol::CreateRecordStreamReply =
-            server.ask(&Command::CreateRecordStream(stream_of(form))).await?;
+            server.request(&Command::CreateRecordStream(stream_of(format))).await?;
         Ok(Self { server, channel: begun.channel })
     }
 
-    /// The next piece of sound, however long.
+    /// Returns the next bytes of sound, of any number.
     ///
     /// # Errors
-    /// `Unavailable` when the server is gone or its speaker is.
+    /// `Unavailable` when the server or its speaker has ended.
     pub async fn next(&mut self) -> Result<&[u8]> {
         loop {
             let channel = self.server.read().await?;
@@ -76,31 +78,32 @@ impl Recording {
             }
             let body = &self.server.message[protocol::DESCRIPTOR_SIZE..];
             let command = Command::read_tag_prefixed(&mut Cursor::new(body), self.server.version);
-            // What else it tells, of streams that were moved or suspended, shows in the sound.
+            // Messages about moved or suspended streams need no reaction.
             if matches!(command, Ok((_, Command::RecordStreamKilled(killed))) if killed == self.channel) {
-                return Err(Error::unavailable("the speaker is gone"));
+                return Err(Error::unavailable("the speaker of the sound server was removed"));
             }
         }
     }
 }
 
-/// What is asked for: the sound in fragments of a frame. Unset, they would be two seconds long.
-fn stream_of(form: Form) -> protocol::RecordStreamParams {
-    let frame = form.frame();
+/// Parameters of the recording: fragments of one frame. By default they would be two seconds long.
+fn stream_of(format: AudioFormat) -> protocol::RecordStreamParams {
+    let frame = format.frame();
     let bytes = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    let map = if form.channels == 1 { protocol::ChannelMap::mono() } else { protocol::ChannelMap::stereo() };
+    let map =
+        if format.channels == 1 { protocol::ChannelMap::mono() } else { protocol::ChannelMap::stereo() };
     let mut props = Props::new();
     props.set(Prop::MediaName, c"what the computer plays");
     protocol::RecordStreamParams {
         sample_spec: protocol::SampleSpec {
             format: protocol::SampleFormat::S16Le,
-            channels: form.channels,
-            sample_rate: form.rate,
+            channels: format.channels,
+            sample_rate: format.rate,
         },
         channel_map: map,
         source_name: Some(CString::from(SOURCE)),
         buffer_attr: protocol::stream::BufferAttr {
-            max_length: bytes(frame * MAX_KEPT),
+            max_length: bytes(frame * MAX_BUFFERED),
             fragment_size: bytes(frame),
             ..Default::default()
         },
@@ -110,57 +113,58 @@ fn stream_of(form: Form) -> protocol::RecordStreamParams {
     }
 }
 
-/// The cookie of a file; one that cannot be read is left to the server to refuse.
+/// Reads the cookie of a file; with an unreadable one the server refuses.
 async fn cookie(path: Option<&Path>) -> Vec<u8> {
     let mut cookie = Vec::with_capacity(COOKIE);
     if let Some(path) = path
         && let Ok(file) = tokio::fs::File::open(path).await
         && let Err(error) = file.take(COOKIE as u64).read_to_end(&mut cookie).await
     {
-        tracing::debug!(%error, "the sound server's cookie cannot be read");
+        tracing::debug!(%error, "cannot read the sound server's cookie");
     }
     cookie.resize(COOKIE, 0);
     cookie
 }
 
-/// A connection to the server.
+/// Connection to the server.
 #[derive(Debug)]
-struct Server {
+struct PulseConnection {
     stream: UnixStream,
     version: u16,
-    asked: u32,
-    /// The message that was read last, with its descriptor.
+    sequence: u32,
+    /// The last message, with its descriptor.
     message: Vec<u8>,
 }
 
-impl Server {
+impl PulseConnection {
     /// Sends a command and waits for its answer.
-    async fn ask<R: CommandReply>(&mut self, command: &Command) -> Result<R> {
-        self.asked += 1;
+    async fn request<R: CommandReply>(&mut self, command: &Command) -> Result<R> {
+        self.sequence += 1;
         let mut message = Vec::new();
-        protocol::encode_command_message(&mut message, self.asked, command, self.version).map_err(strange)?;
+        protocol::encode_command_message(&mut message, self.sequence, command, self.version)
+            .map_err(protocol_error)?;
         self.stream.write_all(&message).await.map_err(no_server)?;
         loop {
             if self.read().await? != COMMANDS {
                 continue;
             }
             match protocol::read_reply_message(&mut Cursor::new(&self.message), self.version) {
-                Ok((asked, answer)) if asked == self.asked => return Ok(answer),
-                // News, which nobody has asked for.
+                Ok((sequence, answer)) if sequence == self.sequence => return Ok(answer),
+                // An event that was not requested.
                 Ok(_) | Err(protocol::ProtocolError::UnexpectedCommand(_)) => {}
-                Err(error) => return Err(strange(error)),
+                Err(error) => return Err(protocol_error(error)),
             }
         }
     }
 
-    /// Reads one message; its channel.
+    /// Reads one message; returns its channel.
     async fn read(&mut self) -> Result<u32> {
         self.message.resize(protocol::DESCRIPTOR_SIZE, 0);
         self.stream.read_exact(&mut self.message).await.map_err(no_server)?;
-        let about = protocol::read_descriptor(&mut Cursor::new(&self.message)).map_err(strange)?;
+        let about = protocol::read_descriptor(&mut Cursor::new(&self.message)).map_err(protocol_error)?;
         let length = about.length as usize;
         if length > MAX_MESSAGE {
-            return Err(strange(format!("a message of {length} bytes")));
+            return Err(protocol_error(format!("a message of {length} bytes")));
         }
         self.message.resize(protocol::DESCRIPTOR_SIZE + length, 0);
         self.stream.read_exact(&mut self.message[protocol::DESCRIPTOR_SIZE..]).await.map_err(no_server)?;
@@ -172,6 +176,6 @@ fn no_server(error: std::io::Error) -> Error {
     Error::unavailable("the sound server cannot be reached").context(error)
 }
 
-fn strange(error: impl std::fmt::Display) -> Error {
-    Error::unavailable("the sound server refuses").context(error)
+fn protocol_error(error: impl std::fmt::Display) -> Error {
+    Error::unavailable("the sound server refused the recording").context(error)
 }

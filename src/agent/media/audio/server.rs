@@ -1,29 +1,29 @@
-//! Where is the session's PulseAudio? In its environment, as PulseAudio's own programs find it.
+//! Address of the session's PulseAudio server, from the session's environment.
 
 use std::path::PathBuf;
 
-use crate::desktop::Desktop;
+use crate::server::desktop::Desktop;
 use hotdesk_domain::error::{Error, Result};
 
-/// The variable that names the server.
+/// Variable with the server's address.
 const SERVER: &str = "PULSE_SERVER";
-/// The variable that names the file of its cookie.
+/// Variable with the path of the cookie file.
 const COOKIE: &str = "PULSE_COOKIE";
 
-/// A sound server's place.
+/// Address of a sound server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Its socket.
+pub struct ServerAddress {
+    /// Path of its socket.
     pub socket: PathBuf,
-    /// The file of its cookie.
+    /// Path of its cookie file.
     pub cookie: Option<PathBuf>,
 }
 
-/// Where the session's sound server is.
+/// Returns the address of the session's sound server.
 ///
 /// # Errors
-/// `Unavailable` when the session has none, or none on this computer.
-pub fn place(desktop: &dyn Desktop) -> Result<Place> {
+/// `Unavailable` when the session has no sound server, or one on another host.
+pub fn find(desktop: &dyn Desktop) -> Result<ServerAddress> {
     let environment = desktop.environment(None)?;
     let value = |name| environment.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
     let server = value(SERVER).ok_or_else(|| Error::unavailable("the session has no sound server"))?;
@@ -31,5 +31,5 @@ pub fn place(desktop: &dyn Desktop) -> Result<Place> {
     if !socket.starts_with('/') {
         return Err(Error::unavailable("the session's sound server is not on this computer").context(server));
     }
-    Ok(Place { socket: PathBuf::from(socket), cookie: value(COOKIE).map(PathBuf::from) })
+    Ok(ServerAddress { socket: PathBuf::from(socket), cookie: value(COOKIE).map(PathBuf::from) })
 }

@@ -1,5 +1,6 @@
-//! How does a screen become a video? An ffmpeg of its own grabs it and writes fragmented MP4 to a file that is handed to
-//! it: what was written plays whatever becomes of ffmpeg, but for its last second.
+//! Recording encoder: an ffmpeg process that grabs a screen and writes fragmented MP4 to an open file.
+//!
+//! The file is playable however ffmpeg ends, except for its last second.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,30 +9,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::display::Screen;
-use crate::display::process::{Kept, keep, listen};
-use crate::ffmpeg;
+use crate::display::process::{ProcessGroup, log_stderr, spawn_group};
+use crate::media::ffmpeg;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
 use hotdesk_domain::error::{Error, Result};
 
 /// How long ffmpeg may take to its first picture: 0.3 s is usual, a loaded host takes seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long it may take to write what it has when it is asked to end.
+/// How long ffmpeg may take to write its buffered data when it is asked to end.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is recorded, and how.
+/// Format of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Pixels across, as the screen has them.
+pub struct VideoFormat {
+    /// Width in pixels, that of the screen.
     pub width: u16,
-    /// Pixels down.
+    /// Height in pixels.
     pub height: u16,
     /// Pictures per second.
     pub fps: u32,
 }
 
-impl Shape {
-    /// The sides of the video: H.264 with half the colours (yuv420p, which everything plays) needs even ones.
+impl VideoFormat {
+    /// Width and height of the video: H.264 with yuv420p, which every player supports, needs even numbers.
     pub fn even(self) -> (u32, u32) {
         (u32::from(self.width).next_multiple_of(2), u32::from(self.height).next_multiple_of(2))
     }
@@ -41,8 +42,8 @@ impl Shape {
         let mut all: Vec<String> = ffmpeg::words("-nostdin -hide_banner -loglevel warning").collect();
         all.extend(ffmpeg::grab(display, width, height, fps));
         all.extend(ffmpeg::h264("ultrafast"));
-        // One thread: the programs on the screen need the processor more. A fragment a second, so that little is lost
-        // when it is killed.
+        // One thread, because the programs on the screen need the processor more. One fragment per second
+        // limits the loss when ffmpeg is killed.
         all.extend(ffmpeg::words("-an -threads 1 -crf 26"));
         all.extend(["-g".to_owned(), fps.to_string()]);
         all.extend(ffmpeg::words(
@@ -52,23 +53,23 @@ impl Shape {
     }
 }
 
-/// A running encoder. It ends with its value, and with the agent however that ends.
+/// A running encoder. The process ends when this is dropped, and with the agent.
 #[derive(Debug)]
-pub struct Encoder {
-    process: Kept,
-    last_words: Arc<Mutex<String>>,
+pub struct RecordingEncoder {
+    process: ProcessGroup,
+    last_log: Arc<Mutex<String>>,
 }
 
-impl Encoder {
-    /// Starts it; on return its first picture was taken.
+impl RecordingEncoder {
+    /// Starts an encoder; on return it has taken the first picture.
     ///
     /// # Errors
-    /// `Unavailable` when it does not come to that.
+    /// `Unavailable` (`encoder_failed`) when it ends or takes no picture in time.
     pub async fn start(
         program: &Path,
         environment: Vec<(String, String)>,
         screen: &Screen,
-        shape: Shape,
+        format: VideoFormat,
         video: File,
         tasks: &Tasks,
     ) -> Result<Self> {
@@ -77,46 +78,46 @@ impl Encoder {
         };
         let output = video.try_clone().map_err(|error| failed(error.to_string()))?;
         let mut command = Command::new(program);
-        command.args(shape.arguments(&screen.display_name())).env_clear().envs(environment).current_dir("/");
+        command.args(format.arguments(&screen.display_name())).env_clear().envs(environment).current_dir("/");
         command.stdin(Stdio::null()).stdout(output).stderr(Stdio::piped());
-        let mut process = keep("ffmpeg", command).await.map_err(failed)?;
-        let last_words = Arc::<Mutex<String>>::default();
+        let mut process = spawn_group("ffmpeg", command).await.map_err(failed)?;
+        let last_log = Arc::<Mutex<String>>::default();
         if let Some(stderr) = process.stderr.take() {
-            listen(tasks, "ffmpeg", screen.id.clone(), stderr, Arc::clone(&last_words)).map_err(failed)?;
+            log_stderr(tasks, "ffmpeg", screen.id.clone(), stderr, Arc::clone(&last_log)).map_err(failed)?;
         }
-        let mut encoder = Self { process, last_words };
-        // The header is written when the first picture is there.
+        let mut encoder = Self { process, last_log };
+        // ffmpeg writes the header with the first picture.
         let written = wait::until(START_TIMEOUT, || {
             let written = video.metadata().is_ok_and(|facts| facts.len() > 0).then_some(());
             async move { written }
         });
         let begun = tokio::select! {
-            written = written => written.ok_or_else(|| String::from("no picture in time")),
+            written = written => written.ok_or_else(|| String::from("no picture within 10 s")),
             how = encoder.process.ended() => Err(how),
         };
         match begun {
             Ok(()) => Ok(encoder),
             Err(why) => {
-                let why = format!("{why}: {}", encoder.last_words());
+                let why = format!("{why}: {}", encoder.last_log());
                 encoder.end().await;
                 Err(failed(why))
             }
         }
     }
 
-    /// Waits until it has ended; the text says how, for the log.
+    /// Waits until the process has ended; returns how it ended and its last log lines.
     pub async fn ended(&mut self) -> String {
         let how = self.process.ended().await;
-        format!("{how}: {}", self.last_words())
+        format!("{how}: {}", self.last_log())
     }
 
-    /// Has it write what it has and end.
+    /// Asks the process to write its buffered data and end.
     pub async fn end(self) {
         self.process.end(END_TIMEOUT).await;
     }
 
-    fn last_words(&self) -> String {
-        self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn last_log(&self) -> String {
+        self.last_log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn videos_have_even_sides() {
         for (width, height, even) in [(800, 600, (800, 600)), (641, 361, (642, 362)), (1, 7680, (2, 7680))] {
-            assert_eq!(Shape { width, height, fps: 10 }.even(), even);
+            assert_eq!(VideoFormat { width, height, fps: 10 }.even(), even);
         }
     }
 }

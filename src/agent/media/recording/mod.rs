@@ -1,11 +1,11 @@
-//! Which recordings are there? Videos of screens with timelines of what was done on them, made only when asked for.
+//! Recordings: videos of screens with timelines of the actions on them, made on request.
 //!
 //! ```text
-//! start -> recording -> stopped  (asked, at a limit, with its screen or its agent)
+//! start -> recording -> stopped  (on request, at a limit, with its screen or its agent)
 //!                    -> failed   (its encoder ended by itself, or the agent was killed)
 //! ```
-//! A recording has a keeper task while it goes on (`keeper`), which alone ends it. `Acting` asks [`Recordings::timeline`]
-//! at every action; while nothing records that is a look at an empty map.
+//! While a recording runs, only its supervisor task ends it (`supervisor`). `Actions` calls
+//! [`Recordings::timeline`] for every action; without a running recording that is a lookup in an empty map.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,58 +15,58 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 mod encoder;
-mod keeper;
-pub mod room;
-pub mod shelf;
+pub mod retention;
+pub mod store;
+mod supervisor;
 pub mod timeline;
-mod words;
+mod timeline_entry;
 
-use super::desktop::Desktop;
-use super::display::{Displays, Screen};
-use super::ffmpeg;
-use super::files::blocking;
-use super::files::paths::Parents;
-use super::files::read::Content;
-use encoder::{Encoder, Shape};
+use crate::display::{Displays, Screen};
+use crate::files::blocking;
+use crate::files::paths::Parents;
+use crate::files::read::Content;
+use crate::media::ffmpeg;
+use crate::server::desktop::Desktop;
+use encoder::{RecordingEncoder, VideoFormat};
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Kind, Result};
-use hotdesk_wire::recording::{Recording, StartRecording};
-use room::{Limits, Share};
-use shelf::{Part, Shelf};
+use hotdesk_wire::desktop::recording::{Recording, StartRecording};
+use retention::{RetentionLimits, StoredRecording};
+use store::{RecordingFile, RecordingStore};
 use timeline::Timeline;
 
-/// Pictures per second when none are asked for: pointers and typing can be followed.
+/// Default pictures per second: pointer and typing are easy to follow.
 const DEFAULT_FPS: u32 = 10;
-/// What may be asked for.
+/// Allowed values.
 const FPS: std::ops::RangeInclusive<u32> = 1..=30;
-/// Seconds when none are asked for.
+/// Default length in seconds.
 const DEFAULT_SECONDS: u32 = 600;
-/// What may be asked for.
+/// Allowed values.
 const SECONDS: std::ops::RangeInclusive<u32> = 1..=3600;
-/// How long a recording may take to end when it is asked to: its encoder's time and its last pictures'.
+/// How long a recording may take to end on request: the encoder's timeout and that of the last pictures.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What recordings stand on.
+/// Dependencies of the recordings.
 #[derive(Clone)]
-pub struct Setup {
-    /// The home folder, below which they are kept.
+pub struct RecordingSetup {
+    /// Home folder, which contains the folder of recordings.
     pub home: PathBuf,
     /// The screens.
     pub displays: Displays,
-    /// How the encoder reaches them.
+    /// Environment with which the encoder reaches the screens.
     pub desktop: Arc<dyn Desktop>,
-    /// What carries them out.
+    /// Task group.
     pub tasks: Tasks,
-    /// What bounds them.
-    pub limits: Limits,
-    /// The encoder's program, looked for on `PATH`.
+    /// Limits.
+    pub limits: RetentionLimits,
+    /// Encoder program, looked up in `PATH`.
     pub encoder: PathBuf,
 }
 
-/// The recordings. Clones are the same.
+/// The recordings. Clones share one state.
 #[derive(Clone)]
-pub struct Recordings(Arc<Room>);
+pub struct Recordings(Arc<RecordingsState>);
 
 impl std::fmt::Debug for Recordings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,81 +74,84 @@ impl std::fmt::Debug for Recordings {
     }
 }
 
-struct Room {
-    setup: Setup,
+struct RecordingsState {
+    setup: RecordingSetup,
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
     /// Oldest first.
-    kept: Vec<Arc<Kept>>,
-    /// By screen; `None` while one is being started.
+    recordings: Vec<Arc<RecordingState>>,
+    /// Timelines by screen id; `None` while a recording starts or has no timeline.
     running: BTreeMap<String, Option<Arc<Timeline>>>,
 }
 
 /// One recording.
-struct Kept {
+struct RecordingState {
     record: Mutex<Recording>,
-    /// When it began, while it goes on.
+    /// Start time, while it runs.
     began: Mutex<Option<Instant>>,
-    /// Asks it to end.
+    /// Cancelled to end it.
     stop: CancellationToken,
-    /// It has ended, and its record says so.
+    /// Cancelled when it has ended and its record says so.
     gone: CancellationToken,
 }
 
-/// A screen's place among those that are recorded, given up unless it is kept.
-struct Place<'a> {
-    room: &'a Room,
+/// Reservation of a screen for a recording, released on drop unless committed.
+struct ScreenReservation<'a> {
+    shared: &'a RecordingsState,
     screen: String,
-    kept: bool,
+    committed: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for ScreenReservation<'_> {
     fn drop(&mut self) {
-        if !self.kept {
-            self.room.lock().running.remove(&self.screen);
+        if !self.committed {
+            self.shared.lock().running.remove(&self.screen);
         }
     }
 }
 
 impl Recordings {
-    /// Finds the recordings of earlier agents; those that ended with their agent are told so. Nothing is made before
-    /// something is recorded.
-    pub fn open(setup: Setup) -> Self {
-        let kept = match earlier(&setup) {
-            Ok(kept) => kept,
+    /// Reads the recordings of earlier agents and marks those that ran as failed. Creates no folder before
+    /// the first recording.
+    pub fn open(setup: RecordingSetup) -> Self {
+        let recordings = match read_earlier(&setup) {
+            Ok(recordings) => recordings,
             Err(error) => {
-                tracing::warn!(%error, "earlier recordings cannot be read");
+                tracing::warn!(%error, "cannot read the recordings of an earlier agent; they are not listed");
                 Vec::new()
             }
         };
-        let table = Mutex::new(Table { kept, running: BTreeMap::new() });
-        Self(Arc::new(Room { setup, table }))
+        let table = Mutex::new(Table { recordings, running: BTreeMap::new() });
+        Self(Arc::new(RecordingsState { setup, table }))
     }
 
-    /// Begins to record a screen; on return its first picture was taken.
+    /// Starts a recording; on return the encoder has taken the first picture.
     ///
     /// # Errors
-    /// `Invalid` out of range; `NotFound` for the screen; `Conflict` with the code `no_encoder` or `already_recording`;
-    /// `Unavailable` (`disk_full`, `recordings_full`, `encoder_failed`).
+    /// `Invalid` for a number out of range; `NotFound` for an unknown screen; `Conflict` (`no_encoder`,
+    /// `already_recording`); `Unavailable` (`disk_full`, `recordings_full`, `encoder_failed`). No recording
+    /// is listed then.
     pub async fn start(&self, request: StartRecording) -> Result<Recording> {
-        let room = Arc::clone(&self.0);
-        // A client that hangs up does not leave half a recording.
-        let started = self.0.setup.tasks.spawn("recording start", async move { room.start(request).await });
-        let started = started.await.map_err(|error| Error::internal(format!("a recording: {error}")))?;
+        let shared = Arc::clone(&self.0);
+        // In its own task: a client that disconnects does not leave a half-started recording.
+        let started = self.0.setup.tasks.spawn("recording start", async move { shared.start(request).await });
+        let started = started
+            .await
+            .map_err(|error| Error::internal(format!("the task that starts a recording failed: {error}")))?;
         started.unwrap_or_else(|| Err(Error::internal("the start of a recording panicked")))
     }
 
     /// All recordings, oldest first.
     pub fn list(&self) -> Vec<Recording> {
-        let all: Vec<Arc<Kept>> = self.0.lock().kept.clone();
-        all.iter().map(|kept| kept.record()).collect()
+        let all: Vec<Arc<RecordingState>> = self.0.lock().recordings.clone();
+        all.iter().map(|recording| recording.record()).collect()
     }
 
-    /// The screens that are recorded now.
-    pub fn under_way(&self) -> Vec<String> {
+    /// Ids of the screens that are being recorded.
+    pub fn active_screens(&self) -> Vec<String> {
         self.0.lock().running.keys().cloned().collect()
     }
 
@@ -160,45 +163,45 @@ impl Recordings {
         Ok(self.0.find(id)?.record())
     }
 
-    /// Ends a recording; one that has ended stays as it is.
+    /// Ends a recording; no effect on one that has ended.
     ///
     /// # Errors
-    /// `NotFound`; `TimedOut`.
+    /// `NotFound`; `TimedOut` when it does not end in time.
     pub async fn stop(&self, id: &str) -> Result<Recording> {
-        let kept = self.0.find(id)?;
-        kept.end().await?;
-        Ok(kept.record())
+        let recording = self.0.find(id)?;
+        recording.end().await?;
+        Ok(recording.record())
     }
 
     /// Ends and removes a recording.
     ///
     /// # Errors
-    /// `NotFound`; `TimedOut`.
+    /// `NotFound`; `TimedOut` when it does not end in time.
     pub async fn delete(&self, id: &str) -> Result<()> {
-        let kept = self.0.find(id)?;
-        kept.end().await?;
-        let (room, id) = (Arc::clone(&self.0), id.to_owned());
-        blocking(move || room.remove(&id)).await
+        let recording = self.0.find(id)?;
+        recording.end().await?;
+        let (shared, id) = (Arc::clone(&self.0), id.to_owned());
+        blocking(move || shared.remove(&id)).await
     }
 
-    /// A file of a recording, as far as it is written.
+    /// Opens a file of a recording, as far as it is written.
     ///
     /// # Errors
-    /// `NotFound`, also for a timeline that was not asked for.
-    pub async fn content(&self, id: &str, part: Part) -> Result<Content> {
+    /// `NotFound`, also for the timeline of a recording without one.
+    pub async fn content(&self, id: &str, part: RecordingFile) -> Result<Content> {
         self.0.find(id)?;
-        let (room, id) = (Arc::clone(&self.0), id.to_owned());
+        let (shared, id) = (Arc::clone(&self.0), id.to_owned());
         blocking(move || {
-            let found = Shelf::open(&room.setup.home, Parents::Needed)?.content(&id, part)?;
+            let found = RecordingStore::open(&shared.setup.home, Parents::Required)?.content(&id, part)?;
             found.ok_or_else(|| match part {
-                Part::Video => Error::not_found(format!("Recording {id} has no video any more")),
-                Part::Timeline => Error::not_found(format!("Recording {id} has no timeline")),
+                RecordingFile::Video => Error::not_found(format!("Recording {id} has no video any more")),
+                RecordingFile::Timeline => Error::not_found(format!("Recording {id} has no timeline")),
             })
         })
         .await
     }
 
-    /// Where what is done on a screen is to be noted; mostly nowhere.
+    /// Returns the timeline of a screen's running recording, if there is one.
     pub fn timeline(&self, screen: &Screen) -> Option<Arc<Timeline>> {
         let table = self.0.lock();
         if table.running.is_empty() {
@@ -208,60 +211,61 @@ impl Recordings {
     }
 }
 
-/// What earlier agents left.
-fn earlier(setup: &Setup) -> Result<Vec<Arc<Kept>>> {
-    let shelf = match Shelf::open(&setup.home, Parents::Needed) {
+/// Reads the recordings of earlier agents.
+fn read_earlier(setup: &RecordingSetup) -> Result<Vec<Arc<RecordingState>>> {
+    let store = match RecordingStore::open(&setup.home, Parents::Required) {
         Err(error) if error.kind == Kind::NotFound => return Ok(Vec::new()),
         opened => opened?,
     };
     let mut all = Vec::new();
-    for mut record in shelf.records()? {
-        if record.status == keeper::RECORDING {
-            let started_ms = keeper::stamp(&record.started_at);
-            let ended_ms = shelf.written_ms(&record.id)?.unwrap_or(started_ms).max(started_ms);
+    for mut record in store.records()? {
+        if record.status == supervisor::RECORDING {
+            let started_ms = supervisor::parse_timestamp(&record.started_at);
+            let ended_ms = store.written_ms(&record.id)?.unwrap_or(started_ms).max(started_ms);
             record.ended_at = Some(iso8601(ended_ms));
             record.seconds = (ended_ms - started_ms) as f64 / 1000.0;
-            keeper::FAILED.clone_into(&mut record.status);
+            supervisor::FAILED.clone_into(&mut record.status);
             record.reason = Some(String::from("agent_restarted"));
-            shelf.note(&record)?;
+            store.write_record(&record)?;
         }
-        // The record may have been written by anybody in the computer; the disk tells the truth.
-        record.size_bytes = shelf.size(&record.id)?;
-        all.push(Arc::new(Kept::ended(record)));
+        // Programs in the computer can change the record; the size comes from the file system.
+        record.size_bytes = store.size(&record.id)?;
+        all.push(Arc::new(RecordingState::ended(record)));
     }
     Ok(all)
 }
 
-impl Room {
+impl RecordingsState {
     async fn start(self: Arc<Self>, request: StartRecording) -> Result<Recording> {
         let setup = &self.setup;
         let fps = within(request.fps.unwrap_or(DEFAULT_FPS), FPS, "fps")?;
-        let most = within(request.max_seconds.unwrap_or(DEFAULT_SECONDS), SECONDS, "max_seconds")?;
+        let max_length = within(request.max_seconds.unwrap_or(DEFAULT_SECONDS), SECONDS, "max_seconds")?;
         let screen = setup.displays.screen(request.screen.as_deref())?;
         let program = ffmpeg::find(&setup.encoder)?;
-        // One that is not up says so.
+        // Fails when the screen is not running.
         screen.moment().await?;
-        let mut place = self.take_place(&screen)?;
+        let mut reservation = self.reserve_screen(&screen)?;
         let environment = ffmpeg::environment(setup.desktop.as_ref(), &setup.home, &screen)?;
-        let room = Arc::clone(&self);
-        let (shelf, id, video) = blocking(move || room.make_place()).await?;
+        let shared = Arc::clone(&self);
+        let (store, id, video) = blocking(move || shared.create_video()).await?;
         let size = screen.size();
-        let shape = Shape { width: size.width, height: size.height, fps };
-        let started = Encoder::start(&program, environment, &screen, shape, video, &setup.tasks).await;
+        let format = VideoFormat { width: size.width, height: size.height, fps };
+        let started =
+            RecordingEncoder::start(&program, environment, &screen, format, video, &setup.tasks).await;
         let encoder = match started {
             Ok(encoder) => encoder,
             Err(error) => {
-                blocking(move || shelf.remove(&id)).await?;
+                blocking(move || store.remove(&id)).await?;
                 return Err(error);
             }
         };
         let began = Instant::now();
-        let (width, height) = shape.even();
+        let (width, height) = format.even();
         let timeline = request.timeline.unwrap_or(true);
         let record = Recording {
             id: id.clone(),
             screen: screen.id.clone(),
-            status: String::from(keeper::RECORDING),
+            status: String::from(supervisor::RECORDING),
             started_at: iso8601(now_ms()),
             ended_at: None,
             seconds: 0.0,
@@ -273,88 +277,96 @@ impl Room {
             reason: None,
         };
         let noted = record.clone();
-        let (shelf, file) = blocking(move || {
-            let begun = shelf.note(&noted).and_then(|()| {
-                if timeline { shelf.create(&noted.id, Part::Timeline).map(Some) } else { Ok(None) }
+        let (store, file) = blocking(move || {
+            let begun = store.write_record(&noted).and_then(|()| {
+                if timeline { store.create(&noted.id, RecordingFile::Timeline).map(Some) } else { Ok(None) }
             });
             match begun {
-                Ok(file) => Ok((shelf, file)),
+                Ok(file) => Ok((store, file)),
                 Err(error) => {
-                    shelf.remove(&noted.id)?;
+                    store.remove(&noted.id)?;
                     Err(error)
                 }
             }
         })
         .await?;
-        let kept = Arc::new(Kept::running(record, began));
-        let lines = file.map(|file| Timeline::start(file, Arc::clone(&screen), began, &setup.tasks));
+        let recording = Arc::new(RecordingState::running(record, began));
+        let timeline_task = file.map(|file| Timeline::start(file, Arc::clone(&screen), began, &setup.tasks));
         {
             let mut table = self.lock();
-            table.running.insert(screen.id.clone(), lines.as_ref().map(|(lines, _)| Arc::clone(lines)));
-            table.kept.push(Arc::clone(&kept));
+            table
+                .running
+                .insert(screen.id.clone(), timeline_task.as_ref().map(|(timeline, _)| Arc::clone(timeline)));
+            table.recordings.push(Arc::clone(&recording));
         }
-        place.kept = true;
-        let answer = kept.record();
-        let most = Duration::from_secs(most.into());
-        let keeper = keeper::Keeper { room: Arc::clone(&self), kept, screen, shelf: Arc::new(shelf), most };
-        let _keeper = setup.tasks.spawn("recording", keeper.keep(encoder, lines));
+        reservation.committed = true;
+        let answer = recording.record();
+        let max_length = Duration::from_secs(max_length.into());
+        let supervisor = supervisor::RecordingSupervisor {
+            shared: Arc::clone(&self),
+            recording,
+            screen,
+            store: Arc::new(store),
+            max_length,
+        };
+        let _task = setup.tasks.spawn("recording", supervisor.run(encoder, timeline_task));
         Ok(answer)
     }
 
-    fn take_place(&self, screen: &Screen) -> Result<Place<'_>> {
+    fn reserve_screen(&self, screen: &Screen) -> Result<ScreenReservation<'_>> {
         let mut table = self.lock();
         if table.running.contains_key(&screen.id) {
             let message = format!("Screen {} is being recorded already", screen.id);
             return Err(Error::conflict(message).code("already_recording"));
         }
         table.running.insert(screen.id.clone(), None);
-        Ok(Place { room: self, screen: screen.id.clone(), kept: false })
+        Ok(ScreenReservation { shared: self, screen: screen.id.clone(), committed: false })
     }
 
-    /// Makes room for one more, and its file.
-    fn make_place(&self) -> Result<(Shelf, String, std::fs::File)> {
-        let shelf = Shelf::open(&self.setup.home, Parents::Made)?;
-        if !self.make_room(1)? {
-            let message = "The recordings that go on fill what recordings may take";
+    /// Reserves space for one more recording and creates its video file.
+    fn create_video(&self) -> Result<(RecordingStore, String, std::fs::File)> {
+        let store = RecordingStore::open(&self.setup.home, Parents::Create)?;
+        if !self.free_space(1)? {
+            let message = "The running recordings use the whole space for recordings; stop one first";
             return Err(Error::unavailable(message).code("recordings_full"));
         }
-        if shelf.free()? < self.setup.limits.least_free {
+        if store.free()? < self.setup.limits.min_free {
             return Err(disk_full());
         }
         let id = loop {
-            let id = shelf::fresh_id();
+            let id = store::new_id();
             if self.find(&id).is_err() {
                 break id;
             }
         };
-        let video = shelf.create(&id, Part::Video)?;
-        Ok((shelf, id, video))
+        let video = store.create(&id, RecordingFile::Video)?;
+        Ok((store, id, video))
     }
 
-    /// Removes what is too much; whether the rest keeps to the limits.
-    fn make_room(&self, coming: usize) -> Result<bool> {
-        let all: Vec<Recording> = self.lock().kept.iter().map(|kept| kept.record()).collect();
-        let share = |record: &Recording| Share {
+    /// Removes the oldest ended recordings until `coming` more fit; returns whether the limits hold then.
+    fn free_space(&self, coming: usize) -> Result<bool> {
+        let all: Vec<Recording> = self.lock().recordings.iter().map(|recording| recording.record()).collect();
+        let share = |record: &Recording| StoredRecording {
             bytes: record.size_bytes,
-            running: record.status == keeper::RECORDING,
+            running: record.status == supervisor::RECORDING,
         };
-        let shares: Vec<Share> = all.iter().map(share).collect();
-        let (gone, fits) = room::too_much(&shares, self.setup.limits, coming);
+        let shares: Vec<StoredRecording> = all.iter().map(share).collect();
+        let (gone, fits) = retention::to_remove(&shares, self.setup.limits, coming);
         for record in gone.into_iter().filter_map(|at| all.get(at)) {
-            tracing::info!(id = record.id, "a recording is removed to make room");
+            tracing::info!(id = record.id, "removed an old recording to free space");
             self.remove(&record.id)?;
         }
         Ok(fits)
     }
 
     fn remove(&self, id: &str) -> Result<()> {
-        Shelf::open(&self.setup.home, Parents::Needed)?.remove(id)?;
-        self.lock().kept.retain(|kept| kept.id() != id);
+        RecordingStore::open(&self.setup.home, Parents::Required)?.remove(id)?;
+        self.lock().recordings.retain(|recording| recording.id() != id);
         Ok(())
     }
 
-    fn find(&self, id: &str) -> Result<Arc<Kept>> {
-        let found = self.lock().kept.iter().find(|kept| kept.id() == id).cloned();
+    fn find(&self, id: &str) -> Result<Arc<RecordingState>> {
+        let found = self.lock().recordings.iter().find(|recording| recording.id() == id).cloned();
         found.ok_or_else(|| Error::not_found("No such recording"))
     }
 
@@ -363,7 +375,7 @@ impl Room {
     }
 }
 
-impl Kept {
+impl RecordingState {
     fn running(record: Recording, began: Instant) -> Self {
         Self {
             record: Mutex::new(record),
@@ -384,7 +396,7 @@ impl Kept {
         self.lock().id.clone()
     }
 
-    /// Its record now.
+    /// Current record.
     fn record(&self) -> Recording {
         let mut record = self.lock().clone();
         if let Some(began) = *self.began.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -393,7 +405,7 @@ impl Kept {
         record
     }
 
-    /// Changes its record.
+    /// Changes the record.
     fn change(&self, change: impl FnOnce(&mut Recording)) {
         change(&mut self.lock());
     }
@@ -409,7 +421,7 @@ impl Kept {
     }
 }
 
-/// Seconds with milliseconds.
+/// Seconds, rounded to milliseconds.
 fn rounded(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
@@ -419,7 +431,7 @@ fn within(value: u32, range: std::ops::RangeInclusive<u32>, name: &str) -> Resul
     if range.contains(&value) { Ok(value) } else { Err(Error::invalid(message())) }
 }
 
-/// No room for recordings on the computer's disk.
+/// Error for a full disk.
 fn disk_full() -> Error {
     Error::unavailable("The computer's disk is too full to record").code("disk_full")
 }

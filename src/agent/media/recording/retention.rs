@@ -1,47 +1,47 @@
-//! How much may be kept, and what goes first? Pure rules over sizes.
+//! Retention rules for recordings: which old ones are removed.
 
-/// Bytes of all recordings together: hours of a quiet desktop, and small beside a computer's disk.
+/// Default limit of bytes of all recordings: hours of an idle desktop, and little of a computer's disk.
 pub const QUOTA: u64 = 1024 * 1024 * 1024;
-/// Bytes that the disk must have left while something records: programs need them more.
-pub const LEAST_FREE: u64 = 256 * 1024 * 1024;
-/// Recordings that are remembered.
-pub const MOST_KEPT: usize = 100;
+/// Default free bytes that the disk must have while a recording runs: programs need them more.
+pub const MIN_FREE: u64 = 256 * 1024 * 1024;
+/// Default limit of the number of recordings.
+pub const MAX_COUNT: usize = 100;
 
-/// What bounds the recordings.
+/// Limits of the recordings.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of all together.
+pub struct RetentionLimits {
+    /// Most bytes of all recordings.
     pub quota: u64,
-    /// Bytes that the disk must have left.
-    pub least_free: u64,
-    /// How many there may be.
-    pub most: usize,
+    /// Free bytes that the disk must have while a recording runs.
+    pub min_free: u64,
+    /// Most recordings.
+    pub max_count: usize,
 }
 
-impl Default for Limits {
+impl Default for RetentionLimits {
     fn default() -> Self {
-        Self { quota: QUOTA, least_free: LEAST_FREE, most: MOST_KEPT }
+        Self { quota: QUOTA, min_free: MIN_FREE, max_count: MAX_COUNT }
     }
 }
 
-/// A recording as far as its place is concerned.
+/// Size and state of a recording.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
-    /// Its bytes.
+pub struct StoredRecording {
+    /// Bytes of its files.
     pub bytes: u64,
-    /// Whether it goes on.
+    /// Whether it is running.
     pub running: bool,
 }
 
-/// Which of all recordings, oldest first, are to go; and whether the rest keeps to the limits. `coming` is how many more
-/// there will be.
-pub fn too_much(all: &[Share], limits: Limits, coming: usize) -> (Vec<usize>, bool) {
+/// Returns the indices of the recordings (`all`: oldest first) to remove, and whether the limits hold then.
+/// `coming` is the number of recordings that are to be added.
+pub fn to_remove(all: &[StoredRecording], limits: RetentionLimits, coming: usize) -> (Vec<usize>, bool) {
     let mut bytes = all.iter().fold(0_u64, |bytes, share| bytes.saturating_add(share.bytes));
     let mut count = all.len() + coming;
     let mut gone = Vec::new();
-    // One that is to come needs bytes as well: a quota that is just full has no room for it.
+    // A new recording needs bytes as well: it does not fit in a quota that is just full.
     let fits = |bytes: u64, count: usize| {
-        bytes.saturating_add(coming as u64) <= limits.quota && count <= limits.most
+        bytes.saturating_add(coming as u64) <= limits.quota && count <= limits.max_count
     };
     for (at, share) in all.iter().enumerate().filter(|(_, share)| !share.running) {
         if fits(bytes, count) {
@@ -59,10 +59,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_that_have_ended_go_first_and_what_runs_stays() {
-        let ended = |bytes| Share { bytes, running: false };
-        let runs = |bytes| Share { bytes, running: true };
-        let limits = Limits { quota: 100, least_free: 0, most: 3 };
+    fn the_oldest_ended_recordings_are_removed_first() {
+        let ended = |bytes| StoredRecording { bytes, running: false };
+        let runs = |bytes| StoredRecording { bytes, running: true };
+        let limits = RetentionLimits { quota: 100, min_free: 0, max_count: 3 };
         for (all, coming, gone, fits) in [
             (vec![], 1, vec![], true),
             (vec![ended(50), ended(50)], 0, vec![], true),
@@ -73,7 +73,7 @@ mod tests {
             (vec![runs(90), runs(30), ended(5)], 0, vec![2], false),
             (vec![runs(101)], 0, vec![], false),
         ] {
-            assert_eq!(too_much(&all, limits, coming), (gone, fits), "{all:?} {coming}");
+            assert_eq!(to_remove(&all, limits, coming), (gone, fits), "{all:?} {coming}");
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Where are recordings kept? Per recording a video, a record and a timeline in a folder of their own in the home folder:
-//! on the computer's disk, because the runtime folder is memory and ends with a boot, and not below `/tmp`, which others
-//! may write to.
+//! Files of the recordings: a video, a record and a timeline each, in a folder in the home folder.
 //!
-//! The folder is opened without following links, and everything else is relative to that descriptor (threats.md T7). A
-//! video without a record is one that nobody was told of; it is removed.
+//! They are on the computer's disk, because the runtime folder is in memory and ends with a boot; not below
+//! `/tmp`, to which others may write.
+//!
+//! The folder is opened without following links, and all other paths are relative to its descriptor (T7,
+//! docs/security.md). A video without a record was never reported to a client; it is removed.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,26 +15,26 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::files::paths::{FOLDER, Parents, open_inside};
-use crate::files::read::{Content, of_file};
-use crate::files::unfinished::look;
+use crate::files::read::{Content, describe_file};
+use crate::files::write::temp_file::stat_entry;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::recording::Recording;
+use hotdesk_wire::desktop::recording::Recording;
 
-/// The folder, in the home folder.
+/// Path of the folder in the home folder.
 pub const FOLDER_NAME: &str = ".local/state/hotdesk/recordings";
-/// Largest record that is read; ours have half a KiB.
+/// Largest record that is read, in bytes; ours have half a KiB.
 const MAX_RECORD: u64 = 16 * 1024;
 
 /// A file of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum RecordingFile {
     /// H.264 in fragmented MP4.
     Video,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Timeline,
 }
 
-impl Part {
+impl RecordingFile {
     fn name(self, id: &str) -> String {
         match self {
             Self::Video => format!("{id}.mp4"),
@@ -44,36 +45,37 @@ impl Part {
 
 /// The folder of recordings.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct RecordingStore {
     folder: OwnedFd,
 }
 
-impl Shelf {
+impl RecordingStore {
     /// Opens the folder.
     ///
     /// # Errors
-    /// When it cannot be; `NotFound` unless it may be made.
+    /// `NotFound` when the folder does not exist and `missing` does not allow its creation; `Conflict`
+    /// (`path_through_link`) when a part of the path is a link; `Internal` for other failures.
     pub fn open(home: &Path, missing: Parents) -> Result<Self> {
         let base = rustix::fs::open(home, FOLDER, Mode::empty()).map_err(failed)?;
         let folder = open_inside(base, Path::new(FOLDER_NAME), missing, "the folder of recordings")?;
-        // They show whatever was on the screen.
+        // Recordings show everything that was on the screen.
         rustix::fs::fchmod(&folder, Mode::RWXU).map_err(failed)?;
         Ok(Self { folder })
     }
 
-    /// Begins a file.
+    /// Creates a file of a recording.
     ///
     /// # Errors
-    /// When the file system refuses.
-    pub fn create(&self, id: &str, part: Part) -> Result<File> {
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
+    pub fn create(&self, id: &str, part: RecordingFile) -> Result<File> {
         self.make(&part.name(id))
     }
 
-    /// Opens a file to be sent; `None` when it is not there.
+    /// Opens a file for download; `None` when it does not exist.
     ///
     /// # Errors
-    /// When the file system refuses.
-    pub fn content(&self, id: &str, part: Part) -> Result<Option<Content>> {
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
+    pub fn content(&self, id: &str, part: RecordingFile) -> Result<Option<Content>> {
         let name = part.name(id);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
@@ -81,54 +83,54 @@ impl Shelf {
             Err(Errno::NOENT) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        let mut content = of_file(file, &PathBuf::from(&name), &name)?;
+        let mut content = describe_file(file, &PathBuf::from(&name), &name)?;
         let kind = match part {
-            Part::Video => "video/mp4",
-            Part::Timeline => "application/x-ndjson",
+            RecordingFile::Video => "video/mp4",
+            RecordingFile::Timeline => "application/x-ndjson",
         };
         kind.clone_into(&mut content.media_type);
         Ok(Some(content))
     }
 
-    /// Bytes of a recording's files.
+    /// Size of a recording's files in bytes.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
     pub fn size(&self, id: &str) -> Result<u64> {
         let mut size = 0;
-        for part in [Part::Video, Part::Timeline] {
-            let facts = look(&self.folder, &part.name(id), "a recording")?;
+        for part in [RecordingFile::Video, RecordingFile::Timeline] {
+            let facts = stat_entry(&self.folder, &part.name(id), "a recording")?;
             size += facts.map_or(0, |facts| u64::try_from(facts.st_size).unwrap_or(0));
         }
         Ok(size)
     }
 
-    /// When something was last written to a recording's video, in milliseconds since the Unix epoch.
+    /// Time of the last write to a recording's video in Unix milliseconds.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
     pub fn written_ms(&self, id: &str) -> Result<Option<i64>> {
-        let facts = look(&self.folder, &Part::Video.name(id), "a recording")?;
+        let facts = stat_entry(&self.folder, &RecordingFile::Video.name(id), "a recording")?;
         Ok(facts.map(|facts| {
             let nanoseconds = i64::try_from(facts.st_mtime_nsec).unwrap_or(0);
             facts.st_mtime.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
         }))
     }
 
-    /// Bytes that the disk has left.
+    /// Free bytes of the disk.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
     pub fn free(&self) -> Result<u64> {
-        let room = rustix::fs::fstatvfs(&self.folder).map_err(failed)?;
-        Ok(room.f_bavail.saturating_mul(room.f_frsize))
+        let space = rustix::fs::fstatvfs(&self.folder).map_err(failed)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 
-    /// Writes a recording's record over the one before.
+    /// Writes a recording's record and replaces the previous one.
     ///
     /// # Errors
-    /// When the file system refuses.
-    pub fn note(&self, record: &Recording) -> Result<()> {
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
+    pub fn write_record(&self, record: &Recording) -> Result<()> {
         let text = serde_json::to_vec(record).map_err(Error::internal)?;
         let (fresh, name) = (format!("{}.json.new", record.id), record_name(&record.id));
         self.unlink(&fresh)?;
@@ -138,10 +140,10 @@ impl Shelf {
         rustix::fs::renameat(&self.folder, &fresh, &self.folder, &name).map_err(failed)
     }
 
-    /// All recordings, oldest first. What has no record any more is removed.
+    /// Reads all recordings, oldest first. Removes files of recordings without a valid record.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
     pub fn records(&self) -> Result<Vec<Recording>> {
         let mut records: Vec<Recording> = Vec::new();
         let names = self.names()?;
@@ -158,13 +160,13 @@ impl Shelf {
         Ok(records)
     }
 
-    /// Removes a recording; the record last, so that a crash in between leaves one that can be removed again.
+    /// Removes a recording's files; the record last, so that an interrupted removal can be repeated.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// `Unavailable` (`disk_full`), or `Internal` when the file system reports another failure.
     pub fn remove(&self, id: &str) -> Result<()> {
-        self.unlink(&Part::Video.name(id))?;
-        self.unlink(&Part::Timeline.name(id))?;
+        self.unlink(&RecordingFile::Video.name(id))?;
+        self.unlink(&RecordingFile::Timeline.name(id))?;
         self.unlink(&record_name(id))
     }
 
@@ -174,7 +176,7 @@ impl Shelf {
         let mut text = Vec::new();
         let read = File::from(file).take(MAX_RECORD).read_to_end(&mut text);
         read.map_err(|error| Error::internal(format!("the record of a recording: {error}")))?;
-        // Somebody in the computer wrote into it: then it is no recording of ours any more.
+        // A program in the computer has changed the record: then it is not valid any more.
         Ok(serde_json::from_slice(&text).ok())
     }
 
@@ -201,8 +203,8 @@ impl Shelf {
     }
 }
 
-/// A fresh name, which is a file's as well.
-pub fn fresh_id() -> String {
+/// A new random id, which is also a part of file names.
+pub fn new_id() -> String {
     format!("{:08x}", rand::random::<u32>())
 }
 
@@ -234,31 +236,31 @@ mod tests {
     }
 
     #[test]
-    fn recordings_survive_and_what_nobody_was_told_of_does_not() {
+    fn recordings_are_read_back_and_files_without_a_record_are_removed() {
         let home = tempfile::tempdir().unwrap();
-        assert!(Shelf::open(home.path(), Parents::Needed).is_err());
-        let shelf = Shelf::open(home.path(), Parents::Made).unwrap();
-        shelf.create("000000aa", Part::Video).unwrap().write_all(b"123").unwrap();
-        shelf.create("000000aa", Part::Timeline).unwrap().write_all(b"45").unwrap();
-        shelf.note(&record("000000aa", "2026-01-02")).unwrap();
-        shelf.note(&record("000000bb", "2026-01-01")).unwrap();
-        shelf.note(&record("000000bb", "2026-01-01")).unwrap();
-        shelf.create("000000cc", Part::Video).unwrap();
+        assert!(RecordingStore::open(home.path(), Parents::Required).is_err());
+        let store = RecordingStore::open(home.path(), Parents::Create).unwrap();
+        store.create("000000aa", RecordingFile::Video).unwrap().write_all(b"123").unwrap();
+        store.create("000000aa", RecordingFile::Timeline).unwrap().write_all(b"45").unwrap();
+        store.write_record(&record("000000aa", "2026-01-02")).unwrap();
+        store.write_record(&record("000000bb", "2026-01-01")).unwrap();
+        store.write_record(&record("000000bb", "2026-01-01")).unwrap();
+        store.create("000000cc", RecordingFile::Video).unwrap();
         let folder = home.path().join(FOLDER_NAME);
         std::fs::write(folder.join("000000dd.json"), "{").unwrap();
         std::fs::write(folder.join("notes.txt"), "mine").unwrap();
         std::fs::write(folder.join("000000ee.json"), serde_json::to_vec(&record("../x", "")).unwrap())
             .unwrap();
-        let ids: Vec<String> = shelf.records().unwrap().into_iter().map(|record| record.id).collect();
+        let ids: Vec<String> = store.records().unwrap().into_iter().map(|record| record.id).collect();
         assert_eq!(ids, ["000000bb", "000000aa"]);
-        assert_eq!(shelf.size("000000aa").unwrap(), 5);
+        assert_eq!(store.size("000000aa").unwrap(), 5);
         assert!(!folder.join("000000cc.mp4").exists() && !folder.join("000000dd.json").exists());
-        assert!(folder.join("notes.txt").exists(), "what is not a recording's is left alone");
-        assert_eq!(shelf.content("000000aa", Part::Video).unwrap().unwrap().media_type, "video/mp4");
-        shelf.remove("000000aa").unwrap();
-        shelf.remove("000000aa").unwrap();
-        assert!(shelf.content("000000aa", Part::Video).unwrap().is_none());
-        assert_eq!(shelf.records().unwrap().len(), 1);
+        assert!(folder.join("notes.txt").exists(), "other files are unchanged");
+        assert_eq!(store.content("000000aa", RecordingFile::Video).unwrap().unwrap().media_type, "video/mp4");
+        store.remove("000000aa").unwrap();
+        store.remove("000000aa").unwrap();
+        assert!(store.content("000000aa", RecordingFile::Video).unwrap().is_none());
+        assert_eq!(store.records().unwrap().len(), 1);
     }
 
     #[test]
@@ -266,6 +268,9 @@ mod tests {
         let (home, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::create_dir_all(home.path().join(".local/state/hotdesk")).unwrap();
         std::os::unix::fs::symlink(other.path(), home.path().join(FOLDER_NAME)).unwrap();
-        assert_eq!(Shelf::open(home.path(), Parents::Made).unwrap_err().code, Some("path_through_link"));
+        assert_eq!(
+            RecordingStore::open(home.path(), Parents::Create).unwrap_err().code,
+            Some("path_through_link")
+        );
     }
 }

@@ -1,6 +1,7 @@
-//! What was done while a screen was recorded? A line of JSON per action, in their order, written beside the actions.
+//! Timeline of a recording: one line of JSON per action, in order, written by a separate task.
 //!
-//! An action's picture before it is taken in its turn; the one after it a moment later, or it is the next action's first.
+//! The picture before an action is taken when the action begins. The picture after it is taken a moment
+//! later, or is the first picture of the next action.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,31 +16,32 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::words;
-use crate::display::{Form, Screen};
+use super::timeline_entry;
+use crate::display::{Screen, ScreenshotOptions};
 use crate::files::blocking;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_wire::batch::Action;
-use hotdesk_wire::effect::ActionResult;
-use hotdesk_wire::recording::TimelineEntry;
-use hotdesk_wire::screenshot::ScreenshotQuery;
+use hotdesk_wire::desktop::batch::Action;
+use hotdesk_wire::desktop::effect::ActionResult;
+use hotdesk_wire::desktop::recording::TimelineEntry;
+use hotdesk_wire::desktop::screenshot::ScreenshotQuery;
 
-/// Sides of the small pictures.
+/// Largest width and height of the small pictures in pixels.
 const PICTURE: [f64; 2] = [160.0, 90.0];
-/// Their JPEG quality; windows and menus can be told apart.
+/// JPEG quality of the small pictures; windows and menus are recognizable.
 const QUALITY: u8 = 60;
-/// Entries with pictures; an hour of an action every two seconds.
-const MOST_PICTURED: u64 = 2_000;
-/// Bytes of a timeline after which entries have no pictures any more.
-const PICTURED_BYTES: u64 = 12 * 1024 * 1024;
-/// Bytes after which nothing is written.
-const MOST_BYTES: u64 = 16 * 1024 * 1024;
-/// Entries that wait to be written; past it an action's entry is lost rather than the action late.
+/// Most entries with pictures; an hour with an action every two seconds.
+const MAX_PICTURED_ENTRIES: u64 = 2_000;
+/// Size in bytes above which entries get no pictures.
+const MAX_PICTURED_BYTES: u64 = 12 * 1024 * 1024;
+/// Largest size in bytes.
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// Most entries that wait to be written. Beyond it an entry is lost, because an action must not wait.
 const QUEUE: usize = 256;
-/// What a program needs to react: the picture after an action is taken so much later.
+/// Delay of the picture after an action, which a program needs to react.
 const REACTION: Duration = Duration::from_millis(150);
-/// How long a picture may take: 3 ms are usual, beside an encoder on a busy machine a second, and an action waits for its first one.
+/// How long a picture may take. 3 ms are usual, a second beside an encoder on a busy machine; an action waits
+/// for its first picture.
 const PICTURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A timeline that is being written.
@@ -48,36 +50,37 @@ pub struct Timeline {
     screen: Arc<Screen>,
     began: Instant,
     number: AtomicU64,
-    /// Whether entries still get pictures.
+    /// Whether new entries get pictures.
     pictured: AtomicBool,
-    queue: mpsc::Sender<Note>,
+    queue: mpsc::Sender<QueueItem>,
     close: CancellationToken,
 }
 
-/// An action that is being done.
+/// Entry of an action that is being executed.
 #[derive(Debug)]
-pub struct Begun {
+pub struct PendingTimelineEntry {
     entry: TimelineEntry,
     at: Instant,
     pictured: bool,
 }
 
 #[derive(Debug)]
-enum Note {
-    /// An action begins; this is the screen as the one before left it.
+enum QueueItem {
+    /// An action begins; this is also the picture after the previous one.
     Begins(String),
     Done(Box<TimelineEntry>, bool),
 }
 
 impl Timeline {
-    /// Begins the timeline of a video that began at `began`; what is returned beside it ends when all of it is written.
+    /// Starts the timeline of a video that began at `began`; the returned task ends when everything is
+    /// written.
     pub fn start(
         file: File,
         screen: Arc<Screen>,
         began: std::time::Instant,
         tasks: &Tasks,
     ) -> (Arc<Self>, JoinHandle<Option<()>>) {
-        let (queue, notes) = mpsc::channel(QUEUE);
+        let (queue, items) = mpsc::channel(QUEUE);
         let timeline = Arc::new(Self {
             screen,
             began: began.into(),
@@ -86,42 +89,43 @@ impl Timeline {
             queue,
             close: CancellationToken::new(),
         });
-        let writer = Writer { timeline: Arc::clone(&timeline), file: Arc::new(file), room: Room::default() };
-        let writing = tasks.spawn("timeline", writer.write(notes));
+        let writer =
+            Writer { timeline: Arc::clone(&timeline), file: Arc::new(file), written: WrittenSize::default() };
+        let writing = tasks.spawn("timeline", writer.write(items));
         (timeline, writing)
     }
 
-    /// Writes what there is and ends.
+    /// Ends the timeline after the queued entries.
     pub fn close(&self) {
         self.close.cancel();
     }
 
-    /// An action is about to be done.
-    pub async fn begin(&self, action: &Action) -> Begun {
-        let mut entry = words::asked(action);
+    /// Begins the entry of an action.
+    pub async fn begin(&self, action: &Action) -> PendingTimelineEntry {
+        let mut entry = timeline_entry::of_action(action);
         self.screen.id.clone_into(&mut entry.screen);
-        let pictured = words::acts(action) && self.pictured.load(Ordering::Relaxed);
+        let pictured = timeline_entry::changes_screen(action) && self.pictured.load(Ordering::Relaxed);
         if pictured && let Some(picture) = self.picture().await {
-            // A full queue loses the picture, never holds the action up.
-            let _ = self.queue.try_send(Note::Begins(picture.clone()));
+            // A full queue loses the picture, because the action must not wait.
+            let _ = self.queue.try_send(QueueItem::Begins(picture.clone()));
             entry.before = Some(picture);
         }
-        Begun { entry, at: Instant::now(), pictured }
+        PendingTimelineEntry { entry, at: Instant::now(), pictured }
     }
 
-    /// It was done, or refused.
-    pub fn end(&self, begun: Begun, outcome: &Result<ActionResult>) {
-        let Begun { mut entry, at, pictured } = begun;
-        words::done(&mut entry, outcome);
+    /// Completes the entry of an action that was executed or refused.
+    pub fn end(&self, begun: PendingTimelineEntry, outcome: &Result<ActionResult>) {
+        let PendingTimelineEntry { mut entry, at, pictured } = begun;
+        timeline_entry::add_outcome(&mut entry, outcome);
         entry.number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
         entry.at = seconds(at.saturating_duration_since(self.began));
         entry.took = seconds(at.elapsed());
-        if self.queue.try_send(Note::Done(Box::new(entry), pictured)).is_err() {
-            tracing::debug!(screen = self.screen.id, "an entry of a timeline was lost");
+        if self.queue.try_send(QueueItem::Done(Box::new(entry), pictured)).is_err() {
+            tracing::debug!(screen = self.screen.id, "the queue of a timeline is full; an entry is lost");
         }
     }
 
-    /// The screen now, small.
+    /// A small picture of the screen; `None` on a failure or timeout.
     async fn picture(&self) -> Option<String> {
         let size = self.screen.size();
         let [width, height] = PICTURE;
@@ -132,7 +136,7 @@ impl Timeline {
             scale: Some(scale),
             ..ScreenshotQuery::default()
         };
-        let taken = async { self.screen.screenshot(Form::parse(&query)?).await };
+        let taken = async { self.screen.screenshot(ScreenshotOptions::parse(&query)?).await };
         match tokio::time::timeout(PICTURE_TIMEOUT, taken).await {
             Ok(Ok(picture)) => Some(STANDARD.encode(&picture.bytes)),
             Ok(Err(error)) => {
@@ -147,20 +151,20 @@ impl Timeline {
 struct Writer {
     timeline: Arc<Timeline>,
     file: Arc<File>,
-    room: Room,
+    written: WrittenSize,
 }
 
-/// What was written so far.
+/// Size of the written entries.
 #[derive(Debug, Default)]
-struct Room {
+struct WrittenSize {
     bytes: u64,
     pictured: u64,
 }
 
-impl Room {
-    /// Takes a line, if there is room for it.
+impl WrittenSize {
+    /// Counts a line if it fits.
     fn take(&mut self, bytes: u64, pictured: bool) -> bool {
-        if self.bytes.saturating_add(bytes) > MOST_BYTES {
+        if self.bytes.saturating_add(bytes) > MAX_BYTES {
             return false;
         }
         self.bytes += bytes;
@@ -168,21 +172,21 @@ impl Room {
         true
     }
 
-    /// Whether there is room for more pictures.
-    fn for_pictures(&self) -> bool {
-        self.bytes < PICTURED_BYTES && self.pictured < MOST_PICTURED
+    /// Whether more pictures fit.
+    fn fits_pictures(&self) -> bool {
+        self.bytes < MAX_PICTURED_BYTES && self.pictured < MAX_PICTURED_ENTRIES
     }
 }
 
 impl Writer {
-    async fn write(mut self, mut notes: mpsc::Receiver<Note>) {
+    async fn write(mut self, mut items: mpsc::Receiver<QueueItem>) {
         let mut waiting: Option<(Box<TimelineEntry>, Instant)> = None;
         let close = self.timeline.close.clone();
         loop {
             let due = waiting.as_ref().map(|(_, due)| *due);
-            let note = tokio::select! {
+            let item = tokio::select! {
                 biased;
-                note = notes.recv() => note,
+                item = items.recv() => item,
                 () = sleep_until(due) => {
                     if let Some((mut entry, _)) = waiting.take() {
                         entry.after = self.timeline.picture().await;
@@ -193,14 +197,14 @@ impl Writer {
                 () = close.cancelled() => None,
             };
             let before = waiting.take();
-            match note {
-                Some(Note::Begins(picture)) => {
+            match item {
+                Some(QueueItem::Begins(picture)) => {
                     if let Some((mut entry, _)) = before {
                         entry.after = Some(picture);
                         self.line(*entry).await;
                     }
                 }
-                Some(Note::Done(entry, pictured)) => {
+                Some(QueueItem::Done(entry, pictured)) => {
                     if let Some((entry, _)) = before {
                         self.line(*entry).await;
                     }
@@ -211,7 +215,7 @@ impl Writer {
                     }
                 }
                 None => {
-                    // What comes later is of after the recording.
+                    // Later entries belong to the time after the recording.
                     if let Some((mut entry, _)) = before {
                         entry.after = self.timeline.picture().await;
                         self.line(*entry).await;
@@ -225,19 +229,19 @@ impl Writer {
     async fn line(&mut self, entry: TimelineEntry) {
         let mut line = match serde_json::to_vec(&entry) {
             Ok(line) => line,
-            Err(error) => return tracing::error!(%error, "an entry of a timeline cannot be written"),
+            Err(error) => return tracing::error!(%error, "cannot encode an entry of a timeline"),
         };
         line.push(b'\n');
-        if !self.room.take(line.len() as u64, entry.before.is_some()) {
+        if !self.written.take(line.len() as u64, entry.before.is_some()) {
             return;
         }
-        self.timeline.pictured.store(self.room.for_pictures(), Ordering::Relaxed);
+        self.timeline.pictured.store(self.written.fits_pictures(), Ordering::Relaxed);
         let file = Arc::clone(&self.file);
         let written = blocking(move || {
             (&*file).write_all(&line).map_err(|error| Error::unavailable("a timeline").context(error))
         });
         if let Err(error) = written.await {
-            tracing::warn!(%error, "an entry of a timeline was not written");
+            tracing::warn!(%error, "cannot write an entry of a timeline");
         }
     }
 }
@@ -249,7 +253,7 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-/// Seconds with milliseconds.
+/// Seconds, rounded to milliseconds.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
@@ -259,13 +263,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeline_first_loses_its_pictures_and_then_ends() {
-        let mut many = Room::default();
-        assert!((0..MOST_PICTURED).all(|_| many.for_pictures() && many.take(100, true)));
-        assert!(!many.for_pictures() && many.take(100, false));
-        let mut large = Room::default();
-        assert!(large.take(PICTURED_BYTES, true) && !large.for_pictures());
-        assert!(large.take(MOST_BYTES - PICTURED_BYTES, false));
-        assert!(!large.take(1, false) && large.bytes == MOST_BYTES);
+    fn a_full_timeline_first_drops_pictures_and_then_entries() {
+        let mut many = WrittenSize::default();
+        assert!((0..MAX_PICTURED_ENTRIES).all(|_| many.fits_pictures() && many.take(100, true)));
+        assert!(!many.fits_pictures() && many.take(100, false));
+        let mut large = WrittenSize::default();
+        assert!(large.take(MAX_PICTURED_BYTES, true) && !large.fits_pictures());
+        assert!(large.take(MAX_BYTES - MAX_PICTURED_BYTES, false));
+        assert!(!large.take(1, false) && large.bytes == MAX_BYTES);
     }
 }

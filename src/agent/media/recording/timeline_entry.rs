@@ -1,18 +1,18 @@
-//! What does a timeline say of an action? Where and what kind, never what was typed.
+//! Timeline entry of an action: its kind and position, never the typed text.
 
 use crate::display::keys;
 use hotdesk_domain::error::Result;
 use hotdesk_http::error_response;
-use hotdesk_wire::action::{Key, PointerButton};
-use hotdesk_wire::batch::Action;
-use hotdesk_wire::effect::ActionResult;
-use hotdesk_wire::recording::TimelineEntry;
+use hotdesk_wire::desktop::action::{KeyPress, PointerButton};
+use hotdesk_wire::desktop::batch::Action;
+use hotdesk_wire::desktop::effect::ActionResult;
+use hotdesk_wire::desktop::recording::TimelineEntry;
 
-/// Most keys that are named of one action; no action has more.
-const MOST_KEYS: usize = 100;
+/// Most keys in one entry; no action has more.
+const MAX_KEYS: usize = 100;
 
-/// Whether an action changes something, so that pictures tell of it.
-pub fn acts(action: &Action) -> bool {
+/// Whether an action can change the screen, so that its entry gets pictures.
+pub fn changes_screen(action: &Action) -> bool {
     match action {
         Action::Wait(_) | Action::WaitStable(_) | Action::WaitChange(_) | Action::Screenshot(_) => false,
         Action::Click(_)
@@ -28,8 +28,8 @@ pub fn acts(action: &Action) -> bool {
     }
 }
 
-/// An action that is about to be done.
-pub fn asked(action: &Action) -> TimelineEntry {
+/// Returns the entry of an action that is about to be executed.
+pub fn of_action(action: &Action) -> TimelineEntry {
     let mut entry = TimelineEntry::default();
     let name = match action {
         Action::Click(body) => {
@@ -56,7 +56,7 @@ pub fn asked(action: &Action) -> TimelineEntry {
         }
         Action::Scroll(body) => {
             (entry.x, entry.y) = (body.x, body.y);
-            entry.direction = known(&body.direction, &["up", "down", "left", "right"]);
+            entry.direction = known_keyword(&body.direction, &["up", "down", "left", "right"]);
             entry.amount = body.amount;
             "scroll"
         }
@@ -74,14 +74,15 @@ pub fn asked(action: &Action) -> TimelineEntry {
     };
     name.clone_into(&mut entry.action);
     if action.options().is_some_and(|options| options.frame.is_some()) {
-        // These are places of a picture; the ones of the screen are known when it was done.
+        // These are positions in a picture; the positions on the screen are known after the execution.
         (entry.x, entry.y, entry.end_x, entry.end_y) = (None, None, None, None);
     }
     entry
 }
 
-/// What became of it. Of a refusal only status and code: its sentence may quote the request.
-pub fn done(entry: &mut TimelineEntry, outcome: &Result<ActionResult>) {
+/// Adds the outcome to an entry. Of a refusal only status and code, because the message may quote the
+/// request.
+pub fn add_outcome(entry: &mut TimelineEntry, outcome: &Result<ActionResult>) {
     let result = match outcome {
         Ok(result) => result,
         Err(error) => {
@@ -109,18 +110,18 @@ fn pressed(entry: &mut TimelineEntry, body: &PointerButton, name: &'static str) 
     name
 }
 
-fn keyed(entry: &mut TimelineEntry, body: &Key, name: &'static str) -> &'static str {
-    let all = body.keys.iter().flatten().chain(&body.key).take(MOST_KEYS);
+fn keyed(entry: &mut TimelineEntry, body: &KeyPress, name: &'static str) -> &'static str {
+    let all = body.keys.iter().flatten().chain(&body.key).take(MAX_KEYS);
     entry.keys = Some(all.map(|key| keys::masked(key)).collect());
     name
 }
 
 fn button(name: Option<&str>) -> Option<String> {
-    known(name.unwrap_or("left"), &["left", "right", "middle", "back", "forward"])
+    known_keyword(name.unwrap_or("left"), &["left", "right", "middle", "back", "forward"])
 }
 
-/// A word that is one of these; anything else a client may have sent is not written down.
-fn known(word: &str, words: &[&str]) -> Option<String> {
+/// The keyword if it is a known one; other input of a client is not recorded.
+fn known_keyword(word: &str, words: &[&str]) -> Option<String> {
     words.contains(&word).then(|| word.to_owned())
 }
 
@@ -131,11 +132,11 @@ mod tests {
     use serde_json::{Value, json};
 
     fn entry(action: Value) -> Value {
-        serde_json::to_value(asked(&serde_json::from_value(action).unwrap())).unwrap()
+        serde_json::to_value(of_action(&serde_json::from_value(action).unwrap())).unwrap()
     }
 
     #[test]
-    fn actions_are_told_without_what_was_typed() {
+    fn entries_do_not_contain_typed_text() {
         let typed = entry(json!({"action": "type", "text": "hunter2 \u{1f600}"}));
         assert_eq!((&typed["characters"], typed.to_string().contains("hunter")), (&json!(9), false));
         let keys = entry(
@@ -149,28 +150,28 @@ mod tests {
     }
 
     #[test]
-    fn places_are_those_of_the_screen() {
+    fn positions_are_those_on_the_screen() {
         let click = entry(json!({"action": "click", "x": 3, "y": 4, "double": true}));
         assert_eq!((&click["x"], &click["y"], &click["count"]), (&json!(3.0), &json!(4.0), &json!(2)));
         let quoted: Action =
             serde_json::from_value(json!({"action": "click", "x": 3, "y": 4, "frame": "a-1"})).unwrap();
-        let mut told = asked(&quoted);
-        assert_eq!((told.x, told.y), (None, None));
+        let mut framed = of_action(&quoted);
+        assert_eq!((framed.x, framed.y), (None, None));
         let details = Some(json!({"x": 30, "y": 40}));
-        done(&mut told, &Ok(ActionResult { success: true, details, ..ActionResult::default() }));
-        assert_eq!((told.x, told.y, told.success), (Some(30.0), Some(40.0), true));
+        add_outcome(&mut framed, &Ok(ActionResult { success: true, details, ..ActionResult::default() }));
+        assert_eq!((framed.x, framed.y, framed.success), (Some(30.0), Some(40.0), true));
         let drag = entry(json!({"action": "drag", "path": [[1, 2], [9, 9], [5, 6]]}));
         assert_eq!((&drag["x"], &drag["end_y"]), (&json!(1.0), &json!(6.0)));
     }
 
     #[test]
-    fn refusals_are_told_by_status_and_code_only() {
-        let mut told = TimelineEntry::default();
-        done(&mut told, &Err(Error::conflict("hunter2").code("stale_frame")));
+    fn refusals_have_only_status_and_code() {
+        let mut entry = TimelineEntry::default();
+        add_outcome(&mut entry, &Err(Error::conflict("hunter2").code("stale_frame")));
         assert_eq!(
-            (told.success, told.status, told.code.as_deref()),
+            (entry.success, entry.status, entry.code.as_deref()),
             (false, Some(409), Some("stale_frame"))
         );
-        assert!(!serde_json::to_string(&told).unwrap().contains("hunter2"));
+        assert!(!serde_json::to_string(&entry).unwrap().contains("hunter2"));
     }
 }

@@ -1,4 +1,4 @@
-//! What does ffmpeg say? Its last lines, without the key, and whose fault they tell of.
+//! Last log lines of ffmpeg, without the stream key, and the fault that they name.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -7,76 +7,76 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use hotdesk_base::secret::Secret;
 
-/// Lines that are kept: a failure is told in two or three.
-const KEPT_LINES: usize = 3;
-/// Longest line that is looked at, in bytes; of a longer one nothing is, since a key may lie across its end.
-const LONGEST_LINE: usize = 4096;
-/// Longest part of a line that is kept, in characters.
-const KEPT_CHARACTERS: usize = 140;
-/// Shortest part of a key that is looked for: shorter ones are words that mean something else. A key that is itself shorter
-/// is cut out where it stands alone, and not of other words.
-const LEAST_PART: usize = 6;
+/// Lines that are stored: a failure takes two or three.
+const MAX_LINES: usize = 3;
+/// Longest line in bytes; a longer line is dropped as a whole, because the key may be at the cut.
+const MAX_LINE_BYTES: usize = 4096;
+/// Most characters stored of a line.
+const MAX_LINE_CHARS: usize = 140;
+/// Shortest part of a key that is removed; shorter parts are common words. A whole key that is shorter is
+/// removed only where it is a separate word.
+const MIN_SECRET_PART: usize = 6;
 
-/// The last words of an encoder.
+/// Last log lines of an encoder.
 #[derive(Debug)]
-pub struct Words {
+pub struct FfmpegLog {
     secrets: Vec<Secret>,
     lines: Mutex<VecDeque<String>>,
 }
 
-impl Words {
-    /// Words in which this key does not occur: a server may quote the stream's name without its parameters, or one of
-    /// those, so that parts count as well.
+impl FfmpegLog {
+    /// Creates a log that removes this key. A server may quote the stream's name without its parameters, or
+    /// one of them, so parts of the key are removed too.
     pub fn without(key: &Secret) -> Self {
-        let parts = key.reveal().split(['?', '&', '=', '/']).filter(|part| part.len() >= LEAST_PART);
-        // The whole first: its parts would break it up.
+        let parts = key.reveal().split(['?', '&', '=', '/']).filter(|part| part.len() >= MIN_SECRET_PART);
+        // The whole key first: its parts would split it.
         let secrets = std::iter::once(key.reveal()).chain(parts).map(Secret::new).collect();
         Self { secrets, lines: Mutex::default() }
     }
 
-    /// Takes a line; what is kept of it.
-    pub fn hear(&self, line: &str) -> Option<String> {
+    /// Adds a line; returns its stored form.
+    pub fn push(&self, line: &str) -> Option<String> {
         let mut line = line.trim().to_owned();
         for secret in &self.secrets {
-            line = cut(&line, secret.reveal());
+            line = redact(&line, secret.reveal());
         }
-        // `[rtmp @ 0x5581e8c0] ` names a part of ffmpeg by its address.
+        // ffmpeg prefixes lines with the address of a component: `[rtmp @ 0x5581e8c0] `.
         let said = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
             Some((who, said)) if who.contains(" @ 0x") => said,
             _ => &line,
         };
-        let said: String = said.chars().filter(|c| !c.is_control()).take(KEPT_CHARACTERS).collect();
+        let said: String = said.chars().filter(|c| !c.is_control()).take(MAX_LINE_CHARS).collect();
         if said.is_empty() {
             return None;
         }
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() == KEPT_LINES {
+        if lines.len() == MAX_LINES {
             lines.pop_front();
         }
         lines.push_back(said.clone());
         Some(said)
     }
 
-    /// The last lines as one.
+    /// The last lines, joined.
     pub fn last(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether they tell of the way to the server, and not of the screen or the encoder.
-    pub fn blame_the_server(&self) -> bool {
-        blames_the_server(&self.last())
+    /// Whether they name the connection to the server, not the screen or the encoder.
+    pub fn blames_server(&self) -> bool {
+        names_server(&self.last())
     }
 
-    /// Whether they tell of the virtual speaker.
-    pub fn blame_the_speaker(&self) -> bool {
+    /// Whether they name the virtual speaker.
+    pub fn blames_speaker(&self) -> bool {
         self.last().contains(super::encoder::SPEAKER)
     }
 }
 
-/// A line without a secret.
-fn cut(line: &str, secret: &str) -> String {
-    if secret.len() >= LEAST_PART {
+/// Removes a secret from a line.
+fn redact(line: &str, secret: &str) -> String {
+    if secret.len() >= MIN_SECRET_PART {
         return line.replace(secret, "***");
     }
     let mut left = String::with_capacity(line.len());
@@ -91,14 +91,14 @@ fn cut(line: &str, secret: &str) -> String {
     left + rest
 }
 
-/// The outputs' names, and what the system calls a connection that ended.
-fn blames_the_server(words: &str) -> bool {
+/// Looks for output URLs and for system errors of a closed connection.
+fn names_server(text: &str) -> bool {
     ["rtmp://", "rtmps://", "tcp://", "tls://", "Broken pipe", "Connection ", "Peer certificate"]
         .iter()
-        .any(|sign| words.contains(sign))
+        .any(|sign| text.contains(sign))
 }
 
-/// Lines of a pipe: the next one, empty when it was too long; `None` at the end.
+/// Reader of a pipe's lines: an empty line for one that was too long; `None` at the end.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: R,
@@ -111,7 +111,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader, held: Vec::new(), skipping: false }
     }
 
-    /// Reads on. Nothing is lost when this is dropped before it is done.
+    /// Returns the next line. Cancel-safe.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.held.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -121,7 +121,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 let text = if skipped { "".into() } else { String::from_utf8_lossy(&line[..end]) };
                 return Some(text.into_owned());
             }
-            if self.held.len() > LONGEST_LINE {
+            if self.held.len() > MAX_LINE_BYTES {
                 self.held.clear();
                 self.skipping = true;
             }
@@ -139,8 +139,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_and_its_parts_are_cut_out() {
-        let words = Words::without(&Secret::new("live_hunter2?token=correcthorse&x=1"));
+    fn a_key_and_its_parts_are_removed() {
+        let log = FfmpegLog::without(&Secret::new("live_hunter2?token=correcthorse&x=1"));
         for (said, kept) in [
             ("publish live_hunter2?token=correcthorse&x=1 failed", "publish *** failed"),
             ("no live_hunter2 here", "no *** here"),
@@ -148,28 +148,28 @@ mod tests {
             ("[info] x", "[info] x"),
             ("a\u{1b}[31mb\0", "a[31mb"),
         ] {
-            assert_eq!(words.hear(said).as_deref(), Some(kept));
+            assert_eq!(log.push(said).as_deref(), Some(kept));
         }
-        assert_eq!(words.last(), "Server error: ***; [info] x; a[31mb");
-        assert_eq!(words.hear("  "), None);
-        assert!(words.hear(&"x".repeat(4000)).is_some_and(|line| line.len() == KEPT_CHARACTERS));
+        assert_eq!(log.last(), "Server error: ***; [info] x; a[31mb");
+        assert_eq!(log.push("  "), None);
+        assert!(log.push(&"x".repeat(4000)).is_some_and(|line| line.len() == MAX_LINE_CHARS));
     }
 
     #[test]
-    fn a_short_key_is_cut_out_alone() {
+    fn a_short_key_is_removed_as_a_word() {
         for (key, said, kept) in [
             ("live", "no live delivery to x/live: olive", "no *** delivery to x/***: olive"),
             ("r", "Server error: r", "Server error: ***"),
             ("aa", "aaa aa aa", "aaa *** ***"),
             ("é", "été é", "été ***"),
         ] {
-            assert_eq!(Words::without(&Secret::new(key)).hear(said).as_deref(), Some(kept));
+            assert_eq!(FfmpegLog::without(&Secret::new(key)).push(said).as_deref(), Some(kept));
         }
-        assert_eq!(Words::without(&Secret::new("")).hear("as it is").as_deref(), Some("as it is"));
+        assert_eq!(FfmpegLog::without(&Secret::new("")).push("as it is").as_deref(), Some("as it is"));
     }
 
     #[test]
-    fn the_server_s_fault_is_told_from_the_screen_s() {
+    fn server_failures_differ_from_screen_failures() {
         for server in [
             "rtmp://203.0.113.7:1935/: Input/output error",
             "Cannot open connection tcp://203.0.113.7:1?tcp_nodelay=0",
@@ -177,7 +177,7 @@ mod tests {
             "Error writing trailer: Connection reset by peer",
             "Peer certificate failed verification",
         ] {
-            assert!(blames_the_server(server), "{server}");
+            assert!(names_server(server), "{server}");
         }
         for other in [
             "Cannot get the image data event_error: response_type:0 error_code:8",
@@ -185,18 +185,18 @@ mod tests {
             "Error while opening encoder for output stream",
             "hotdesk_speaker.monitor: No such process",
         ] {
-            assert!(!blames_the_server(other), "{other}");
+            assert!(!names_server(other), "{other}");
         }
     }
 
     #[tokio::test]
-    async fn lines_are_whole_or_left_out() {
+    async fn lines_are_complete_or_dropped() {
         let long = "x".repeat(100_000);
         let text = format!("one\ntwo\r{long}secret\nthree\nhalf");
         let mut lines = Lines::of(text.as_bytes());
         let mut all = Vec::new();
         while let Some(line) = lines.next().await {
-            assert!(lines.held.capacity() < 4 * LONGEST_LINE);
+            assert!(lines.held.capacity() < 4 * MAX_LINE_BYTES);
             all.push(line);
         }
         assert_eq!(all, ["one", "two", "", "three"]);

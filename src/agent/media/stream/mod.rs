@@ -1,10 +1,10 @@
-//! Is the computer streamed to an RTMP server? One stream at a time, started and ended on request (wire.md 8).
+//! RTMP stream of a screen: one at a time, started and stopped on request (docs/api/streaming.md).
 //!
 //! ```text
-//! idle -> (starting) -> streaming -> idle        (asked)
-//!                                 -> terminated  (its server, screen or encoder is gone), until stopped or started
+//! idle -> (starting) -> streaming -> idle        (on request)
+//!                                 -> terminated  (its server, screen or encoder ended), until stopped or started
 //! ```
-//! While it goes on a keeper task has the encoder, and alone ends it.
+//! While the stream runs, only its supervisor task ends it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,50 +13,51 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 mod encoder;
-mod keeper;
-mod reach;
-mod words;
+mod ffmpeg_log;
+mod supervisor;
+mod target_address;
 
-use super::desktop::Desktop;
-use super::display::Displays;
-use super::ffmpeg;
-use encoder::{Encoder, Plan};
+use crate::display::Displays;
+use crate::media::ffmpeg;
+use crate::server::desktop::Desktop;
+use encoder::{StreamEncoder, StreamPlan};
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::desktop::stream::{Destination, check_key};
 use hotdesk_domain::error::{Error, Result};
 use hotdesk_domain::limits::MAX_STREAM_START_SECONDS;
-use hotdesk_domain::stream::{Destination, check_key};
-use hotdesk_wire::stream::{StreamStarted, StreamStatus, StreamTo};
+use hotdesk_wire::desktop::stream::{StreamStarted, StreamStatus, StreamTo};
 
-/// Status while nothing is streamed.
+/// Status without a stream.
 const IDLE: &str = "idle";
-/// Status while the server takes the stream.
+/// Status of a running stream.
 const STREAMING: &str = "streaming";
-/// Status of one that ended by itself.
+/// Status of a stream that ended unexpectedly.
 const TERMINATED: &str = "terminated";
-/// How long it may take to end when it is asked to: its encoder's time, twice where it was just being replaced.
+/// How long a stream may take to end on request: the encoder's timeout, twice when the encoder was being
+/// replaced.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
-/// Where the session tells which sound server there is.
+/// Environment variable in which the session names its sound server.
 const SOUND_SERVER: &str = "PULSE_SERVER";
 
-/// What streams stand on.
+/// Dependencies of the streams.
 #[derive(Clone)]
-pub struct Setup {
-    /// The home folder, for ffmpeg's environment.
+pub struct StreamSetup {
+    /// Home folder, for ffmpeg's environment.
     pub home: PathBuf,
     /// The screens.
     pub displays: Displays,
-    /// How the encoder reaches them.
+    /// Environment with which the encoder reaches the screens.
     pub desktop: Arc<dyn Desktop>,
-    /// What carries them out.
+    /// Task group.
     pub tasks: Tasks,
-    /// The encoder's program, looked for on `PATH`.
+    /// Encoder program, looked up in `PATH`.
     pub encoder: PathBuf,
 }
 
-/// The stream, if there is one. Clones are the same.
+/// The stream, if there is one. Clones share one state.
 #[derive(Clone)]
-pub struct Streams(Arc<Room>);
+pub struct Streams(Arc<StreamerState>);
 
 impl std::fmt::Debug for Streams {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -64,107 +65,111 @@ impl std::fmt::Debug for Streams {
     }
 }
 
-struct Room {
-    setup: Setup,
-    last: Mutex<Option<Arc<Kept>>>,
+struct StreamerState {
+    setup: StreamSetup,
+    last: Mutex<Option<Arc<StreamState>>>,
 }
 
 /// One stream.
-struct Kept {
+struct StreamState {
     status: Mutex<StreamStatus>,
-    /// Asks it to end.
+    /// Cancelled to end it.
     stop: CancellationToken,
-    /// It has ended, and its status says so.
+    /// Cancelled when it has ended and its status says so.
     gone: CancellationToken,
 }
 
 impl Streams {
-    /// Nothing is streamed.
-    pub fn new(setup: Setup) -> Self {
-        Self(Arc::new(Room { setup, last: Mutex::default() }))
+    /// Without a stream.
+    pub fn new(setup: StreamSetup) -> Self {
+        Self(Arc::new(StreamerState { setup, last: Mutex::default() }))
     }
 
-    /// Begins to stream; on return the server has taken it.
+    /// Starts the stream; on return the server has accepted it.
     ///
     /// # Errors
-    /// `Invalid`, also `private_address`; `NotFound` for the screen; `Conflict` with the code `already_streaming`,
-    /// `no_encoder` or `stream_stopped`; `Unavailable` with the code `stream_refused` or `encoder_failed`.
+    /// `Invalid` (also `private_address`); `NotFound` for an unknown screen; `Conflict` (`already_streaming`,
+    /// `no_encoder`, `stream_stopped`); `Unavailable` (`stream_refused`, `encoder_failed`). There is no
+    /// stream then.
     pub async fn start(&self, request: StreamTo) -> Result<StreamStarted> {
-        let room = Arc::clone(&self.0);
-        // A client that hangs up does not leave half a stream.
+        let shared = Arc::clone(&self.0);
+        // In its own task: a client that disconnects does not leave a half-started stream.
         let started = self.0.setup.tasks.spawn("stream start", async move {
-            let kept = room.take_place()?;
-            // However this ends, panics included, the place is free again unless a keeper has it.
-            let gone = kept.gone.clone().drop_guard();
-            let started = room.start(request, &kept).await?;
+            let stream = shared.reserve()?;
+            // Ends the reservation also on a panic, unless a supervisor has taken over.
+            let gone = stream.gone.clone().drop_guard();
+            let started = shared.start(request, &stream).await?;
             gone.disarm();
             Ok(started)
         });
-        let started = started.await.map_err(|error| Error::internal(format!("a stream: {error}")))?;
+        let started = started
+            .await
+            .map_err(|error| Error::internal(format!("the task that starts a stream failed: {error}")))?;
         started.unwrap_or_else(|| Err(Error::internal("the start of a stream panicked")))
     }
 
-    /// How it is.
+    /// Current status.
     pub fn status(&self) -> StreamStatus {
         let last = self.0.lock().clone();
-        last.map_or_else(idle, |kept| kept.lock().clone())
+        last.map_or_else(idle, |stream| stream.lock().clone())
     }
 
-    /// The screen that is streamed.
+    /// Id of the screen that is being streamed.
     pub fn screen(&self) -> Option<String> {
         let status = self.status();
         status.screen.filter(|_| status.status == STREAMING)
     }
 
-    /// Ends it; nothing is streamed afterwards.
+    /// Ends the stream, if there is one; the status is idle afterwards.
     ///
     /// # Errors
-    /// `TimedOut`.
+    /// `TimedOut` when it does not end in time.
     pub async fn stop(&self) -> Result<()> {
-        let Some(kept) = self.0.lock().clone() else { return Ok(()) };
-        kept.stop.cancel();
-        let ended = tokio::time::timeout(END_TIMEOUT, kept.gone.cancelled()).await;
+        let Some(stream) = self.0.lock().clone() else { return Ok(()) };
+        stream.stop.cancel();
+        let ended = tokio::time::timeout(END_TIMEOUT, stream.gone.cancelled()).await;
         ended.map_err(|_| Error::timed_out("The stream did not end in time"))?;
         let mut last = self.0.lock();
-        if last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &kept)) {
+        if last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &stream)) {
             *last = None;
         }
         Ok(())
     }
 }
 
-impl Room {
-    fn take_place(&self) -> Result<Arc<Kept>> {
+impl StreamerState {
+    fn reserve(&self) -> Result<Arc<StreamState>> {
         let mut last = self.lock();
-        if last.as_ref().is_some_and(|kept| !kept.gone.is_cancelled()) {
+        if last.as_ref().is_some_and(|stream| !stream.gone.is_cancelled()) {
             return Err(Error::conflict("The computer is streaming already").code("already_streaming"));
         }
-        let kept = Arc::new(Kept {
+        let stream = Arc::new(StreamState {
             status: Mutex::new(idle()),
             stop: CancellationToken::new(),
             gone: CancellationToken::new(),
         });
-        *last = Some(Arc::clone(&kept));
-        Ok(kept)
+        *last = Some(Arc::clone(&stream));
+        Ok(stream)
     }
 
-    async fn start(self: &Arc<Self>, request: StreamTo, kept: &Arc<Kept>) -> Result<StreamStarted> {
+    async fn start(self: &Arc<Self>, request: StreamTo, stream: &Arc<StreamState>) -> Result<StreamStarted> {
         let began = Instant::now();
         let setup = &self.setup;
         let destination = Destination::parse(&request.url)?;
         check_key(request.key.reveal())?;
         let screen = setup.displays.screen(request.screen.as_deref())?;
         let program = ffmpeg::find(&setup.encoder)?;
-        // One that is not up says so.
+        // Fails when the screen is not running.
         screen.moment().await?;
-        let url = reach::checked(&destination, request.allow_private).await?;
+        let url = target_address::resolve_url(&destination, request.allow_private).await?;
         let environment = ffmpeg::environment(setup.desktop.as_ref(), &setup.home, &screen)?;
         let sound = environment.iter().any(|(name, _)| name == SOUND_SERVER);
-        let patience = Duration::from_secs(MAX_STREAM_START_SECONDS).saturating_sub(began.elapsed());
-        let plan = Plan { program, environment, url, destination, key: request.key, sound, patience };
-        let encoder = Encoder::start(&plan, &screen, &kept.stop, &setup.tasks).await?;
+        let start_timeout = Duration::from_secs(MAX_STREAM_START_SECONDS).saturating_sub(began.elapsed());
+        let plan =
+            StreamPlan { program, environment, url, destination, key: request.key, sound, start_timeout };
+        let encoder = StreamEncoder::start(&plan, &screen, &stream.stop, &setup.tasks).await?;
         let pid = encoder.pid();
-        *kept.lock() = StreamStatus {
+        *stream.lock() = StreamStatus {
             status: STREAMING.to_owned(),
             start_time: Some(iso8601(now_ms())),
             pid: Some(pid),
@@ -172,17 +177,22 @@ impl Room {
             sound: Some(encoder.sound),
             ..StreamStatus::default()
         };
-        let keeper = keeper::Keeper { kept: Arc::clone(kept), screen, plan, tasks: setup.tasks.clone() };
-        let _keeper = setup.tasks.spawn("stream", keeper.keep(encoder));
+        let supervisor = supervisor::StreamSupervisor {
+            stream: Arc::clone(stream),
+            screen,
+            plan,
+            tasks: setup.tasks.clone(),
+        };
+        let _task = setup.tasks.spawn("stream", supervisor.run(encoder));
         Ok(StreamStarted { success: true, status: STREAMING.to_owned(), pid })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Kept>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<StreamState>>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl StreamState {
     fn lock(&self) -> MutexGuard<'_, StreamStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,160 +1,163 @@
-//! What happens while a computer streams? Its keeper ends the stream when it is asked to, with its screen or the agent,
-//! and when the server is gone; a screen that changed its size or was started again gets another encoder.
+//! Supervision of the running stream.
+//!
+//! It ends on request, with its screen or the agent, and when the server disconnects. A screen that was
+//! resized or restarted gets another encoder.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::MissedTickBehavior;
 
-use super::encoder::{Encoder, Plan};
-use super::{IDLE, Kept, TERMINATED};
+use super::encoder::{StreamEncoder, StreamPlan};
+use super::{IDLE, StreamState, TERMINATED};
 use crate::display::Screen;
 use hotdesk_base::tasks::Tasks;
-use hotdesk_wire::stream::StreamStatus;
+use hotdesk_wire::desktop::stream::StreamStatus;
 
-/// How often the screen's size and what was sent are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the server may take nothing: pictures and sound go on whatever there is to see and to hear, some kilobytes a
-/// second at the least.
+/// Interval between checks of the screen's size and of the sent bytes.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the number of sent bytes may stay the same: even an idle desktop needs some kilobytes per second.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a screen may take to come back.
+/// How long a screen may take to restart.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// Encoders that are tried in its place: a server may need a moment to see that the one before has gone.
-const TRIES: usize = 3;
-/// The time between two of them.
-const TRY_PAUSE: Duration = Duration::from_secs(1);
+/// Attempts to start another encoder: a server may need a moment to see that the previous connection is
+/// closed.
+const ATTEMPTS: usize = 3;
+/// Delay between two attempts.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Keeps one stream.
-pub struct Keeper {
-    pub kept: Arc<Kept>,
+/// Supervisor of one stream.
+pub struct StreamSupervisor {
+    pub stream: Arc<StreamState>,
     pub screen: Arc<Screen>,
-    pub plan: Plan,
+    pub plan: StreamPlan,
     pub tasks: Tasks,
 }
 
-/// What comes after an encoder.
-enum Next {
-    /// Another one: the screen is not what it was.
-    Again,
-    /// Nothing, because it was asked for.
+/// Next step after an encoder.
+enum NextStep {
+    /// Start another one, because the screen has changed.
+    Restart,
+    /// End as requested.
     Idle,
-    /// Nothing, for this reason.
+    /// End for this reason.
     Over(&'static str),
 }
 
-impl Keeper {
-    /// The whole life of a stream.
-    pub async fn keep(self, mut encoder: Encoder) {
-        // Also when this panics.
-        let _gone = self.kept.gone.clone().drop_guard();
+impl StreamSupervisor {
+    /// Supervises the stream until it has ended.
+    pub async fn run(self, mut encoder: StreamEncoder) {
+        // Also on a panic.
+        let _gone = self.stream.gone.clone().drop_guard();
         let (next, detail) = loop {
-            let next = self.until_it_ends(&mut encoder).await;
-            let detail = encoder.words().last();
+            let next = self.wait_for_end(&mut encoder).await;
+            let detail = encoder.log().last();
             encoder.end().await;
-            if !matches!(next, Next::Again) {
+            if !matches!(next, NextStep::Restart) {
                 break (next, detail);
             }
-            match self.again().await {
+            match self.restart().await {
                 Ok(another) => encoder = another,
                 Err(over) => break over,
             }
-            let mut status = self.kept.lock();
+            let mut status = self.stream.lock();
             (status.pid, status.sound) = (Some(encoder.pid()), Some(encoder.sound));
         };
-        let mut status = self.kept.lock();
+        let mut status = self.stream.lock();
         match next {
-            Next::Over(reason) => {
-                tracing::info!(screen = self.screen.id, reason, detail, "a stream was terminated");
+            NextStep::Over(reason) => {
+                tracing::info!(screen = self.screen.id, reason, detail, "a stream ended unexpectedly");
                 TERMINATED.clone_into(&mut status.status);
                 status.pid = None;
                 status.reason = Some(reason.to_owned());
                 status.detail = Some(detail).filter(|detail| !detail.is_empty());
             }
-            Next::Idle | Next::Again => {
+            NextStep::Idle | NextStep::Restart => {
                 *status = StreamStatus { status: IDLE.to_owned(), ..StreamStatus::default() };
             }
         }
     }
 
-    async fn until_it_ends(&self, encoder: &mut Encoder) -> Next {
+    async fn wait_for_end(&self, encoder: &mut StreamEncoder) -> NextStep {
         let stopping = self.tasks.stopping();
-        let screen = self.screen.end();
-        let mut tick = tokio::time::interval(LOOK_EVERY);
+        let screen = self.screen.ended_token();
+        let mut tick = tokio::time::interval(CHECK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut sent, mut since) = (0, Instant::now());
         loop {
             tokio::select! {
-                // What was asked for is the reason of what follows from it.
+                // A request has priority over its consequences as the reason.
                 biased;
-                () = stopping.cancelled() => return Next::Over("agent_stopped"),
-                () = self.kept.stop.cancelled() => return Next::Idle,
-                () = screen.cancelled() => return Next::Over("screen_deleted"),
-                () = encoder.ended() => return self.after(encoder).await,
+                () = stopping.cancelled() => return NextStep::Over("agent_stopped"),
+                () = self.stream.stop.cancelled() => return NextStep::Idle,
+                () = screen.cancelled() => return NextStep::Over("screen_deleted"),
+                () = encoder.ended() => return self.next_step(encoder).await,
                 _ = tick.tick() => {
                     if self.has_changed(encoder).await {
-                        return Next::Again;
+                        return NextStep::Restart;
                     }
                     let now = encoder.sent();
                     if now != sent {
                         (sent, since) = (now, Instant::now());
                     } else if since.elapsed() >= STALL_TIMEOUT {
-                        return Next::Over("server_stalled");
+                        return NextStep::Over("server_stalled");
                     }
                 }
             }
         }
     }
 
-    /// What comes after an encoder that ended by itself.
-    async fn after(&self, encoder: &Encoder) -> Next {
-        if encoder.words().blame_the_server() {
-            return Next::Over("server_gone");
+    /// Returns the next step after an encoder that ended unexpectedly.
+    async fn next_step(&self, encoder: &StreamEncoder) -> NextStep {
+        if encoder.log().blames_server() {
+            return NextStep::Over("server_gone");
         }
         let screen_is_same = match (self.screen.moment().await, encoder.since) {
-            (Ok(now), Some(then)) => now.shares_its_screen_with(then) && self.screen.size() == encoder.size,
+            (Ok(now), Some(then)) => now.is_same_connection(then) && self.screen.size() == encoder.size,
             (Ok(_), None) | (Err(_), _) => false,
         };
-        // The sound server is started again when it ends, as the screen is; silence is sent until then.
-        if screen_is_same && !encoder.words().blame_the_speaker() {
-            Next::Over("encoder_ended")
+        // The sound server is restarted when it ends, like the screen; silence is sent until then.
+        if screen_is_same && !encoder.log().blames_speaker() {
+            NextStep::Over("encoder_ended")
         } else {
-            Next::Again
+            NextStep::Restart
         }
     }
 
-    /// Whether the screen has another size than the encoder's.
-    async fn has_changed(&self, encoder: &Encoder) -> bool {
-        // The screen's thread learns of its size when it does something; one that is starting again has none.
+    /// Whether the screen's size differs from the encoder's.
+    async fn has_changed(&self, encoder: &StreamEncoder) -> bool {
+        // The screen's thread updates its size only when it handles a request; a screen that is restarting
+        // has no size.
         self.screen.moment().await.is_ok() && self.screen.size() != encoder.size
     }
 
-    /// Another encoder, or why there is none.
-    async fn again(&self) -> Result<Encoder, (Next, String)> {
+    /// Starts another encoder, or returns the reason for which there is none.
+    async fn restart(&self) -> Result<StreamEncoder, (NextStep, String)> {
         let mut last = None;
-        for attempt in 0..TRIES {
+        for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 tokio::select! {
-                    () = self.kept.stop.cancelled() => break,
-                    () = tokio::time::sleep(TRY_PAUSE) => {}
+                    () = self.stream.stop.cancelled() => break,
+                    () = tokio::time::sleep(RETRY_DELAY) => {}
                 }
             }
             let ready = tokio::select! {
-                () = self.kept.stop.cancelled() => break,
+                () = self.stream.stop.cancelled() => break,
                 ready = self.screen.ready(SCREEN_TIMEOUT) => ready,
             };
             if let Err(error) = ready {
-                return Err((Next::Over("screen_deleted"), error.message));
+                return Err((NextStep::Over("screen_deleted"), error.message));
             }
-            match Encoder::start(&self.plan, &self.screen, &self.kept.stop, &self.tasks).await {
+            match StreamEncoder::start(&self.plan, &self.screen, &self.stream.stop, &self.tasks).await {
                 Ok(encoder) => return Ok(encoder),
                 Err(error) => last = Some(error),
             }
         }
-        if self.kept.stop.is_cancelled() {
-            return Err((Next::Idle, String::new()));
+        if self.stream.stop.is_cancelled() {
+            return Err((NextStep::Idle, String::new()));
         }
         let (code, message) = last.map_or((None, String::new()), |error| (error.code, error.message));
         let reason = if code == Some("stream_refused") { "server_gone" } else { "encoder_ended" };
-        Err((Next::Over(reason), message))
+        Err((NextStep::Over(reason), message))
     }
 }

@@ -1,37 +1,39 @@
-//! Which address is streamed to? The host's name is resolved here, and what it stands for is checked (access.md A70).
+//! Address of a streaming server: resolution of its name and check of the result (A70,
+//! docs/authentication-rules.md).
 //!
-//! Plain RTMP then goes to the very address that was checked. RTMPS goes to the name, since certificates are for names:
-//! if the name has come to stand for another address by then, whoever is there lacks its certificate. In a computer the
-//! engine's packet rules refuse private addresses as well, whatever is checked here.
+//! Plain RTMP connects to the checked address. RTMPS connects to the name, which its certificate needs;
+//! should the name point to another address by then, that server lacks the certificate. The engine's packet
+//! rules refuse private addresses too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use hotdesk_domain::address::is_public;
+use hotdesk_domain::desktop::stream::{Destination, Host};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::stream::{Destination, Host};
+use hotdesk_domain::network::address::is_public;
 
-/// How long a name server may take: two tries of five seconds are its own habit, and the client waits.
+/// How long a name server may take: its client's default of two tries takes five seconds each, and the
+/// request waits.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The URL that ffmpeg is given: scheme, host and port alone, nothing that is secret.
+/// Returns the URL for ffmpeg: scheme, host and port without secrets.
 ///
 /// # Errors
-/// `Invalid` with the code `private_address`; `Unavailable` with the code `stream_refused` when the host is not known.
-pub async fn checked(destination: &Destination, allow_private: bool) -> Result<String> {
+/// `Invalid` (`private_address`); `Unavailable` (`stream_refused`) when the name cannot be resolved.
+pub async fn resolve_url(destination: &Destination, allow_private: bool) -> Result<String> {
     let port = destination.port;
     let addresses = match &destination.host {
         Host::Address(address) => vec![*address],
         Host::Name(name) => resolve(name, port).await?,
     };
-    // All of them: a name that stands for a public and a private address is nobody's streaming server.
+    // All of them must be public: no real streaming server has a name with public and private addresses.
     if !allow_private && !addresses.iter().copied().all(is_public) {
         return Err(Destination::private());
     }
     if let (true, Host::Name(name)) = (destination.secure, &destination.host) {
         return Ok(format!("rtmps://{name}:{port}/"));
     }
-    // Computers have IPv4 alone.
+    // Computers have only IPv4.
     let address = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
     let address = address.ok_or_else(unknown)?;
     let scheme = if destination.secure { "rtmps" } else { "rtmp" };
@@ -57,8 +59,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_name_stands_for_is_checked_and_plain_rtmp_goes_there() {
-        let ask = async |url: &str, allow| checked(&Destination::parse(url).unwrap(), allow).await;
+    async fn resolved_addresses_are_checked_and_used_for_plain_rtmp() {
+        let ask = async |url: &str, allow| resolve_url(&Destination::parse(url).unwrap(), allow).await;
         for url in ["rtmp://localhost/a", "rtmps://localhost/a", "rtmp://127.0.0.1/a", "rtmp://[::1]/a"] {
             assert_eq!(ask(url, false).await.unwrap_err().code, Some("private_address"), "{url}");
         }

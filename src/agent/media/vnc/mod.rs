@@ -1,8 +1,8 @@
-//! How is a screen shared live? RFB between a WebSocket's binary messages and the socket of the screen's Xvnc.
+//! VNC access to a screen: RFB between a WebSocket's binary messages and the socket of the screen's Xvnc.
 //!
-//! Bytes pass as they are; what a client holds down when it ends is let go in its place. Xvnc offers the security type
-//! "None": the socket's token was checked before, and RFB's own check would compare eight bytes of the same password
-//! (RFC 6143 section 7.2.2).
+//! Bytes pass unchanged. When a client ends, the buttons that it holds down are released. Xvnc offers the
+//! security type "None", because the socket's token was checked before; RFB's own check compares only eight
+//! bytes of a password (RFC 6143 section 7.2.2).
 
 use std::io;
 use std::path::PathBuf;
@@ -14,64 +14,66 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::CancellationToken;
 
-use super::display::Displays;
-use super::quiet::Quiet;
-use hotdesk_domain::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use crate::display::Displays;
+use crate::server::last_activity::LastActivity;
+use hotdesk_domain::desktop::channel::{Channel, Failure, GOING_AWAY, NORMAL};
+use hotdesk_domain::desktop::rfb::PointerTracker;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::rfb::Pressed;
-use hotdesk_http::socket::{Closing, Heard, Receiver, Sender};
+use hotdesk_http::socket::{CloseReason, PeerMessage, Receiver, Sender};
 
 mod release;
 
-/// How long a screen that is starting is waited for; a viewer that is told it is away comes back by itself.
+/// How long to wait for a screen that is starting. A viewer whose connection is refused reconnects by itself.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long Xvnc may take to read what a client said: it is on this machine, and one that hangs reads nothing.
+/// How long Xvnc may take to read a client's bytes. It runs on this machine; only one that hangs takes
+/// longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of one read, and so of one message: a full picture at 720p is some hundred KB, which this makes a few of.
+/// Bytes of one read, and so of one message: a full 720p picture of some hundred KB takes a few of them.
 const PIECE: usize = 64 * 1024;
-/// Without a byte from or to the client for this long, the socket is closed (wire.md 10.3).
+/// Idle time after which the socket is closed (docs/channels.md).
 const MAX_IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// Serves one viewer of a screen, the boot screen when none is named, until one side ends.
+/// Serves one viewer of a screen (the boot screen for `None`) until one side ends or `stop` is cancelled.
 pub async fn websockify(
     displays: Option<&Displays>,
     screen: Option<&str>,
     sender: Sender,
     receiver: Receiver,
     stop: CancellationToken,
-) -> Closing {
+) -> CloseReason {
     let server = tokio::select! {
         server = connect(displays, screen) => server,
-        () = stop.cancelled() => return Closing::new(GOING_AWAY, "going away"),
+        () = stop.cancelled() => return CloseReason::new(GOING_AWAY, "going away"),
     };
     let (socket, (from_server, to_server)) = match server {
         Ok((socket, stream)) => (socket, stream.into_split()),
         Err(closing) => return closing,
     };
-    let quiet = Quiet::default();
-    let mut pressed = Pressed::default();
+    let activity = LastActivity::default();
+    let mut pressed = PointerTracker::default();
     let closing = tokio::select! {
-        closing = down(from_server, &sender, &quiet) => closing,
-        closing = up(receiver, to_server, &quiet, &mut pressed) => closing,
-        () = quiet.lasts(MAX_IDLE) => closed(Failure::Idle, "nothing moved for 30 minutes"),
-        () = stop.cancelled() => Closing::new(GOING_AWAY, "going away"),
+        closing = down(from_server, &sender, &activity) => closing,
+        closing = up(receiver, to_server, &activity, &mut pressed) => closing,
+        () = activity.wait_idle(MAX_IDLE) => closed(Failure::Idle, "idle for 30 minutes"),
+        () = stop.cancelled() => CloseReason::new(GOING_AWAY, "going away"),
     };
-    // The client's own connection is closed by now: while it was there, Xvnc heard no other of what its pointer does.
+    // The client's connection is closed by now: while it was open, Xvnc ignored pointer events of other
+    // connections.
     if let Some(event) = pressed.release() {
-        release::say(&socket, event).await;
+        release::send(&socket, event).await;
     }
     closing
 }
 
-fn closed(failure: Failure, reason: impl Into<std::borrow::Cow<'static, str>>) -> Closing {
-    Closing::new(Channel::Websockify.close_code(failure), reason)
+fn closed(failure: Failure, reason: impl Into<std::borrow::Cow<'static, str>>) -> CloseReason {
+    CloseReason::new(Channel::Websockify.close_code(failure), reason)
 }
 
-/// The connection to a screen's VNC server, and where that is.
+/// Connects to a screen's VNC server; returns also the path of its socket.
 async fn connect(
     displays: Option<&Displays>,
     screen: Option<&str>,
-) -> Result<(PathBuf, UnixStream), Closing> {
+) -> Result<(PathBuf, UnixStream), CloseReason> {
     let refused = |error: Error| closed(Failure::Unreachable, error.message);
     let displays = displays.ok_or_else(|| closed(Failure::Unreachable, "this computer has no screens"))?;
     let screen = displays.screen(screen).map_err(refused)?;
@@ -86,10 +88,10 @@ async fn connect(
     }
 }
 
-/// What the server says, to the client.
-async fn down(server: OwnedReadHalf, client: &Sender, quiet: &Quiet) -> Closing {
+/// Copies the server's bytes to the client.
+async fn down(server: OwnedReadHalf, client: &Sender, activity: &LastActivity) -> CloseReason {
     loop {
-        // Room is taken only once there is something to read: an idle viewer holds none.
+        // The buffer is allocated only when there is something to read: an idle viewer needs none.
         if server.readable().await.is_err() {
             return server_ended();
         }
@@ -100,36 +102,36 @@ async fn down(server: OwnedReadHalf, client: &Sender, quiet: &Quiet) -> Closing 
             Ok(0) | Err(_) => return server_ended(),
         }
         if client.binary(piece.freeze()).await.is_err() {
-            return Closing::new(NORMAL, "the client does not read");
+            return CloseReason::new(NORMAL, "the client does not read");
         }
-        quiet.note();
+        activity.touch();
     }
 }
 
-/// What the client says, to the server.
+/// Copies the client's bytes to the server.
 async fn up(
     mut client: Receiver,
     mut server: OwnedWriteHalf,
-    quiet: &Quiet,
-    pressed: &mut Pressed,
-) -> Closing {
+    activity: &LastActivity,
+    pressed: &mut PointerTracker,
+) -> CloseReason {
     while let Some(heard) = client.receive().await {
-        let Heard::Binary(bytes) = heard else {
+        let PeerMessage::Binary(bytes) = heard else {
             return closed(Failure::Failed, "RFB goes in binary messages");
         };
         pressed.note(&bytes);
         match tokio::time::timeout(WRITE_TIMEOUT, server.write_all(&bytes)).await {
             Ok(Ok(())) => {
                 pressed.written();
-                quiet.note();
+                activity.touch();
             }
             Ok(Err(_)) => return server_ended(),
             Err(_) => return closed(Failure::Failed, "the screen's VNC server does not read"),
         }
     }
-    Closing::new(NORMAL, "bye")
+    CloseReason::new(NORMAL, "bye")
 }
 
-fn server_ended() -> Closing {
+fn server_ended() -> CloseReason {
     closed(Failure::Unreachable, "the screen's VNC server ended the connection")
 }

@@ -1,7 +1,9 @@
-//! How is a button let go whose client is gone? Xvnc takes it for held until some client says otherwise.
+//! Release of the mouse buttons of a VNC client that has disconnected.
 //!
-//! That is said on a connection of our own: a client may have ended in the middle of a message, behind which its own
-//! connection takes nothing.
+//! Xvnc keeps a button pressed until some client releases it. The release is sent on a separate connection,
+//! because the client may have ended in the middle of a message, after which its own connection accepts
+//! nothing.
+//!
 
 use std::io;
 use std::path::Path;
@@ -10,29 +12,29 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::UnixStream;
 
-/// How long it may take: milliseconds, but of a server that hangs for a while.
+/// Timeout of the whole exchange: it usually takes milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// All that a client says before its messages (RFC 6143 sections 7.1 and 7.3): the version, no security, and that others
-/// stay connected. None of it depends on what the server answers.
+/// Client messages before the first event (RFC 6143 sections 7.1 and 7.3): the version, no security, shared
+/// access. None of them depends on the server's answers.
 const HELLO: &[u8] = b"RFB 003.008\n\x01\x01";
-/// Most bytes that the server says meanwhile: its version, security types, size and name are below 200.
+/// Most bytes that are read of the server: its version, security types, size and name take less than 200.
 const MAX_ANSWER: u64 = 4096;
 
-/// Says a PointerEvent to the server of a socket; on return it was heard, or a warning tells why not.
-pub(super) async fn say(socket: &Path, event: [u8; 6]) {
+/// Sends a PointerEvent to the server of a socket. Logs a warning when that fails.
+pub(super) async fn send(socket: &Path, event: [u8; 6]) {
     let failed = match tokio::time::timeout(TIMEOUT, conversation(socket, event)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
-        Err(_) => String::from("it does not answer"),
+        Err(_) => String::from("no answer within 10 s"),
     };
-    tracing::warn!(failed, "a VNC server could not be told that a client's buttons are up");
+    tracing::warn!(failed, "cannot release the mouse buttons of a disconnected VNC client");
 }
 
 async fn conversation(socket: &Path, event: [u8; 6]) -> io::Result<()> {
     let mut server = UnixStream::connect(socket).await?;
     server.write_all(&[HELLO, &event].concat()).await?;
     server.shutdown().await?;
-    // It ends the connection once it has read all.
+    // The server closes the connection when it has read everything.
     copy(&mut server.take(MAX_ANSWER), &mut sink()).await?;
     Ok(())
 }

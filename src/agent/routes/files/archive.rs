@@ -1,4 +1,4 @@
-//! `GET` and `PUT /files/archive?path=`: a folder as a tar.
+//! Routes `GET` and `PUT /files/archive?path=`: a folder as a tar archive.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -11,12 +11,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::content::last_name;
-use crate::files::{blocking, pack, unpack};
-use crate::state::Agent;
+use crate::files::archive::{pack, unpack};
+use crate::files::blocking;
+use crate::server::state::Agent;
 use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Query;
-use hotdesk_wire::guest_file::{PathQuery, UnpackQuery, Unpacked};
+use hotdesk_wire::files::guest_file::{PathQuery, UnpackQuery, UnpackResult};
 
 pub(super) fn router() -> Router<Agent> {
     Router::new().route("/files/archive", get(pack_folder).put(unpack_into))
@@ -38,8 +39,8 @@ async fn pack_folder(
     let slot = agent.files.slot()?;
     let (sender, receiver) = mpsc::channel(pack::WAITING_PIECES);
     let handle = Handle::current();
-    // It ends with its last piece, or when the body is dropped: nothing waits for it.
-    let _packing = tokio::task::spawn_blocking(move || {
+    // It ends with its last piece, or when the body is dropped; no task waits for it.
+    let _task = tokio::task::spawn_blocking(move || {
         let _slot = slot;
         pack::pack(&folder, sender, handle);
     });
@@ -50,6 +51,6 @@ async fn unpack_into(
     State(agent): State<Agent>,
     Query(query): Query<UnpackQuery>,
     body: Body,
-) -> Result<Answer<Unpacked>> {
+) -> Result<Answer<UnpackResult>> {
     Ok(Answer(unpack::put(&agent.files, agent.home.clone(), query, body).await?))
 }

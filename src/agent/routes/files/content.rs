@@ -1,4 +1,4 @@
-//! `PUT /files/desktop/{filename}`, `GET` and `PUT /files/content?path=`: one file in, one file out.
+//! Routes `PUT /files/desktop/{filename}`, and `GET` and `PUT /files/content?path=`.
 
 use std::io::SeekFrom;
 
@@ -12,19 +12,20 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
-use crate::files::range::{Part, known, part, still};
+use crate::files::range::{RequestedPart, if_none_match_matches, if_range_matches, requested_part};
 use crate::files::read::Content;
-use crate::files::{blocking, place, read, upload};
-use crate::state::Agent;
+use crate::files::write::{desktop_upload, upload};
+use crate::files::{blocking, read};
+use crate::server::state::Agent;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::{self, Result};
 use hotdesk_http::extract::{Path, Query};
 use hotdesk_wire::agent::PutResult;
-use hotdesk_wire::guest_file::{PathQuery, PutQuery, Written};
+use hotdesk_wire::files::guest_file::{FileWritten, PathQuery, PutQuery};
 
-/// Bytes read from a file at once; larger pieces gain nothing on a local disk.
+/// Bytes read from a file at once; larger pieces are not faster on a local disk.
 const CHUNK: usize = 64 * 1024;
 
 pub(super) fn router() -> Router<Agent> {
@@ -39,53 +40,54 @@ async fn put_on_desktop(
     body: Body,
 ) -> Result<Answer<PutResult>> {
     let name = FileName::parse(&filename)?;
-    Ok(Answer(place::put(&agent.files, agent.home.clone(), name, body).await?))
+    Ok(Answer(desktop_upload::put(&agent.files, agent.home.clone(), name, body).await?))
 }
 
 async fn put_content(
     State(agent): State<Agent>,
     Query(query): Query<PutQuery>,
     body: Body,
-) -> Result<Answer<Written>> {
+) -> Result<Answer<FileWritten>> {
     Ok(Answer(upload::put(&agent.files, agent.home.clone(), query, body).await?))
 }
 
-/// Also `HEAD`, for which ranges do not count (RFC 9110 section 14.2).
+/// Also serves `HEAD`, for which ranges do not apply (RFC 9110 section 14.2).
 async fn content(
     State(agent): State<Agent>,
     Query(query): Query<PathQuery>,
     method: Method,
-    asked: HeaderMap,
+    request_headers: HeaderMap,
 ) -> Result<Response> {
     let home = agent.home.clone();
-    serve(blocking(move || read::open(&home, &query.path)).await?, &method, &asked).await
+    serve(blocking(move || read::open(&home, &query.path)).await?, &method, &request_headers).await
 }
 
-/// Answers with a file, or with the part of it that is asked for.
+/// Answers with a file or the requested part of it.
 pub(in crate::routes) async fn serve(
     content: Content,
     method: &Method,
-    asked: &HeaderMap,
+    request_headers: &HeaderMap,
 ) -> Result<Response> {
     let modified = http_date(content.modified_ms)?;
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::ETAG, value(&content.etag)?);
     headers.insert(header::LAST_MODIFIED, value(&modified)?);
-    let field = |name| asked.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    if known(field(header::IF_NONE_MATCH), &content.etag) {
+    let field = |name| request_headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    if if_none_match_matches(field(header::IF_NONE_MATCH), &content.etag) {
         return Ok((StatusCode::NOT_MODIFIED, headers).into_response());
     }
-    let range = field(header::RANGE)
-        .filter(|_| *method == Method::GET && still(field(header::IF_RANGE), &content.etag, &modified));
+    let range = field(header::RANGE).filter(|_| {
+        *method == Method::GET && if_range_matches(field(header::IF_RANGE), &content.etag, &modified)
+    });
     let length = content.length;
-    let (status, first, count) = match part(range, length) {
-        Part::Whole => (StatusCode::OK, 0, length),
-        Part::Range { first, last } => {
+    let (status, first, count) = match requested_part(range, length) {
+        RequestedPart::Whole => (StatusCode::OK, 0, length),
+        RequestedPart::Range { first, last } => {
             headers.insert(header::CONTENT_RANGE, value(&format!("bytes {first}-{last}/{length}"))?);
             (StatusCode::PARTIAL_CONTENT, first, last - first + 1)
         }
-        Part::Unsatisfiable => {
+        RequestedPart::Unsatisfiable => {
             headers.insert(header::CONTENT_RANGE, value(&format!("bytes */{length}"))?);
             let error = Error::invalid(format!("the file has {length} bytes")).code("range_not_satisfiable");
             let refused = error_response::with_status(StatusCode::RANGE_NOT_SATISFIABLE, error);
@@ -98,21 +100,21 @@ pub(in crate::routes) async fn serve(
     let mut file = tokio::fs::File::from_std(content.file);
     if first > 0 {
         let sought = file.seek(SeekFrom::Start(first)).await;
-        sought.map_err(|error| Error::internal(format!("seek in {}: {error}", content.path)))?;
+        sought.map_err(|error| Error::internal(format!("cannot seek in {}: {error}", content.path)))?;
     }
     let stream = ReaderStream::with_capacity(file.take(count), CHUNK);
     Ok((status, headers, Body::from_stream(stream)).into_response())
 }
 
-/// What a path is saved as.
+/// Returns the file name under which a client saves a path.
 pub(super) fn last_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("root")
 }
 
-/// A time as HTTP writes it.
+/// Formats Unix milliseconds as an HTTP date (RFC 9110 section 5.6.7).
 pub(super) fn http_date(ms: i64) -> Result<String> {
     let at = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    // The form has four digits for a year.
+    // HTTP dates have four digits for the year.
     let printed = DateTimePrinter::new().timestamp_to_rfc9110_string(&at);
     Ok(printed
         .or_else(|_| DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::UNIX_EPOCH))

@@ -1,4 +1,4 @@
-//! `GET list`, `stat`, `hash`; `POST mkdir`, `move`; `DELETE`: folders and what is in them.
+//! Routes for folders and their entries: `GET list`, `stat`, `hash`; `POST mkdir`, `move`; `DELETE`.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use axum::{Json as Answer, Router};
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{blocking, entry, hash, list, mkdir, relocate, remove};
-use crate::state::Agent;
+use crate::server::state::Agent;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Query};
-use hotdesk_wire::guest_file::{
-    DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery,
-    Stat,
+use hotdesk_wire::files::guest_file::{
+    DeleteQuery, DeleteResult, FileHash, FileMoved, FolderCreated, FolderListQuery, HashQuery, Listing,
+    Mkdir, MoveFile, PathQuery, Stat,
 };
 
 pub(super) fn router() -> Router<Agent> {
@@ -27,7 +27,7 @@ pub(super) fn router() -> Router<Agent> {
         .route("/files/move", post(move_path))
 }
 
-async fn list_folder(state: State<Agent>, Query(query): Query<ListQuery>) -> Result<Answer<Listing>> {
+async fn list_folder(state: State<Agent>, Query(query): Query<FolderListQuery>) -> Result<Answer<Listing>> {
     quick(state, move |home| list::list(home, &query)).await
 }
 
@@ -35,19 +35,19 @@ async fn stat_path(state: State<Agent>, Query(query): Query<PathQuery>) -> Resul
     quick(state, move |home| entry::stat(home, &query.path)).await
 }
 
-async fn make_folder(state: State<Agent>, Body(body): Body<Mkdir>) -> Result<Answer<Made>> {
+async fn make_folder(state: State<Agent>, Body(body): Body<Mkdir>) -> Result<Answer<FolderCreated>> {
     quick(state, move |home| mkdir::mkdir(home, &body)).await
 }
 
-async fn move_path(state: State<Agent>, Body(body): Body<MoveFile>) -> Result<Answer<Moved>> {
+async fn move_path(state: State<Agent>, Body(body): Body<MoveFile>) -> Result<Answer<FileMoved>> {
     slow(state, move |home, _| relocate::relocate(home, &body)).await
 }
 
-async fn hash_file(state: State<Agent>, Query(query): Query<HashQuery>) -> Result<Answer<Hashed>> {
+async fn hash_file(state: State<Agent>, Query(query): Query<HashQuery>) -> Result<Answer<FileHash>> {
     slow(state, move |home, stop| hash::hash(home, &query, stop)).await
 }
 
-async fn remove_path(state: State<Agent>, Query(query): Query<DeleteQuery>) -> Result<Answer<Deleted>> {
+async fn remove_path(state: State<Agent>, Query(query): Query<DeleteQuery>) -> Result<Answer<DeleteResult>> {
     slow(state, move |home, stop| remove::remove(home, &query, stop)).await
 }
 
@@ -59,13 +59,13 @@ async fn quick<T: Send + 'static>(
     Ok(Answer(blocking(move || work(&home)).await?))
 }
 
-/// Work that takes a place among the transfers, and that a client who leaves ends.
+/// Runs a long operation: it needs a transfer permit, and ends when the client disconnects.
 async fn slow<T: Send + 'static>(
     State(agent): State<Agent>,
     work: impl FnOnce(&Path, &CancellationToken) -> Result<T, Error> + Send + 'static,
 ) -> Result<Answer<T>> {
     let (home, slot, stop) = (agent.home.clone(), agent.files.slot()?, CancellationToken::new());
-    let _left = stop.clone().drop_guard();
+    let _disconnected = stop.clone().drop_guard();
     let done = blocking(move || {
         let _slot = slot;
         work(&home, &stop)

@@ -1,4 +1,4 @@
-//! `/files/...`: the computer's files. Handlers extract, call `agent::files` where it may block, convert.
+//! Routes `/files/...`: the computer's files.
 
 mod archive;
 pub(in crate::routes) mod content;
@@ -7,7 +7,7 @@ mod uploads;
 
 use axum::Router;
 
-use crate::state::Agent;
+use crate::server::state::Agent;
 
 pub fn router() -> Router<Agent> {
     Router::new()

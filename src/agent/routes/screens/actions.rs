@@ -1,22 +1,23 @@
-//! How is a screen acted on over HTTP? One route per action (wire.md 6), and one for a list of them.
+//! Routes of the input actions (docs/api/actions.md) and of batches.
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
 
-use crate::acting::Acting;
+use crate::actions::ActionRunner;
 use hotdesk_http::error_response::Result;
-use hotdesk_http::extract::{Json, Query, Shaped};
-use hotdesk_wire::action::{
-    Click, CursorPosition, Drag, Key, Move, PointerButton, ScreenQuery, Scroll, Type, WaitChange, WaitStable,
+use hotdesk_http::extract::{AnyJson, Json, Query};
+use hotdesk_wire::desktop::action::{
+    Click, CursorPosition, Drag, KeyPress, Move, PointerButton, ScreenQuery, Scroll, Type, WaitChange,
+    WaitStable,
 };
-use hotdesk_wire::batch::{Action, Batch, BatchResult};
-use hotdesk_wire::effect::ActionResult;
+use hotdesk_wire::desktop::batch::{Action, Batch, BatchResult};
+use hotdesk_wire::desktop::effect::ActionResult;
 
 type Answer = Result<axum::Json<ActionResult>>;
 
-/// The actions' routes.
-pub fn router(acting: Acting) -> Router {
+/// Routes of the actions.
+pub fn router(runner: ActionRunner) -> Router {
     Router::new()
         .route("/click", post(one::<Click>))
         .route("/move", post(one::<Move>))
@@ -25,67 +26,67 @@ pub fn router(acting: Acting) -> Router {
         .route("/drag", post(one::<Drag>))
         .route("/scroll", post(one::<Scroll>))
         .route("/type", post(one::<Type>))
-        .route("/key", post(one::<Key>))
+        .route("/key", post(one::<KeyPress>))
         .route("/key_down", post(key_down))
         .route("/key_up", post(key_up))
         .route("/wait_stable", post(one::<WaitStable>))
         .route("/wait_change", post(one::<WaitChange>))
         .route("/cursor_position", get(cursor_position))
         .route("/actions", post(list))
-        .with_state(acting)
+        .with_state(runner)
 }
 
 async fn one<Body: Into<Action>>(
-    State(acting): State<Acting>,
+    State(runner): State<ActionRunner>,
     Query(query): Query<ScreenQuery>,
     Json(body): Json<Body>,
 ) -> Answer {
-    Ok(axum::Json(acting.act(query.screen.as_deref(), body.into()).await?))
+    Ok(axum::Json(runner.act(query.screen.as_deref(), body.into()).await?))
 }
 
 async fn mouse_down(
-    State(acting): State<Acting>,
+    State(runner): State<ActionRunner>,
     Query(query): Query<ScreenQuery>,
     Json(body): Json<PointerButton>,
 ) -> Answer {
-    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::MouseDown(body)).await?))
+    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::MouseDown(body)).await?))
 }
 
 async fn mouse_up(
-    State(acting): State<Acting>,
+    State(runner): State<ActionRunner>,
     Query(query): Query<ScreenQuery>,
     Json(body): Json<PointerButton>,
 ) -> Answer {
-    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::MouseUp(body)).await?))
+    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::MouseUp(body)).await?))
 }
 
 async fn key_down(
-    State(acting): State<Acting>,
+    State(runner): State<ActionRunner>,
     Query(query): Query<ScreenQuery>,
-    Json(body): Json<Key>,
+    Json(body): Json<KeyPress>,
 ) -> Answer {
-    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::KeyDown(body)).await?))
+    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::KeyDown(body)).await?))
 }
 
 async fn key_up(
-    State(acting): State<Acting>,
+    State(runner): State<ActionRunner>,
     Query(query): Query<ScreenQuery>,
-    Json(body): Json<Key>,
+    Json(body): Json<KeyPress>,
 ) -> Answer {
-    Ok(axum::Json(acting.act(query.screen.as_deref(), Action::KeyUp(body)).await?))
+    Ok(axum::Json(runner.act(query.screen.as_deref(), Action::KeyUp(body)).await?))
 }
 
 async fn cursor_position(
-    State(acting): State<Acting>,
+    State(runner): State<ActionRunner>,
     Query(query): Query<ScreenQuery>,
 ) -> Result<axum::Json<CursorPosition>> {
-    Ok(axum::Json(acting.cursor_position(query.screen.as_deref()).await?))
+    Ok(axum::Json(runner.cursor_position(query.screen.as_deref()).await?))
 }
 
 async fn list(
-    State(acting): State<Acting>,
+    State(runner): State<ActionRunner>,
     Query(query): Query<ScreenQuery>,
-    Shaped(batch): Shaped<Batch>,
+    AnyJson(batch): AnyJson<Batch>,
 ) -> Result<axum::Json<BatchResult>> {
-    Ok(axum::Json(acting.act_all(query.screen.as_deref(), batch).await?))
+    Ok(axum::Json(runner.act_all(query.screen.as_deref(), batch).await?))
 }

@@ -1,4 +1,4 @@
-//! How is the clipboard read and set over HTTP?
+//! Routes `/clipboard`: the clipboard of a screen.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -11,10 +11,10 @@ use crate::display::{Content, Displays, Selection};
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Query, parse_object, read_body};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::desktop::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
 
-/// The clipboard's operations.
+/// Routes of the clipboard.
 pub fn router(displays: Displays) -> Router {
     Router::new().route("/clipboard", get(read).put(set)).with_state(displays)
 }
@@ -24,27 +24,31 @@ async fn read(
     Query(query): Query<ClipboardQuery>,
 ) -> Result<Answer<Clipboard>> {
     let selection = Selection::parse(query.selection.as_deref())?;
-    let seen = displays.screen(query.screen.as_deref())?.clipboard_get(selection).await?;
-    let (mime_type, text, image) = match seen.content {
+    let clipboard = displays.screen(query.screen.as_deref())?.clipboard_get(selection).await?;
+    let (mime_type, text, image) = match clipboard.content {
         None => (None, None, None),
         Some(Content::Text(text)) => (Some("text/plain;charset=utf-8"), Some(text), None),
         Some(Content::Png(bytes)) => (Some("image/png"), None, Some(STANDARD.encode(bytes))),
     };
-    Ok(Answer(Clipboard { mime_type: mime_type.map(str::to_owned), text, image, targets: seen.targets }))
+    Ok(Answer(Clipboard { mime_type: mime_type.map(str::to_owned), text, image, targets: clipboard.targets }))
 }
 
 async fn set(
     State(displays): State<Displays>,
     Query(query): Query<ClipboardQuery>,
     body: Body,
-) -> Result<Answer<Done>> {
+) -> Result<Answer<Acknowledgement>> {
     let selection = Selection::parse(query.selection.as_deref())?;
     let content = content(parse_object(&read_body(body, MAX_BODY_BYTES).await?)?)?;
     displays.screen(query.screen.as_deref())?.clipboard_set(selection, content).await?;
-    Ok(Answer(Done { success: true }))
+    Ok(Answer(Acknowledgement { success: true }))
 }
 
-/// What a body asks to be put on the clipboard.
+/// Returns the content to put on the clipboard.
+///
+/// # Errors
+/// `Invalid` when the body has neither or both of text and image, another type, or an image that is not
+/// base64.
 fn content(body: SetClipboard) -> Result<Content> {
     let kind = body.mime_type.as_deref();
     match (body.text, body.image) {
@@ -61,7 +65,7 @@ fn content(body: SetClipboard) -> Result<Content> {
             Some(_) => Err(Error::invalid("mime_type of an image must be image/png").into()),
         },
         (None, None) | (Some(_), Some(_)) => {
-            Err(Error::invalid("text or image is needed, and only one").into())
+            Err(Error::invalid("exactly one of text and image is required").into())
         }
     }
 }
@@ -71,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_says_text_or_an_image_and_the_type_fits() {
+    fn a_body_has_text_or_an_image_with_its_type() {
         let body = |text: Option<&str>, image: Option<&str>, kind: Option<&str>| {
             content(SetClipboard {
                 text: text.map(str::to_owned),

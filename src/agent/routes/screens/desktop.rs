@@ -1,4 +1,4 @@
-//! How are screens made, resized and looked at over HTTP? (wire.md 6.1 and 7)
+//! Routes `/screens` and `/screenshot` (docs/api/screens.md).
 
 use axum::Router;
 use axum::extract::State;
@@ -6,13 +6,13 @@ use axum::routing::{get, patch};
 
 use super::screenshot::screenshot;
 use crate::display::Displays;
+use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::resolution::Size;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path};
-use hotdesk_wire::action::{Done, Screen, ScreenList, ScreenSize};
+use hotdesk_wire::desktop::action::{Acknowledgement, Screen, ScreenList, ScreenSize};
 
-/// The screens' operations.
+/// Routes of the screens.
 pub fn router(displays: Displays) -> Router {
     Router::new()
         .route("/screenshot", get(screenshot))
@@ -30,7 +30,7 @@ async fn create_screen(
     State(displays): State<Displays>,
     Json(body): Json<ScreenSize>,
 ) -> Result<axum::Json<Screen>> {
-    // With only one side given, the boot screen's size (wire.md 7).
+    // With only one side, the size of the boot screen (docs/api/screens.md).
     let size = match (body.width, body.height) {
         (Some(width), Some(height)) => Some(Size::new(width, height)?),
         (Some(_), None) | (None, Some(_) | None) => None,
@@ -44,14 +44,17 @@ async fn resize_screen(
     Json(body): Json<ScreenSize>,
 ) -> Result<axum::Json<Screen>> {
     let (Some(width), Some(height)) = (body.width, body.height) else {
-        return Err(Error::invalid("width and height are needed").into());
+        return Err(Error::invalid("width and height are required").into());
     };
     let screen = displays.screen(Some(&id))?;
     screen.resize(Size::new(width, height)?).await?;
     Ok(axum::Json(screen.record()))
 }
 
-async fn delete_screen(State(displays): State<Displays>, Path(id): Path<String>) -> Result<axum::Json<Done>> {
+async fn delete_screen(
+    State(displays): State<Displays>,
+    Path(id): Path<String>,
+) -> Result<axum::Json<Acknowledgement>> {
     displays.delete(&id).await?;
-    Ok(axum::Json(Done { success: true }))
+    Ok(axum::Json(Acknowledgement { success: true }))
 }

@@ -1,18 +1,19 @@
-//! How are elements listed and acted on over HTTP?
+//! Routes `/elements`: accessible elements of a screen.
 
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json as Answer, Router};
 
 use crate::display::Displays;
-use crate::elements::{Elements, Request};
+use crate::elements::{Elements, ListRequest};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query};
-use hotdesk_wire::element::{
-    ElementActed, ElementClick, ElementList, ElementSetValue, ElementsQuery, MarkedQuery, MarkedScreenshot,
+use hotdesk_wire::desktop::element::{
+    ElementActionResult, ElementClick, ElementList, ElementSetValue, ElementsQuery, MarkedQuery,
+    MarkedScreenshot,
 };
 
-/// The elements' operations.
+/// Routes of the elements.
 pub fn router(displays: Displays) -> Router {
     Router::new()
         .route("/elements", get(list))
@@ -27,7 +28,7 @@ async fn list(
     State(elements): State<Elements>,
     Query(query): Query<ElementsQuery>,
 ) -> Result<Answer<ElementList>> {
-    Ok(Answer(elements.list(Request::parse(query)?).await?))
+    Ok(Answer(elements.list(ListRequest::parse(query)?).await?))
 }
 
 async fn marked(
@@ -41,7 +42,7 @@ async fn click(
     State(elements): State<Elements>,
     Path(id): Path<String>,
     Json(body): Json<ElementClick>,
-) -> Result<Answer<ElementActed>> {
+) -> Result<Answer<ElementActionResult>> {
     Ok(Answer(elements.click(&id, &body).await?))
 }
 
@@ -49,10 +50,13 @@ async fn set_value(
     State(elements): State<Elements>,
     Path(id): Path<String>,
     Json(body): Json<ElementSetValue>,
-) -> Result<Answer<ElementActed>> {
+) -> Result<Answer<ElementActionResult>> {
     Ok(Answer(elements.set_value(&id, &body.value).await?))
 }
 
-async fn focus(State(elements): State<Elements>, Path(id): Path<String>) -> Result<Answer<ElementActed>> {
+async fn focus(
+    State(elements): State<Elements>,
+    Path(id): Path<String>,
+) -> Result<Answer<ElementActionResult>> {
     Ok(Answer(elements.focus(&id).await?))
 }

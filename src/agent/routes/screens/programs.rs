@@ -1,4 +1,4 @@
-//! How are programs started over HTTP?
+//! Route `POST /launch`: start of a desktop program.
 
 use axum::extract::State;
 use axum::routing::post;
@@ -7,10 +7,10 @@ use axum::{Json as Answer, Router};
 use crate::programs::Programs;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Query};
-use hotdesk_wire::action::ScreenQuery;
-use hotdesk_wire::program::{Launch, Launched};
+use hotdesk_wire::desktop::action::ScreenQuery;
+use hotdesk_wire::programs::program::{Launch, LaunchResult};
 
-/// The programs' operation.
+/// Routes of the programs.
 pub fn router(programs: Programs) -> Router {
     Router::new().route("/launch", post(launch)).with_state(programs)
 }
@@ -19,6 +19,6 @@ async fn launch(
     State(programs): State<Programs>,
     Query(query): Query<ScreenQuery>,
     Json(body): Json<Launch>,
-) -> Result<Answer<Launched>> {
+) -> Result<Answer<LaunchResult>> {
     Ok(Answer(programs.launch(query.screen.as_deref(), body).await?))
 }

@@ -1,4 +1,4 @@
-//! `/recordings`: how are screens recorded over HTTP?
+//! Routes `/recordings`: recordings of screens.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -6,15 +6,15 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json as Answer, Router};
 
-use super::files::content::serve;
-use crate::recording::Recordings;
-use crate::recording::shelf::Part;
+use crate::media::recording::Recordings;
+use crate::media::recording::store::RecordingFile;
+use crate::routes::files::content::serve;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::recording::{Recording, RecordingList, StartRecording};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::desktop::recording::{Recording, RecordingList, StartRecording};
 
-/// The recordings' operations.
+/// Routes of the recordings.
 pub fn router(recordings: Recordings) -> Router {
     Router::new()
         .route("/recordings", get(list).post(start))
@@ -22,11 +22,11 @@ pub fn router(recordings: Recordings) -> Router {
         .route("/recordings/{id}/stop", post(stop))
         .route(
             "/recordings/{id}/video",
-            get(|state, path, method, asked| file(Part::Video, state, path, method, asked)),
+            get(|state, path, method, headers| file(RecordingFile::Video, state, path, method, headers)),
         )
         .route(
             "/recordings/{id}/timeline",
-            get(|state, path, method, asked| file(Part::Timeline, state, path, method, asked)),
+            get(|state, path, method, headers| file(RecordingFile::Timeline, state, path, method, headers)),
         )
         .with_state(recordings)
 }
@@ -50,18 +50,21 @@ async fn stop(State(recordings): State<Recordings>, Path(id): Path<String>) -> R
     Ok(Answer(recordings.stop(&id).await?))
 }
 
-async fn delete(State(recordings): State<Recordings>, Path(id): Path<String>) -> Result<Answer<Done>> {
+async fn delete(
+    State(recordings): State<Recordings>,
+    Path(id): Path<String>,
+) -> Result<Answer<Acknowledgement>> {
     recordings.delete(&id).await?;
-    Ok(Answer(Done { success: true }))
+    Ok(Answer(Acknowledgement { success: true }))
 }
 
-/// Also `HEAD`, and ranges.
+/// Serves a file of a recording, with `HEAD` and ranges.
 async fn file(
-    part: Part,
+    part: RecordingFile,
     State(recordings): State<Recordings>,
     Path(id): Path<String>,
     method: Method,
-    asked: HeaderMap,
+    headers: HeaderMap,
 ) -> Result<Response> {
-    serve(recordings.content(&id, part).await?, &method, &asked).await
+    serve(recordings.content(&id, part).await?, &method, &headers).await
 }

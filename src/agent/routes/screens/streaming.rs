@@ -1,16 +1,16 @@
-//! `/stream`: how is a screen streamed to an RTMP server over HTTP?
+//! Routes `/stream/...`: RTMP streaming of a screen.
 
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json as Answer, Router};
 
-use crate::stream::Streams;
+use crate::media::stream::Streams;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json;
-use hotdesk_wire::action::Done;
-use hotdesk_wire::stream::{StreamStarted, StreamStatus, StreamTo};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::desktop::stream::{StreamStarted, StreamStatus, StreamTo};
 
-/// The stream's operations.
+/// Routes of the stream.
 pub fn router(streams: Streams) -> Router {
     Router::new()
         .route("/stream/start", post(start))
@@ -30,7 +30,7 @@ async fn status(State(streams): State<Streams>) -> Answer<StreamStatus> {
     Answer(streams.status())
 }
 
-async fn stop(State(streams): State<Streams>) -> Result<Answer<Done>> {
+async fn stop(State(streams): State<Streams>) -> Result<Answer<Acknowledgement>> {
     streams.stop().await?;
-    Ok(Answer(Done { success: true }))
+    Ok(Answer(Acknowledgement { success: true }))
 }

@@ -1,4 +1,4 @@
-//! How are windows listed and changed over HTTP?
+//! Routes `/windows`: windows of a screen.
 
 use axum::extract::State;
 use axum::routing::{get, patch, post};
@@ -7,10 +7,10 @@ use axum::{Json as Answer, Router};
 use crate::display::{Displays, WindowChange as Change};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json, Path, Query};
-use hotdesk_wire::action::ScreenQuery;
-use hotdesk_wire::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
+use hotdesk_wire::desktop::action::ScreenQuery;
+use hotdesk_wire::desktop::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
 
-/// The windows' operations.
+/// Routes of the windows.
 pub fn router(displays: Displays) -> Router {
     Router::new()
         .route("/windows", get(list))

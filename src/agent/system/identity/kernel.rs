@@ -1,4 +1,4 @@
-//! How is the kernel told of the time and of new randomness?
+//! System calls that set the clock and reseed the random pool.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,18 +9,18 @@ use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
 use nix::time::ClockId;
 
-/// What is written to it goes into the random pool.
+/// Device whose written bytes go into the random pool.
 const POOL: &str = "/dev/urandom";
 
 nix::ioctl_none!(reseed, b'R', 0x07);
 
-/// Sets the clock to a time since 1970.
+/// Sets the clock to a time since 1970-01-01 UTC.
 pub(crate) fn set_clock(time: Duration) -> Result<(), String> {
     ClockId::CLOCK_REALTIME.set_time(TimeSpec::from_duration(time)).map_err(|error| error.to_string())
 }
 
-/// Mixes a seed into the random pool, and has the generator that programs read take a new key from it at once
-/// (RNDRESEEDCRNG, random(4)): by itself it does so only after minutes.
+/// Mixes a seed into the random pool and reseeds the generator at once (RNDRESEEDCRNG, random(4)). Without
+/// that call it reseeds only after minutes.
 pub(super) fn mix(seed: &[u8]) -> Result<(), String> {
     let pool = File::options().write(true).open(POOL);
     let mut pool = pool.map_err(|error| format!("{POOL}: {error}"))?;
@@ -28,8 +28,9 @@ pub(super) fn mix(seed: &[u8]) -> Result<(), String> {
     // SAFETY: the request takes no argument, and the descriptor is open.
     #[allow(unsafe_code)]
     match unsafe { reseed(pool.as_raw_fd()) } {
-        // Whoever may not ask, or whom nobody understands, has the generator of a host, which was never saved.
+        // A container may not reseed, or its kernel does not know the request. It uses the generator of its
+        // host, which was never saved.
         Ok(_) | Err(Errno::EPERM | Errno::ENOTTY | Errno::EINVAL) => Ok(()),
-        Err(error) => Err(format!("the generator keeps its key: {error}")),
+        Err(error) => Err(format!("reseeding the generator: {error}")),
     }
 }

@@ -1,5 +1,7 @@
-//! How does an SSH server get keys of its own? Each that there is gives way to a new one of its type, or, where none can be
-//! made, to nothing: it is another computer's.
+//! Renewal of SSH host keys.
+//!
+//! Each existing key is replaced by a new one of its type. A key that cannot be replaced is removed, because
+//! it belongs to another computer.
 
 use std::fs;
 use std::io;
@@ -9,14 +11,15 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-/// What makes keys.
-const MAKER: &str = "ssh-keygen";
-/// The types that are still made; keys of others are only removed.
+const KEYGEN: &str = "ssh-keygen";
+/// Key types that are generated anew; keys of other types are only removed.
 const TYPES: [&str; 3] = ["rsa", "ecdsa", "ed25519"];
-/// How long one key may take: an RSA key needs half a second of a real processor, and seconds of an emulated one.
+/// How long one key may take: an RSA key takes half a second on a real processor and seconds on an emulated
+/// one.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Makes new host keys; `None` where there are none. A server that runs has the old ones until it is started again.
+/// Generates new host keys; `None` when there are none. A running SSH server uses the old keys until its
+/// restart.
 pub(super) async fn renew(root: &Path) -> Option<Result<(), String>> {
     let folder = root.join("etc/ssh");
     let types = match types(&folder) {
@@ -34,7 +37,7 @@ pub(super) async fn renew(root: &Path) -> Option<Result<(), String>> {
     Some(if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) })
 }
 
-/// The types of the keys in a folder.
+/// Types of the keys in a folder, sorted.
 fn types(folder: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -60,22 +63,22 @@ async fn replace(folder: &Path, kind: &str) -> Result<(), String> {
     });
     made.map_err(|why| {
         let removed = remove(&new).and_then(|()| remove(&key));
-        removed.err().map_or(why.clone(), |error| format!("{why}; and it stays: {error}"))
+        removed.err().map_or(why.clone(), |error| format!("{why}; the old key could not be removed: {error}"))
     })
 }
 
 async fn make(path: &Path, kind: &str) -> Result<(), String> {
-    // What a try that was cut short has left would be asked about.
+    // `ssh-keygen` asks before it overwrites a file that an interrupted call has left.
     remove(path).map_err(|error| error.to_string())?;
-    let mut maker = Command::new(MAKER);
+    let mut maker = Command::new(KEYGEN);
     maker.args(["-q", "-N", "", "-C", "", "-t", kind, "-f"]).arg(path);
     maker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let ended = tokio::time::timeout(TIMEOUT, maker.status()).await;
     match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(format!("{MAKER}: {status}")),
-        Ok(Err(error)) => Err(format!("{MAKER}: {error}")),
-        Err(_) => Err(format!("{MAKER} took too long")),
+        Ok(Ok(status)) => Err(format!("{KEYGEN}: {status}")),
+        Ok(Err(error)) => Err(format!("{KEYGEN}: {error}")),
+        Err(_) => Err(format!("{KEYGEN} took too long")),
     }
 }
 
@@ -99,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_key_gives_way_to_one_of_its_type() {
+    async fn every_key_is_replaced_by_one_of_its_type() {
         let root = tempfile::tempdir().unwrap();
         assert!(renew(root.path()).await.is_none());
         let at = |name: &str| root.path().join("etc/ssh").join(name);
@@ -111,7 +114,7 @@ mod tests {
         }
         let renewed = renew(root.path()).await.unwrap();
         assert!(!at("ssh_host_dsa_key").exists());
-        if std::process::Command::new(MAKER).arg("-?").output().is_err() {
+        if std::process::Command::new(KEYGEN).arg("-?").output().is_err() {
             assert!(renewed.unwrap_err().starts_with("ed25519: ssh-keygen"));
             println!("skipped: no ssh-keygen");
             return;

@@ -1,4 +1,4 @@
-//! Under which names is the machine known to its programs? The host name and the machine-id.
+//! Host name and machine-id of the guest.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -7,12 +7,14 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use hotdesk_domain::identity::{self, SEED_BYTES};
+use hotdesk_domain::computer::machine_identity::{self, SEED_BYTES};
 
-/// Most of a file that is read: a sensible `/etc/hosts` is a few hundred bytes, a block list some hundred KB.
+/// Largest file that is read, in bytes: a usual `/etc/hosts` is a few hundred bytes, a block list some
+/// hundred KB.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// Gives the machine a host name, in the kernel and in the files that tell it; each as far as it can be.
+/// Sets the host name in the kernel and in `/etc/hostname` and `/etc/hosts`. Tries both and reports all
+/// failures.
 pub(super) fn hostname(root: &Path, name: &str) -> Result<(), String> {
     let outcomes = [in_kernel(name), in_files(root, name)];
     let why: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
@@ -27,24 +29,24 @@ fn in_kernel(name: &str) -> Result<(), String> {
 }
 
 fn in_files(root: &Path, name: &str) -> Result<(), String> {
-    put(&root.join("etc/hostname"), |_| format!("{name}\n"))?;
-    put(&root.join("etc/hosts"), |old| identity::hosts(old, name))
+    rewrite(&root.join("etc/hostname"), |_| format!("{name}\n"))?;
+    rewrite(&root.join("etc/hosts"), |old| machine_identity::hosts(old, name))
 }
 
-/// Gives the machine the machine-id that follows from a seed; D-Bus has its own file where that is no link to the first.
-/// One that is a mount of its own is its host's, who gives each computer another: D-Bus's follows it.
+/// Writes the machine-id that is derived from a seed, also to D-Bus's own file unless that is a link. A
+/// mounted machine-id comes from the host, which gives each computer another; D-Bus's file gets that one.
 pub(super) fn machine_id(root: &Path, seed: &[u8; SEED_BYTES]) -> Result<(), String> {
     let path = root.join("etc/machine-id");
     let id = if is_mounted(&path) {
         fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?
     } else {
-        let id = identity::machine_id(seed) + "\n";
-        put(&path, |_| id.clone())?;
+        let id = machine_identity::machine_id(seed) + "\n";
+        rewrite(&path, |_| id.clone())?;
         id
     };
     let bus = root.join("var/lib/dbus/machine-id");
     if fs::symlink_metadata(&bus).is_ok_and(|facts| facts.is_file()) {
-        put(&bus, |_| id.clone())?;
+        rewrite(&bus, |_| id.clone())?;
     }
     Ok(())
 }
@@ -55,11 +57,11 @@ fn is_mounted(path: &Path) -> bool {
     mounts.lines().any(|mount| mount.split(' ').nth(4).is_some_and(|point| Path::new(point) == path))
 }
 
-/// Gives a file another content where it lies: it may be a mount of its own, which nothing can be renamed over. One that
-/// has that content already is left alone.
-fn put(path: &Path, new: impl Fn(&str) -> String) -> Result<(), String> {
+/// Rewrites a file in place, because it may be a mount point, which cannot be replaced by a rename. Skips a
+/// file that has the content already.
+fn rewrite(path: &Path, new: impl Fn(&str) -> String) -> Result<(), String> {
     let fail = |error: std::io::Error| format!("{}: {error}", path.display());
-    // Neither behind a link nor at a FIFO, which would wait.
+    // Follows no symbolic link and does not block on a FIFO.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut old = String::new();
     match File::options().read(true).custom_flags(flags).open(path) {
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_tell_the_new_names_and_keep_the_rest() {
+    fn files_get_the_new_names_and_other_lines_stay() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
         fs::create_dir_all(at("etc")).unwrap();
@@ -98,12 +100,12 @@ mod tests {
         let read = |path: &str| fs::read_to_string(at(path)).unwrap();
         assert_eq!(read("etc/hostname"), "new\n");
         assert_eq!(read("etc/hosts"), "127.0.0.1 localhost\n127.0.1.1 new\n");
-        let id = identity::machine_id(&[7; SEED_BYTES]) + "\n";
+        let id = machine_identity::machine_id(&[7; SEED_BYTES]) + "\n";
         assert_eq!((read("etc/machine-id"), read("var/lib/dbus/machine-id")), (id.clone(), id));
     }
 
     #[test]
-    fn what_is_no_file_is_left_alone_and_named() {
+    fn what_is_no_regular_file_is_reported_and_unchanged() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
         fs::create_dir_all(at("etc")).unwrap();

@@ -1,13 +1,14 @@
-//! Where do the agent's messages go? To a file that cannot grow for ever, with one older file beside it.
+//! Log file of the agent with a size limit and one older generation.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Size at which the file is put aside; with the older one the log takes at most 2 MiB of the computer's disk.
+/// Size in bytes at which the file is rotated; with the older file the log takes at most 2 MiB of disk.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// A log of bounded size. It never fails: what cannot be written (a full disk) is lost, since process 1 must go on.
+/// A log of limited size. Write errors (a full disk) lose messages and are ignored, because process 1 must
+/// continue.
 #[derive(Debug)]
 pub struct BoundedLog {
     path: PathBuf,
@@ -16,7 +17,7 @@ pub struct BoundedLog {
 }
 
 impl BoundedLog {
-    /// Continues a file, its folder made when it is missing.
+    /// Opens a file for appending; creates it and its folder when missing.
     pub fn open(path: &Path) -> Self {
         if let Some(folder) = path.parent()
             && let Err(error) = fs::create_dir_all(folder)
@@ -38,7 +39,7 @@ impl BoundedLog {
         }
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     pub fn write(&mut self, bytes: &[u8]) {
         if self.size + bytes.len() as u64 > MAX_BYTES {
             self.file = None;

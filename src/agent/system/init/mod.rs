@@ -1,11 +1,11 @@
-//! Who is process 1 of a computer? A small program that keeps an agent running and never does anything else.
+//! Process 1 of a computer: starts the agent and restarts it when it exits.
 //!
 //! ```text
 //!            dies: wait 100 ms .. 5 s
 //!   Running <------------------------> Waiting
 //!      | SIGTERM, SIGINT                 | SIGTERM, SIGINT
 //!      v                                 v
-//!   Stopping: SIGTERM to the agent (5 s), then SIGTERM and SIGKILL to all the rest, exit 0
+//!   Stopping: SIGTERM to the agent (5 s), then SIGTERM and SIGKILL to all other processes, exit 0
 //! ```
 
 mod log;
@@ -27,32 +27,32 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::exec::tree::{self, Target};
+use crate::exec::tree::{self, Target};
 use log::BoundedLog;
 
-/// Pieces of log copied in one round: a flood of output must not keep orphans and signals waiting.
+/// Log chunks copied per loop, so that a flood of output delays neither reaping nor signals.
 const MOST_CHUNKS: usize = 64;
-/// Pause before the first restart.
+/// Delay before the first restart.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest pause before a restart; it is tried for ever, because a computer without an agent is of no use.
+/// Longest delay before a restart. Restarts never stop, because a computer without an agent is useless.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// An agent that lived this long was well: the next pause is the first again.
-const WELL: Duration = Duration::from_secs(10);
-/// How long the agent may take to end (its own stop takes at most 4 s).
+/// Lifetime after which the restart delay starts again at [`FIRST_PAUSE`].
+const STABLE_AFTER: Duration = Duration::from_secs(10);
+/// How long the agent may take to exit after SIGTERM (its own stop takes at most 4 s).
 const AGENT_GRACE: Duration = Duration::from_secs(5);
-/// How long everything else may take after SIGTERM, and again after SIGKILL.
-const REST_GRACE: Duration = Duration::from_secs(1);
-/// Longest wait between two looks at what is due.
-const TICK: Duration = Duration::from_millis(100);
+/// How long all other processes may take to exit after SIGTERM, and again after SIGKILL.
+const PROCESS_GRACE: Duration = Duration::from_secs(1);
+/// Poll interval while a restart or the stop is due.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs until SIGTERM or SIGINT. As process 1 it first prepares the computer's folders.
+/// Runs until SIGTERM or SIGINT. With process id 1 it first creates the computer's folders.
 ///
 /// # Errors
-/// Only when it cannot even begin: no signals, no pipe.
+/// When signals or the log pipe cannot be set up.
 pub fn run(agent: &[OsString], log: &Path) -> Result<(), String> {
     let step = |what: &'static str| move |error: Errno| format!("{what}: {error}");
     nix::sys::prctl::set_child_subreaper(true).map_err(step("PR_SET_CHILD_SUBREAPER"))?;
-    // All are blocked and none has a handler, so nothing that a guest sends ends this process by accident.
+    // Signals are blocked and read from a descriptor, so no signal from the guest ends this process.
     let mask = SigSet::all();
     mask.thread_block().map_err(step("block signals"))?;
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
@@ -68,10 +68,10 @@ pub fn run(agent: &[OsString], log: &Path) -> Result<(), String> {
     }
     let mut init =
         Init { agent, state: State::Waiting(Instant::now()), pause: FIRST_PAUSE, reader, writer, log };
-    init.keep(&signals)
+    init.supervise(&signals)
 }
 
-/// See the drawing above.
+/// States of the drawing above.
 enum State {
     Running { pid: Pid, since: Instant },
     Waiting(Instant),
@@ -83,13 +83,13 @@ struct Init<'a> {
     state: State,
     pause: Duration,
     reader: File,
-    /// Kept open, so that the pipe never ends however often the agent does.
+    /// Held open so that the pipe does not end when the agent exits.
     writer: PipeWriter,
     log: BoundedLog,
 }
 
 impl Init<'_> {
-    fn keep(&mut self, signals: &SignalFd) -> Result<(), String> {
+    fn supervise(&mut self, signals: &SignalFd) -> Result<(), String> {
         loop {
             if let State::Waiting(until) = self.state
                 && Instant::now() >= until
@@ -108,29 +108,29 @@ impl Init<'_> {
             if let State::Stopping { pid, until } = self.state
                 && (pid.is_none() || Instant::now() >= until)
             {
-                self.end_the_rest();
+                self.end_remaining_processes();
                 return Ok(());
             }
         }
     }
 
-    /// Sleeps until a signal, a log line, or something is due.
+    /// Waits for a signal, a log line or a deadline.
     fn wait(&self, signals: &SignalFd) {
-        let patience = match self.state {
+        let timeout = match self.state {
             State::Running { .. } => PollTimeout::NONE,
             State::Waiting(_) | State::Stopping { .. } => {
-                PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO)
+                PollTimeout::try_from(POLL_INTERVAL).unwrap_or(PollTimeout::ZERO)
             }
         };
         let mut ready = [
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.reader.as_fd(), PollFlags::POLLIN),
         ];
-        // Whatever it says, the next round looks at everything.
-        if let Err(error) = poll(&mut ready, patience)
+        // The result is ignored: the caller checks every source.
+        if let Err(error) = poll(&mut ready, timeout)
             && error != Errno::EINTR
         {
-            std::thread::sleep(TICK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -138,8 +138,8 @@ impl Init<'_> {
         match self.spawn() {
             Ok(pid) => self.state = State::Running { pid, since: Instant::now() },
             Err(error) => {
-                self.log.line(&format!("init: the agent could not be started: {error}"));
-                self.later();
+                self.log.line(&format!("init: cannot start the agent: {error}; retrying"));
+                self.schedule_restart();
             }
         }
     }
@@ -149,11 +149,11 @@ impl Init<'_> {
         command.arg0("hotdesk").arg("agent").args(self.agent);
         // Descriptors such as an inherited listening socket (fd:3) pass through as they are.
         command.stdin(Stdio::null()).stdout(self.writer.try_clone()?).stderr(self.writer.try_clone()?);
-        // Its end is seen by `reap`, as that of every other process.
+        // `reap` collects its exit status.
         Ok(Pid::from_raw(command.spawn()?.id().cast_signed()))
     }
 
-    fn later(&mut self) {
+    fn schedule_restart(&mut self) {
         self.state = State::Waiting(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
@@ -185,11 +185,11 @@ impl Init<'_> {
             let Some(ended) = status.pid().filter(|_| status != WaitStatus::StillAlive) else { return };
             match &mut self.state {
                 State::Running { pid, since } if *pid == ended => {
-                    if since.elapsed() >= WELL {
+                    if since.elapsed() >= STABLE_AFTER {
                         self.pause = FIRST_PAUSE;
                     }
                     self.log.line(&format!("init: the agent ended: {status:?}"));
-                    self.later();
+                    self.schedule_restart();
                 }
                 State::Stopping { pid, .. } if *pid == Some(ended) => *pid = None,
                 State::Running { .. } | State::Waiting(_) | State::Stopping { .. } => {}
@@ -197,21 +197,21 @@ impl Init<'_> {
         }
     }
 
-    /// Asks everything that is left to end, then kills it.
-    fn end_the_rest(&mut self) {
-        let rest = Target::below(nix::unistd::getpid().as_raw());
-        tree::signal_all(&tree::alive(&rest), Signal::SIGTERM);
-        let until = Instant::now() + REST_GRACE;
-        while !tree::alive(&rest).is_empty() && Instant::now() < until {
+    /// Sends SIGTERM to all remaining processes, then SIGKILL.
+    fn end_remaining_processes(&mut self) {
+        let remaining = Target::below(nix::unistd::getpid().as_raw());
+        tree::signal_all(&tree::alive(&remaining), Signal::SIGTERM);
+        let until = Instant::now() + PROCESS_GRACE;
+        while !tree::alive(&remaining).is_empty() && Instant::now() < until {
             self.reap();
             self.copy_log();
             std::thread::sleep(Duration::from_millis(10));
         }
-        let left = tree::end(&rest, REST_GRACE);
+        let left = tree::end(&remaining, PROCESS_GRACE);
         self.reap();
         self.copy_log();
         if left > 0 {
-            self.log.line(&format!("init: {left} processes outlived SIGKILL"));
+            self.log.line(&format!("init: {left} processes still run after SIGKILL"));
         }
     }
 }

@@ -1,12 +1,14 @@
-//! Which folders must a computer have before its agent starts? What is there already is left as it is.
+//! Creation of the folders and links that a computer needs before its agent starts.
+//!
+//! Existing entries are left unchanged.
 
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::Path;
 
-/// Folders and their modes. X servers put their sockets in `.X11-unix`; the session script keeps its state in
-/// `hotdesk-session`.
+/// Folders and their modes. X servers create their sockets in `.X11-unix`; the session script writes its
+/// state to `hotdesk-session`.
 const FOLDERS: [(&str, u32); 6] = [
     ("tmp", 0o1777),
     ("tmp/.X11-unix", 0o1777),
@@ -16,11 +18,12 @@ const FOLDERS: [(&str, u32); 6] = [
     ("home/user", 0o755),
 ];
 
-/// Links, because clients know both homes (wire.md 6).
+/// Clients use both home folders (docs/api/files.md).
 const LINKS: [(&str, &str); 2] =
     [("home/user/Desktop", "/root/Desktop"), ("home/user/Downloads", "/root/Downloads")];
 
-/// Makes what is missing below `root`; returns what could not be made. A computer with a complaint still boots.
+/// Creates what is missing below `root`. Returns a log line for each failure; the computer boots all the
+/// same.
 pub fn prepare(root: &Path) -> Vec<String> {
     let folders = FOLDERS.iter().map(|(path, mode)| (*path, folder(&root.join(path), *mode)));
     let links = LINKS.iter().map(|(path, target)| (*path, link(&root.join(path), target)));
@@ -37,7 +40,7 @@ fn folder(path: &Path, mode: u32) -> io::Result<()> {
         fs::create_dir_all(parent)?;
     }
     match DirBuilder::new().mode(mode).create(path) {
-        // Again, because the mode above is less the umask.
+        // `mkdir` applies the umask to the mode.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
@@ -51,8 +54,8 @@ fn link(path: &Path, target: &str) -> io::Result<()> {
     }
 }
 
-/// gVisor's `/dev/tty` answers EIO to everybody, at which terminal programs end; Linux answers ENXIO where a process has no
-/// terminal. The standard error stream is the terminal wherever one is.
+/// Replaces gVisor's `/dev/tty`, whose EIO makes terminal programs exit, by a link to the standard error
+/// stream. (Linux answers ENXIO to a process without a terminal.)
 fn terminal(tty: &Path) -> io::Result<()> {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open(tty, flags, rustix::fs::Mode::empty()) {
@@ -66,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_made_and_what_is_there_is_kept() {
+    fn missing_entries_are_created_and_existing_ones_are_unchanged() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
         assert_eq!(prepare(root.path()), Vec::<String>::new());

@@ -1,5 +1,7 @@
-//! How does a guest that goes on from saved memory, its own or another machine's, get what its host gives each at every boot? A link
-//! address, a machine-id and a token; the rest is renewed by `POST /identity`.
+//! Identity of a virtual machine that is restored from its own or another machine's memory.
+//!
+//! It sets what a host gives each machine at every boot: link address, machine-id and token. `POST /identity`
+//! renews everything else.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,29 +14,29 @@ use hotdesk_base::secret::Secret;
 
 /// The guest's only network interface.
 const INTERFACE: &str = "eth0";
-/// What was staged for the guest's boot (`packaging/vm/init`); the first is shown as `/etc/machine-id`, the second is read by an agent
-/// that is started again.
+/// Files that are staged for the guest's boot (`packaging/vm/init`). The first is mounted as
+/// `/etc/machine-id`; a restarted agent reads the second.
 const STAGED: &str = "/run/hotdesk";
 const MACHINE_ID: &str = "machine-id";
 const TOKEN: &str = "token";
-/// Bytes of a link address, and digits of a machine-id (machine-id(5)).
+/// Bytes of a link address; digits of a machine-id (machine-id(5)).
 const MAC_BYTES: usize = 6;
 const ID_DIGITS: usize = 32;
 
 nix::ioctl_write_ptr_bad!(set_link_address, libc::SIOCSIFHWADDR, libc::ifreq);
 
-/// What a host gives each of its machines.
+/// Values that a host gives each of its machines.
 #[derive(Clone, Debug)]
-pub(super) struct Identity {
+pub(super) struct MachineIdentity {
     mac: [u8; MAC_BYTES],
     machine_id: String,
     token: Secret,
 }
 
-impl Identity {
-    /// From `<mac> <machine-id> <token>`, as the engine writes them.
-    pub(super) fn parse(told: &str) -> Option<Self> {
-        let (mac, rest) = told.split_once(' ')?;
+impl MachineIdentity {
+    /// Parses `<mac> <machine-id> <token>`, as the engine writes it.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (mac, rest) = text.split_once(' ')?;
         let (machine_id, token) = rest.split_once(' ')?;
         let mac: Option<Vec<u8>> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
         let digits = machine_id.len() == ID_DIGITS && machine_id.bytes().all(|it| it.is_ascii_hexdigit());
@@ -46,19 +48,19 @@ impl Identity {
         })
     }
 
-    /// Takes it on.
-    pub(super) fn take(&self) -> io::Result<()> {
+    /// Applies the identity to the running guest.
+    pub(super) fn apply(&self) -> io::Result<()> {
         self.set_mac()?;
         self.write(Path::new(STAGED))
     }
 
-    /// Where the files lie: one is mounted elsewhere too.
+    /// Writes in place, because the machine-id file is a mount source.
     fn write(&self, folder: &Path) -> io::Result<()> {
         std::fs::write(folder.join(MACHINE_ID), format!("{}\n", self.machine_id))?;
         std::fs::write(folder.join(TOKEN), self.token.reveal())
     }
 
-    /// While the interface is up: its addresses and routes stay (netdevice(7)).
+    /// Sets the link address of the running interface; its addresses and routes stay (netdevice(7)).
     fn set_mac(&self) -> io::Result<()> {
         let mut address = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
         for (to, byte) in address.sa_data.iter_mut().zip(self.mac) {
@@ -82,7 +84,7 @@ impl Identity {
 mod tests {
     use super::*;
 
-    impl PartialEq for Identity {
+    impl PartialEq for MachineIdentity {
         fn eq(&self, other: &Self) -> bool {
             (self.mac, &self.machine_id) == (other.mac, &other.machine_id)
                 && self.token.matches(other.token.reveal())
@@ -92,7 +94,7 @@ mod tests {
     #[test]
     fn an_identity_is_whole_or_none() {
         let id = "0123456789abcdef0123456789abcdef";
-        let identity = Identity::parse(&format!("52:00:0a:ff:10:01 {id} a-token")).unwrap();
+        let identity = MachineIdentity::parse(&format!("52:00:0a:ff:10:01 {id} a-token")).unwrap();
         assert_eq!(identity.mac, [0x52, 0, 0x0a, 0xff, 0x10, 1]);
         let temp = tempfile::tempdir().unwrap();
         let says = |name: &str| std::fs::read_to_string(temp.path().join(name)).unwrap();
@@ -113,7 +115,7 @@ mod tests {
             format!("52:00:0a:ff:10:01 {} t", &id[1..]),
             format!("52:00:0a:ff:10:01 {}z t", &id[1..]),
         ] {
-            assert!(Identity::parse(&bad).is_none(), "{bad}");
+            assert!(MachineIdentity::parse(&bad).is_none(), "{bad}");
         }
     }
 }

@@ -1,13 +1,12 @@
-//! What is process 1 of a virtual machine? A small program that runs one command, does what the machine's engine asks for on a
-//! line of its own, and powers the machine off when the command ends.
+//! Process 1 of a virtual machine: runs one command, serves the engine's requests and powers the machine off.
 //!
 //! ```text
-//!   Running -- "stop": SIGTERM to the command --> Stopping -- it ends --> disk at rest, power off
+//!   Running -- "stop": SIGTERM to the command --> Stopping -- it ends --> freeze the disk, power off
 //!      |------------------- the command ends by itself ----------------->
 //! ```
 
 mod identity;
-mod line;
+mod port;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,25 +25,26 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use self::line::{Line, Request};
-use super::identity::set_clock;
-use super::init::prepare::prepare;
+use self::port::{EnginePort, EngineRequest};
+use crate::system::identity::set_clock;
+use crate::system::init::prepare::prepare;
 use hotdesk_base::filesystem;
 
-/// The root folder of the disk's file system, above what the guest sees of it, and the engine's line, as the initial RAM disk
-/// hands them over (`packaging/vm/init`).
+/// Descriptors from the initial RAM disk (`packaging/vm/init`): the root folder of the disk's file system
+/// above the guest's root, and the serial port of the engine.
 const DISK_FD: RawFd = 8;
-const LINE_FD: RawFd = 9;
-/// How long the disk may hold still before it goes on by itself: whatever becomes of who asked, the guest's writes go on. Half
-/// as long again as an engine takes for a copy (30 s), so that it is the engine that ends it.
-const LONGEST_STILL: Duration = Duration::from_secs(45);
+const PORT_FD: RawFd = 9;
+/// After this time a frozen disk thaws by itself, so that the guest's writes continue even when the engine
+/// died. It is half as long again as an engine takes for a copy (30 s), so usually the engine ends the
+/// freeze.
+const MAX_FREEZE: Duration = Duration::from_secs(45);
 const BLOCK_DEVICES: &str = "/sys/dev/block";
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Runs the command to its end and powers the machine off.
 ///
 /// # Errors
-/// When this is not process 1 of a virtual machine, or cannot begin.
+/// When this is not process 1 of a virtual machine, or its descriptors or signals cannot be set up.
 pub fn run(command: &[OsString]) -> Result<(), String> {
     if nix::unistd::getpid().as_raw() != 1 {
         return Err("only as process 1 of a virtual machine".to_owned());
@@ -54,20 +54,21 @@ pub fn run(command: &[OsString]) -> Result<(), String> {
     mask.thread_block().map_err(step("block signals"))?;
     let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
     let signals = SignalFd::with_flags(&mask, flags).map_err(step("signalfd"))?;
-    let disk = handed(DISK_FD).map_err(|error| format!("the disk's descriptor: {error}"))?;
-    let line = handed(LINE_FD).and_then(|line| Line::over(File::from(line)));
-    let line = line.map_err(|error| format!("the engine's line: {error}"))?;
+    let disk = inherited_fd(DISK_FD).map_err(|error| format!("descriptor of the disk: {error}"))?;
+    let port = inherited_fd(PORT_FD).and_then(|port| EnginePort::new(File::from(port)));
+    let port = port.map_err(|error| format!("port of the engine: {error}"))?;
     for complaint in prepare(Path::new("/")) {
         eprintln!("{complaint}");
     }
     let pid = spawn(command, &mask).map_err(|error| format!("the command: {error}"))?;
-    Machine { pid, disk, line, still_until: None }.keep(&signals);
+    Machine { pid, disk, port, frozen_until: None }.run(&signals);
     Ok(())
 }
 
-/// A descriptor that came with the start of this process.
-fn handed(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: this is process 1 and has opened nothing yet that could have this number; what it was started with is its own.
+/// Takes ownership of a descriptor that this process was started with.
+fn inherited_fd(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: this is process 1 and has opened nothing yet that could have this number; what it was started
+    // with is its own.
     #[allow(unsafe_code)]
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?;
@@ -89,48 +90,48 @@ fn spawn(command: &[OsString], blocked: &SigSet) -> io::Result<Pid> {
     unsafe {
         child.pre_exec(move || blocked.thread_unblock().map_err(io::Error::from));
     }
-    // Its end is seen by `reap`, as that of every other process.
+    // `has_ended` collects its exit status.
     Ok(Pid::from_raw(child.spawn()?.id().cast_signed()))
 }
 
 struct Machine {
     pid: Pid,
     disk: OwnedFd,
-    line: Line,
-    /// When the disk holds still, by when it goes on.
-    still_until: Option<Instant>,
+    port: EnginePort,
+    /// When a frozen disk thaws by itself.
+    frozen_until: Option<Instant>,
 }
 
 impl Machine {
-    fn keep(&mut self, signals: &SignalFd) {
+    fn run(&mut self, signals: &SignalFd) {
         loop {
-            let patience = self.still_until.map_or(PollTimeout::NONE, |until| {
+            let timeout = self.frozen_until.map_or(PollTimeout::NONE, |until| {
                 let left = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)
             });
             let mut ready = [
                 PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.line.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.port.as_fd(), PollFlags::POLLIN),
             ];
-            // Whatever it says, the next steps look at everything.
-            if poll(&mut ready, patience).is_err_and(|error| error != Errno::EINTR) {
+            // The result is ignored: every source is checked below.
+            if poll(&mut ready, timeout).is_err_and(|error| error != Errno::EINTR) {
                 std::thread::sleep(Duration::from_millis(100));
             }
             while let Ok(Some(_)) = signals.read_signal() {}
             if self.has_ended() {
                 return self.power_off();
             }
-            for (number, request) in self.line.requests() {
-                let done = self.act(request);
-                self.line.answer(number, done.err());
+            for (number, request) in self.port.requests() {
+                let done = self.execute(request);
+                self.port.answer(number, done.err());
             }
-            if self.still_until.is_some_and(|until| Instant::now() >= until) {
-                self.go_on();
+            if self.frozen_until.is_some_and(|until| Instant::now() >= until) {
+                self.thaw();
             }
         }
     }
 
-    /// Reaps whatever has ended; whether the command is among it.
+    /// Reaps all exited processes. Returns whether the command is among them.
     fn has_ended(&self) -> bool {
         let mut ended = false;
         while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -142,53 +143,53 @@ impl Machine {
         ended
     }
 
-    fn act(&mut self, request: Request) -> io::Result<()> {
+    fn execute(&mut self, request: EngineRequest) -> io::Result<()> {
         match request {
-            Request::Stop => kill(self.pid, Signal::SIGTERM).map_err(io::Error::from),
-            Request::Flush => rustix::fs::syncfs(&self.disk).map_err(io::Error::from),
-            Request::Freeze => {
+            EngineRequest::Stop => kill(self.pid, Signal::SIGTERM).map_err(io::Error::from),
+            EngineRequest::Flush => rustix::fs::syncfs(&self.disk).map_err(io::Error::from),
+            EngineRequest::Freeze => {
                 match filesystem::freeze(self.disk.as_fd()) {
                     Err(error) if error.kind() != io::ErrorKind::ResourceBusy => return Err(error),
                     Ok(()) | Err(_) => {}
                 }
-                self.still_until = Some(Instant::now() + LONGEST_STILL);
+                self.frozen_until = Some(Instant::now() + MAX_FREEZE);
                 Ok(())
             }
-            Request::Thaw if self.still_until.is_none() => Err(io::ErrorKind::TimedOut.into()),
-            Request::Thaw => {
-                self.still_until = None;
+            EngineRequest::Thaw if self.frozen_until.is_none() => Err(io::ErrorKind::TimedOut.into()),
+            EngineRequest::Thaw => {
+                self.frozen_until = None;
                 filesystem::thaw(self.disk.as_fd())
             }
-            Request::Grow => grow(&self.disk),
-            Request::Cpus(wanted) => bring_up_cpus(Path::new(CPUS), wanted),
-            Request::Clock(time) => set_clock(time).map_err(io::Error::other),
-            Request::Identity(identity) => identity.take(),
+            EngineRequest::Grow => grow(&self.disk),
+            EngineRequest::Cpus(wanted) => bring_up_cpus(Path::new(CPUS), wanted),
+            EngineRequest::Clock(time) => set_clock(time).map_err(io::Error::other),
+            EngineRequest::Identity(identity) => identity.apply(),
         }
     }
 
-    fn go_on(&mut self) {
-        self.still_until = None;
+    fn thaw(&mut self) {
+        self.frozen_until = None;
         if let Err(error) = filesystem::thaw(self.disk.as_fd()) {
-            eprintln!("the disk holds still: {error}");
+            eprintln!("thawing the disk: {error}");
         }
     }
 
-    /// Brings the disk to rest, with an empty journal, and ends.
+    /// Freezes the disk, which empties its journal, and powers the machine off.
     fn power_off(&mut self) {
-        if self.still_until.is_some() {
-            self.go_on();
+        if self.frozen_until.is_some() {
+            self.thaw();
         }
         nix::unistd::sync();
         if let Err(error) = filesystem::freeze(self.disk.as_fd()) {
-            eprintln!("the disk is not at rest: {error}");
+            eprintln!("freezing the disk before power off: {error}");
         }
-        // It comes back only when it fails; the kernel ends the machine when process 1 returns.
+        // `reboot` returns only when it fails; the kernel ends the machine when process 1 returns.
         let Err(error) = reboot(RebootMode::RB_POWER_OFF);
         eprintln!("power off: {error}");
     }
 }
 
-/// Lets the file system have all of its disk.
+/// Grows the file system to the size of its block device.
 fn grow(folder: &OwnedFd) -> io::Result<()> {
     let of = rustix::fs::fstat(folder)?;
     let (major, minor) = (rustix::fs::major(of.st_dev), rustix::fs::minor(of.st_dev));
@@ -198,7 +199,7 @@ fn grow(folder: &OwnedFd) -> io::Result<()> {
     filesystem::grow_ext4(folder.as_fd(), bytes / block)
 }
 
-/// Uses every processor that is there, and tells when those are fewer than wanted.
+/// Brings all processors online; fails when there are fewer than wanted.
 fn bring_up_cpus(folder: &Path, wanted: usize) -> io::Result<()> {
     let mut there = 0;
     for entry in std::fs::read_dir(folder)? {
@@ -208,14 +209,18 @@ fn bring_up_cpus(folder: &Path, wanted: usize) -> io::Result<()> {
         if number.is_none_or(|number| number.parse::<u32>().is_err()) {
             continue;
         }
-        // The first has no switch: it is always on.
+        // The first processor has no `online` file: it is always on.
         let switch = entry.path().join("online");
         if std::fs::read_to_string(&switch).is_ok_and(|text| text.trim() == "0") {
             std::fs::write(&switch, "1")?;
         }
         there += 1;
     }
-    if there < wanted { Err(io::Error::other(format!("{there} of {wanted} are there"))) } else { Ok(()) }
+    if there < wanted {
+        Err(io::Error::other(format!("{there} of {wanted} processors are there")))
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -223,10 +228,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_processor_that_is_off_is_brought_up() {
+    fn every_offline_processor_is_brought_online() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        // What is beside the processors is left alone.
+        // Entries beside the processors are ignored.
         for (name, text) in [("cpu1", "1\n"), ("cpu2", "0\n"), ("cpuidle", "0\n")] {
             std::fs::create_dir(at(name)).unwrap();
             std::fs::write(at(name).join("online"), text).unwrap();
@@ -239,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_than_process_1_powers_a_machine_off() {
+    fn only_process_1_powers_a_machine_off() {
         assert!(run(&["true".into()]).unwrap_err().contains("only as process 1"));
     }
 }

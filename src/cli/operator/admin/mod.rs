@@ -1,9 +1,8 @@
-//! `hotdesk admin`: who has an account here, with which plan, and how does whoever owns the data folder manage that without a
-//! browser?
+//! `hotdesk admin`: accounts, plans and payments in a data folder, managed without a server.
 //!
-//! It writes to the store itself, beside a controller that may run: SQLite keeps the two apart (WAL, `BEGIN IMMEDIATE`), and
-//! the controller asks the store at every request. Whoever can write the folder could do all of this anyway; the owner alone
-//! may, so that no file in it becomes another's.
+//! The command writes to the store directly, also beside a running controller. SQLite isolates the two (WAL,
+//! `BEGIN IMMEDIATE`), and the controller reads the store at every request. Write access to the folder already gives all
+//! of these rights. Only the owner may run the command, so that no file in the folder gets another owner.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -13,30 +12,30 @@ use serde_json::json;
 
 mod billing;
 
-use super::failure::{Failure, Outcome};
-use super::{output, read_secret, runtime};
+use crate::failure::{Failure, Outcome};
+use crate::{output, read_secret, runtime};
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
-use hotdesk_controller::auth::keys;
-use hotdesk_controller::auth::session::{MAX_PASSWORD, hash_password};
 use hotdesk_controller::config::{Config, Flags};
-use hotdesk_controller::people::invitations::person_name;
-use hotdesk_domain::audit::{Action, Entry};
-use hotdesk_domain::email::Email;
+use hotdesk_controller::identity::auth::keys;
+use hotdesk_controller::identity::auth::session::{MAX_PASSWORD, hash_password};
+use hotdesk_controller::identity::people::invitations::person_name;
+use hotdesk_domain::audit::{AuditAction, Entry};
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::email::Email;
 use hotdesk_domain::name::Name;
 use hotdesk_store::Store;
-use hotdesk_store::accounts::NewKey;
-use hotdesk_store::people::Account;
+use hotdesk_store::identity::accounts::NewKey;
+use hotdesk_store::identity::people::Account;
 
-/// Which data folder.
+/// Options that select the data folder.
 #[derive(Debug, Args)]
 pub struct Folder {
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE", env = "HOTDESK_CONFIG", global = true)]
     config: Option<PathBuf>,
-    /// Folder of the store.
+    /// Data folder.
     #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
 }
@@ -44,100 +43,105 @@ pub struct Folder {
 /// `hotdesk admin`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the accounts; the first one is the operator's.
+    /// List accounts; the first one is the operator's.
     List,
-    /// Make an account; its password is read from standard input.
+    /// Create an account; the password is read from standard input.
     Add {
-        /// The address that it signs in with.
+        /// E-mail address for the sign-in.
         email: String,
-        /// What it is called.
+        /// Display name.
         #[arg(long, default_value = "")]
         name: String,
-        /// Read no password: nobody signs in to it, but a key can be made for it.
+        /// Set no password: no sign-in is possible, but API keys are.
         #[arg(long)]
         no_password: bool,
     },
-    /// Set an account's password, read from standard input; its browsers are signed out.
+    /// Set the password of an account (read from standard input) and sign out its browsers.
     Password {
-        /// The account's address.
+        /// E-mail address of the account.
         email: String,
     },
-    /// Give an account a plan.
+    /// Set the plan of an account.
     Plan(billing::PlanOptions),
-    /// Say whether an account is paid.
+    /// Set the payment state of an account.
     Payment(billing::PaymentOptions),
-    /// Say how a computer is paid for.
+    /// Set the billing of a computer.
     Billing(billing::ComputerOptions),
-    /// Make an account-wide key for an account, and print it.
+    /// Create an account-wide API key and print it.
     Key {
-        /// The account's address.
+        /// E-mail address of the account.
         email: String,
-        /// What the key is called.
-        #[arg(long, default_value = "made by hotdesk admin")]
+        /// Name of the key.
+        #[arg(long, default_value = "created by hotdesk admin")]
         name: String,
     },
 }
 
-/// Does it.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// When the folder has no store, is another's, or the account is not there (or is, for a new one).
+/// When the folder has no store or belongs to another user, an argument is invalid, the account does not exist (or
+/// already exists, for `add`), or the store fails.
 pub fn run(folder: &Folder, command: Command, json: bool) -> Outcome<()> {
     let flags = Flags { data_dir: folder.data_dir.clone(), ..Flags::default() };
     let config = Config::load(folder.config.as_deref(), &flags)?;
     let file = config.data_dir.join("hotdesk.db");
     let shown = file.display();
-    let found = std::fs::metadata(&file)
-        .map_err(|error| format!("{shown}: {error} (`hotdesk serve` makes it when it first starts)"))?;
-    if found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(format!("{shown} is the user's with id {}: run this as that user", found.uid()).into());
+    let metadata = std::fs::metadata(&file).map_err(|error| {
+        format!("cannot open {shown}: {error}; the first start of `hotdesk serve` creates it")
+    })?;
+    if metadata.uid() != nix::unistd::geteuid().as_raw() {
+        let owner = metadata.uid();
+        return Err(
+            format!("{shown} belongs to the user with id {owner}: run this command as that user").into()
+        );
     }
     runtime()?.block_on(async {
-        let store = Store::open(&file).await.map_err(told)?;
-        // Not closed: what closing keeps for a store at rest would be taken from a controller that runs.
-        act(&store, &config, command, json).await
+        let store = Store::open(&file).await.map_err(failure)?;
+        // Not closed: closing reserves disk space for the next start, which a running controller would lack.
+        execute(&store, &config, command, json).await
     })
 }
 
-async fn act(store: &Store, config: &Config, command: Command, json: bool) -> Outcome<()> {
+async fn execute(store: &Store, config: &Config, command: Command, json: bool) -> Outcome<()> {
     match command {
-        Command::List => list(&store.accounts().await.map_err(told)?, json),
+        Command::List => list(&store.accounts().await.map_err(failure)?, json),
         Command::Add { email, name, no_password } => {
-            let email = Email::parse(&email).map_err(told)?;
-            let name = person_name(&name).map_err(told)?;
+            let email = Email::parse(&email).map_err(failure)?;
+            let name = person_name(&name).map_err(failure)?;
             let hash = if no_password { None } else { Some(read_password().await?) };
             let account = Account::person(&email, &name, hash);
-            store.add_account(&account).await.map_err(told)?;
-            write_down(store, account.id, Action::AccountMade, account.id.to_string()).await?;
-            output::line(&format!("Made account {} ({email}).", account.id))
+            store.add_account(&account).await.map_err(failure)?;
+            record(store, account.id, AuditAction::AccountMade, account.id.to_string()).await?;
+            output::line(&format!("Created account {} ({email}).", account.id))
         }
         Command::Password { email } => {
             let account = find(store, &email).await?;
             let hash = read_password().await?;
-            store.set_password(account.id, &hash, None).await.map_err(told)?;
-            write_down(store, account.id, Action::PasswordChange, account.id.to_string()).await?;
-            output::line(&format!("{} has a new password.", account.email))
+            store.set_password(account.id, &hash, None).await.map_err(failure)?;
+            record(store, account.id, AuditAction::PasswordChange, account.id.to_string()).await?;
+            output::line(&format!("Changed the password of {}.", account.email))
         }
         Command::Plan(options) => billing::plan(store, config, &options).await,
         Command::Payment(options) => billing::payment(store, config, &options).await,
         Command::Billing(options) => billing::computer(store, config, &options).await,
         Command::Key { email, name } => {
             let account = find(store, &email).await?.id;
-            let name = Name::parse(&name).map_err(told)?;
-            let key = keys::fresh();
+            let name = Name::parse(&name).map_err(failure)?;
+            let key = keys::generate();
             let (digest, last_four) = (keys::digest(key.reveal()), keys::last_four(&key));
             let new = NewKey { account, workspace: None, name: name.as_str(), digest: &digest, last_four };
-            let made = store.add_key(&new).await.map_err(told)?;
-            write_down(store, account, Action::KeyMade, made.to_string()).await?;
+            let id = store.add_key(&new).await.map_err(failure)?;
+            record(store, account, AuditAction::KeyMade, id.to_string()).await?;
             output::line(key.reveal())
         }
     }
 }
 
-/// Tells an account's owner by the audit log what was done with it here.
-async fn write_down(store: &Store, owner: AccountId, action: Action, target: String) -> Outcome<()> {
+/// Records the action in the audit log of the account's owner.
+async fn record(store: &Store, owner: AccountId, action: AuditAction, target: String) -> Outcome<()> {
     let line = Entry::of_the_service(now_ms(), action);
-    store.add_audit(&[Entry { owner: Some(owner), target: Some(target), ..line }]).await.map_err(told)
+    store.add_audit(&[Entry { owner: Some(owner), target: Some(target), ..line }]).await.map_err(failure)
 }
 
 fn list(accounts: &[Account], json: bool) -> Outcome<()> {
@@ -167,20 +171,22 @@ fn list(accounts: &[Account], json: bool) -> Outcome<()> {
 }
 
 async fn find(store: &Store, email: &str) -> Outcome<Account> {
-    let email = Email::parse(email).map_err(told)?;
-    let found = store.account_of(email.as_str()).await.map_err(told)?;
-    found.ok_or_else(|| Failure::Failed(format!("there is no account {email}")))
+    let email = Email::parse(email).map_err(failure)?;
+    let found = store.account_of(email.as_str()).await.map_err(failure)?;
+    found.ok_or_else(|| {
+        Failure::Failed(format!("there is no account {email}: list them with `hotdesk admin list`"))
+    })
 }
 
-/// A new password's argon2 text.
+/// Reads a new password and returns its argon2 hash.
 async fn read_password() -> Outcome<String> {
     let text = read_secret("New password: ", MAX_PASSWORD as u64 + 1)?;
-    // A line's end is not part of it.
+    // The newline is not part of the password.
     let password = text.reveal().trim_end_matches(['\r', '\n']);
-    hash_password(Secret::new(password)).await.map_err(told)
+    hash_password(Secret::new(password)).await.map_err(failure)
 }
 
-/// Here the inside context is for the reader: it is their folder.
-fn told(error: Error) -> Failure {
+/// Keeps the internal context of an error: the reader owns the store.
+fn failure(error: Error) -> Failure {
     Failure::Failed(error.to_string())
 }

@@ -1,41 +1,45 @@
-//! API keys over HTTP (wire.md 13, 20).
+//! API keys over HTTP (docs/api/authentication.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::key::{CreateKey, KeyList, KeyQuery, MintedKey};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::identity::api_key::{CreateKey, KeyList, KeyQuery, MintedKey};
 
-/// The routes of keys.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of keys.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(delete))
 }
 
-/// The account's keys, without their texts. A key that reaches one workspace sees those of that workspace.
+/// Lists the account's keys, without their texts.
+///
+/// A scoped key sees the keys of its workspace.
 #[utoipa::path(get, path = "/keys", tag = "keys", params(KeyQuery),
-    responses((status = 200, description = "All of them, oldest first", body = KeyList)))]
+    responses((status = 200, description = "All keys, oldest first", body = KeyList)))]
 async fn list(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<KeyQuery>,
 ) -> Result<Json<KeyList>> {
     let keys = app.visible_keys(&caller, query.workspace_id.as_deref()).await?;
     Ok(Json(KeyList { keys: keys.into_iter().map(|key| app.key_record(key)).collect() }))
 }
 
-/// Makes a key. A key that reaches one workspace makes keys for that workspace only.
+/// Creates a key.
+///
+/// A scoped key can only create keys for its workspace.
 #[utoipa::path(post, path = "/keys", tag = "keys", request_body = CreateKey,
-    responses((status = 201, description = "The key, whose text is shown this once", body = MintedKey)))]
+    responses((status = 201, description = "The key; its text is not available later", body = MintedKey)))]
 async fn create(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Body(wanted): Body<CreateKey>,
 ) -> Result<(StatusCode, Json<MintedKey>)> {
     let status = StatusCode::CREATED;
@@ -44,14 +48,16 @@ async fn create(
     Ok((status, Json(MintedKey { key: text.clone(), api_key: text, record: app.key_record(key) })))
 }
 
-/// Deletes a key. Its next request is refused, and every request that goes on under it ends.
+/// Deletes a key.
+///
+/// Its next request is refused, and its requests in progress end.
 #[utoipa::path(delete, path = "/keys/{id}", tag = "keys", params(("id" = String, Path)),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The key was deleted", body = Acknowledgement)))]
 async fn delete(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     app.delete_key(&caller, &id, StatusCode::OK).await?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Acknowledgement { success: true }))
 }

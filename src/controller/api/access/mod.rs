@@ -1,13 +1,13 @@
-//! For those who decide who may: keys, and the log of what was done with them.
+//! API keys and the audit log over HTTP.
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::Shared;
+use crate::AppState;
 
 pub mod audit;
 pub mod keys;
 
-/// Their routes.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of keys and the audit log.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().merge(keys::router()).merge(audit::router())
 }

@@ -1,6 +1,6 @@
-//! Accounts that AI agents make for themselves, over HTTP.
+//! Accounts that AI agents create for themselves, over HTTP.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -8,28 +8,28 @@ use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::accounts::agents::Work;
 use crate::api::NO_STORE;
-use crate::origin::Origin;
-use crate::{App, Shared};
+use crate::identity::accounts::agents::ProofOfWork;
+use crate::web::origin::Origin;
+use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::access::{Caller, check_account_wide};
+use hotdesk_domain::billing::plan::AccountTerms;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::plan::Terms;
-use hotdesk_domain::proof::MAX_BITS;
+use hotdesk_domain::identity::access::{Caller, check_account_wide};
+use hotdesk_domain::identity::proof_of_work::MAX_BITS;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json as Body;
 use hotdesk_http::serve::Peer;
-use hotdesk_store::agents::AgentAccount;
-use hotdesk_wire::action::Done;
-use hotdesk_wire::agent_account::{
-    AgentAccountState, AgentChallenge, AgentLimits, CreateAgentAccount, MadeAgentAccount, NewClaimLink,
-};
+use hotdesk_store::identity::agent_accounts::AgentAccount;
+use hotdesk_wire::desktop::action::Acknowledgement;
 use hotdesk_wire::error::ErrorBody;
+use hotdesk_wire::identity::agent_account::{
+    AgentAccountState, AgentChallenge, AgentLimits, CreateAgentAccount, CreatedAgentAccount, NewClaimLink,
+};
 
-/// The routes of agents' accounts.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of agents' accounts.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(create)).routes(routes!(challenge)).routes(routes!(
         claim_link,
         new_claim_link,
@@ -37,30 +37,32 @@ pub fn router() -> OpenApiRouter<Shared> {
     ))
 }
 
-/// Makes an account for an AI agent that has no key. It works within a small plan until a person opens the claim link and
-/// takes it over; if nobody does, it goes with all that it holds. Key and link are told in this answer alone.
+/// Creates an account for an AI agent that has no key.
+///
+/// The account has a small plan until a person opens the claim link and takes it over. An unclaimed account
+/// is removed with all its contents. The key and the link are only in this response.
 #[utoipa::path(post, path = "/agent-accounts", tag = "service", request_body = CreateAgentAccount, responses(
-    (status = 201, description = "The account with its key and its claim link", body = MadeAgentAccount),
+    (status = 201, description = "The account with its key and its claim link", body = CreatedAgentAccount),
     (status = 400, description = "The request is malformed", body = ErrorBody),
     (status = 403, description = "`agent_accounts_off` or `proof_of_work`", body = ErrorBody),
-    (status = 413, description = "More than may be sent at once", body = ErrorBody),
-    (status = 429, description = "Too many accounts, of this source or in all", body = ErrorBody),
-    (status = 503, description = "`agent_accounts_full`, or the store is away", body = ErrorBody)))]
+    (status = 413, description = "The request body is too large", body = ErrorBody),
+    (status = 429, description = "Too many accounts from this address or in total", body = ErrorBody),
+    (status = 503, description = "`agent_accounts_full`, or the database is unavailable", body = ErrorBody)))]
 async fn create(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,
     origin: Origin,
     Body(wanted): Body<CreateAgentAccount>,
 ) -> Result<impl IntoResponse> {
     let work = match (&wanted.challenge, &wanted.nonce) {
-        (Some(challenge), Some(nonce)) => Some(Work { challenge, nonce }),
+        (Some(challenge), Some(nonce)) => Some(ProofOfWork { challenge, nonce }),
         _ => None,
     };
     let source = app.source(&peer, &headers);
     let made = app.make_agent_account(source, wanted.name.as_deref(), work).await?;
     let key = made.key.reveal().to_owned();
-    let told = MadeAgentAccount {
+    let record = CreatedAgentAccount {
         id: made.account.id.to_string(),
         name: made.account.full_name,
         key: key.clone(),
@@ -69,31 +71,31 @@ async fn create(
         claim_url: link(&origin, &made.code),
         expires_at: iso8601(made.expires_at),
     };
-    Ok((StatusCode::CREATED, NO_STORE, Json(told)))
+    Ok((StatusCode::CREATED, NO_STORE, Json(record)))
 }
 
-/// The work that comes before an account, where any is asked for.
+/// Returns a proof-of-work challenge for a new account.
 #[utoipa::path(get, path = "/agent-accounts/challenge", tag = "service", responses(
     (status = 200, description = "The challenge", body = AgentChallenge)))]
-async fn challenge(State(app): State<Shared>) -> impl IntoResponse {
+async fn challenge(State(app): State<AppState>) -> impl IntoResponse {
     let settings = &app.config.agent_accounts;
-    let (challenge, ends) = app.agents.challenge();
-    let told = AgentChallenge {
+    let (challenge, ends) = app.agent_signup.challenge();
+    let record = AgentChallenge {
         enabled: settings.enabled,
         challenge,
         algorithm: "sha256".to_owned(),
         bits: settings.proof_of_work_bits.min(MAX_BITS),
         expires_at: iso8601(ends),
     };
-    (NO_STORE, Json(told))
+    (NO_STORE, Json(record))
 }
 
-/// How the claim of the agent's own account stands.
+/// Returns the claim state of the agent's own account.
 #[utoipa::path(get, path = "/agent-accounts/claim-link", tag = "account",
-    responses((status = 200, description = "How it stands", body = AgentAccountState)))]
+    responses((status = 200, description = "The claim state", body = AgentAccountState)))]
 async fn claim_link(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
 ) -> Result<Json<AgentAccountState>> {
     let agent = own(&app, &caller).await?;
     Ok(Json(AgentAccountState {
@@ -104,12 +106,14 @@ async fn claim_link(
     }))
 }
 
-/// Makes a new claim link for the agent's own account; the one before is dead.
+/// Creates a new claim link of the agent's own account.
+///
+/// The earlier link is no longer valid.
 #[utoipa::path(post, path = "/agent-accounts/claim-link", tag = "account",
-    responses((status = 201, description = "The link", body = NewClaimLink)))]
+    responses((status = 201, description = "The claim link", body = NewClaimLink)))]
 async fn new_claim_link(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
 ) -> Result<impl IntoResponse> {
     let agent = own(&app, &caller).await?;
@@ -119,17 +123,17 @@ async fn new_claim_link(
 
 /// Revokes the claim link of the agent's own account.
 #[utoipa::path(delete, path = "/agent-accounts/claim-link", tag = "account",
-    responses((status = 200, description = "It is dead", body = Done)))]
+    responses((status = 200, description = "The link was revoked", body = Acknowledgement)))]
 async fn revoke_claim_link(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
-) -> Result<Json<Done>> {
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+) -> Result<Json<Acknowledgement>> {
     let agent = own(&app, &caller).await?;
     app.store.set_claim(agent.account, None).await?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Acknowledgement { success: true }))
 }
 
-fn limits(terms: Terms) -> AgentLimits {
+fn limits(terms: AccountTerms) -> AgentLimits {
     AgentLimits {
         plan: terms.tier,
         max_computers: terms.allowance.computers,
@@ -143,7 +147,7 @@ fn limits(terms: Terms) -> AgentLimits {
 async fn own(app: &App, caller: &Caller) -> Result<AgentAccount> {
     check_account_wide(caller, "see how the account is claimed")?;
     let agent = app.store.agent_account(caller.account).await?;
-    Ok(agent.ok_or_else(|| Error::not_found("This account is not an agent's that waits to be claimed"))?)
+    Ok(agent.ok_or_else(|| Error::not_found("This account is not an unclaimed agent's account"))?)
 }
 
 fn link(origin: &Origin, code: &Secret) -> String {

@@ -1,65 +1,67 @@
-//! An account's plan, and what it adds to it, over HTTP (wire.md 14).
+//! Account plan and capacity over HTTP (docs/api/accounts.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use hotdesk_base::clock::iso8601;
-use hotdesk_domain::access::check_account_wide;
-use hotdesk_domain::allowance::Used;
+use hotdesk_domain::billing::plan::{AccountTerms, CapacityChange};
+use hotdesk_domain::computer::allowance::ResourceUse;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::plan::{Capacity, Terms};
+use hotdesk_domain::identity::access::check_account_wide;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Query};
-use hotdesk_wire::account::{
+use hotdesk_wire::billing::capacity::{
     AccountCapacity, ChangeCapacity, ComputeLimits, ComputeLimitsQuery, PlanLimits, Subscription,
 };
 
-/// The routes of plans.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of plans.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(capacity, change_capacity))
         .routes(routes!(subscription))
         .routes(routes!(compute_limits))
 }
 
-/// How many computers the account may have, and how many it added to its plan.
+/// Returns how many computers the account may have, and how many it added to its plan.
 #[utoipa::path(get, path = "/account/capacity", tag = "account",
     responses((status = 200, description = "The capacity", body = AccountCapacity)))]
 async fn capacity(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
 ) -> Result<Json<AccountCapacity>> {
     check_account_wide(&caller, "see the account's capacity")?;
-    let (terms, used) = (app.terms(caller.account).await?, app.store.used(caller.account).await?);
-    Ok(Json(told(&terms, &used, false)))
+    let (terms, used) = (app.terms(caller.account).await?, app.store.resource_use(caller.account).await?);
+    Ok(Json(capacity_record(&terms, &used, false)))
 }
 
-/// Adds computers to the account's plan, or gives some back. Above what the plan lets it add: 403 `capacity_cap`; what its
-/// computers need is not given back: 409 `CAPACITY_IN_USE`.
+/// Adds computers to the account's plan, or gives some back.
+///
+/// More than the plan allows: 403 `capacity_cap`. Capacity that computers use cannot be given back: 409
+/// `CAPACITY_IN_USE`.
 #[utoipa::path(post, path = "/account/capacity", tag = "account", request_body = ChangeCapacity,
-    responses((status = 200, description = "The capacity since then", body = AccountCapacity)))]
+    responses((status = 200, description = "The new capacity", body = AccountCapacity)))]
 async fn change_capacity(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Body(wanted): Body<ChangeCapacity>,
 ) -> Result<Json<AccountCapacity>> {
     check_account_wide(&caller, "change the account's capacity")?;
     let change = match (wanted.add, wanted.give_back) {
-        (Some(more), None) if more > 0 => Capacity::Add(more),
-        (None, Some(fewer)) if fewer > 0 => Capacity::GiveBack(fewer),
+        (Some(more), None) if more > 0 => CapacityChange::Add(more),
+        (None, Some(fewer)) if fewer > 0 => CapacityChange::GiveBack(fewer),
         _ => return Err(Error::invalid("one of add and give_back is needed, at least 1").into()),
     };
     let really = !wanted.dry_run;
     let terms = app.store.change_capacity(caller.account, change, &app.plans, really).await?;
-    let used = app.store.used(caller.account).await?;
-    Ok(Json(told(&terms, &used, wanted.dry_run)))
+    let used = app.store.resource_use(caller.account).await?;
+    Ok(Json(capacity_record(&terms, &used, wanted.dry_run)))
 }
 
-fn told(terms: &Terms, used: &Used, dry_run: bool) -> AccountCapacity {
+fn capacity_record(terms: &AccountTerms, used: &ResourceUse, dry_run: bool) -> AccountCapacity {
     let allowed = &terms.allowance;
     AccountCapacity {
         plan: terms.tier.clone(),
@@ -76,12 +78,12 @@ fn told(terms: &Terms, used: &Used, dry_run: bool) -> AccountCapacity {
     }
 }
 
-/// The account's plan.
+/// Returns the account's plan.
 #[utoipa::path(get, path = "/user/subscription", tag = "account",
     responses((status = 200, description = "The plan", body = Subscription)))]
 async fn subscription(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
 ) -> Result<Json<Subscription>> {
     check_account_wide(&caller, "see the account's plan")?;
     let terms = app.terms(caller.account).await?;
@@ -103,17 +105,19 @@ async fn subscription(
     }))
 }
 
-/// What may still be made in a workspace: its owner's plan counts, and the bound of the client whose workspace it is.
+/// Returns what may still be created in a workspace.
+///
+/// The plan of the workspace's owner applies, and the limit of the client whose workspace it is.
 #[utoipa::path(get, path = "/billing/compute-limits", tag = "account", params(ComputeLimitsQuery),
     responses((status = 200, description = "The limits", body = ComputeLimits)))]
 async fn compute_limits(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<ComputeLimitsQuery>,
 ) -> Result<Json<ComputeLimits>> {
     let workspace = app.find_workspace(&caller, &query.workspace_id).await?;
     let allowed = app.allowance(workspace.account).await?;
-    let used = app.store.used(workspace.account).await?;
+    let used = app.store.resource_use(workspace.account).await?;
     let client = app.store.client_of(workspace.id).await?;
     let bound = client.and_then(|client| client.terms.max_computers.map(|most| (most, client.computers)));
     let (max_computers, computers_used) = match bound {

@@ -1,6 +1,6 @@
-//! An operator's clients over HTTP: make, list, read, change, remove (wire.md 14, "Clients API").
+//! Clients of an operator over HTTP (docs/api/accounts.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -8,38 +8,39 @@ use axum::response::IntoResponse;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::accounts::agents;
 use crate::api::NO_STORE;
-use crate::auth::keys;
-use crate::{App, Shared};
+use crate::identity::accounts::agents;
+use crate::identity::auth::keys;
+use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
-use hotdesk_domain::access::{Caller, check_account_wide};
-use hotdesk_domain::client::{BilledTo, Terms, check_external_id, dollars, micros};
 use hotdesk_domain::error::Error;
+use hotdesk_domain::identity::access::{Caller, check_account_wide};
+use hotdesk_domain::identity::client::{BilledTo, ClientTerms, check_external_id, dollars, micros};
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_store::clients::Client;
-use hotdesk_wire::action::Done;
-use hotdesk_wire::client::{
-    Client as Record, ClientList, CreateClient, MadeClient, RemoveClientQuery, UpdateClient,
+use hotdesk_store::identity::clients::Client;
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::identity::client::{
+    Client as Record, ClientList, CreateClient, CreatedClient, RemoveClientQuery, UpdateClient,
 };
 
-/// The field of a client's cap, for its refusals.
+/// Name of the field with a client's cap, for error messages.
 const CAP: &str = "monthly_ai_cap_usd";
 
-/// The routes of clients.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of clients.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, update, remove))
 }
 
-/// Makes a client: a workspace of its own, and a key that reaches only it. The key is told in this answer alone.
-/// One more than the account's plan gives: 403 `PLAN_LIMIT`.
+/// Creates a client with its own workspace and a key that is scoped to it.
+///
+/// The key is only in this response. More clients than the account's plan allows: 403 `PLAN_LIMIT`.
 #[utoipa::path(post, path = "/v1/accounts", tag = "clients", request_body = CreateClient,
-    responses((status = 201, description = "The client with its key", body = MadeClient)))]
+    responses((status = 201, description = "The client with its key", body = CreatedClient)))]
 async fn create(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Body(wanted): Body<CreateClient>,
 ) -> Result<impl IntoResponse> {
     check_account_wide(&caller, "make clients")?;
@@ -51,53 +52,60 @@ async fn create(
     }
     let external_id = check_external_id(&wanted.external_id)?;
     let name = Name::parse(wanted.name.as_deref().unwrap_or(external_id))?;
-    let terms = Terms {
+    let terms = ClientTerms {
         max_computers: wanted.max_computers,
         monthly_ai_cap: wanted.monthly_ai_cap_usd.map(|usd| micros(CAP, usd)).transpose()?,
         billed_to: wanted.billed_to.as_deref().map(BilledTo::parse).transpose()?.unwrap_or_default(),
     };
-    let key = keys::fresh();
+    let key = keys::generate();
     let digest = keys::digest(key.reveal());
     let shown = (digest.as_str(), keys::last_four(&key));
     let client = app.store.add_client(caller.account, external_id, &name, &terms, shown, &app.plans).await?;
     let text = key.reveal().to_owned();
-    let made = MadeClient { client: record(client)?, key: text.clone(), api_key: text };
+    let made = CreatedClient { client: record(client)?, key: text.clone(), api_key: text };
     Ok((StatusCode::CREATED, NO_STORE, Json(made)))
 }
 
-/// The operator's clients.
+/// Lists the operator's clients.
 #[utoipa::path(get, path = "/v1/accounts", tag = "clients",
-    responses((status = 200, description = "All of them, oldest first", body = ClientList)))]
-async fn list(State(app): State<Shared>, Authenticated(caller): Authenticated) -> Result<Json<ClientList>> {
+    responses((status = 200, description = "All clients, oldest first", body = ClientList)))]
+async fn list(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+) -> Result<Json<ClientList>> {
     check_account_wide(&caller, "see clients")?;
     let clients = app.store.clients(caller.account).await?;
     let clients: Vec<Record> = clients.into_iter().map(record).collect::<Result<_>>()?;
     Ok(Json(ClientList { accounts: clients.clone(), clients }))
 }
 
-/// One client.
+/// Returns a client.
 #[utoipa::path(get, path = "/v1/accounts/{client_id}", tag = "clients", params(("client_id" = String, Path)),
     responses((status = 200, description = "The client", body = Record)))]
 async fn get(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<Record>> {
     Ok(Json(record(app.find_client(&caller, &id).await?)?))
 }
 
-/// Changes a client; omitted fields stay, null takes a bound away.
-#[utoipa::path(patch, path = "/v1/accounts/{client_id}", tag = "clients", params(("client_id" = String, Path)),
-    request_body = UpdateClient, responses((status = 200, description = "The changed client", body = Record)))]
+/// Changes a client.
+///
+/// Omitted fields stay unchanged; null removes a limit.
+#[utoipa::path(patch, path = "/v1/accounts/{client_id}", tag = "clients",
+    params(("client_id" = String, Path)),
+    request_body = UpdateClient,
+    responses((status = 200, description = "The changed client", body = Record)))]
 async fn update(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<UpdateClient>,
 ) -> Result<Json<Record>> {
     let client = app.find_client(&caller, &id).await?;
     let cap = wanted.monthly_ai_cap_usd.map(|cap| cap.map(|usd| micros(CAP, usd)).transpose()).transpose()?;
-    let terms = Terms {
+    let terms = ClientTerms {
         max_computers: wanted.max_computers.unwrap_or(client.terms.max_computers),
         monthly_ai_cap: cap.unwrap_or(client.terms.monthly_ai_cap),
         billed_to: match wanted.billed_to.as_deref() {
@@ -109,17 +117,19 @@ async fn update(
     Ok(Json(record(app.store.change_client(caller.account, client.id, &name, &terms).await?)?))
 }
 
-/// Removes a client with its workspace and its files; its key is dead from the first moment. While it holds computers 409
-/// `CLIENT_HAS_COMPUTERS`, unless they are to go as well. Its usage can still be read.
+/// Deletes a client with its workspace and files.
+///
+/// Its key is invalid at once. A client with computers is 409 `CLIENT_HAS_COMPUTERS`, unless they are to be
+/// deleted too. Its usage can still be read.
 #[utoipa::path(delete, path = "/v1/accounts/{client_id}", tag = "clients",
     params(("client_id" = String, Path), RemoveClientQuery),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The client was deleted", body = Acknowledgement)))]
 async fn remove(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Query(query): Query<RemoveClientQuery>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     let client = app.find_client(&caller, &id).await?;
     let computers_too = match query.computers.as_deref() {
         None | Some("keep") => false,
@@ -131,15 +141,15 @@ async fn remove(
         app.remove_computers(client.account, workspace).await?;
     }
     let files = app.store.finish_client_removal(&client).await?;
-    app.storage.forget(&files).await;
-    Ok(Json(Done { success: true }))
+    app.blobs.forget(&files).await;
+    Ok(Json(Acknowledgement { success: true }))
 }
 
 impl App {
-    /// Finds a client by its id, for its operator.
+    /// Finds a client of the caller's account by its id.
     ///
     /// # Errors
-    /// 404 "Client not found", also for another operator's; 403 for a key of one workspace.
+    /// `NotFound` ("Client not found"), also for another account's client; `Forbidden` for a scoped key.
     pub async fn find_client(&self, caller: &Caller, id: &str) -> Result<Client> {
         check_account_wide(caller, "see clients")?;
         let id = id.parse().map_err(|_| Error::not_found("Client not found"))?;

@@ -1,8 +1,8 @@
-//! For those who pay, and for those for whom they do: plans, capacity, clients, agents' accounts.
+//! Plans, capacity, clients, agents' accounts and billing events over HTTP.
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::Shared;
+use crate::AppState;
 
 mod agents;
 mod capacity;
@@ -10,8 +10,8 @@ mod clients;
 mod usage;
 mod webhook;
 
-/// The routes of accounts.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of accounts.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(capacity::router())
         .merge(clients::router())

@@ -1,6 +1,6 @@
-//! What a client used, over HTTP: for a month, as JSON or CSV; and what AI models cost it.
+//! Usage of a client over HTTP: a month as JSON or CSV, and costs of AI models.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header;
@@ -8,33 +8,35 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use hotdesk_base::clock::{month, month_of, now_ms};
-use hotdesk_domain::access::check_account_wide;
-use hotdesk_domain::client::{dollars, micros};
+use hotdesk_domain::billing::usage::{RETAINED_MONTHS, by_computer, retained_since, total};
 use hotdesk_domain::error::Error;
-use hotdesk_domain::usage::{MONTHS_KEPT, by_computer, kept_since, total};
+use hotdesk_domain::identity::access::check_account_wide;
+use hotdesk_domain::identity::client::{dollars, micros};
 use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_wire::client::{ClientUsage, ComputerUsage, RecordSpend, SpendRecorded, UsageQuery};
+use hotdesk_wire::identity::client::{ClientUsage, ComputerUsage, RecordSpend, SpendRecorded, UsageQuery};
 
 /// Longest id and longest note of a cost, in characters.
 const MAX_TEXT: usize = 255;
 
-/// The routes of usage.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of usage.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(usage)).routes(routes!(spend))
 }
 
-/// What a client used in a month: this one or one of the 13 before it, also a client that was removed. As CSV: a row per computer,
-/// then one of the client as a whole, whose `computer_id` is empty.
+/// Returns the usage of a client in a month.
+///
+/// The month is the current one or one of the 13 before it. A removed client's usage is available too. The
+/// CSV has one row for each computer, then one for the whole client with an empty `computer_id`.
 #[utoipa::path(get, path = "/v1/accounts/{client_id}/usage", tag = "clients",
     params(("client_id" = String, Path), UsageQuery), responses((status = 200, description = "The usage",
         content((ClientUsage = "application/json"), (String = "text/csv")))))]
 async fn usage(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Query(query): Query<UsageQuery>,
 ) -> Result<Response> {
@@ -44,10 +46,11 @@ async fn usage(
     let now = now_ms();
     let text = query.month.unwrap_or_else(|| month_of(now));
     let within = month(&text).ok_or_else(|| Error::invalid("month must be YYYY-MM"))?;
-    if within.end <= kept_since(now) {
-        return Err(
-            Error::invalid(format!("usage is kept for this month and the {MONTHS_KEPT} before it")).into()
-        );
+    if within.end <= retained_since(now) {
+        return Err(Error::invalid(format!(
+            "usage is stored for this month and {RETAINED_MONTHS} before it"
+        ))
+        .into());
     }
     let csv = match query.format.as_deref() {
         None | Some("json") => false,
@@ -56,14 +59,14 @@ async fn usage(
     };
     let used = by_computer(&app.store.runs_of(id, &within).await?, &within, now);
     let all = total(used.values());
-    let told = ClientUsage {
+    let record = ClientUsage {
         account_id: id.to_string(),
         external_id: client.external_id,
         month: text,
         billed_to: client.terms.billed_to.name().to_owned(),
         computer_hours: all.computer_hours,
         ram_gb_hours: all.ram_gb_hours,
-        ai_spend_usd: dollars(app.store.spent(id, &within).await?),
+        ai_spend_usd: dollars(app.store.ai_spend(id, &within).await?),
         computers: used
             .iter()
             .map(|(computer, used)| ComputerUsage {
@@ -74,20 +77,24 @@ async fn usage(
             .collect(),
     };
     if !csv {
-        return Ok(Json(told).into_response());
+        return Ok(Json(record).into_response());
     }
-    let name = attachment(&format!("usage-{}.csv", told.month));
+    let name = attachment(&format!("usage-{}.csv", record.month));
     let headers =
         [(header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()), (header::CONTENT_DISPOSITION, name)];
-    Ok((headers, written(&told)).into_response())
+    Ok((headers, to_csv(&record)).into_response())
 }
 
-/// Writes down what AI models cost a client. Above its cap of the month 402 `credits_exhausted`, and nothing is written.
-#[utoipa::path(post, path = "/v1/accounts/{client_id}/spend", tag = "clients", params(("client_id" = String, Path)),
-    request_body = RecordSpend, responses((status = 200, description = "It is written down", body = SpendRecorded)))]
+/// Records what AI models cost a client.
+///
+/// A cost above the client's monthly cap is 402 `credits_exhausted`, and is not recorded.
+#[utoipa::path(post, path = "/v1/accounts/{client_id}/spend", tag = "clients",
+    params(("client_id" = String, Path)),
+    request_body = RecordSpend,
+    responses((status = 200, description = "The cost was recorded", body = SpendRecorded)))]
 async fn spend(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<RecordSpend>,
 ) -> Result<Json<SpendRecorded>> {
@@ -100,33 +107,33 @@ async fn spend(
         .into());
     }
     let amount = micros("amount_usd", wanted.amount_usd)?;
-    let fresh = app.store.spend(&client, entry, amount, &note).await?;
+    let fresh = app.store.add_ai_cost(&client, entry, amount, &note).await?;
     let within = month(&month_of(now_ms())).ok_or_else(|| Error::internal("this month has no bounds"))?;
-    let spent = app.store.spent(client.id, &within).await?;
+    let spent = app.store.ai_spend(client.id, &within).await?;
     Ok(Json(SpendRecorded { success: true, repeated: !fresh, ai_spend_usd: dollars(spent) }))
 }
 
-/// The usage as CSV (RFC 4180).
-fn written(told: &ClientUsage) -> String {
+/// Formats the usage as CSV (RFC 4180).
+fn to_csv(usage: &ClientUsage) -> String {
     let mut text = String::from(
         "month,account_id,external_id,billed_to,computer_id,computer_hours,ram_gb_hours,ai_spend_usd\r\n",
     );
     let mut row = |computer: &str, hours: f64, ram: f64, spend: f64| {
-        let ClientUsage { month, account_id, external_id, billed_to, .. } = told;
+        let ClientUsage { month, account_id, external_id, billed_to, .. } = usage;
         let external_id = quoted(external_id);
         text += &format!(
             "{month},{account_id},{external_id},{billed_to},{computer},{hours:.6},{ram:.6},{spend:.6}\r\n"
         );
     };
-    for one in &told.computers {
+    for one in &usage.computers {
         row(&one.computer_id, one.computer_hours, one.ram_gb_hours, 0.0);
     }
-    row("", told.computer_hours, told.ram_gb_hours, told.ai_spend_usd);
+    row("", usage.computer_hours, usage.ram_gb_hours, usage.ai_spend_usd);
     text
 }
 
-/// A field that somebody chose (RFC 4180 section 2). A sheet takes what begins so for a formula: a quote before it makes it
-/// text.
+/// Quotes a field that a client chose (RFC 4180 section 2). Spreadsheets take some first characters for a
+/// formula; a leading apostrophe prevents that.
 fn quoted(field: &str) -> String {
     let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
     format!("\"{}{}\"", if formula { "'" } else { "" }, field.replace('"', "\"\""))
@@ -137,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_never_a_formula_and_never_two() {
+    fn a_csv_field_is_quoted_and_never_a_formula() {
         for (field, expected) in [
             ("acme", "\"acme\""),
             ("a,b \"c\"", "\"a,b \"\"c\"\"\""),

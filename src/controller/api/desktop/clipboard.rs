@@ -1,6 +1,6 @@
-//! The clipboard over HTTP.
+//! Clipboard over HTTP.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
@@ -8,44 +8,45 @@ use axum::http::Method;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::forward;
-use crate::Shared;
-use hotdesk_guest::QUICK;
+use crate::AppState;
+use crate::api::desktop::forward;
+use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, Query, parse_object, read_body};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::desktop::clipboard::{Clipboard, ClipboardQuery, MAX_BODY_BYTES, SetClipboard};
 
-/// The routes of the clipboard.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of the clipboard.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(read, set))
 }
 
-/// Reads a screen's clipboard: text where there is text, else a PNG image.
+/// Reads a screen's clipboard: text if there is any, otherwise a PNG image.
 #[utoipa::path(get, path = "/computers/{id}/clipboard", tag = "clipboard",
     params(("id" = String, Path), ClipboardQuery),
-    responses((status = 200, description = "What is on it; `mime_type` is null when it is empty", body = Clipboard)))]
+    responses((status = 200, description = "The clipboard; `mime_type` is null when it is empty",
+        body = Clipboard)))]
 async fn read(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Query(query): Query<ClipboardQuery>,
 ) -> Result<Json<Clipboard>> {
-    forward(&app, &caller, &id, Method::GET, "/clipboard", query, None::<&()>, QUICK).await
+    forward(&app, &caller, &id, Method::GET, "/clipboard", query, None::<&()>, QUICK_TIMEOUT).await
 }
 
-/// Puts text or an image on a screen's clipboard.
+/// Sets a screen's clipboard to a text or an image.
 #[utoipa::path(put, path = "/computers/{id}/clipboard", tag = "clipboard",
     params(("id" = String, Path), ClipboardQuery), request_body = SetClipboard,
-    responses((status = 200, description = "It is on the clipboard", body = Done)))]
+    responses((status = 200, description = "The clipboard was set", body = Acknowledgement)))]
 async fn set(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Query(query): Query<ClipboardQuery>,
     body: Body,
-) -> Result<Json<Done>> {
-    // An image is larger than what other bodies may be.
+) -> Result<Json<Acknowledgement>> {
+    // Images may be larger than other request bodies.
     let body: SetClipboard = parse_object(&read_body(body, MAX_BODY_BYTES).await?)?;
-    forward(&app, &caller, &id, Method::PUT, "/clipboard", query, Some(&body), QUICK).await
+    forward(&app, &caller, &id, Method::PUT, "/clipboard", query, Some(&body), QUICK_TIMEOUT).await
 }

@@ -1,4 +1,4 @@
-//! For those who act on a desktop: screenshots, input, windows, commands, files, screens.
+//! Routes of a desktop: screenshots, input, windows, commands, files, screens.
 
 use std::time::Duration;
 
@@ -8,60 +8,48 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::Shared;
-use hotdesk_domain::access::Caller;
+use crate::AppState;
+use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::error_response::Result;
 
 pub mod actions;
 pub mod clipboard;
-pub mod elements;
+pub mod display;
 pub mod events;
-pub mod exec;
+pub mod execution;
 pub mod guest_files;
-mod patience;
-pub mod processes;
-pub mod programs;
-pub mod recordings;
-pub mod screens;
-pub mod screenshot;
+pub mod media;
 pub mod selftest;
-pub mod stream;
 pub mod tickets;
-pub mod windows;
+mod timeouts;
 
-/// The desktop's routes.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of desktops.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(actions::router())
         .merge(clipboard::router())
-        .merge(elements::router())
+        .merge(display::router())
         .merge(events::router())
-        .merge(exec::router())
         .merge(guest_files::router())
-        .merge(processes::router())
-        .merge(programs::router())
-        .merge(recordings::router())
-        .merge(screens::router())
-        .merge(screenshot::router())
+        .merge(execution::router())
+        .merge(media::router())
         .merge(selftest::router())
-        .merge(stream::router())
         .merge(tickets::router())
-        .merge(windows::router())
 }
 
-/// Has a computer's agent do it and passes on its answer, read as what it must be.
-#[allow(clippy::too_many_arguments)] // who, where, what and how long: all of one call
+/// Forwards a request to a computer's agent and parses its response.
+#[allow(clippy::too_many_arguments)] // caller, target, request and timeout of one call
 async fn forward<Send: Serialize + Sync, Receive: DeserializeOwned>(
-    app: &Shared,
+    app: &AppState,
     caller: &Caller,
     id: &str,
     method: Method,
     path: &str,
     query: impl Serialize,
     body: Option<&Send>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(caller, id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    Ok(Json(guest.call(method, path, query, body, patience).await?))
+    Ok(Json(guest.call(method, path, query, body, timeout).await?))
 }

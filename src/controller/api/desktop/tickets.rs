@@ -1,6 +1,6 @@
-//! Tickets over HTTP: links to a screen that hold no password.
+//! Viewer tickets over HTTP: links to a screen without the password.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,37 +9,40 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
-use crate::auth::tickets::{DEFAULT_LIFE, MAX_LIFE, Ticket};
-use crate::origin::Origin;
+use crate::AppState;
+use crate::identity::auth::tickets::{DEFAULT_LIFE, MAX_LIFE, Ticket};
+use crate::web::origin::Origin;
 use hotdesk_base::clock::{iso8601, now_ms};
-use hotdesk_domain::channel::Channel;
+use hotdesk_domain::desktop::channel::Channel;
 use hotdesk_domain::error::Error;
-use hotdesk_guest::{QUICK, percent_encode};
+use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_wire::action::ScreenList;
-use hotdesk_wire::ticket::{Mode, NewTicket, Ticket as Record};
+use hotdesk_wire::computer::ticket::{NewTicket, Ticket as Record, TicketMode};
+use hotdesk_wire::desktop::action::ScreenList;
 
-/// The route of tickets.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the route of tickets.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(issue))
 }
 
-/// Issues a ticket that opens one screen once, to see it or to act on it; whoever may only view gets one to see. It ends with the key
-/// that it was asked for with, and so does what it opened.
+/// Issues a ticket that opens one screen once, to view or to control it.
+///
+/// Viewers can only get tickets to view. The ticket, and what it opened, ends when the key that requested it
+/// is revoked.
 #[utoipa::path(post, path = "/computers/{id}/stream-tickets", tag = "screens", params(("id" = String, Path)),
-    request_body = NewTicket, responses((status = 201, description = "The ticket, shown once", body = Record)))]
+    request_body = NewTicket,
+    responses((status = 201, description = "The ticket, which is not available later", body = Record)))]
 async fn issue(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<NewTicket>,
 ) -> Result<(StatusCode, [(HeaderName, HeaderValue); 1], Json<Record>)> {
     let caller = match wanted.mode {
-        Mode::View => caller.looking(),
-        Mode::Control => caller,
+        TicketMode::View => caller.for_read(),
+        TicketMode::Control => caller,
     };
     let computer = app.find_computer(&caller, &id).await?;
     let life = wanted.ttl_seconds.map_or(DEFAULT_LIFE, |seconds| Duration::from_secs(seconds.into()));
@@ -48,10 +51,10 @@ async fn issue(
     }
     let screen = wanted.screen.unwrap_or_else(|| "default".to_owned());
     let guest = match wanted.mode {
-        Mode::View => app.fleet.guest_to_read(&computer).await?,
-        Mode::Control => app.fleet.guest(&computer).await?,
+        TicketMode::View => app.fleet.guest_to_read(&computer).await?,
+        TicketMode::Control => app.fleet.guest(&computer).await?,
     };
-    let seen: ScreenList = guest.call(Method::GET, "/screens", (), None::<&()>, QUICK).await?;
+    let seen: ScreenList = guest.call(Method::GET, "/screens", (), None::<&()>, QUICK_TIMEOUT).await?;
     if !seen.screens.iter().any(|seen| seen.id == screen) {
         return Err(Error::not_found(format!("Screen not found: {screen}")).into());
     }
@@ -63,14 +66,14 @@ async fn issue(
         "screen={}{}",
         percent_encode(&screen),
         match wanted.mode {
-            Mode::View => "&view_only=true",
-            Mode::Control => "",
+            TicketMode::View => "&view_only=true",
+            TicketMode::Control => "",
         }
     );
     let socket = format!("{desktop}/ws/{}", Channel::Websockify.name()).replacen("http", "ws", 1);
     Ok((
         StatusCode::CREATED,
-        // access.md A6.
+        // A6 (docs/authentication-rules.md).
         [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))],
         Json(Record {
             url: format!("{desktop}/view?{query}#ticket={}", text.reveal()),

@@ -1,19 +1,19 @@
-//! How long may an action take before its computer counts as silent? What it asks for, and what is needed around it.
+//! Timeouts of actions: the requested duration plus a margin.
 
 use std::time::Duration;
 
+use hotdesk_domain::desktop::pointer::MAX_DRAG_SECONDS;
 use hotdesk_domain::limits::{
     DEFAULT_WATCH_MS, MAX_COMMAND_SECONDS, MAX_HOLDS_MS, MAX_WAIT_SECONDS, SLOWEST_TYPING,
 };
-use hotdesk_domain::pointer::MAX_DRAG_SECONDS;
-use hotdesk_guest::QUICK;
-use hotdesk_wire::batch::Action;
+use hotdesk_guest::QUICK_TIMEOUT;
+use hotdesk_wire::desktop::batch::Action;
 
-/// Longest list of actions: a list that takes longer is better sent in parts.
-const LONGEST_LIST: Duration = Duration::from_secs(15 * 60);
+/// Longest duration of a list of actions; longer lists are better split.
+const MAX_LIST: Duration = Duration::from_secs(15 * 60);
 
-/// The patience for one action.
-pub fn of(action: &Action) -> Duration {
+/// The timeout for one action.
+pub fn for_action(action: &Action) -> Duration {
     let own = match action {
         Action::Click(_) | Action::Move(_) | Action::MouseDown(_) | Action::MouseUp(_) => Duration::ZERO,
         Action::KeyDown(_) | Action::KeyUp(_) | Action::Screenshot(_) => Duration::ZERO,
@@ -22,7 +22,7 @@ pub fn of(action: &Action) -> Duration {
         Action::Type(body) => Duration::from_secs_f64(body.text.chars().count() as f64 / SLOWEST_TYPING),
         Action::Key(body) => {
             let presses = body.keys.as_ref().map_or(1, Vec::len) as u64 * u64::from(body.repeat.unwrap_or(1));
-            // Each press may need a spare key, as a character does.
+            // Each press may need a spare key, as a typed character does.
             let pressing = Duration::from_secs_f64(presses.min(10_000) as f64 / SLOWEST_TYPING);
             pressing
                 + Duration::from_millis((presses * u64::from(body.hold_ms.unwrap_or(0))).min(MAX_HOLDS_MS))
@@ -32,25 +32,26 @@ pub fn of(action: &Action) -> Duration {
         Action::WaitChange(body) => wait(body.timeout_ms),
     };
     let settle = action.options().and_then(|options| options.settle.as_ref());
-    QUICK + own + settle.map_or(Duration::ZERO, |settle| wait(settle.timeout_ms))
+    QUICK_TIMEOUT + own + settle.map_or(Duration::ZERO, |settle| wait(settle.timeout_ms))
 }
 
-/// The patience for a list of actions.
-pub fn list(actions: &[Action]) -> Duration {
-    // An empty list is refused by the agent, which takes a moment as well.
-    QUICK + actions.iter().map(of).sum::<Duration>().min(LONGEST_LIST)
+/// The timeout for a list of actions.
+pub fn for_list(actions: &[Action]) -> Duration {
+    // The agent refuses an empty list, which takes a moment as well.
+    QUICK_TIMEOUT + actions.iter().map(for_action).sum::<Duration>().min(MAX_LIST)
 }
 
-/// The patience for a command.
-pub fn command(timeout: Option<f64>) -> Duration {
-    QUICK + seconds(timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS)
+/// The timeout for a command.
+pub fn for_command(timeout: Option<f64>) -> Duration {
+    QUICK_TIMEOUT + seconds(timeout.unwrap_or(MAX_COMMAND_SECONDS), MAX_COMMAND_SECONDS)
 }
 
 fn wait(timeout_ms: Option<u32>) -> Duration {
     seconds(f64::from(timeout_ms.unwrap_or(DEFAULT_WATCH_MS)) / 1000.0, MAX_WAIT_SECONDS)
 }
 
-/// A client's number of seconds as a wait of at most `most`; nonsense waits for nothing and is refused by the agent.
+/// Converts a client's seconds to a duration of at most `most` seconds. Invalid numbers become zero; the
+/// agent refuses them.
 pub fn seconds(value: f64, most: f64) -> Duration {
     Duration::try_from_secs_f64(value.min(most)).unwrap_or_default()
 }
@@ -60,9 +61,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_waited_for_and_no_longer() {
-        let read =
-            |action: serde_json::Value| of(&serde_json::from_value(action).unwrap()).saturating_sub(QUICK);
+    fn a_timeout_covers_the_requested_duration() {
+        let read = |action: serde_json::Value| {
+            for_action(&serde_json::from_value(action).unwrap()).saturating_sub(QUICK_TIMEOUT)
+        };
         for (action, seconds) in [
             (serde_json::json!({"action": "click", "x": 1, "y": 1}), 0.0),
             (serde_json::json!({"action": "click", "x": 1, "y": 1, "settle": {}}), 5.0),
@@ -76,7 +78,7 @@ mod tests {
         ] {
             assert_eq!(read(action.clone()).as_secs_f64(), seconds, "{action}");
         }
-        assert_eq!(list(&[]), QUICK);
-        assert!(command(Some(f64::NAN)) >= QUICK && command(None) > QUICK);
+        assert_eq!(for_list(&[]), QUICK_TIMEOUT);
+        assert!(for_command(Some(f64::NAN)) >= QUICK_TIMEOUT && for_command(None) > QUICK_TIMEOUT);
     }
 }

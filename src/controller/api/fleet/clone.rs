@@ -1,6 +1,6 @@
-//! Clones, forks and moves over HTTP (interface.md "Clone", wire.md 5.2).
+//! Clones, forks and moves over HTTP (docs/lifecycle.md#clone).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,42 +9,43 @@ use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::coded::coded;
+use super::clone_errors::with_code;
 use super::snapshots;
-use crate::Shared;
-use crate::origin::Origin;
+use crate::AppState;
+use crate::web::origin::Origin;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_store::copies::{Extent, NewCopy};
-use hotdesk_wire::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
+use hotdesk_store::fleet::copies::{Extent, NewCopy};
 use hotdesk_wire::computer::Computer;
+use hotdesk_wire::computer::clone::{CloneComputer, ComputerMoved, ForkComputer, MoveComputer};
 
-/// The routes of clones, forks and moves.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of clones, forks and moves.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(clone))
-        .route_layer(map_response(|it: Response| async { coded(it, "CLONE_FAILED") }))
+        .route_layer(map_response(|it: Response| async { with_code(it, "CLONE_FAILED") }))
         .merge(forks())
         .routes(routes!(move_to))
 }
 
-fn forks() -> OpenApiRouter<Shared> {
+fn forks() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(fork))
-        .route_layer(map_response(|it: Response| async { coded(it, "FORK_FAILED") }))
+        .route_layer(map_response(|it: Response| async { with_code(it, "FORK_FAILED") }))
 }
 
-/// Makes a copy of a computer with all that is on its disk; memory is not copied. The answer comes when the clone is
-/// usable; a failure leaves nothing behind. Every error has a `code`.
+/// Clones a computer with its disk, without its memory.
+///
+/// The response comes when the clone is usable; a failed clone is removed. Every error has a `code`.
 #[utoipa::path(post, path = "/computers/{id}/clone", tag = "computers", params(("id" = String, Path)),
     request_body = CloneComputer,
-    responses((status = 201, description = "The clone, running and always-on", body = Computer)))]
+    responses((status = 201, description = "The clone: running, without auto-stop", body = Computer)))]
 async fn clone(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<CloneComputer>,
@@ -59,19 +60,21 @@ async fn clone(
     let (extent, plans) = (Extent::Clone, app.plans.clone());
     let copy = NewCopy { id, source: source.id, extent, workspace, name, plans };
     let made = app.fleet.clone_computer(&source, copy).await?;
-    Ok((StatusCode::CREATED, Json(app.told(&caller, &made, &origin).await)))
+    Ok((StatusCode::CREATED, Json(app.record_for(&caller, &made, &origin).await)))
 }
 
-/// Makes a copy of a running computer with all that is on its disk and in its memory: its processes and windows go on in
-/// both, and connections to the source may end. With a snapshot the copy goes on from that, many at once, and the
-/// source may be in any state. The answer comes when the fork is usable; a failure leaves nothing behind. `NOT_FORKABLE`
-/// where the engine copies no memory, or the snapshot holds none. Every error has a `code`.
+/// Forks a running computer with its disk and memory.
+///
+/// Processes and windows continue in both; connections to the source may end. With a snapshot the fork starts
+/// from that, many can be created concurrently, and the source may be in any state. The response comes when
+/// the fork is usable; a failed fork is removed. `NOT_FORKABLE`: the engine cannot copy memory, or the
+/// snapshot has none. Every error has a `code`.
 #[utoipa::path(post, path = "/computers/{id}/fork", tag = "computers", params(("id" = String, Path)),
     request_body = ForkComputer,
-    responses((status = 201, description = "The fork, running and always-on", body = Computer)))]
+    responses((status = 201, description = "The fork: running, without auto-stop", body = Computer)))]
 async fn fork(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<ForkComputer>,
@@ -87,16 +90,18 @@ async fn fork(
         plans: app.plans.clone(),
     };
     let made = app.fleet.fork(&source, copy).await?;
-    Ok((StatusCode::CREATED, Json(app.told(&caller, &made, &origin).await)))
+    Ok((StatusCode::CREATED, Json(app.record_for(&caller, &made, &origin).await)))
 }
 
-/// Gives a computer to another workspace of the same owner; it goes on as it is. It gets another password where a member or
-/// a key of the workspace before does not reach the other one.
+/// Moves a computer to another workspace of the same owner, without interrupting it.
+///
+/// Its password changes when some members or keys of the old workspace have no access to the new one.
 #[utoipa::path(patch, path = "/computers/{id}/move", tag = "computers", params(("id" = String, Path)),
-    request_body = MoveComputer, responses((status = 200, description = "It has moved", body = ComputerMoved)))]
+    request_body = MoveComputer,
+    responses((status = 200, description = "The computer was moved", body = ComputerMoved)))]
 async fn move_to(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<MoveComputer>,
 ) -> Result<Json<ComputerMoved>> {
@@ -105,7 +110,7 @@ async fn move_to(
     let target = target.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
     let target = app.find_workspace(&caller, target).await?;
     if target.account != computer.owner {
-        // It would leave its owner's plan for another's, and its owner without it.
+        // Otherwise the computer would count for another owner's plan, and its owner would lose it.
         return Err(Error::forbidden(
             "A computer moves between workspaces of one owner only; clone it instead",
         )
@@ -113,7 +118,7 @@ async fn move_to(
     }
     let target = target.id;
     if target == computer.workspace {
-        return Err(Error::invalid("The computer is in this workspace already").into());
+        return Err(Error::invalid("The computer is already in this workspace").into());
     }
     let streams = app.store.move_computer(computer.id, target).await?;
     app.end_streams(streams);

@@ -1,5 +1,5 @@
-//! Which code has an error that has none of its own? interface.md "Clone" rule 6: every error body of a clone carries one;
-//! so do those of forks, snapshots and rollbacks.
+//! Default error codes: every error body of clones, forks, snapshots and rollbacks has a code
+//! (docs/lifecycle.md#clone).
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use axum::response::Response;
 use hotdesk_domain::error::Kind;
 use hotdesk_http::error_response::CarriedError;
 
-/// Gives an error body without a code that of its kind; `failed` is the one of a failure here.
-pub fn coded(mut response: Response, failed: &'static str) -> Response {
+/// Adds a code to an error body that has none: that of its kind, or `failed` for an internal failure.
+pub fn with_code(mut response: Response, failed: &'static str) -> Response {
     if let Some(CarriedError(error)) = response.extensions_mut().get_mut::<CarriedError>()
         && error.code.is_none()
     {

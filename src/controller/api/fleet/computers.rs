@@ -1,49 +1,51 @@
-//! Computers over HTTP: create, read, list, rename, delete (wire.md 4).
+//! Computers over HTTP: create, read, list, rename and delete (docs/api/computers.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::background::idle;
+use crate::background::auto_stop;
 use crate::computers::view;
-use crate::origin::Origin;
-use crate::{Shared, audit};
+use crate::web::origin::Origin;
+use crate::{AppState, audit};
 use hotdesk_base::ids::ComputerId;
-use hotdesk_domain::access::Role;
-use hotdesk_domain::computer::{Order, parse_order};
+use hotdesk_domain::computer::lifecycle::{Command, Status};
+use hotdesk_domain::computer::template;
+use hotdesk_domain::computer::{ComputerRequest, parse_computer_request};
 use hotdesk_domain::error::Error;
-use hotdesk_domain::lifecycle::{Command, Status};
+use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::name::Name;
-use hotdesk_domain::template;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_store::computers::NewComputer;
-use hotdesk_store::find::Filter;
-use hotdesk_wire::action::Done;
+use hotdesk_store::fleet::computers::NewComputer;
+use hotdesk_store::fleet::find::ComputerFilter;
 use hotdesk_wire::computer::{
-    Computer, ComputerList, CreateComputer, ListQuery, UpdateComputer, VncPassword,
+    Computer, ComputerList, ComputerListQuery, CreateComputer, UpdateComputer, VncPassword,
 };
+use hotdesk_wire::desktop::action::Acknowledgement;
 
 /// Most computers on one page of a list.
 const MAX_PAGE: u32 = 1000;
 
-/// The routes of computers.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of computers.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(get, update, delete))
         .routes(routes!(vnc_password))
 }
 
-/// Makes a computer. The answer comes when it is usable; a failure leaves nothing behind.
+/// Creates a computer.
+///
+/// The response comes when it is usable; a failed computer is removed.
 #[utoipa::path(post, path = "/computers", tag = "computers", request_body = CreateComputer,
     responses((status = 201, description = "The new computer, running", body = Computer)))]
 async fn create(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Body(wanted): Body<CreateComputer>,
 ) -> Result<(StatusCode, Json<Computer>)> {
@@ -51,7 +53,7 @@ async fn create(
     let workspace = workspace.ok_or_else(|| Error::invalid("workspace_id is missing"))?;
     let workspace = app.find_workspace(&caller, workspace).await?;
     let name = Name::parse(&wanted.name)?;
-    let order = Order {
+    let order = ComputerRequest {
         cpu: wanted.cpu,
         ram: wanted.ram,
         disk_gb: wanted.disk_size_gb,
@@ -60,7 +62,7 @@ async fn create(
         gpu: wanted.gpu.as_deref(),
         auto_stop_minutes: wanted.auto_stop_minutes,
     };
-    let mut hardware = parse_order(&order)?;
+    let mut hardware = parse_computer_request(&order)?;
     hardware.bandwidth_mbps = app.allowance(workspace.account).await?.bandwidth_mbps;
     if let Some(reference) = wanted.template_ref.as_ref().or(wanted.image.as_ref()) {
         template::check_ref(reference)?;
@@ -73,21 +75,21 @@ async fn create(
         auto_stop_minutes: wanted.auto_stop_minutes.unwrap_or(0),
         plans: app.plans.clone(),
     };
-    audit::on(new.id);
+    audit::set_computer(new.id);
     let made = app.fleet.create(new).await?;
-    Ok((StatusCode::CREATED, Json(app.told(&caller, &made, &origin).await)))
+    Ok((StatusCode::CREATED, Json(app.record_for(&caller, &made, &origin).await)))
 }
 
-/// The computers available to the key.
-#[utoipa::path(get, path = "/computers", tag = "computers", params(ListQuery),
-    responses((status = 200, description = "A page of them, oldest first", body = ComputerList)))]
+/// Lists the computers to which the key has access.
+#[utoipa::path(get, path = "/computers", tag = "computers", params(ComputerListQuery),
+    responses((status = 200, description = "A page of computers, oldest first", body = ComputerList)))]
 pub(crate) async fn list(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<ComputerListQuery>,
 ) -> Result<Json<ComputerList>> {
-    let asked = match query.workspace_id.as_ref().or(query.project_id.as_ref()) {
+    let requested_workspace = match query.workspace_id.as_ref().or(query.project_id.as_ref()) {
         Some(id) => Some(app.find_workspace(&caller, id).await?.id),
         None => None,
     };
@@ -101,8 +103,8 @@ pub(crate) async fn list(
         return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")).into());
     }
     let offset = query.offset.unwrap_or(0);
-    let filter = Filter {
-        workspace: asked.or(caller.scope.as_ref().map(|(id, _)| *id)),
+    let filter = ComputerFilter {
+        workspace: requested_workspace.or(caller.scope.as_ref().map(|(id, _)| *id)),
         status,
         name_contains: query.name,
         limit: query.limit,
@@ -110,68 +112,77 @@ pub(crate) async fn list(
     };
     let (page, total) = app.store.computers(caller.account, &filter).await?;
     let next = u64::from(offset) + page.len() as u64;
-    let computers: Vec<Computer> =
-        page.iter().map(|computer| view::listed(computer, app.fleet.live(computer.id), &origin)).collect();
+    let computers: Vec<Computer> = page
+        .iter()
+        .map(|computer| view::listed_record(computer, app.fleet.live_details(computer.id), &origin))
+        .collect();
     let next_offset = (next < total && !computers.is_empty()).then_some(next);
     Ok(Json(ComputerList { desktops: computers.clone(), computers, total, next_offset }))
 }
 
-/// One computer with its connection details.
+/// Returns a computer with its connection details.
 #[utoipa::path(get, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
     responses((status = 200, description = "The computer", body = Computer)))]
 pub(crate) async fn get(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
     let (computer, role) = app.find_computer_as(&caller, &id).await?;
-    let auto_stop = Some(idle::told(&app, &computer));
-    let billing = Some(view::billing(&computer));
+    let auto_stop = Some(auto_stop::record(&app, &computer));
+    let billing = Some(view::billing_record(&computer));
     let record = match role {
-        // The password lets its holder act on the screens.
-        Role::Viewer => view::listed,
-        Role::Member | Role::Admin | Role::Owner => view::full,
+        // The password allows to control the screens.
+        Role::Viewer => view::listed_record,
+        Role::Member | Role::Admin | Role::Owner => view::full_record,
     };
-    Ok(Json(Computer { auto_stop, billing, ..record(&computer, app.fleet.live(computer.id), &origin) }))
+    Ok(Json(Computer {
+        auto_stop,
+        billing,
+        ..record(&computer, app.fleet.live_details(computer.id), &origin)
+    }))
 }
 
 /// Renames a computer.
 #[utoipa::path(patch, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
-    request_body = UpdateComputer, responses((status = 200, description = "The renamed computer", body = Computer)))]
+    request_body = UpdateComputer,
+    responses((status = 200, description = "The renamed computer", body = Computer)))]
 async fn update(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<UpdateComputer>,
 ) -> Result<Json<Computer>> {
     let computer = app.find_computer(&caller, &id).await?;
     let computer = app.store.rename_computer(computer.id, &Name::parse(&wanted.name)?).await?;
-    Ok(Json(app.told(&caller, &computer, &origin).await))
+    Ok(Json(app.record_for(&caller, &computer, &origin).await))
 }
 
-/// Removes a computer and everything on it.
+/// Deletes a computer and everything on it.
 #[utoipa::path(delete, path = "/computers/{id}", tag = "computers", params(("id" = String, Path)),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The computer was deleted", body = Acknowledgement)))]
 async fn delete(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     let computer = app.find_computer(&caller, &id).await?;
     app.fleet.command(&computer, Command::Delete).await?.finish().await?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Acknowledgement { success: true }))
 }
 
-/// The password of the computer's screens and sockets; whoever may only view is refused.
+/// Returns the password of the computer's screens and sockets.
+///
+/// Viewers are refused.
 #[utoipa::path(get, path = "/computers/{id}/vnc-password", tag = "computers", params(("id" = String, Path)),
     responses((status = 200, description = "The password", body = VncPassword)))]
 async fn vnc_password(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<VncPassword>> {
-    let computer = app.find_computer(&caller.changing(), &id).await?;
+    let computer = app.find_computer(&caller.for_change(), &id).await?;
     Ok(Json(VncPassword { password: computer.vnc_password.reveal().to_owned() }))
 }

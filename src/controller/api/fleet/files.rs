@@ -1,6 +1,6 @@
-//! Files over HTTP (wire.md 9).
+//! Workspace files over HTTP (docs/api/files.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::multipart::Field;
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request, State};
@@ -11,44 +11,48 @@ use tokio::io::AsyncWriteExt;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::files::{MAX_EXPORT, MAX_FORM, Storing, UPLOAD_TIMEOUT, What, deliver, record};
-use crate::origin::Origin;
-use crate::storage::{self, Kind};
-use crate::{App, Shared};
+use crate::data_dir::blobs::{self, BlobKind};
+use crate::data_dir::files::{
+    MAX_EXPORT, MAX_FORM, StorageSlot, TransferKind, UPLOAD_TIMEOUT, deliver, record,
+};
+use crate::web::origin::Origin;
+use crate::{App, AppState};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::FileId;
-use hotdesk_base::tally::Seat;
-use hotdesk_domain::access::Caller;
+use hotdesk_base::keyed_semaphore::Permit;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::filename::FileName;
+use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::limits::MAX_UPLOAD;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Query};
-use hotdesk_store::computers::Computer;
 use hotdesk_store::files::File;
-use hotdesk_store::find::Filter;
-use hotdesk_wire::action::Done;
-use hotdesk_wire::file::{
-    Delivery, Download, Export, Exported, FileList, FileQuery, FilesQuery, UploadForm, Uploaded,
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::find::ComputerFilter;
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::files::workspace_file::{
+    Delivery, Download, Export, ExportResult, FileList, FileQuery, FilesQuery, UploadForm, UploadResult,
 };
 
-/// Longest text field of the form: a UUID and air.
+/// Longest text field of the form in bytes: a UUID and some margin.
 const MAX_FIELD: usize = 256;
 /// Most parts of the form: the fields under all their names.
 const MAX_PARTS: usize = 16;
-/// Pushes at once: enough for a workspace full of computers without a burst of open blobs.
+/// Concurrent pushes: enough for a workspace full of computers without many open blobs.
 const PUSHES_AT_ONCE: usize = 8;
-/// Files that one credential stores at once, each of which has bytes on the disk before its record counts: uploads are small ...
+/// Concurrent uploads of one credential. Their bytes are on the disk before they count for the quota; uploads
+/// are small.
 const UPLOADS_AT_ONCE: usize = 16;
-/// ... and exports are up to a GB.
+/// Concurrent exports of one credential, which are up to a GB.
 const EXPORTS_AT_ONCE: usize = 4;
-/// As many credentials of an account may do their most at once: one that does leaves room to the others, who may be its clients.
+/// How many credentials of an account may use their full concurrency. One that does leaves capacity to the
+/// others, which may belong to its clients.
 const CREDENTIALS_AT_ONCE: usize = 4;
-/// How long an export may take.
+/// Longest export.
 const EXPORT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(300);
 
-/// The routes of files.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of files.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(upload))
         .routes(routes!(list))
@@ -57,38 +61,44 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(delete))
 }
 
-/// Stores a file in a workspace and puts it on the desktop of its computers: on those that run now, on the others
-/// when they start. A file of that name on a desktop is never replaced. More than the plan of the workspace's owner gives: 403
-/// `PLAN_LIMIT`.
+/// Stores a file in a workspace and delivers it to the desktops of its computers.
+///
+/// Running computers get it at once, the others at their next start. An existing file on a desktop is never
+/// replaced. More than the plan of the workspace's owner allows: 403 `PLAN_LIMIT`.
 #[utoipa::path(post, path = "/files/upload", tag = "files",
     request_body(content = UploadForm, content_type = "multipart/form-data"),
-    responses((status = 200, description = "Stored, and what became of it on each computer", body = Uploaded)))]
+    responses((status = 200, description = "The stored file, and its delivery to each computer",
+        body = UploadResult)))]
 async fn upload(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     request: Request,
-) -> Result<Json<Uploaded>> {
-    let _storing = seats(&app, &caller, What::Upload)?;
+) -> Result<Json<UploadResult>> {
+    let _storing = permits(&app, &caller, TransferKind::Upload)?;
     let id = FileId::random();
     let stored = tokio::time::timeout(UPLOAD_TIMEOUT, store_upload(&app, &caller, request, id)).await;
     let stored = stored.unwrap_or_else(|_| Err(Error::invalid("the upload did not arrive in time").into()));
-    let (file, computer) = kept(&app, id, stored).await?;
+    let (file, computer) = remove_if_failed(&app, id, stored).await?;
     let deliveries = push(&app, &file, computer).await?;
-    Ok(Json(Uploaded { file: record(&file), deliveries }))
+    Ok(Json(UploadResult { file: record(&file), deliveries }))
 }
 
-/// Removes the blob, if any, of a file that was refused or broken off; a crash before leaves it to the sweep.
-async fn kept<T>(app: &Shared, id: FileId, stored: Result<T>) -> Result<T> {
+/// Removes the blob of a file that was refused or cut off. After a crash the sweep removes it.
+async fn remove_if_failed<T>(app: &AppState, id: FileId, stored: Result<T>) -> Result<T> {
     if stored.is_err()
-        && let Err(left) = app.storage.remove(Kind::File, id.0).await
+        && let Err(left) = app.blobs.remove(BlobKind::File, id.0).await
     {
-        tracing::warn!(file = %id, error = %left, "the bytes of a refused file were left");
+        tracing::warn!(
+            file = %id,
+            error = %left,
+            "could not remove the blob of a refused file; the next sweep retries"
+        );
     }
     stored
 }
 
 async fn store_upload(
-    app: &Shared,
+    app: &AppState,
     caller: &Caller,
     request: Request,
     id: FileId,
@@ -97,7 +107,7 @@ async fn store_upload(
     let (parts, body) = request.into_parts();
     let limited = axum::body::Body::new(http_body_util::Limited::new(body, limit));
     let mut request = Request::from_parts(parts, limited);
-    // Else axum's own limit of 2 MB holds.
+    // Otherwise axum's own limit of 2 MB applies.
     DefaultBodyLimit::disable().apply(&mut request);
     let mut form = Multipart::from_request(request, &())
         .await
@@ -141,15 +151,15 @@ async fn store_upload(
     Ok((file, computer))
 }
 
-/// Streams the form's file into its blob, counting; synced before it is acknowledged.
-async fn receive(app: &Shared, field: &mut Field<'_>, id: FileId) -> Result<(FileName, String, u64)> {
+/// Streams the form's file into its blob and syncs it before it is acknowledged.
+async fn receive(app: &AppState, field: &mut Field<'_>, id: FileId) -> Result<(FileName, String, u64)> {
     let name = FileName::parse(field.file_name().unwrap_or_default())?;
     let content_type = plain_type(field.content_type());
-    app.storage.check_room()?;
-    let path = app.storage.path(Kind::File, id.0);
+    app.blobs.check_free_space()?;
+    let path = app.blobs.path(BlobKind::File, id.0);
     let failed = |step: &'static str| {
         let path = path.clone();
-        move |error: std::io::Error| storage::failed(step, &path, &error)
+        move |error: std::io::Error| blobs::failed(step, &path, &error)
     };
     let mut blob = tokio::fs::File::create_new(&path).await.map_err(failed("make"))?;
     let mut size = 0_u64;
@@ -160,7 +170,7 @@ async fn receive(app: &Shared, field: &mut Field<'_>, id: FileId) -> Result<(Fil
         }
         blob.write_all(&chunk).await.map_err(failed("write"))?;
     }
-    // Only a flush tells whether the last write failed.
+    // Only a flush reports whether the last write failed.
     blob.flush().await.map_err(failed("write"))?;
     blob.sync_all().await.map_err(failed("sync"))?;
     Ok((name, content_type, size))
@@ -181,10 +191,10 @@ fn broken(error: axum::extract::multipart::MultipartError) -> Error {
     if error.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
         return Error::too_large("the file is larger than 10 MB");
     }
-    Error::invalid(format!("the form cannot be read: {}", error.body_text()))
+    Error::invalid(format!("the form cannot be parsed: {}", error.body_text()))
 }
 
-/// A media type that can go into a header again; anything else is bytes.
+/// Returns a media type that is valid in a header; any other becomes `application/octet-stream`.
 fn plain_type(given: Option<&str>) -> String {
     let fine = |text: &&str| {
         text.len() <= 100 && text.contains('/') && text.bytes().all(|b| (0x20..0x7f).contains(&b))
@@ -192,11 +202,11 @@ fn plain_type(given: Option<&str>) -> String {
     given.filter(fine).unwrap_or("application/octet-stream").to_owned()
 }
 
-async fn push(app: &Shared, file: &File, only: Option<Computer>) -> Result<Vec<Delivery>> {
+async fn push(app: &AppState, file: &File, only: Option<Computer>) -> Result<Vec<Delivery>> {
     let computers = match only {
         Some(computer) => vec![computer],
         None => {
-            let filter = Filter { workspace: Some(file.workspace), ..Filter::default() };
+            let filter = ComputerFilter { workspace: Some(file.workspace), ..ComputerFilter::default() };
             let workspace = app.store.workspace(file.workspace).await?;
             let owner = workspace.ok_or_else(|| Error::not_found("Workspace not found"))?.account;
             app.store.computers(owner, &filter).await?.0
@@ -206,18 +216,18 @@ async fn push(app: &Shared, file: &File, only: Option<Computer>) -> Result<Vec<D
     for computer in computers {
         if let Some(guest) = app.fleet.running_guest(computer.id) {
             let (app, file) = (app.clone(), file.clone());
-            pushes.push(async move { deliver(&app.store, &app.storage, &file, &computer, &guest).await });
+            pushes.push(async move { deliver(&app.store, &app.blobs, &file, &computer, &guest).await });
         }
     }
     Ok(stream::iter(pushes).buffer_unordered(PUSHES_AT_ONCE).collect().await)
 }
 
-/// The files of a workspace.
+/// Lists the files of a workspace.
 #[utoipa::path(get, path = "/files", tag = "files", params(FilesQuery),
-    responses((status = 200, description = "Newest first", body = FileList)))]
+    responses((status = 200, description = "The files, newest first", body = FileList)))]
 async fn list(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<FilesQuery>,
 ) -> Result<Json<FileList>> {
     let workspace = query.project_id.ok_or_else(|| Error::invalid("Missing projectId"))?;
@@ -230,37 +240,37 @@ async fn list(
     Ok(Json(FileList { files: files.iter().map(record).collect() }))
 }
 
-/// Copies a file of a computer into its workspace and gives a link to it.
+/// Exports a file of a computer into its workspace and returns a link to it.
 #[utoipa::path(post, path = "/files/export", tag = "files", request_body = Export,
-    responses((status = 200, description = "The stored copy and its link", body = Exported)))]
+    responses((status = 200, description = "The stored copy and its link", body = ExportResult)))]
 async fn export(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Body(wanted): Body<Export>,
-) -> Result<Json<Exported>> {
+) -> Result<Json<ExportResult>> {
     let computer = app.find_computer(&caller, &wanted.desktop_id).await?;
     let path = hotdesk_domain::filename::exportable(&wanted.path)?;
-    let _storing = seats(&app, &caller, What::Export)?;
+    let _storing = permits(&app, &caller, TransferKind::Export)?;
     let guest = app.fleet.guest(&computer).await?;
     let id = FileId::random();
     let fetched = tokio::time::timeout(EXPORT_TIMEOUT, fetch(&app, &computer, &guest, &path, id)).await;
     let late = || Error::timed_out("The computer did not send the file in time");
-    let file = kept(&app, id, fetched.unwrap_or_else(|_| Err(late().into()))).await?;
-    let link = app.storage.link(Kind::File, file.id.0, &file.filename);
-    Ok(Json(Exported { success: true, file: record(&file), url: format!("{}{link}", origin.0) }))
+    let file = remove_if_failed(&app, id, fetched.unwrap_or_else(|_| Err(late().into()))).await?;
+    let link = app.blobs.link(BlobKind::File, file.id.0, &file.filename);
+    Ok(Json(ExportResult { success: true, file: record(&file), url: format!("{}{link}", origin.0) }))
 }
 
 async fn fetch(
-    app: &Shared,
+    app: &AppState,
     computer: &Computer,
     guest: &hotdesk_guest::Guest,
     path: &str,
     id: FileId,
 ) -> Result<File> {
     let name = FileName::parse(path.rsplit('/').next().unwrap_or_default())?;
-    app.storage.check_room()?;
-    // What is over is not fetched at all, instead of being refused when it is there.
+    app.blobs.check_free_space()?;
+    // A file beyond the quota is not fetched at all, instead of being refused afterwards.
     let (quota, held) =
         (app.terms(computer.owner).await?.plan.quota, app.store.stored_files(computer.owner).await?);
     quota.admit_file(&held, 0)?;
@@ -268,7 +278,7 @@ async fn fetch(
         left if left < MAX_EXPORT => (left, quota.full(&held)),
         _ => (MAX_EXPORT, Error::too_large("the file is larger than 1 GB")),
     };
-    let fetched = copy(guest, path, &app.storage.path(Kind::File, id.0), most).await?;
+    let fetched = copy(guest, path, &app.blobs.path(BlobKind::File, id.0), most).await?;
     let size_bytes = fetched.ok_or(refused)?;
     let file = File {
         id,
@@ -284,20 +294,20 @@ async fn fetch(
     Ok(file)
 }
 
-/// Copies a file of a guest into a blob; its bytes, or `None` when they are more than `most`.
+/// Copies a guest's file into a blob. Returns its size in bytes, or `None` when it is larger than `most`.
 async fn copy(
     guest: &hotdesk_guest::Guest,
     path: &str,
     blob_path: &std::path::Path,
     most: u64,
 ) -> Result<Option<u64>> {
-    let failed = |step: &'static str| move |error: std::io::Error| storage::failed(step, blob_path, &error);
+    let failed = |step: &'static str| move |error: std::io::Error| blobs::failed(step, blob_path, &error);
     let mut content = BodyStream::new(guest.open_file(path).await?);
     let mut blob = tokio::fs::File::create_new(blob_path).await.map_err(failed("make"))?;
     let mut size = 0_u64;
     while let Some(frame) = content.next().await {
-        let frame =
-            frame.map_err(|error| Error::unavailable("The computer broke off the file").context(error))?;
+        let frame = frame
+            .map_err(|error| Error::unavailable("The computer did not send the whole file").context(error))?;
         let Ok(data) = frame.into_data() else { continue };
         size += data.len() as u64;
         if size > most {
@@ -305,54 +315,55 @@ async fn copy(
         }
         blob.write_all(&data).await.map_err(failed("write"))?;
     }
-    // Only a flush tells whether the last write failed.
+    // Only a flush reports whether the last write failed.
     blob.flush().await.map_err(failed("write"))?;
     blob.sync_all().await.map_err(failed("sync"))?;
     Ok(Some(size))
 }
 
-/// Counts one more file that is being stored.
-fn seats(app: &App, caller: &Caller, what: What) -> Result<[Seat<Storing>; 2]> {
+/// Takes the permits for one more file that is being stored.
+fn permits(app: &App, caller: &Caller, what: TransferKind) -> Result<[Permit<StorageSlot>; 2]> {
     let most = match what {
-        What::Upload => UPLOADS_AT_ONCE,
-        What::Export => EXPORTS_AT_ONCE,
+        TransferKind::Upload => UPLOADS_AT_ONCE,
+        TransferKind::Export => EXPORTS_AT_ONCE,
     };
     let admit = |credential, most| {
-        let admitted = app.storing.admit(Storing { what, account: caller.account, credential }, most);
+        let admitted =
+            app.storing.try_acquire(StorageSlot { what, account: caller.account, credential }, most);
         admitted.ok_or_else(|| Error::rate_limited(1))
     };
     Ok([admit(Some(caller.credential), most)?, admit(None, CREDENTIALS_AT_ONCE * most)?])
 }
 
-/// A link to a stored file, good for an hour.
+/// Returns a link to a stored file, valid for an hour.
 #[utoipa::path(get, path = "/files/download", tag = "files", params(FileQuery),
     responses((status = 200, description = "The link", body = Download)))]
 async fn download(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Query(query): Query<FileQuery>,
 ) -> Result<Json<Download>> {
     let file = find(&app, &caller, &query.id).await?;
-    let link = app.storage.link(Kind::File, file.id.0, &file.filename);
+    let link = app.blobs.link(BlobKind::File, file.id.0, &file.filename);
     Ok(Json(Download { url: format!("{}{link}", origin.0) }))
 }
 
-/// Removes a stored file; copies on computers stay.
+/// Deletes a stored file. Copies on computers stay.
 #[utoipa::path(delete, path = "/files/delete", tag = "files", params(FileQuery),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The file was deleted", body = Acknowledgement)))]
 async fn delete(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Query(query): Query<FileQuery>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     let file = find(&app, &caller, &query.id).await?;
     app.store.remove_file(file.id).await?;
-    app.storage.remove(Kind::File, file.id.0).await?;
-    Ok(Json(Done { success: true }))
+    app.blobs.remove(BlobKind::File, file.id.0).await?;
+    Ok(Json(Acknowledgement { success: true }))
 }
 
-async fn find(app: &Shared, caller: &Caller, id: &str) -> Result<File> {
+async fn find(app: &AppState, caller: &Caller, id: &str) -> Result<File> {
     let unknown = || Error::not_found("File not found");
     let id: FileId = id.parse().map_err(|_| unknown())?;
     let file = app.store.file(id).await?.ok_or_else(unknown)?;

@@ -1,20 +1,20 @@
-//! Start, stop, restart, ensure-running over HTTP (wire.md 5.2).
+//! Start, stop, restart and ensure-running over HTTP (docs/lifecycle.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
-use crate::origin::Origin;
-use hotdesk_domain::lifecycle::Command;
+use crate::AppState;
+use crate::web::origin::Origin;
+use hotdesk_domain::computer::lifecycle::Command;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_wire::computer::{Computer, Transition};
 
-/// The routes of the lifecycle.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of the lifecycle.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(start))
         .routes(routes!(stop))
@@ -22,57 +22,63 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(ensure_running))
 }
 
-/// Starts a stopped computer, and wakes a suspended one with what was in its memory. The answer
-/// comes when the change is stored; poll the computer for `running`.
+/// Starts a stopped computer, or resumes a suspended one with its memory.
+///
+/// The response comes when the change is stored; poll the computer for `running`.
 #[utoipa::path(post, path = "/computers/{id}/start", tag = "lifecycle", params(("id" = String, Path)),
-    responses((status = 200, description = "Under way, or so already", body = Transition)))]
+    responses((status = 200, description = "In progress, or already in this state", body = Transition)))]
 pub(crate) async fn start(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     path: Path<String>,
 ) -> Result<Json<Transition>> {
-    hand_over(state, caller, path, Command::Start).await
+    send_command(state, caller, path, Command::Start).await
 }
 
-/// Stops a running or suspended computer; its disk is kept, what was in its memory is gone.
+/// Stops a running or suspended computer.
+///
+/// Its disk stays; the contents of its memory are lost.
 #[utoipa::path(post, path = "/computers/{id}/stop", tag = "lifecycle", params(("id" = String, Path)),
-    responses((status = 200, description = "Under way, or so already", body = Transition)))]
+    responses((status = 200, description = "In progress, or already in this state", body = Transition)))]
 pub(crate) async fn stop(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     path: Path<String>,
 ) -> Result<Json<Transition>> {
-    hand_over(state, caller, path, Command::Stop).await
+    send_command(state, caller, path, Command::Stop).await
 }
 
-/// Restarts a running or suspended computer from its disk; its password changes.
+/// Restarts a running or suspended computer from its disk. Its password changes.
 #[utoipa::path(post, path = "/computers/{id}/restart", tag = "lifecycle", params(("id" = String, Path)),
-    responses((status = 200, description = "Under way, or so already", body = Transition)))]
+    responses((status = 200, description = "In progress, or already in this state", body = Transition)))]
 async fn restart(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     path: Path<String>,
 ) -> Result<Json<Transition>> {
-    hand_over(state, caller, path, Command::Restart).await
+    send_command(state, caller, path, Command::Restart).await
 }
 
-/// Brings a computer up if it is not, and answers when it is usable.
-#[utoipa::path(post, path = "/computers/{id}/ensure-running", tag = "lifecycle", params(("id" = String, Path)),
+/// Starts or resumes a computer if necessary.
+///
+/// The response comes when it is usable.
+#[utoipa::path(post, path = "/computers/{id}/ensure-running", tag = "lifecycle",
+    params(("id" = String, Path)),
     responses((status = 200, description = "The running computer", body = Computer)))]
 async fn ensure_running(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Computer>> {
     let computer = app.find_computer(&caller, &id).await?;
     let computer = app.fleet.ensure_running(&computer).await?;
-    Ok(Json(app.told(&caller, &computer, &origin).await))
+    Ok(Json(app.record_for(&caller, &computer, &origin).await))
 }
 
-async fn hand_over(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+async fn send_command(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     command: Command,
 ) -> Result<Json<Transition>> {

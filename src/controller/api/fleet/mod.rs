@@ -1,23 +1,23 @@
-//! For those who run many desktops: workspaces, computers, lifecycle, files.
+//! Workspaces, computers, their lifecycle, and workspace files over HTTP.
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::Shared;
+use crate::AppState;
 
 pub mod clone;
-mod coded;
+mod clone_errors;
 pub mod computers;
-pub mod connections;
 pub mod files;
 pub mod lifecycle;
 pub mod resize;
+pub mod rtmp_connections;
 pub mod snapshots;
 pub mod storage;
 pub mod suspension;
 pub mod workspaces;
 
-/// The fleet's routes.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of the fleet.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(workspaces::router())
         .merge(computers::router())
@@ -27,5 +27,5 @@ pub fn router() -> OpenApiRouter<Shared> {
         .merge(suspension::router())
         .merge(snapshots::router())
         .merge(files::router())
-        .merge(connections::router())
+        .merge(rtmp_connections::router())
 }

@@ -1,74 +1,76 @@
-//! Resizes over HTTP (interface.md "Resize" and "Resize ceilings", wire.md 5.3).
+//! Resizes over HTTP (docs/lifecycle.md#resize).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
-use crate::computers::resize::{Attempt, Order, Report};
+use crate::AppState;
+use crate::computers::resize::{DimensionResult, ResizeOutcome, ResizeParams};
+use hotdesk_domain::computer::lifecycle::{Status, not_running};
+use hotdesk_domain::computer::resize::{ResizeRequest, ceilings};
 use hotdesk_domain::error::Error;
-use hotdesk_domain::lifecycle::{Status, not_running};
-use hotdesk_domain::resize::{Wish, ceilings};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_store::computers::Computer;
-use hotdesk_wire::resize::{ResizeCeilings, ResizeComputer, ResizeRefused, ResizeResult, Resized};
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_wire::computer::resize::{
+    ResizeCeilings, ResizeComputer, ResizeErrorBody, ResizeReport, ResizeResult,
+};
 
-/// The routes of resizes.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of resizes.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(resize, resize_by_patch, headroom))
 }
 
-/// Changes the hardware of a running computer, live where its engine can, else with one restart.
+/// Changes the hardware of a running computer: live if its engine can, otherwise with one restart.
 #[utoipa::path(post, path = "/computers/{id}/resize", tag = "resize", params(("id" = String, Path)),
     request_body = ResizeComputer, responses(
-        (status = 200, description = "Everything asked for is so", body = Resized),
-        (status = 207, description = "Some dimensions changed, some did not", body = Resized),
-        (status = 422, description = "No dimension changed", body = ResizeRefused)))]
+        (status = 200, description = "Every requested value is applied", body = ResizeReport),
+        (status = 207, description = "Some dimensions changed, others did not", body = ResizeReport),
+        (status = 422, description = "No dimension changed", body = ResizeErrorBody)))]
 async fn resize(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<ResizeComputer>,
-) -> Result<(StatusCode, Json<Resized>)> {
+) -> Result<(StatusCode, Json<ResizeReport>)> {
     let computer = app.find_computer(&caller, &id).await?;
     let ResizeComputer { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps, auto_stop_minutes } = wanted;
-    let wish = Wish { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps };
+    let wish = ResizeRequest { vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps };
     if wish.is_empty() && auto_stop_minutes.is_none() {
         return Err(Error::invalid(
             "one of vcpus, mem_gb, disk_size_gb, bandwidth_limit_mbps and auto_stop_minutes is needed",
         )
         .into());
     }
-    let order = Order { wish, auto_stop_minutes, allowance: app.allowance(computer.owner).await? };
-    let report = app.fleet.resize(&computer, order).await?;
-    Ok(told(&order, report))
+    let params = ResizeParams { wish, auto_stop_minutes, allowance: app.allowance(computer.owner).await? };
+    let outcome = app.fleet.resize(&computer, params).await?;
+    Ok(response(&params, outcome))
 }
 
-/// As `POST /computers/{id}/resize`, for the clients that patch.
+/// Does the same as `POST /computers/{id}/resize`, for clients that send PATCH.
 #[utoipa::path(patch, path = "/computers/{id}/resize", tag = "resize", params(("id" = String, Path)),
     request_body = ResizeComputer, responses(
-        (status = 200, description = "Everything asked for is so", body = Resized),
-        (status = 207, description = "Some dimensions changed, some did not", body = Resized),
-        (status = 422, description = "No dimension changed", body = ResizeRefused)))]
+        (status = 200, description = "Every requested value is applied", body = ResizeReport),
+        (status = 207, description = "Some dimensions changed, others did not", body = ResizeReport),
+        (status = 422, description = "No dimension changed", body = ResizeErrorBody)))]
 async fn resize_by_patch(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     id: Path<String>,
     body: Body<ResizeComputer>,
-) -> Result<(StatusCode, Json<Resized>)> {
+) -> Result<(StatusCode, Json<ResizeReport>)> {
     resize(state, caller, id, body).await
 }
 
-/// How far a computer can be resized.
+/// Returns how far a computer can be resized.
 #[utoipa::path(get, path = "/computers/{id}/resize", tag = "resize", params(("id" = String, Path)),
     responses((status = 200, description = "The ceilings", body = ResizeCeilings)))]
 async fn headroom(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<ResizeCeilings>> {
     let computer = app.find_computer(&caller, &id).await?;
@@ -76,7 +78,7 @@ async fn headroom(
     if matches!(computer.status, Status::Error | Status::Deleting) {
         return Ok(Json(fixed(&computer)));
     }
-    let others = app.store.used_beside(&computer).await?;
+    let others = app.store.resource_use_besides(&computer).await?;
     let most = ceilings(hardware, &app.allowance(computer.owner).await?, &others);
     let running = computer.status == Status::Running;
     Ok(Json(ResizeCeilings {
@@ -95,7 +97,7 @@ async fn headroom(
     }))
 }
 
-/// The ceilings of a computer that cannot be resized: what it has.
+/// Returns the ceilings of a computer that cannot be resized: its current hardware.
 fn fixed(computer: &Computer) -> ResizeCeilings {
     let hardware = &computer.hardware;
     ResizeCeilings {
@@ -114,38 +116,38 @@ fn fixed(computer: &Computer) -> ResizeCeilings {
     }
 }
 
-fn told(order: &Order, report: Report) -> (StatusCode, Json<Resized>) {
-    let failed = report.attempts.iter().filter(|attempt| attempt.error.is_some()).count();
+fn response(params: &ResizeParams, outcome: ResizeOutcome) -> (StatusCode, Json<ResizeReport>) {
+    let failed = outcome.attempts.iter().filter(|result| result.error.is_some()).count();
     let status = match failed {
         0 => StatusCode::OK,
-        all if all == report.attempts.len() => StatusCode::UNPROCESSABLE_ENTITY,
+        all if all == outcome.attempts.len() => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::MULTI_STATUS,
     };
     let refused = status == StatusCode::UNPROCESSABLE_ENTITY;
-    let hardware = report.computer.hardware;
-    let has_hardware = !order.wish.is_empty();
-    let body = Resized {
+    let hardware = outcome.computer.hardware;
+    let has_hardware = !params.wish.is_empty();
+    let body = ResizeReport {
         vcpus: hardware.cpu,
         mem_gb: hardware.ram_gb,
         disk_size_gb: hardware.disk_gb,
         bandwidth_limit_mbps: hardware.bandwidth_mbps,
-        auto_stop_minutes: order.auto_stop_minutes,
-        connection_changed: !report.changed.is_empty(),
-        restarted: report.restarted,
-        changed: report.changed.into_iter().map(str::to_owned).collect(),
-        results: has_hardware.then(|| report.attempts.iter().map(result).collect()),
+        auto_stop_minutes: params.auto_stop_minutes,
+        connection_changed: !outcome.changed.is_empty(),
+        restarted: outcome.restarted,
+        changed: outcome.changed.into_iter().map(str::to_owned).collect(),
+        results: has_hardware.then(|| outcome.attempts.iter().map(result_record).collect()),
         partial: has_hardware.then_some(failed > 0),
-        error: refused.then(|| "Nothing of the computer's hardware could be changed".to_owned()),
+        error: refused.then(|| "None of the computer's hardware could be changed".to_owned()),
     };
     (status, Json(body))
 }
 
-fn result(attempt: &Attempt) -> ResizeResult {
+fn result_record(result: &DimensionResult) -> ResizeResult {
     ResizeResult {
-        dimension: attempt.dimension.name().to_owned(),
-        requested: attempt.requested,
-        applied: attempt.applied,
-        ok: attempt.error.is_none(),
-        error: attempt.error.map(str::to_owned),
+        dimension: result.dimension.name().to_owned(),
+        requested: result.requested,
+        applied: result.applied,
+        ok: result.error.is_none(),
+        error: result.error.map(str::to_owned),
     }
 }

@@ -1,6 +1,6 @@
-//! Snapshots and rollback over HTTP. The specification names the verbs and no shapes: those of computers are followed.
+//! Snapshots and rollback over HTTP (docs/lifecycle.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,43 +9,45 @@ use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::coded::coded;
-use crate::Shared;
+use super::clone_errors::with_code;
+use crate::AppState;
 use hotdesk_base::clock::iso8601;
 use hotdesk_base::ids::SnapshotId;
+use hotdesk_domain::computer::lifecycle::Status;
+use hotdesk_domain::computer::snapshot::SnapshotState as Stage;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::lifecycle::Status;
 use hotdesk_domain::name::Name;
-use hotdesk_domain::snapshot::State as Stage;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_store::snapshots::{NewSnapshot, Snapshot as Stored, no_snapshot};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::snapshot::{
-    CreateSnapshot, RollBack, RolledBack, Snapshot, SnapshotList, SnapshotListQuery,
+use hotdesk_store::fleet::snapshots::{NewSnapshot, Snapshot as SnapshotRow, snapshot_not_found};
+use hotdesk_wire::computer::snapshot::{
+    CreateSnapshot, RollBack, RollbackResult, Snapshot, SnapshotList, SnapshotListQuery,
 };
+use hotdesk_wire::desktop::action::Acknowledgement;
 
 /// Most snapshots on one page of a list.
 const MAX_PAGE: u32 = 1000;
 
-/// The routes of snapshots.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of snapshots.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(get, delete))
         .routes(routes!(roll_back))
-        .route_layer(map_response(|it: Response| async { coded(it, "SNAPSHOT_FAILED") }))
+        .route_layer(map_response(|it: Response| async { with_code(it, "SNAPSHOT_FAILED") }))
 }
 
-/// Keeps a computer as it is at one moment: its disk, and with `memory` its processes and windows too, where its engine
-/// can. The computer goes on. With memory, connections to the computer may end.
+/// Creates a snapshot of a computer: its disk, and with `memory` also its processes and windows, if its
+/// engine can.
+///
+/// The computer continues to run. With memory, connections to it may end.
 #[utoipa::path(post, path = "/computers/{id}/snapshots", tag = "snapshots", params(("id" = String, Path)),
     request_body = CreateSnapshot,
-    responses((status = 201, description = "It is ready", body = Snapshot),
-        (status = 202, description = "It is still being made; poll it", body = Snapshot)))]
+    responses((status = 201, description = "The snapshot is ready", body = Snapshot),
+        (status = 202, description = "The snapshot is being created; poll it", body = Snapshot)))]
 async fn create(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<CreateSnapshot>,
 ) -> Result<(StatusCode, Json<Snapshot>)> {
@@ -58,16 +60,16 @@ async fn create(
     };
     let made = app.fleet.snapshot(&computer, new).await?;
     let code = if made.state == Stage::Ready { StatusCode::CREATED } else { StatusCode::ACCEPTED };
-    Ok((code, Json(shown(made))))
+    Ok((code, Json(snapshot_record(made))))
 }
 
-/// The snapshots of a computer.
+/// Lists the snapshots of a computer.
 #[utoipa::path(get, path = "/computers/{id}/snapshots", tag = "snapshots",
     params(("id" = String, Path), SnapshotListQuery),
-    responses((status = 200, description = "A page of them, oldest first", body = SnapshotList)))]
+    responses((status = 200, description = "A page of snapshots, oldest first", body = SnapshotList)))]
 async fn list(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Query(query): Query<SnapshotListQuery>,
 ) -> Result<Json<SnapshotList>> {
@@ -77,73 +79,77 @@ async fn list(
         return Err(Error::invalid(format!("limit must be 1 to {MAX_PAGE}")).into());
     }
     let offset = query.offset.unwrap_or(0);
-    // A computer has few: they are read at once.
+    // A computer has few snapshots, so all are read.
     let all = app.store.snapshots(computer.id).await?;
     let total = all.len() as u64;
     let page = all.into_iter().skip(offset as usize).take(limit as usize);
-    let snapshots: Vec<Snapshot> = page.map(shown).collect();
+    let snapshots: Vec<Snapshot> = page.map(snapshot_record).collect();
     let next = u64::from(offset) + snapshots.len() as u64;
     let next_offset = (next < total && !snapshots.is_empty()).then_some(next);
     Ok(Json(SnapshotList { snapshots, total, next_offset }))
 }
 
-/// One snapshot.
+/// Returns a snapshot.
 #[utoipa::path(get, path = "/computers/{id}/snapshots/{snapshot_id}", tag = "snapshots",
     params(("id" = String, Path), ("snapshot_id" = String, Path)),
     responses((status = 200, description = "The snapshot", body = Snapshot)))]
 async fn get(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, snapshot)): Path<(String, String)>,
 ) -> Result<Json<Snapshot>> {
     let computer = app.find_computer(&caller, &id).await?;
-    Ok(Json(shown(app.store.snapshot(computer.id, parse(&snapshot)?).await?)))
+    Ok(Json(snapshot_record(app.store.snapshot(computer.id, parse(&snapshot)?).await?)))
 }
 
-/// Removes a snapshot; the computer goes on.
+/// Deletes a snapshot. The computer is not affected.
 #[utoipa::path(delete, path = "/computers/{id}/snapshots/{snapshot_id}", tag = "snapshots",
     params(("id" = String, Path), ("snapshot_id" = String, Path)),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The snapshot was deleted", body = Acknowledgement)))]
 async fn delete(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, snapshot)): Path<(String, String)>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     let computer = app.find_computer(&caller, &id).await?;
     app.fleet.remove_snapshot(&computer, parse(&snapshot)?).await?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Acknowledgement { success: true }))
 }
 
-/// Brings a computer back to one of its snapshots; what was done since is lost, and the snapshot stays. A running computer
-/// is stopped and runs again afterwards: from the memory of the snapshot if that holds any, else by a boot. Any other is
-/// suspended or stopped afterwards. The password of one that runs changes. With memory come the vCPUs and the RAM of that
-/// time (409 `snapshot_too_large` where the account has no room for them); a disk that has grown stays as large.
+/// Rolls a computer back to one of its snapshots.
+///
+/// Later changes are lost; the snapshot stays. A running computer is stopped and runs again afterwards: from
+/// the snapshot's memory if it has any, otherwise by a boot. Any other computer is suspended or stopped
+/// afterwards. The password of a running one changes. With memory, the computer gets the vCPUs and RAM of the
+/// snapshot (409 `snapshot_too_large` when the account's limits do not allow them). A disk that has grown
+/// keeps its size.
 #[utoipa::path(post, path = "/computers/{id}/rollback", tag = "snapshots", params(("id" = String, Path)),
     request_body = RollBack,
-    responses((status = 200, description = "It is done", body = RolledBack),
-        (status = 202, description = "It is under way; poll the computer", body = RolledBack)))]
+    responses((status = 200, description = "The rollback is complete", body = RollbackResult),
+        (status = 202, description = "The rollback is in progress; poll the computer",
+        body = RollbackResult)))]
 async fn roll_back(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<RollBack>,
-) -> Result<(StatusCode, Json<RolledBack>)> {
+) -> Result<(StatusCode, Json<RollbackResult>)> {
     let computer = app.find_computer(&caller, &id).await?;
     let snapshot = parse(&wanted.snapshot_id)?;
     let status = app.fleet.roll_back(&computer, snapshot, app.allowance(computer.owner).await?).await?;
-    let at_rest = matches!(status, Status::Running | Status::Stopped | Status::Suspended);
-    let code = if at_rest { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let is_settled = matches!(status, Status::Running | Status::Stopped | Status::Suspended);
+    let code = if is_settled { StatusCode::OK } else { StatusCode::ACCEPTED };
     let answer =
-        RolledBack { success: true, status: status.name().to_owned(), snapshot_id: snapshot.to_string() };
+        RollbackResult { success: true, status: status.name().to_owned(), snapshot_id: snapshot.to_string() };
     Ok((code, Json(answer)))
 }
 
-/// The id of a snapshot that a client names.
+/// Parses the id of a snapshot.
 pub(super) fn parse(id: &str) -> Result<SnapshotId> {
-    Ok(id.parse().map_err(|_| no_snapshot())?)
+    Ok(id.parse().map_err(|_| snapshot_not_found())?)
 }
 
-fn shown(stored: Stored) -> Snapshot {
+fn snapshot_record(stored: SnapshotRow) -> Snapshot {
     Snapshot {
         id: stored.id.to_string(),
         computer_id: stored.computer.to_string(),

@@ -1,34 +1,34 @@
-//! Workspaces over HTTP (wire.md 3).
+//! Workspaces over HTTP (docs/api/workspaces.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use crate::computers::view;
-use crate::origin::Origin;
+use crate::web::origin::Origin;
 use hotdesk_base::clock::iso8601;
-use hotdesk_domain::access::{self, Caller, Role};
+use hotdesk_domain::computer::lifecycle::{self, Command};
 use hotdesk_domain::error::{Error, Kind};
-use hotdesk_domain::lifecycle::{self, Command};
+use hotdesk_domain::identity::access::{self, Caller, Role};
 use hotdesk_domain::name::{self, Name};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_store::find::Filter;
-use hotdesk_store::workspaces::{Change, Workspace};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::workspace::{
+use hotdesk_store::fleet::find::ComputerFilter;
+use hotdesk_store::identity::workspaces::{Workspace, WorkspaceChange};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::identity::workspace::{
     ComputerStatus, CreateWorkspace, UpdateWorkspace, Workspace as Record, WorkspaceList, WorkspaceTransition,
 };
 
-/// Longest picture address in bytes; browsers and proxies take no longer ones.
+/// Longest icon URL in bytes; browsers and proxies accept no longer ones.
 const MAX_URL: usize = 2048;
 
-/// The routes of workspaces.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of workspaces.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(get, update, delete))
@@ -39,12 +39,12 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(restart))
 }
 
-/// The workspaces available to the key.
+/// Lists the workspaces to which the key has access.
 #[utoipa::path(get, path = "/workspaces", tag = "workspaces",
-    responses((status = 200, description = "All of them, oldest first", body = WorkspaceList)))]
+    responses((status = 200, description = "All workspaces, oldest first", body = WorkspaceList)))]
 async fn list(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
 ) -> Result<Json<WorkspaceList>> {
     let mut records = Vec::new();
@@ -56,12 +56,14 @@ async fn list(
     Ok(Json(WorkspaceList { workspaces: records.clone(), projects: records }))
 }
 
-/// Makes a workspace. One more than the account's plan gives: 403 `PLAN_LIMIT`.
+/// Creates a workspace.
+///
+/// More than the account's plan allows: 403 `PLAN_LIMIT`.
 #[utoipa::path(post, path = "/workspaces", tag = "workspaces", request_body = CreateWorkspace,
     responses((status = 201, description = "The new workspace", body = Record)))]
 async fn create(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Body(wanted): Body<CreateWorkspace>,
 ) -> Result<(StatusCode, Json<Record>)> {
@@ -74,12 +76,12 @@ async fn create(
     Ok((StatusCode::CREATED, Json(record(&app, &caller, workspace, &origin).await?)))
 }
 
-/// One workspace with its computers.
+/// Returns a workspace with its computers.
 #[utoipa::path(get, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
     responses((status = 200, description = "The workspace", body = Record)))]
 async fn get(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
 ) -> Result<Json<Record>> {
@@ -87,12 +89,12 @@ async fn get(
     Ok(Json(record(&app, &caller, workspace, &origin).await?))
 }
 
-/// One workspace by its name, whatever the case.
+/// Returns a workspace by its name, ignoring case.
 #[utoipa::path(get, path = "/workspaces/by-name/{name}", tag = "workspaces", params(("name" = String, Path)),
     responses((status = 200, description = "The workspace", body = Record)))]
 async fn by_name(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(wanted): Path<String>,
 ) -> Result<Json<Record>> {
@@ -102,12 +104,15 @@ async fn by_name(
     Ok(Json(record(&app, &caller, workspace, &origin).await?))
 }
 
-/// Changes a workspace, for its admins and its owner; omitted fields stay.
+/// Changes a workspace.
+///
+/// Only for its admins and its owner. Omitted fields stay unchanged.
 #[utoipa::path(patch, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
-    request_body = UpdateWorkspace, responses((status = 200, description = "The changed workspace", body = Record)))]
+    request_body = UpdateWorkspace,
+    responses((status = 200, description = "The changed workspace", body = Record)))]
 async fn update(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<UpdateWorkspace>,
@@ -117,7 +122,7 @@ async fn update(
         check_status(status)?;
     }
     check_icon(wanted.icon_url.as_deref().filter(|url| !url.is_empty()))?;
-    let change = Change {
+    let change = WorkspaceChange {
         name: wanted.name.as_deref().map(Name::parse).transpose()?,
         icon_url: wanted.icon_url.map(|url| Some(url).filter(|url| !url.is_empty())),
         status: wanted.status,
@@ -126,34 +131,37 @@ async fn update(
     Ok(Json(record(&app, &caller, changed, &origin).await?))
 }
 
-/// Removes a workspace with its computers and files, for its owner.
+/// Deletes a workspace with its computers and files.
+///
+/// Only for its owner.
 #[utoipa::path(delete, path = "/workspaces/{id}", tag = "workspaces", params(("id" = String, Path)),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The workspace was deleted", body = Acknowledgement)))]
 async fn delete(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     remove(&app, &caller, &id).await
 }
 
-/// As `DELETE /workspaces/{id}`, for clients that can only post.
+/// Does the same as `DELETE /workspaces/{id}`, for clients that can only send POST.
 #[utoipa::path(post, path = "/workspaces/{id}/delete", tag = "workspaces", params(("id" = String, Path)),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The workspace was deleted", body = Acknowledgement)))]
 async fn delete_by_post(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     remove(&app, &caller, &id).await
 }
 
 /// Starts every computer of a workspace that is not running.
 #[utoipa::path(post, path = "/workspaces/{id}/start", tag = "workspaces",
-    params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
+    params(("id" = String, Path)),
+    responses((status = 200, description = "The computers' states", body = WorkspaceTransition)))]
 async fn start(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     path: Path<String>,
 ) -> Result<Json<WorkspaceTransition>> {
     command_all(state, caller, path, Command::Start).await
@@ -161,10 +169,11 @@ async fn start(
 
 /// Stops every computer of a workspace that is running.
 #[utoipa::path(post, path = "/workspaces/{id}/stop", tag = "workspaces",
-    params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
+    params(("id" = String, Path)),
+    responses((status = 200, description = "The computers' states", body = WorkspaceTransition)))]
 async fn stop(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     path: Path<String>,
 ) -> Result<Json<WorkspaceTransition>> {
     command_all(state, caller, path, Command::Stop).await
@@ -172,31 +181,33 @@ async fn stop(
 
 /// Restarts every computer of a workspace that is running.
 #[utoipa::path(post, path = "/workspaces/{id}/restart", tag = "workspaces",
-    params(("id" = String, Path)), responses((status = 200, description = "Under way", body = WorkspaceTransition)))]
+    params(("id" = String, Path)),
+    responses((status = 200, description = "The computers' states", body = WorkspaceTransition)))]
 async fn restart(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     path: Path<String>,
 ) -> Result<Json<WorkspaceTransition>> {
     command_all(state, caller, path, Command::Restart).await
 }
 
-/// Gives one command to all; a computer whose status blocks it is left as it is, and the answer shows it.
+/// Sends one command to all computers. A computer whose status forbids it is left unchanged, and the response
+/// shows that.
 async fn command_all(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     command: Command,
 ) -> Result<Json<WorkspaceTransition>> {
     let workspace = app.find_workspace(&caller, &id).await?;
-    let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
+    let filter = ComputerFilter { workspace: Some(workspace.id), ..ComputerFilter::default() };
     for computer in &app.store.computers(workspace.account, &filter).await?.0 {
-        // To stop what sleeps is to throw its memory away: that is asked for each computer.
+        // Stopping a suspended computer discards its memory, so that needs a request for each.
         if command != Command::Start && lifecycle::suspension(computer.status).is_ok() {
             continue;
         }
         match app.fleet.command(computer, command).await {
-            // What its state or its payment keeps from it is no matter of the others.
+            // The state or billing of one computer does not affect the others.
             Err(error) if !matches!(error.kind, Kind::Conflict | Kind::NotFound | Kind::PaymentRequired) => {
                 return Err(error.into());
             }
@@ -212,21 +223,22 @@ async fn command_all(
     Ok(Json(WorkspaceTransition { success: true, computers: computers.collect() }))
 }
 
-async fn remove(app: &Shared, caller: &Caller, id: &str) -> Result<Json<Done>> {
+async fn remove(app: &AppState, caller: &Caller, id: &str) -> Result<Json<Acknowledgement>> {
     let (workspace, _) = app.find_workspace_as(caller, id, Role::Owner).await?;
     if let Some(client) = app.store.client_of(workspace.id).await? {
-        let text = format!("This workspace is that of the client {:?} and goes with it", client.external_id);
+        let text =
+            format!("This workspace belongs to the client {:?} and is deleted with it", client.external_id);
         return Err(Error::conflict(text).code("CLIENT_WORKSPACE").into());
     }
     app.remove_computers(workspace.account, workspace.id).await?;
     let files = app.store.remove_workspace(workspace.id).await?;
-    app.storage.forget(&files).await;
-    Ok(Json(Done { success: true }))
+    app.blobs.forget(&files).await;
+    Ok(Json(Acknowledgement { success: true }))
 }
 
-async fn record(app: &Shared, caller: &Caller, workspace: Workspace, origin: &Origin) -> Result<Record> {
-    let role = app.admit_to(&caller.looking(), workspace.id, &workspace.name, workspace.account).await?;
-    let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
+async fn record(app: &AppState, caller: &Caller, workspace: Workspace, origin: &Origin) -> Result<Record> {
+    let role = app.admit_to(&caller.for_read(), workspace.id, &workspace.name, workspace.account).await?;
+    let filter = ComputerFilter { workspace: Some(workspace.id), ..ComputerFilter::default() };
     let (computers, total) = app.store.computers(workspace.account, &filter).await?;
     Ok(Record {
         id: workspace.id.to_string(),
@@ -241,7 +253,7 @@ async fn record(app: &Shared, caller: &Caller, workspace: Workspace, origin: &Or
         computer_count: u32::try_from(total).unwrap_or(u32::MAX),
         desktops: computers
             .iter()
-            .map(|computer| view::listed(computer, app.fleet.live(computer.id), origin))
+            .map(|computer| view::listed_record(computer, app.fleet.live_details(computer.id), origin))
             .collect(),
     })
 }

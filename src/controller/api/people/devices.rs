@@ -1,4 +1,5 @@
-//! Device approval over HTTP (wire.md 13). No key is needed: it is how a program comes by one.
+//! Device approval over HTTP (docs/api/authentication.md). It needs no key, because a program gets its key
+//! this way.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,38 +7,42 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use crate::api::NO_STORE;
-use crate::auth::devices::Polled;
-use crate::auth::source::Source;
-use crate::origin::Origin;
-use hotdesk_domain::device::{INTERVAL_SECONDS, LIFE_SECONDS};
+use crate::identity::auth::devices::DevicePoll;
+use crate::identity::auth::source::Source;
+use crate::web::origin::Origin;
+use hotdesk_domain::identity::device::{INTERVAL_SECONDS, LIFE_SECONDS};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Json as Body;
-use hotdesk_wire::device::{DevicePolled, DeviceStarted, DeviceStatus, DeviceUser, PollDevice, StartDevice};
 use hotdesk_wire::error::ErrorBody;
+use hotdesk_wire::identity::device::{
+    DeviceAuthorization, DevicePollResult, DeviceStatus, DeviceUser, PollDevice, StartDevice,
+};
 
-/// The routes of device approval.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of device approval.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(device_start)).routes(routes!(device_poll))
 }
 
-/// Begins to ask for a key: the answer has a code that a signed-in person types at `verification_uri`, and one to poll with.
+/// Starts a device approval.
+///
+/// The response has a code that a signed-in person enters at `verification_uri`, and a code to poll with.
 #[utoipa::path(post, path = "/cli/auth/start", tag = "service", request_body = StartDevice, responses(
-    (status = 200, description = "The codes", body = DeviceStarted),
+    (status = 200, description = "The codes", body = DeviceAuthorization),
     (status = 400, description = "The request is malformed", body = ErrorBody),
     (status = 413, description = "The request is too large", body = ErrorBody),
     (status = 429, description = "Too many; see Retry-After", body = ErrorBody),
-    (status = 503, description = "The store is away; see Retry-After", body = ErrorBody)))]
+    (status = 503, description = "The database is unavailable; see Retry-After", body = ErrorBody)))]
 async fn device_start(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     source: Source,
     origin: Origin,
     Body(wanted): Body<StartDevice>,
 ) -> Result<Response> {
     let started = app.start_device(&wanted.client, &wanted.hostname, source).await?;
     let page = format!("{}/cli/approve", origin.0);
-    let answer = DeviceStarted {
+    let answer = DeviceAuthorization {
         device_code: started.device_code.reveal().to_owned(),
         user_code: started.user_code.to_string(),
         verification_uri_complete: format!("{page}?code={}", started.user_code),
@@ -48,27 +53,28 @@ async fn device_start(
     Ok((NO_STORE, Json(answer)).into_response())
 }
 
-/// Asks how the person decided. The key of an approval is handed out once; afterwards, as for a code that nobody knows, the
-/// status is `expired`.
+/// Polls the decision of the person.
+///
+/// The key of an approval is returned once. Afterwards, and for an unknown code, the status is `expired`.
 #[utoipa::path(post, path = "/cli/auth/poll", tag = "service", request_body = PollDevice, responses(
-    (status = 200, description = "How it stands", body = DevicePolled),
+    (status = 200, description = "The state of the approval", body = DevicePollResult),
     (status = 400, description = "The request is malformed", body = ErrorBody),
     (status = 413, description = "The request is too large", body = ErrorBody),
     (status = 429, description = "Too many; see Retry-After", body = ErrorBody),
-    (status = 503, description = "The store is away; see Retry-After", body = ErrorBody)))]
+    (status = 503, description = "The database is unavailable; see Retry-After", body = ErrorBody)))]
 async fn device_poll(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     source: Source,
     Body(wanted): Body<PollDevice>,
 ) -> Result<Response> {
-    let plain = |status| DevicePolled { status, interval_seconds: None, api_key: None, user: None };
+    let plain = |status| DevicePollResult { status, interval_seconds: None, api_key: None, user: None };
     let answer = match app.poll_device(&wanted.device_code, source).await? {
-        Polled::Pending(seconds) => {
-            DevicePolled { interval_seconds: Some(seconds), ..plain(DeviceStatus::Pending) }
+        DevicePoll::Pending(seconds) => {
+            DevicePollResult { interval_seconds: Some(seconds), ..plain(DeviceStatus::Pending) }
         }
-        Polled::Denied => plain(DeviceStatus::Denied),
-        Polled::Expired => plain(DeviceStatus::Expired),
-        Polled::Approved(key, account, email) => DevicePolled {
+        DevicePoll::Denied => plain(DeviceStatus::Denied),
+        DevicePoll::Expired => plain(DeviceStatus::Expired),
+        DevicePoll::Approved(key, account, email) => DevicePollResult {
             api_key: Some(key.reveal().to_owned()),
             user: Some(DeviceUser { id: account.to_string(), email }),
             ..plain(DeviceStatus::Approved)

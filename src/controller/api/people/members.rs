@@ -1,35 +1,37 @@
-//! Members and invitations over HTTP (wire.md 3).
+//! Members and invitations over HTTP (docs/api/workspaces.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use crate::api::NO_STORE;
-use crate::origin::Origin;
+use crate::web::origin::Origin;
 use hotdesk_base::clock::{iso8601, now_ms};
-use hotdesk_domain::access::Role;
+use hotdesk_domain::identity::access::Role;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::member::{
-    ChangeMember, Invitation, Invite, Invited, Member, MemberList, RemoveMember, Uninvite,
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::identity::member::{
+    ChangeMember, Invitation, InvitationCreated, Invite, Member, MemberList, RemoveMember, Uninvite,
 };
 
-/// The routes of members and invitations.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of members and invitations.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(list, change, remove)).routes(routes!(invite, uninvite))
 }
 
-/// Who belongs to a workspace; for its admins also who is invited.
+/// Lists the members of a workspace.
+///
+/// Its admins also see the invitations.
 #[utoipa::path(get, path = "/workspaces/{id}/members", tag = "members", params(("id" = String, Path)),
-    responses((status = 200, description = "The owner first", body = MemberList)))]
+    responses((status = 200, description = "Members, the owner first", body = MemberList)))]
 async fn list(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<MemberList>> {
     let people = app.people(&caller, &id).await?;
@@ -45,41 +47,50 @@ async fn list(
     Ok(Json(MemberList { members: members.collect(), invites: invites.collect() }))
 }
 
-/// Changes what a member is, for admins and the owner. Where they only look from now on, the computers' passwords change.
+/// Changes a member's role.
+///
+/// Only for admins and the owner. If the member becomes a viewer, the passwords of the workspace's computers
+/// change.
 #[utoipa::path(patch, path = "/workspaces/{id}/members", tag = "members", params(("id" = String, Path)),
-    request_body = ChangeMember, responses((status = 200, description = "So it is", body = Done)))]
+    request_body = ChangeMember,
+    responses((status = 200, description = "The role was changed", body = Acknowledgement)))]
 async fn change(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<ChangeMember>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     app.change_member(&caller, &id, &wanted.member_id, wanted.role.into()).await?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Acknowledgement { success: true }))
 }
 
-/// Takes a member out of a workspace, with their keys and MCP clients' connections to it, for admins and the owner; everybody may leave.
-/// No key to one workspace does that. The computers' passwords change, and sockets that were opened with those before are closed;
-/// the computers go on.
+/// Removes a member from a workspace, with the member's scoped keys and MCP connections.
+///
+/// Only for admins and the owner; every member may leave. Scoped keys may do neither. The passwords of the
+/// workspace's computers change, and sockets that use the old ones are closed. The computers continue to run.
 #[utoipa::path(delete, path = "/workspaces/{id}/members", tag = "members", params(("id" = String, Path)),
-    request_body = RemoveMember, responses((status = 200, description = "They are out", body = Done)))]
+    request_body = RemoveMember,
+    responses((status = 200, description = "The member was removed", body = Acknowledgement)))]
 async fn remove(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<RemoveMember>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     app.remove_member(&caller, &id, &wanted.member_id).await?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Acknowledgement { success: true }))
 }
 
-/// Invites an address for seven days, for admins and the owner; an older invitation of it is worth nothing any more. No
-/// mail is sent: the answer holds the link to hand over.
+/// Invites an e-mail address for seven days.
+///
+/// Only for admins and the owner. It replaces an earlier invitation of the address. No mail is sent: pass on
+/// the link of the response.
 #[utoipa::path(post, path = "/workspaces/{id}/invite", tag = "members", params(("id" = String, Path)),
-    request_body = Invite, responses((status = 200, description = "The link, shown once", body = Invited)))]
+    request_body = Invite,
+    responses((status = 200, description = "The invitation with its link, which is not available later", body = InvitationCreated)))]
 async fn invite(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
     Body(wanted): Body<Invite>,
@@ -87,20 +98,23 @@ async fn invite(
     let invited = app.invite(&caller, &id, &wanted.email, wanted.permission.into()).await?;
     let (url, token) = (invited.url(&origin), invited.token.reveal().to_owned());
     let invite = invitation(invited.email.to_string(), invited.role, invited.created_at, invited.expires_at);
-    Ok((NO_STORE, Json(Invited { success: true, invite, url, token })).into_response())
+    Ok((NO_STORE, Json(InvitationCreated { success: true, invite, url, token })).into_response())
 }
 
-/// Takes an invitation back, for admins and the owner.
+/// Revokes an invitation.
+///
+/// Only for admins and the owner.
 #[utoipa::path(delete, path = "/workspaces/{id}/invite", tag = "members", params(("id" = String, Path)),
-    request_body = Uninvite, responses((status = 200, description = "It is worth nothing any more", body = Done)))]
+    request_body = Uninvite,
+    responses((status = 200, description = "The invitation was revoked", body = Acknowledgement)))]
 async fn uninvite(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<Uninvite>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     app.uninvite(&caller, &id, &wanted.email).await?;
-    Ok(Json(Done { success: true }))
+    Ok(Json(Acknowledgement { success: true }))
 }
 
 fn invitation(email: String, role: Role, created_at: i64, expires_at: i64) -> Invitation {

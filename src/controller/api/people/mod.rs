@@ -1,14 +1,14 @@
-//! For those who let others in: members, invitations, whose key it is, and programs that ask for one.
+//! Members, invitations, the profile and device approval over HTTP.
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::Shared;
+use crate::AppState;
 
 pub mod devices;
 pub mod members;
 pub mod profile;
 
-/// The routes of people.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of people.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().merge(members::router()).merge(profile::router()).merge(devices::router())
 }

@@ -1,25 +1,28 @@
-//! Whose key is it? (wire.md 13)
+//! Profile of the account over HTTP (docs/api/authentication.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
+use crate::AppState;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::Result;
-use hotdesk_wire::profile::Profile;
+use hotdesk_wire::identity::profile::Profile;
 
-/// The route of the profile.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the route of the profile.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get))
 }
 
-/// The account that the key belongs to.
+/// Returns the account of the key.
 #[utoipa::path(get, path = "/user/profile", tag = "account",
     responses((status = 200, description = "The account", body = Profile)))]
-async fn get(State(app): State<Shared>, Authenticated(caller): Authenticated) -> Result<Json<Profile>> {
+async fn get(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
+) -> Result<Json<Profile>> {
     let account = app.store.account(caller.account).await?;
     let account = account.ok_or_else(|| Error::internal("a key without an account"))?;
     Ok(Json(Profile { id: account.id.to_string(), email: account.email, full_name: account.full_name }))

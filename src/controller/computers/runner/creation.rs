@@ -1,91 +1,107 @@
-//! How does a computer come to be, and how does it go? Its machine is made, empty or as a copy, and brought up; what fails
-//! anywhere is undone, because nobody was told of it.
+//! Creation and removal of a computer's machine.
+//!
+//! A machine is created empty or as a copy, and booted. Any failure is undone, because the client has not
+//! seen the computer yet.
 
-use super::{Next, Runner, Work, machine, refused};
+use super::{AfterWork, Runner, Work, machine_spec, refused};
 use hotdesk_base::ids::{ComputerId, SnapshotId};
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::lifecycle::Status;
 use hotdesk_engine::EngineResult;
-use hotdesk_store::computers::Computer;
+use hotdesk_store::fleet::computers::Computer;
 
-/// Tries at removing a machine before it is left for the next start of the controller.
-const REMOVAL_TRIES: u32 = 3;
+/// Attempts to remove a machine; afterwards the next start of the controller retries.
+const REMOVAL_ATTEMPTS: u32 = 3;
 
-/// What a new computer begins with.
+/// Initial contents of a new machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Beginning {
+pub(super) enum MachineSource {
     /// An empty disk.
-    Nothing,
+    Empty,
     /// A copy of another computer's disk.
-    DiskOf(ComputerId),
+    Disk(ComputerId),
     /// A copy of another computer's disk and memory, as they are or were in a snapshot.
-    MemoryOf(ComputerId, Option<SnapshotId>),
+    Memory(ComputerId, Option<SnapshotId>),
 }
 
 impl Runner {
-    /// Makes the machine of a new row.
-    pub(super) async fn create(&mut self, row: &Computer, from: Beginning) -> (Result<()>, Next) {
+    /// Creates the machine of a new row.
+    pub(super) async fn create(&mut self, row: &Computer, from: MachineSource) -> (Result<()>, AfterWork) {
         self.show(Status::Creating, None, None);
         let disk = match from {
-            Beginning::DiskOf(source) => self.copied_from(source, Work::CopyTo(self.id)).await,
-            Beginning::MemoryOf(source, at) => {
+            MachineSource::Disk(source) => self.copied_from(source, Work::CopyTo(self.id)).await,
+            MachineSource::Memory(source, at) => {
                 let work = at.map_or(Work::ForkTo(self.id), |snapshot| Work::Launch(snapshot, self.id));
                 self.copied_from(source, work).await
             }
-            Beginning::Nothing => {
-                let made = self.shared.engine.create(&machine(row)).await;
+            MachineSource::Empty => {
+                let made = self.shared.engine.create(&machine_spec(row)).await;
                 made.map_err(|error| refused("Computer could not be created", &error))
             }
         };
         let made = match (disk, from) {
-            (Ok(()), Beginning::MemoryOf(..)) => self.go_on_as_another().await,
-            (Ok(()), Beginning::Nothing) => self.bring_up(row, false).await,
-            (Ok(()), Beginning::DiskOf(_)) => self.bring_up(row, true).await,
+            (Ok(()), MachineSource::Memory(..)) => self.resume_as_fork().await,
+            (Ok(()), MachineSource::Empty) => self.bring_up(row, false).await,
+            (Ok(()), MachineSource::Disk(_)) => self.bring_up(row, true).await,
             (Err(error), _) => Err(error),
         };
-        let arrived = match made {
-            Ok(guest) => self.arrive(row, guest).await,
+        let published = match made {
+            Ok(guest) => self.publish_guest(row, guest).await,
             Err(error) => Err(error),
         };
-        match arrived {
-            Ok(()) => (Ok(()), Next::Stay),
+        match published {
+            Ok(()) => (Ok(()), AfterWork::Continue),
             Err(error) => {
-                tracing::warn!(computer = %self.id, %error, "create failed; undoing it");
+                tracing::warn!(
+                    computer = %self.id,
+                    %error,
+                    "could not create the computer; removing its remains"
+                );
                 let (removed, next) = self.remove().await;
                 if let Err(again) = removed {
-                    tracing::error!(computer = %self.id, error = %again, "the undo of a create failed");
+                    tracing::error!(
+                        computer = %self.id,
+                        error = %again,
+                        "could not remove the remains of a failed create; the next start retries"
+                    );
                 }
                 (Err(error), next)
             }
         }
     }
 
-    /// Removes machine and row. A machine that will not go keeps its row as `deleting`, for the next try.
-    pub(super) async fn remove(&mut self) -> (Result<()>, Next) {
+    /// Removes the machine and its row. If the machine cannot be removed, the row stays `deleting` for the
+    /// next attempt.
+    pub(super) async fn remove(&mut self) -> (Result<()>, AfterWork) {
         self.show(Status::Deleting, None, None);
         if let Err(error) = self.shared.store.set_status(self.id, Status::Deleting).await {
-            return (Err(error), Next::Stay);
+            return (Err(error), AfterWork::Continue);
         }
         let mut last: EngineResult<()> = Ok(());
-        for attempt in 0..REMOVAL_TRIES {
+        for attempt in 0..REMOVAL_ATTEMPTS {
             last = self.shared.engine.destroy(self.id).await;
             match &last {
                 Ok(()) => break,
-                Err(error) => tracing::warn!(computer = %self.id, attempt, %error, "removal failed"),
+                Err(error) => tracing::warn!(
+                    computer = %self.id,
+                    attempt,
+                    %error,
+                    "could not remove the machine"
+                ),
             }
         }
         if let Err(error) = last {
-            return (Err(refused("Computer could not be removed", &error)), Next::Stay);
+            return (Err(refused("Computer could not be removed", &error)), AfterWork::Continue);
         }
         match self.shared.store.remove_computer(self.id).await {
             Ok(files) => {
-                self.shared.storage.forget(&files).await;
-                if let Some(keeper) = &self.shared.keeper {
-                    keeper.look_again();
+                self.shared.blobs.forget(&files).await;
+                if let Some(archive) = &self.shared.archive {
+                    archive.wake();
                 }
-                (Ok(()), Next::Gone)
+                (Ok(()), AfterWork::Exit)
             }
-            Err(error) => (Err(error), Next::Stay),
+            Err(error) => (Err(error), AfterWork::Continue),
         }
     }
 }

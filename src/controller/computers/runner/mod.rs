@@ -1,11 +1,13 @@
-//! Who changes a computer? Its runner: the only writer of its status. It takes one piece of work after another, stores the
-//! intent, acts, and stores the outcome; after a crash the same steps finish or undo what was stored.
+//! Runner of one computer: the only writer of its status.
+//!
+//! It takes one piece of work after another: it stores the intent, acts, and stores the outcome. After a
+//! crash the same steps complete or undo what was stored.
 
-mod making;
+mod creation;
 mod memory;
 mod power;
 mod recovery;
-mod stored;
+mod saved_state;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,120 +15,120 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::making::Beginning;
+use self::creation::MachineSource;
 pub(super) use self::memory::suspend_unsupported;
-use self::memory::{renewal, tell_what_failed};
-use self::stored::Errand;
-use super::fleet::{Presence, Shared};
-use super::resize::Job;
+use self::memory::{log_renewal_failures, renewal};
+use self::saved_state::CopyJob;
+use super::fleet::{FleetState, Presence};
+use super::resize::ResizeJob;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
-use hotdesk_domain::allowance::Allowance;
 use hotdesk_domain::billing;
+use hotdesk_domain::computer::allowance::Allowance;
+use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
+use hotdesk_domain::computer::saved_state::check_converged;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::{Command, Decision, Operation, Status};
-use hotdesk_domain::stored::check_converged;
 use hotdesk_engine::{Boot, EngineError, MachineSpec};
 use hotdesk_guest::Guest;
-use hotdesk_store::computers::Computer;
-use hotdesk_store::snapshots::NewSnapshot;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::snapshots::NewSnapshot;
 
-/// How long a guest may take to end by itself when it is told to.
+/// Time in which a guest may shut down before it is killed.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(10);
-/// Pauses before an outcome is stored again that could not be: as long as another process may hold the store, or its disk be full
-/// until somebody looks. The store waits for some seconds itself each time.
-const STORE_AGAIN: [Duration; 4] =
+/// Pauses before an outcome is stored again that could not be stored. They cover another process that locks
+/// the database, and a full disk that somebody frees. The store itself retries for some seconds each time.
+const STORE_RETRY_PAUSES: [Duration; 4] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(10)];
-/// Bytes in a GB, as computers are ordered.
+/// Bytes in a GB of RAM or disk.
 pub(super) const GB: u64 = 1024 * 1024 * 1024;
 
-/// What a runner is asked to do.
+/// Work of a runner.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// Make the machine of a row that was just stored.
+    /// Create the machine of a new row.
     Create,
-    /// Make the machine of a clone's row, with the disk of this computer.
+    /// Create the machine of a clone's row with this computer's disk.
     Clone(ComputerId),
     /// Copy the disk to this clone.
     CopyTo(ComputerId),
-    /// Make the machine of a fork's row, with the disk and the memory of this computer, as it is or was in a snapshot.
+    /// Create the machine of a fork's row with this computer's disk and memory, current or of a snapshot.
     Fork(ComputerId, Option<SnapshotId>),
     /// Copy disk and memory to this fork.
     ForkTo(ComputerId),
-    /// Make this fork begin with what a snapshot holds.
+    /// Create this fork from a snapshot.
     Launch(SnapshotId, ComputerId),
-    /// Keep the computer as it is at one moment.
+    /// Create a snapshot.
     Snapshot(Arc<NewSnapshot>),
     /// Remove a snapshot.
     RemoveSnapshot(SnapshotId),
-    /// Bring the computer back to a snapshot.
+    /// Roll back to a snapshot.
     Rollback {
-        /// To which.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// What the owner may have.
+        /// Allowance of the owner.
         allowance: Allowance,
     },
     /// Change the hardware.
-    Resize(Arc<Job>),
+    Resize(Arc<ResizeJob>),
     /// A client's command.
     Command(Command),
-    /// Give the computer rest, by this command, unless it was acted on since that was asked for.
-    Rest(Command, Instant),
-    /// Find out where things stand after the controller started.
+    /// Stop the idle computer by this command, unless an action came since this instant.
+    AutoStop(Command, Instant),
+    /// Recover after a start of the controller.
     Recover,
-    /// See to the copy of its saved state; with `evict` make room on the host.
-    Tend { evict: bool },
+    /// Complete work on the copy of its saved state; with `evict` also free the host's copy.
+    CheckCopy { evict: bool },
 }
 
-/// What a runner answers once it has stored an intent, or has seen that there is nothing to do.
+/// Reply of a runner once an intent is stored, or once it is clear that there is nothing to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Intent {
-    /// The computer's status since then.
+pub(super) struct CommandAck {
+    /// The computer's status after it.
     pub(super) status: Status,
-    /// Whether it is this work that has begun; else it was so already.
+    /// Whether this work has begun; else the computer was already as requested.
     pub(super) begun: bool,
 }
 
-/// One piece of work with its two answers: the intent once it is stored, and the end.
+/// One piece of work with two replies: the stored intent, and the end.
 pub(super) struct Message {
     pub(super) work: Work,
-    pub(super) accepted: oneshot::Sender<Result<Intent>>,
+    pub(super) accepted: oneshot::Sender<Result<CommandAck>>,
     pub(super) finished: oneshot::Sender<Result<()>>,
 }
 
 pub(super) struct Runner {
     pub(super) id: ComputerId,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<FleetState>,
     inbox: mpsc::Receiver<Message>,
     pub(super) presence: watch::Sender<Presence>,
-    /// What goes on about the copy of its saved state.
-    errand: Option<Errand>,
+    /// Task that works on the copy of its saved state.
+    copy_job: Option<CopyJob>,
 }
 
-/// What becomes of a computer that shall wake and whose memory is not there any more.
+/// What to do when a computer is to resume but its memory is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WithoutMemory {
-    /// It reads `stopped` and whoever woke it learns why: nobody takes a boot for a wake.
+    /// It becomes `stopped`, and the caller gets an error: a boot must not be taken for a resume.
     Refuse,
-    /// It boots from its disk: its memory was used already when the controller ended.
+    /// It boots from its disk, because the memory was already in use when the controller ended.
     Boot,
 }
 
-/// Whether the runner goes on after a piece of work.
+/// Whether the runner continues after a piece of work.
 #[derive(PartialEq, Eq)]
-enum Next {
-    Stay,
-    Gone,
+enum AfterWork {
+    Continue,
+    Exit,
 }
 
 impl Runner {
     pub(super) fn new(
         id: ComputerId,
-        shared: Arc<Shared>,
+        shared: Arc<FleetState>,
         inbox: mpsc::Receiver<Message>,
         presence: watch::Sender<Presence>,
     ) -> Self {
-        Self { id, shared, inbox, presence, errand: None }
+        Self { id, shared, inbox, presence, copy_job: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -140,71 +142,73 @@ impl Runner {
                     self.machine_ended().await;
                     continue;
                 }
-                outcome = Errand::ended(&mut self.errand) => {
-                    self.errand_ended(outcome).await;
+                outcome = CopyJob::ended(&mut self.copy_job) => {
+                    self.copy_job_ended(outcome).await;
                     continue;
                 }
             };
             let Some(message) = message else { break };
-            let evict = matches!(message.work, Work::Tend { evict: true });
-            if self.handle(message).await == Next::Gone {
+            let evict = matches!(message.work, Work::CheckCopy { evict: true });
+            if self.handle(message).await == AfterWork::Exit {
                 self.shared.forget(self.id);
-                self.refuse_the_rest();
+                self.refuse_waiting();
                 break;
             }
-            self.take_up(evict).await;
+            self.start_copy_task(evict).await;
         }
     }
 
-    /// What was still waiting learns that the computer is gone.
-    fn refuse_the_rest(&mut self) {
+    /// Refuses the waiting work because the computer is gone.
+    fn refuse_waiting(&mut self) {
         while let Ok(Message { accepted, finished, .. }) = self.inbox.try_recv() {
-            let _ = accepted.send(Err(gone()));
-            let _ = finished.send(Err(gone()));
+            let _ = accepted.send(Err(computer_not_found()));
+            let _ = finished.send(Err(computer_not_found()));
         }
     }
 
-    async fn handle(&mut self, message: Message) -> Next {
+    async fn handle(&mut self, message: Message) -> AfterWork {
         let Message { work, accepted, finished } = message;
         let row = match self.shared.store.computer(&ComputerRef::Id(self.id)).await {
             Ok(Some(row)) => row,
             Ok(None) => {
-                let _ = accepted.send(Err(gone()));
-                let _ = finished.send(Err(gone()));
-                return Next::Gone;
+                let _ = accepted.send(Err(computer_not_found()));
+                let _ = finished.send(Err(computer_not_found()));
+                return AfterWork::Exit;
             }
             Err(error) => {
                 let _ = accepted.send(Err(error.clone()));
                 let _ = finished.send(Err(error));
-                return Next::Stay;
+                return AfterWork::Continue;
             }
         };
         let (outcome, next) = match &work {
-            Work::Create => self.create(&row, Beginning::Nothing).await,
-            Work::Clone(source) => self.create(&row, Beginning::DiskOf(*source)).await,
-            Work::Fork(source, at) => self.create(&row, Beginning::MemoryOf(*source, *at)).await,
-            Work::CopyTo(clone) => (self.copy_disk(&row, *clone).await, Next::Stay),
-            Work::ForkTo(fork) => (self.copy_memory(&row, *fork).await, Next::Stay),
-            Work::Launch(snapshot, fork) => (self.launch(*snapshot, *fork).await, Next::Stay),
-            Work::Snapshot(new) => (self.snapshot(&row, new, accepted).await, Next::Stay),
-            Work::RemoveSnapshot(snapshot) => (self.remove_snapshot(*snapshot).await, Next::Stay),
+            Work::Create => self.create(&row, MachineSource::Empty).await,
+            Work::Clone(source) => self.create(&row, MachineSource::Disk(*source)).await,
+            Work::Fork(source, at) => self.create(&row, MachineSource::Memory(*source, *at)).await,
+            Work::CopyTo(clone) => (self.copy_disk(&row, *clone).await, AfterWork::Continue),
+            Work::ForkTo(fork) => (self.copy_memory(&row, *fork).await, AfterWork::Continue),
+            Work::Launch(snapshot, fork) => (self.launch(*snapshot, *fork).await, AfterWork::Continue),
+            Work::Snapshot(new) => (self.snapshot(&row, new, accepted).await, AfterWork::Continue),
+            Work::RemoveSnapshot(snapshot) => (self.remove_snapshot(*snapshot).await, AfterWork::Continue),
             Work::Rollback { snapshot, allowance } => {
-                (self.roll_back(&row, *snapshot, allowance, accepted).await, Next::Stay)
+                (self.roll_back(&row, *snapshot, allowance, accepted).await, AfterWork::Continue)
             }
-            Work::Resize(job) => (self.resize(&row, job).await, Next::Stay),
+            Work::Resize(job) => (self.resize(&row, job).await, AfterWork::Continue),
             Work::Recover => self.recover(&row).await,
-            // Done after every piece of work.
-            Work::Tend { .. } => (Ok(()), Next::Stay),
-            Work::Rest(_, asked) if self.shared.acted(self.id) != Some(*asked) => {
-                let _ = accepted.send(Ok(Intent { status: row.status, begun: false }));
-                (Ok(()), Next::Stay)
+            // `start_copy_task` runs after every piece of work.
+            Work::CheckCopy { .. } => (Ok(()), AfterWork::Continue),
+            Work::AutoStop(_, claimed) if self.shared.last_action(self.id) != Some(*claimed) => {
+                let _ = accepted.send(Ok(CommandAck { status: row.status, begun: false }));
+                (Ok(()), AfterWork::Continue)
             }
-            Work::Command(command) | Work::Rest(command, _) => self.command(&row, *command, accepted).await,
+            Work::Command(command) | Work::AutoStop(command, _) => {
+                self.command(&row, *command, accepted).await
+            }
         };
         if let Err(error) = &outcome {
-            tracing::warn!(computer = %self.id, ?work, %error, "did not succeed");
+            tracing::warn!(computer = %self.id, ?work, %error, "work failed");
         }
-        // The asker may have gone away; the work is done all the same.
+        // The receiver is gone when the caller disconnected.
         let _ = finished.send(outcome);
         next
     }
@@ -213,8 +217,8 @@ impl Runner {
         &mut self,
         row: &Computer,
         command: Command,
-        accepted: oneshot::Sender<Result<Intent>>,
-    ) -> (Result<()>, Next) {
+        accepted: oneshot::Sender<Result<CommandAck>>,
+    ) -> (Result<()>, AfterWork) {
         let decided =
             billing::decide(row.status, &row.billing, command, now_ms()).and_then(
                 |decision| match decision {
@@ -225,25 +229,25 @@ impl Runner {
         let operation = match decided {
             Err(error) => {
                 let _ = accepted.send(Err(error.clone()));
-                return (Err(error), Next::Stay);
+                return (Err(error), AfterWork::Continue);
             }
             Ok(Decision::AlreadySo) => {
-                let _ = accepted.send(Ok(Intent { status: row.status, begun: false }));
-                return (Ok(()), Next::Stay);
+                let _ = accepted.send(Ok(CommandAck { status: row.status, begun: false }));
+                return (Ok(()), AfterWork::Continue);
             }
             Ok(Decision::Do(operation)) => operation,
         };
-        self.call_off().await;
-        if let Err(error) = self.intend(operation, command).await {
+        self.cancel_copy_job().await;
+        if let Err(error) = self.store_intent(operation, command).await {
             let _ = accepted.send(Err(error.clone()));
-            return (Err(error), Next::Stay);
+            return (Err(error), AfterWork::Continue);
         }
-        let _ = accepted.send(Ok(Intent { status: operation.status(), begun: true }));
-        self.carry_out(operation, row).await
+        let _ = accepted.send(Ok(CommandAck { status: operation.status(), begun: true }));
+        self.execute(operation, row).await
     }
 
-    /// Stores the intent; from here on a crash is followed by the same operation.
-    async fn intend(&mut self, operation: Operation, command: Command) -> Result<()> {
+    /// Stores the intent. After a crash from here on the same operation runs again.
+    async fn store_intent(&mut self, operation: Operation, command: Command) -> Result<()> {
         let status = operation.status();
         match operation {
             Operation::Start | Operation::Restart => self.shared.store.begin_boot(self.id, status).await?,
@@ -251,21 +255,21 @@ impl Runner {
                 self.shared.store.begin_wake_from_storage(self.id).await?;
             }
             Operation::Resume => self.shared.store.begin_resume(self.id).await?,
-            Operation::Stop | Operation::Suspend if billing::is_end(command) => {
+            Operation::Stop | Operation::Suspend if billing::is_trial_end(command) => {
                 self.shared.store.set_status_because(self.id, status, billing::TRIAL_ENDED).await?;
             }
             Operation::Stop | Operation::Suspend | Operation::Delete => {
                 self.shared.store.set_status(self.id, status).await?;
             }
         }
-        let because = billing::is_end(command).then_some(billing::TRIAL_ENDED);
+        let because = billing::is_trial_end(command).then_some(billing::TRIAL_ENDED);
         self.presence.send_replace(Presence { status: Some(status), because, ..Presence::default() });
         Ok(())
     }
 
-    async fn carry_out(&mut self, operation: Operation, row: &Computer) -> (Result<()>, Next) {
+    async fn execute(&mut self, operation: Operation, row: &Computer) -> (Result<()>, AfterWork) {
         let outcome = match operation {
-            // After a stop that failed the machine of an earlier boot may still run.
+            // After a failed stop the machine of the earlier boot may still run.
             Operation::Start if row.status == Status::Error => {
                 self.restart_boot("Computer could not be started").await
             }
@@ -276,33 +280,38 @@ impl Runner {
             Operation::Resume => self.wake(WithoutMemory::Refuse).await,
             Operation::Delete => return self.remove().await,
         };
-        (outcome, Next::Stay)
+        (outcome, AfterWork::Continue)
     }
 
-    /// The row as it is now stored.
+    /// Returns the stored row.
     pub(super) async fn row(&self) -> Result<Computer> {
-        self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(gone)
+        self.shared.store.computer(&ComputerRef::Id(self.id)).await?.ok_or_else(computer_not_found)
     }
 
-    /// A step failed for good: the status says so.
+    /// Stores the status `error` and returns the client's error.
     pub(super) async fn fail(&mut self, what: &str, error: &EngineError) -> Result<()> {
-        self.rest(Status::Error).await?;
+        self.settle_as(Status::Error).await?;
         Err(refused(what, error))
     }
 
-    pub(super) async fn rest(&mut self, status: Status) -> Result<()> {
-        self.conclude(status).await?;
+    pub(super) async fn settle_as(&mut self, status: Status) -> Result<()> {
+        self.store_status(status).await?;
         self.show(status, None, None);
         Ok(())
     }
 
-    /// Stores what has become of the computer. That is so already: a store that fails is asked again, or a guest that runs would be
-    /// reached by nobody.
-    async fn conclude(&self, status: Status) -> Result<()> {
-        for pause in STORE_AGAIN {
+    /// Stores a status that is already true. A failing database is retried, because otherwise a running guest
+    /// would be unreachable.
+    async fn store_status(&self, status: Status) -> Result<()> {
+        for pause in STORE_RETRY_PAUSES {
             match self.shared.store.set_status(self.id, status).await {
                 Err(error) if !self.shared.tasks.stopping().is_cancelled() => {
-                    tracing::warn!(computer = %self.id, status = status.name(), %error, "not stored yet");
+                    tracing::warn!(
+                        computer = %self.id,
+                        status = status.name(),
+                        %error,
+                        "could not store the status; it is retried"
+                    );
                     tokio::time::sleep(pause).await;
                 }
                 stored => return stored,
@@ -311,25 +320,25 @@ impl Runner {
         self.shared.store.set_status(self.id, status).await
     }
 
-    fn shown(&self) -> Option<Status> {
+    fn shown_status(&self) -> Option<Status> {
         self.presence.borrow().status
     }
 
     pub(super) fn show(&self, status: Status, guest: Option<Guest>, address: Option<IpAddr>) {
         self.presence.send_modify(|now| {
-            // Whoever hears of an end late is told why, too.
+            // The reason stays for those that read it late.
             let because = now.because.filter(|_| guest.is_none());
             *now = Presence { status: Some(status), guest, address, because };
         });
     }
 }
 
-/// The computer is not there any more.
-pub(super) fn gone() -> Error {
+/// The computer does not exist any more.
+pub(super) fn computer_not_found() -> Error {
     Error::not_found("Desktop not found")
 }
 
-pub(super) fn machine(row: &Computer) -> MachineSpec {
+pub(super) fn machine_spec(row: &Computer) -> MachineSpec {
     MachineSpec {
         id: row.id,
         cpu: row.hardware.cpu,
@@ -339,11 +348,11 @@ pub(super) fn machine(row: &Computer) -> MachineSpec {
     }
 }
 
-pub(super) fn boot(row: &Computer) -> Boot {
+pub(super) fn boot_spec(row: &Computer) -> Boot {
     Boot { generation: row.generation, token: row.agent_token.clone(), resolution: row.hardware.resolution }
 }
 
-/// What a client learns when an engine fails; the step goes to the log.
+/// Converts an engine's failure to a client's error with the message `what`. The step is only logged.
 pub(super) fn refused(what: &str, error: &EngineError) -> Error {
     match error {
         EngineError::NoCapacity(_) => Error::unavailable("No host has room for this computer")

@@ -1,52 +1,56 @@
-//! How does a computer come up from its disk, and how does it come to rest?
+//! Boot and stop of a computer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Runner, STOP_GRACE, boot, machine, refused, renewal, tell_what_failed};
-use crate::files;
-use crate::people::streams;
+use super::{Runner, STOP_GRACE, boot_spec, log_renewal_failures, machine_spec, refused, renewal};
+use crate::data_dir::files;
+use crate::identity::people::streams;
 use hotdesk_base::wait;
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::lifecycle::Status;
 use hotdesk_engine::{EngineResult, Observation};
 use hotdesk_guest::Guest;
-use hotdesk_store::computers::Computer;
+use hotdesk_store::fleet::computers::Computer;
 
-/// How long a computer may take from its start to a usable desktop: an emulated machine takes 20 s, and four that boot at once on
-/// two busy cores take their time each.
+/// Longest boot, until the desktop is usable. An emulated machine takes 20 s, and four concurrent boots on
+/// two busy cores take longer.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl Runner {
-    /// Boots it from its disk, whatever runs of it or is saved.
+    /// Stops a running machine, discards saved memory, and boots from the disk.
     pub(in super::super) async fn restart_boot(&mut self, what: &str) -> Result<()> {
-        self.disk_home().await?;
+        self.fetch_disk().await?;
         match self.clear().await {
             Ok(()) => self.boot().await,
             Err(error) => self.fail(what, &error).await,
         }
     }
 
-    /// Ends what runs and drops what was saved; the disk is kept.
+    /// Stops the machine and discards saved memory; the disk stays.
     async fn clear(&self) -> EngineResult<()> {
         self.shared.engine.stop(self.id, STOP_GRACE).await?;
         self.shared.engine.discard_memory(self.id).await
     }
 
-    /// The computer is usable from now on.
-    pub(super) async fn go_live(
+    /// Publishes the guest of a resumed or adopted computer.
+    pub(super) async fn publish_resumed(
         &mut self,
         row: &Computer,
         guest: Guest,
         address: Option<IpAddr>,
     ) -> Result<()> {
-        if self.shown() != Some(Status::Running) {
-            self.conclude(Status::Running).await?;
+        if self.shown_status() != Some(Status::Running) {
+            self.store_status(Status::Running).await?;
         }
-        // What is used is stamped every minute; a stamp that fails keeps nobody from the computer.
-        if let Err(error) = self.shared.store.saw_running(&[self.id]).await {
-            tracing::warn!(computer = %self.id, %error, "its use could not be stamped");
+        // The timestamp is repeated every minute, so a failure does not matter.
+        if let Err(error) = self.shared.store.mark_running(&[self.id]).await {
+            tracing::warn!(
+                computer = %self.id,
+                %error,
+                "could not store that the computer runs; its billed time may be short"
+            );
         }
         self.show(Status::Running, Some(guest.clone()), address);
         self.end_stream(&guest);
@@ -54,7 +58,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Ends a stream whose starter lost the computer while it slept. An agent that does not answer holds up nobody.
+    /// Ends a stream whose owner lost access while the computer was suspended. It runs in the background,
+    /// because an agent may not respond.
     fn end_stream(&self, guest: &Guest) {
         let (shared, id, guest) = (Arc::clone(&self.shared), self.id, guest.clone());
         let ending =
@@ -62,34 +67,40 @@ impl Runner {
         let _task = self.shared.tasks.spawn("end a stream", ending);
     }
 
-    /// Boots the row as it is now stored and tells the outcome.
+    /// Boots the stored row and stores the outcome.
     pub(super) async fn boot(&mut self) -> Result<()> {
         let row = self.row().await?;
         match self.bring_up(&row, false).await {
-            Ok(guest) => self.arrive(&row, guest).await,
+            Ok(guest) => self.publish_guest(&row, guest).await,
             Err(error) => {
                 if let Err(again) = self.shared.engine.stop(self.id, Duration::ZERO).await {
-                    tracing::error!(computer = %self.id, error = %again, "clean-up after a failed boot failed");
+                    tracing::error!(
+                        computer = %self.id,
+                        error = %again,
+                        "could not stop the machine after a failed boot"
+                    );
                 }
-                self.rest(Status::Error).await?;
+                self.settle_as(Status::Error).await?;
                 Err(error)
             }
         }
     }
 
-    /// Starts the machine and waits for a usable desktop, which nobody reaches yet. On a disk that is another computer's,
-    /// what tells the two apart is made anew before anybody does (threats.md T28).
+    /// Starts the machine and waits until the desktop is usable. The guest is not published yet.
+    ///
+    /// With `copied` the disk is another computer's, so its identity is renewed before anybody can reach it,
+    /// T28 (docs/security.md).
     pub(super) async fn bring_up(&mut self, row: &Computer, copied: bool) -> Result<Guest> {
         let shared = Arc::clone(&self.shared);
-        // Held through the costly part alone; a guest that is slow to take its files holds up itself.
+        // Held only during the boot, not while files are delivered to a slow guest.
         let _turn = shared.starts.acquire().await.map_err(Error::internal)?;
-        let started = shared.engine.start(&machine(row), &boot(row)).await;
+        let started = shared.engine.start(&machine_spec(row), &boot_spec(row)).await;
         let endpoint = started.map_err(|error| refused("Computer could not be started", &error))?;
         let guest = Guest::new(endpoint, &row.agent_token)?;
         let ready = wait::until(BOOT_TIMEOUT, || async {
             guest.health().await.ok().filter(|health| health.status == "ok")
         });
-        let ended = shared.engine.stopped(self.id);
+        let ended = shared.engine.wait_stopped(self.id);
         tokio::select! {
             ready = ready => {
                 if ready.is_none() {
@@ -99,24 +110,26 @@ impl Runner {
             _ = ended => return Err(Error::internal("the machine ended while it booted")),
         }
         if copied {
-            tell_what_failed(row, &guest.renew(&renewal(row)).await?);
+            log_renewal_failures(row, &guest.renew(&renewal(row)).await?);
         }
         Ok(guest)
     }
 
-    /// A computer that came up is usable from now on, with the files that waited for it. That it runs is stored before
-    /// anybody reaches it: what is acknowledged is of this boot then, and no controller that starts again makes another.
-    pub(in super::super) async fn arrive(&mut self, row: &Computer, guest: Guest) -> Result<()> {
+    /// Delivers waiting files to a booted computer and publishes its guest.
+    ///
+    /// `running` is stored before anybody reaches the guest: an acknowledged action belongs to this boot, and
+    /// no later controller starts another one.
+    pub(in super::super) async fn publish_guest(&mut self, row: &Computer, guest: Guest) -> Result<()> {
         self.deliver(row, &guest).await;
-        self.conclude(Status::Running).await?;
+        self.store_status(Status::Running).await?;
         let address = self.address().await;
         self.show(Status::Running, Some(guest.clone()), address);
-        // What was uploaded meanwhile; what comes from here on is given to the guest at once.
+        // Files that were uploaded meanwhile. Later ones are pushed immediately.
         self.deliver(row, &guest).await;
         Ok(())
     }
 
-    /// Where it is reached in the host's network, if that can be told.
+    /// Returns its address in the host's network, if known.
     pub(super) async fn address(&self) -> Option<IpAddr> {
         match self.shared.engine.observe(self.id).await {
             Ok(Observation::Running { address, .. }) => address,
@@ -124,20 +137,23 @@ impl Runner {
         }
     }
 
-    /// Gives the computer the files that were uploaded while it did not run.
+    /// Delivers files that were uploaded while it did not run.
     async fn deliver(&self, row: &Computer, guest: &Guest) {
-        if let Err(error) = files::deliver_pending(&self.shared.store, &self.shared.storage, row, guest).await
-        {
-            tracing::warn!(computer = %self.id, %error, "files are still to be delivered");
+        if let Err(error) = files::deliver_pending(&self.shared.store, &self.shared.blobs, row, guest).await {
+            tracing::warn!(
+                computer = %self.id,
+                %error,
+                "could not deliver all files; the next start retries"
+            );
         }
     }
 
-    /// Ends what runs and drops what was saved; its disk is kept, and is on the host's own before anybody reads `stopped`.
+    /// Stops the machine and discards saved memory. The disk is on this host before `stopped` is visible.
     pub(in super::super) async fn halt(&mut self) -> Result<()> {
-        self.disk_home().await?;
+        self.fetch_disk().await?;
         let cleared = self.clear().await;
-        match self.settled(cleared).await {
-            Ok(()) => self.rest(Status::Stopped).await,
+        match self.converge_after(cleared).await {
+            Ok(()) => self.settle_as(Status::Stopped).await,
             Err(error) => self.fail("Computer could not be stopped", &error).await,
         }
     }

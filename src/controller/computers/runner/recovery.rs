@@ -1,24 +1,25 @@
-//! Where does a computer stand after a start of the controller, or when its machine has ended by itself? What is stored says
-//! what was intended, the engine what is there.
+//! Recovery of a computer after a start of the controller, or after its machine ended.
+//!
+//! The stored row says what was intended; the engine says what exists.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Next, Runner, WithoutMemory, refused};
+use super::{AfterWork, Runner, WithoutMemory, refused};
+use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::lifecycle::Status;
 use hotdesk_engine::{EngineResult, Observation};
 use hotdesk_guest::Guest;
-use hotdesk_store::computers::Computer;
+use hotdesk_store::fleet::computers::Computer;
 
-/// Pauses before a computer is looked at again that could not be seen.
-const LOOK_AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
+/// Pauses before a failed observation is repeated.
+const OBSERVE_RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 
 impl Runner {
-    /// Where things stand after a start of the controller.
-    pub(super) async fn recover(&mut self, row: &Computer) -> (Result<()>, Next) {
+    /// Recovers the computer after a start of the controller.
+    pub(super) async fn recover(&mut self, row: &Computer) -> (Result<()>, AfterWork) {
         if !matches!(row.status, Status::Creating | Status::Deleting) {
             self.recover_snapshots().await;
         }
@@ -28,56 +29,63 @@ impl Runner {
             Status::Restarting | Status::Stopping if row.rollback_to.is_some() => {
                 self.finish_rollback(row).await
             }
-            // Nobody was told of it: undone.
+            // The client has not seen it, so it is undone.
             Status::Creating | Status::Deleting => return self.remove().await,
             Status::Starting if row.saved_token.is_some() => self.wake(WithoutMemory::Boot).await,
             Status::Starting | Status::Restarting => self.restart_boot("Computer could not be started").await,
             Status::Stopping => self.halt().await,
             Status::Running | Status::Suspending | Status::Suspended => self.adopt(row).await.map(|_| ()),
-            Status::Stopped | Status::Error => self.rest_or_sleep(row).await,
+            Status::Stopped | Status::Error => self.recover_idle(row).await,
         };
-        (outcome, Next::Stay)
+        (outcome, AfterWork::Continue)
     }
 
-    /// Takes a computer over as the engine sees it; what it is since then. One that ran or slept and is not there any
-    /// more reads `stopped`.
+    /// Adopts a computer as the engine observes it, and returns its status. One that ran or was suspended and
+    /// is gone becomes `stopped`.
     pub(super) async fn adopt(&mut self, row: &Computer) -> Result<Status> {
         match self.observed().await {
             Ok(Observation::Running { generation, endpoint, address }) if generation == row.generation => {
                 let guest = match row.saved_token {
                     None => Guest::new(endpoint, &row.agent_token)?,
-                    Some(_) => self.identify(row, endpoint).await?,
+                    Some(_) => self.renew_identity(row, endpoint).await?,
                 };
-                self.go_live(row, guest, address).await?;
+                self.publish_resumed(row, guest, address).await?;
                 Ok(Status::Running)
             }
             Ok(Observation::Suspended { .. }) => {
-                // Its memory is whole, and what is left of a suspend that was cut short is done again.
+                // Its memory is complete; the rest of an interrupted suspend is repeated.
                 if row.status == Status::Suspending
                     && let Err(error) = self.shared.engine.suspend(self.id).await
                 {
-                    tracing::warn!(computer = %self.id, %error, "a suspended computer holds what it ran with");
+                    tracing::warn!(
+                        computer = %self.id,
+                        %error,
+                        "could not free the resources of a suspended computer"
+                    );
                 }
-                self.fall_asleep(row).await
+                self.finish_suspend(row).await
             }
             Ok(Observation::Running { .. } | Observation::Stopped) => {
                 self.halt().await.map(|()| Status::Stopped)
             }
-            Ok(Observation::Absent) => self.rest(Status::Error).await.map(|()| Status::Error),
-            // Its memory may be whole: not to be given up because nobody could look.
-            Err(error) if self.shown() == Some(Status::Suspended) => {
+            Ok(Observation::Absent) => self.settle_as(Status::Error).await.map(|()| Status::Error),
+            // Its memory may be complete, so it is not discarded when the engine cannot observe it.
+            Err(error) if self.shown_status() == Some(Status::Suspended) => {
                 Err(refused("Computer could not be adopted", &error))
             }
             Err(error) => self.fail("Computer could not be adopted", &error).await.map(|()| Status::Error),
         }
     }
 
-    /// What the engine sees of it. One look that fails gives nothing up: a host on which a hundred computers are looked at at once is
-    /// slow.
+    /// Observes the machine, and retries failures, because a host that observes a hundred computers is slow.
     async fn observed(&self) -> EngineResult<Observation> {
-        for pause in LOOK_AGAIN {
+        for pause in OBSERVE_RETRY_PAUSES {
             match self.shared.engine.observe(self.id).await {
-                Err(error) => tracing::warn!(computer = %self.id, %error, "cannot be seen yet"),
+                Err(error) => tracing::warn!(
+                    computer = %self.id,
+                    %error,
+                    "could not observe the machine; it is retried"
+                ),
                 seen => return seen,
             }
             tokio::time::sleep(pause).await;
@@ -85,15 +93,19 @@ impl Runner {
         self.shared.engine.observe(self.id).await
     }
 
-    /// Ends when the machine of a running computer ends; never for others.
+    /// Returns a future that ends when a running machine ends. It never ends for others.
     pub(super) fn machine_end(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         if self.presence.borrow().guest.is_none() {
             return Box::pin(std::future::pending());
         }
         let (shared, id) = (Arc::clone(&self.shared), self.id);
         Box::pin(async move {
-            if let Err(error) = shared.engine.stopped(id).await {
-                tracing::error!(computer = %id, %error, "the machine cannot be watched");
+            if let Err(error) = shared.engine.wait_stopped(id).await {
+                tracing::error!(
+                    computer = %id,
+                    %error,
+                    "could not watch the machine; its end will not be noticed"
+                );
                 std::future::pending::<()>().await;
             }
         })
@@ -102,13 +114,17 @@ impl Runner {
     pub(super) async fn machine_ended(&mut self) {
         tracing::warn!(computer = %self.id, "the machine ended by itself");
         let ended = self.shared.engine.stop(self.id, Duration::ZERO).await;
-        let cleaned = self.settled(ended).await;
+        let cleaned = self.converge_after(ended).await;
         if let Err(error) = &cleaned {
-            tracing::error!(computer = %self.id, %error, "clean-up after a machine's end failed");
+            tracing::error!(computer = %self.id, %error, "could not clean up after the machine ended");
         }
         let status = if cleaned.is_ok() { Status::Stopped } else { Status::Error };
-        if let Err(error) = self.rest(status).await {
-            tracing::error!(computer = %self.id, %error, "the status could not be stored");
+        if let Err(error) = self.settle_as(status).await {
+            tracing::error!(
+                computer = %self.id,
+                %error,
+                "could not store the status after the machine ended"
+            );
             self.show(status, None, None);
         }
     }

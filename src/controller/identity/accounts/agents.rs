@@ -1,5 +1,6 @@
-//! How does an AI agent make an account for itself? Without a key, so each source and all together are bounded, and where it is
-//! so set up, a bit of work comes first.
+//! Accounts that AI agents create for themselves without a key.
+//!
+//! They are rate-limited for each client address and in total, and optionally require proof of work.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -10,63 +11,63 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::App;
-use crate::auth::keys;
-use crate::auth::rate::{count, limited};
-use crate::auth::source::Source;
 use crate::config::AgentAccounts;
+use crate::identity::auth::keys;
+use crate::identity::auth::rate::{count, rate_limited};
+use crate::identity::auth::source::Source;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::hex::{hex, unhex};
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
+use hotdesk_domain::billing::plan::AGENT;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::proof_of_work;
 use hotdesk_domain::name::Name;
-use hotdesk_domain::plan::AGENT;
-use hotdesk_domain::proof;
-use hotdesk_store::people::Account;
+use hotdesk_store::identity::people::Account;
 
-/// What an agent's account is in the store's `kind`.
+/// Value of `kind` in the database for an agent's account.
 pub const KIND: &str = "agent";
 /// Characters of a claim link's code: 43 of base62 are 256 bits.
 const CODE_CHARACTERS: usize = 43;
-/// How long a challenge may be worked on, in milliseconds: 32 bits are more than that, and nobody should ask for them.
+/// Validity of a challenge in milliseconds. 32 bits take longer than that, so nobody should configure them.
 const CHALLENGE_MS: i64 = 10 * 60_000;
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 3_600_000;
 
-/// Who may come in here, and how often.
-pub struct Door {
+/// Rate limits and challenges of the sign-up.
+pub struct AgentSignup {
     per_source: DefaultKeyedRateLimiter<Source>,
     all: DefaultDirectRateLimiter,
-    /// Signs challenges; they end with this process.
+    /// Signs challenges, which are valid only for this process.
     secret: Secret,
-    /// Challenges that were used, and when each would have ended.
+    /// Used challenges and their expiry times in Unix milliseconds.
     used: Mutex<HashMap<String, i64>>,
 }
 
-/// An account that an agent just made; the only time that its secrets are told.
+/// New account of an agent. Its secrets are not available later.
 #[derive(Debug)]
-pub struct Made {
+pub struct NewAgentAccount {
     /// The account.
     pub account: Account,
     /// Its key.
     pub key: Secret,
-    /// The code of its claim link.
+    /// Code of its claim link.
     pub code: Secret,
-    /// When it goes if nobody claims it.
+    /// Time of removal if nobody claims it, in Unix milliseconds.
     pub expires_at: i64,
 }
 
-/// The work that an agent shows: a challenge and what solves it.
+/// Proof of work: a challenge and its solution.
 #[derive(Clone, Copy, Debug)]
-pub struct Work<'a> {
+pub struct ProofOfWork<'a> {
     /// The challenge.
     pub challenge: &'a str,
-    /// What solves it.
+    /// The solution.
     pub nonce: &'a str,
 }
 
-impl Door {
-    /// The door that the configuration asks for.
+impl AgentSignup {
+    /// Creates the sign-up of a configuration.
     pub fn new(settings: &AgentAccounts) -> Self {
         let hourly = |count: u32| Quota::per_hour(NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN));
         Self {
@@ -77,12 +78,12 @@ impl Door {
         }
     }
 
-    /// Forgets sources that have all their tries again.
+    /// Removes rate limit entries of client addresses that are at their full quota.
     pub fn sweep(&self) {
         self.per_source.retain_recent();
     }
 
-    /// A new challenge, and when it ends in milliseconds since 1970.
+    /// Returns a new challenge and its expiry time in Unix milliseconds.
     pub fn challenge(&self) -> (String, i64) {
         let ends = now_ms() + CHALLENGE_MS;
         let text = format!("{ends}.{}", Secret::random(22).reveal());
@@ -96,18 +97,20 @@ impl Door {
         Some(mac)
     }
 
-    /// Refuses whoever shows no work, or the work of a challenge that is not ours, is over or was used.
-    fn check_work(&self, bits: u32, work: Option<Work<'_>>) -> Result<()> {
+    /// Checks the proof of work: the challenge is valid and unused, and the nonce solves it.
+    fn check_work(&self, bits: u32, work: Option<ProofOfWork<'_>>) -> Result<()> {
         if bits == 0 {
             return Ok(());
         }
         let refused = |what: &str| Error::forbidden(what).code("proof_of_work");
         let Some(work) = work else {
-            return Err(refused("Work comes first: GET /agent-accounts/challenge says which"));
+            return Err(refused(
+                "Proof of work is required: get a challenge from GET /agent-accounts/challenge",
+            ));
         };
         let ends = self.ends(work.challenge).filter(|ends| *ends > now_ms());
-        let Some(ends) = ends else { return Err(refused("This challenge is not ours, or it is over")) };
-        if !proof::solves(work.challenge, work.nonce, bits) {
+        let Some(ends) = ends else { return Err(refused("This challenge is invalid or has expired")) };
+        if !proof_of_work::solves(work.challenge, work.nonce, bits) {
             return Err(refused("The nonce does not solve the challenge"));
         }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,41 +121,43 @@ impl Door {
         Ok(())
     }
 
-    /// When a challenge of ours ends.
+    /// Returns the expiry time of a valid challenge in Unix milliseconds.
     fn ends(&self, challenge: &str) -> Option<i64> {
         let (text, signature) = challenge.rsplit_once('.')?;
         self.mac(text)?.verify_slice(&unhex(signature.as_bytes())?).ok()?;
         text.split_once('.')?.0.parse().ok()
     }
 
-    /// Counts a try of a source. The bound of all is asked last: only what may come in uses it up.
-    fn admit(&self, source: Source, bits: u32, work: Option<Work<'_>>) -> Result<()> {
+    /// Counts an attempt of a client address. The total limit is checked last, so that only valid attempts
+    /// use it up.
+    fn admit(&self, source: Source, bits: u32, work: Option<ProofOfWork<'_>>) -> Result<()> {
         count(&self.per_source, &source)?;
         self.check_work(bits, work)?;
-        self.all.check().map_err(|refused| limited(&refused))
+        self.all.check().map_err(|refused| rate_limited(&refused))
     }
 }
 
 impl App {
-    /// Makes an account for an agent that asks without a key.
+    /// Creates an account for an agent that has no key.
     ///
     /// # Errors
-    /// `Forbidden` where agents make none (`agent_accounts_off`) or for want of work (`proof_of_work`); `RateLimited`;
-    /// `Unavailable` (`agent_accounts_full`); or the store fails.
+    /// `Forbidden` when the feature is off (`agent_accounts_off`) or without valid proof of work
+    /// (`proof_of_work`); `RateLimited`; `Unavailable` (`agent_accounts_full`); `Internal` when the database
+    /// fails.
     pub async fn make_agent_account(
         &self,
         source: Source,
         name: Option<&str>,
-        work: Option<Work<'_>>,
-    ) -> Result<Made> {
+        work: Option<ProofOfWork<'_>>,
+    ) -> Result<NewAgentAccount> {
         let settings = &self.config.agent_accounts;
         check_enabled(settings)?;
         let name = Name::parse(name.unwrap_or("An AI agent"))?;
-        self.agents.admit(source, settings.proof_of_work_bits.min(proof::MAX_BITS), work)?;
+        self.agent_signup.admit(source, settings.proof_of_work_bits.min(proof_of_work::MAX_BITS), work)?;
         let (id, now) = (AccountId::random(), now_ms());
         let account = Account {
             id,
-            // RFC 2606 section 2: nothing is ever sent there.
+            // RFC 2606 section 2: no mail is ever sent there.
             email: format!("{id}@agent.invalid"),
             full_name: name.as_str().to_owned(),
             password_hash: None,
@@ -161,7 +166,7 @@ impl App {
             created_at: now,
         };
         let expires_at = now + i64::from(settings.unclaimed_days) * DAY_MS;
-        let (key, code) = (keys::fresh(), Secret::random(CODE_CHARACTERS));
+        let (key, code) = (keys::generate(), Secret::random(CODE_CHARACTERS));
         let shown = (keys::digest(key.reveal()), keys::last_four(&key).to_owned());
         self.store
             .add_agent_account(
@@ -172,14 +177,14 @@ impl App {
                 settings.max_unclaimed,
             )
             .await?;
-        tracing::info!(account = %id, "an agent made an account for itself");
-        Ok(Made { account, key, code, expires_at })
+        tracing::info!(account = %id, "an agent created an account");
+        Ok(NewAgentAccount { account, key, code, expires_at })
     }
 
-    /// Gives an agent's account a new claim link; the one before is dead. Its code.
+    /// Creates a new claim link of an agent's account, which replaces the earlier one. Returns its code.
     ///
     /// # Errors
-    /// As [`Store::set_claim`](hotdesk_store::Store::set_claim).
+    /// The errors of [`Store::set_claim`](hotdesk_store::Store::set_claim).
     pub async fn new_claim(&self, account: AccountId) -> Result<Secret> {
         let code = Secret::random(CODE_CHARACTERS);
         self.store.set_claim(account, Some(&keys::digest(code.reveal()))).await?;
@@ -187,12 +192,12 @@ impl App {
     }
 }
 
-/// Refuses where agents make no accounts.
+/// Checks that agents may create accounts.
 fn check_enabled(settings: &AgentAccounts) -> Result<()> {
     if settings.enabled {
         return Ok(());
     }
-    Err(Error::forbidden("AI agents make no accounts for themselves here").code("agent_accounts_off"))
+    Err(Error::forbidden("AI agents cannot create accounts here").code("agent_accounts_off"))
 }
 
 #[cfg(test)]
@@ -200,23 +205,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_challenge_is_ours_and_counts_once() {
-        let door = Door::new(&AgentAccounts::default());
-        let (challenge, _) = door.challenge();
+    fn a_challenge_is_signed_and_counts_once() {
+        let signup = AgentSignup::new(&AgentAccounts::default());
+        let (challenge, _) = signup.challenge();
         let solved = (0_u32..).map(|number| number.to_string());
-        let nonce = solved.clone().find(|nonce| proof::solves(&challenge, nonce, 8)).unwrap();
+        let nonce = solved.clone().find(|nonce| proof_of_work::solves(&challenge, nonce, 8)).unwrap();
         let code = |challenge: &str, nonce: &str| {
-            door.check_work(8, Some(Work { challenge, nonce })).err().map(|error| error.message)
+            signup.check_work(8, Some(ProofOfWork { challenge, nonce })).err().map(|error| error.message)
         };
-        let wrong = solved.clone().find(|nonce| !proof::solves(&challenge, nonce, 8)).unwrap();
+        let wrong = solved.clone().find(|nonce| !proof_of_work::solves(&challenge, nonce, 8)).unwrap();
         assert!(code(&challenge, &wrong).unwrap().contains("does not solve"));
         assert_eq!(code(&challenge, &nonce), None);
         assert!(code(&challenge, &nonce).unwrap().contains("used already"));
-        let foreign = Door::new(&AgentAccounts::default()).challenge().0;
+        let foreign = AgentSignup::new(&AgentAccounts::default()).challenge().0;
         let later = challenge.replacen(|c: char| c.is_ascii_digit(), "9", 1);
         for strange in ["", "a.b.c", &foreign, &later] {
-            assert!(code(strange, &nonce).unwrap().contains("not ours"), "{strange}");
+            assert!(code(strange, &nonce).unwrap().contains("is invalid"), "{strange}");
         }
-        assert!(door.check_work(8, None).is_err() && door.check_work(0, None).is_ok());
+        assert!(signup.check_work(8, None).is_err() && signup.check_work(0, None).is_ok());
     }
 }

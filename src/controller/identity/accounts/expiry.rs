@@ -1,31 +1,37 @@
-//! What becomes of agents' accounts that nobody claimed, and of what a person left of a claimed one? They go: keys first, then
-//! computers and files, then the account. Each step can be done again, so that a crash is followed by the next round.
+//! Removal of expired agent accounts, and of what a person did not keep of a claimed one.
+//!
+//! Keys go first, then computers and files, then the account. Each step can be repeated, so the next round
+//! completes it after a crash.
 
-use crate::Shared;
+use crate::AppState;
 use hotdesk_base::ids::AccountId;
 use hotdesk_domain::error::Result;
-use hotdesk_store::workspaces::Workspace;
+use hotdesk_store::identity::workspaces::Workspace;
 
-/// Removes every account whose time is over; those that do not go now are tried again in the next round.
-pub async fn remove_expired(app: Shared) -> Result<()> {
-    app.agents.sweep();
+/// Removes every expired account. Those that fail are retried in the next round.
+pub async fn remove_expired(app: AppState) -> Result<()> {
+    app.agent_signup.sweep();
     for account in app.store.expired_agents().await? {
         match remove(&app, account).await {
-            Ok(()) => tracing::info!(%account, "an agent's account is gone"),
-            Err(error) => tracing::warn!(%account, %error, "an agent's account is still to be removed"),
+            Ok(()) => tracing::info!(%account, "removed an agent's account"),
+            Err(error) => tracing::warn!(
+                %account,
+                %error,
+                "could not remove an agent's account; it is retried"
+            ),
         }
     }
     Ok(())
 }
 
-async fn remove(app: &Shared, account: AccountId) -> Result<()> {
+async fn remove(app: &AppState, account: AccountId) -> Result<()> {
     app.store.begin_agent_removal(account).await?;
-    // What others let it into stays theirs.
+    // Workspaces of others in which it was a member stay.
     let own = |workspace: &Workspace| workspace.account == account;
     for workspace in app.store.workspaces(account).await?.into_iter().filter(own) {
         app.remove_computers(account, workspace.id).await?;
         let files = app.store.remove_workspace(workspace.id).await?;
-        app.storage.forget(&files).await;
+        app.blobs.forget(&files).await;
     }
     app.store.finish_agent_removal(account).await
 }

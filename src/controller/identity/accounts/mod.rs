@@ -1,29 +1,30 @@
-//! What may an account do, and which accounts come and go without a person? Plans, agents' accounts, and who may say what is
-//! paid.
+//! Plans of accounts, accounts of AI agents, and billing events.
 
 pub mod agents;
 pub mod expiry;
 pub mod signature;
 
-use super::App;
+use crate::App;
 use hotdesk_base::ids::AccountId;
-use hotdesk_domain::allowance::Allowance;
+use hotdesk_domain::billing::plan::AccountTerms;
+use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::plan::Terms;
 
 impl App {
-    /// What an account may do: its plan, and what it added.
+    /// Returns an account's plan and what it added to it.
     ///
     /// # Errors
-    /// As [`Plans::terms`](hotdesk_domain::plan::Plans::terms); or the store fails.
-    pub async fn terms(&self, account: AccountId) -> Result<Terms> {
+    /// The errors of [`Plans::terms`](hotdesk_domain::billing::plan::Plans::terms); `Internal` when the
+    /// database fails.
+    pub async fn terms(&self, account: AccountId) -> Result<AccountTerms> {
         self.plans.terms(&self.store.standing(account).await?)
     }
 
-    /// What an account may have. For a computer it is its workspace's owner's (interface.md "Clone" rule 5).
+    /// Returns an account's allowance. For a computer the owner of its workspace counts
+    /// (docs/lifecycle.md#clone).
     ///
     /// # Errors
-    /// As [`App::terms`].
+    /// The errors of [`App::terms`].
     pub async fn allowance(&self, owner: AccountId) -> Result<Allowance> {
         self.terms(owner).await.map(|terms| terms.allowance)
     }

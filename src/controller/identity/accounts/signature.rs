@@ -1,4 +1,6 @@
-//! Does an event come from the payment service? It is signed with a secret that both know, and the time of signing counts.
+//! Signatures of billing events (docs/api/accounts.md).
+//!
+//! They use a shared secret and cover the time of signing.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,39 +11,40 @@ use sha2::Sha256;
 use hotdesk_base::hex::unhex;
 use hotdesk_base::secret::Secret;
 
-/// How far the time of signing may be from now, either way, in seconds: an event that somebody kept is worth nothing after
+/// Greatest difference between the time of signing and now, in seconds. A replayed event is useless after
 /// that, and clocks differ by less.
 const TOLERANCE_SECONDS: i64 = 300;
-/// Characters of a secret at least: 32 of base62 are 190 bits.
+/// Fewest characters of a secret: 32 of base62 are 190 bits.
 const MIN_SECRET: usize = 32;
 
-/// Checks signatures; without a secret none is right.
+/// Verifies signatures; without a secret none is valid.
 #[derive(Debug)]
 pub struct Signatures(Option<Secret>);
 
 impl Signatures {
-    /// Reads the secret from a file that only its owner may read; an empty path is no secret.
+    /// Reads the secret from a file with mode 0600; an empty path means no secret.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, without the contents.
+    /// A sentence that names the file and the problem, without the contents.
     pub fn open(file: &Path) -> Result<Self, String> {
         if file.as_os_str().is_empty() {
             return Ok(Self(None));
         }
-        let told = |what: String| format!("billing.webhook_secret_file {}: {what}", file.display());
-        let mode = file.metadata().map_err(|error| told(error.to_string()))?.permissions().mode();
+        let described = |what: String| format!("billing.webhook_secret_file {}: {what}", file.display());
+        let mode = file.metadata().map_err(|error| described(error.to_string()))?.permissions().mode();
         if mode & 0o077 != 0 {
-            return Err(told("others may read it; make it mode 0600".to_owned()));
+            return Err(described("other users can read it; run chmod 0600 on it".to_owned()));
         }
-        let text = std::fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
+        let text = std::fs::read_to_string(file).map_err(|error| described(error.to_string()))?;
         let secret = text.trim();
         if secret.len() < MIN_SECRET {
-            return Err(told(format!("a secret has at least {MIN_SECRET} characters")));
+            return Err(described(format!("a secret has at least {MIN_SECRET} characters")));
         }
         Ok(Self(Some(Secret::new(secret))))
     }
 
-    /// Whether `header`, `t=SECONDS,v1=HEX`, signs a body: HMAC-SHA-256 over the seconds, a dot and the body, not long ago.
+    /// Whether `header` (`t=SECONDS,v1=HEX`) signs a body: HMAC-SHA-256 over the seconds, a dot and the body,
+    /// signed recently.
     pub fn signs(&self, header: &str, body: &[u8], now_ms: i64) -> bool {
         let Some(secret) = &self.0 else { return false };
         let field = |name: &str| header.split(',').find_map(|part| part.trim().strip_prefix(name));

@@ -1,7 +1,9 @@
-//! How is a program without a browser let in? It waits with a secret code, and a signed-in person types its short one.
+//! Device approval: a program without a browser waits with a secret code, and a signed-in person enters its
+//! short code.
 //!
-//! The key's record is made when the person approves, so that they see and can delete it at once. Its text is made by the
-//! poll that fetches it, so that it is never stored, and a controller that starts again between the two loses nothing.
+//! The key's record is created when the person approves, so that they can see and delete it at once. Its text
+//! is created by the poll that fetches it, so it is never stored, and a restart between the two loses
+//! nothing.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,51 +18,56 @@ use crate::{App, audit};
 use hotdesk_base::clock::Moment;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::audit::Action;
-use hotdesk_domain::device::{self, CODE_LETTERS, INTERVAL_SECONDS, LETTERS, LIFE_SECONDS, Pace, UserCode};
+use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_store::accounts::NewKey;
-use hotdesk_store::devices::{By, Decision, Device, MAX_WAITING, NewDevice};
+use hotdesk_domain::identity::device::{
+    self, CODE_LETTERS, INTERVAL_SECONDS, LETTERS, LIFE_SECONDS, PollPace, UserCode,
+};
+use hotdesk_store::identity::accounts::NewKey;
+use hotdesk_store::identity::device_codes::{
+    CodeDigest, DeviceDecision, DeviceRequest, MAX_WAITING, NewDevice,
+};
 
-/// Characters of a device code: 43 of base62 are 256 bits (access.md A22: at least 128).
+/// Characters of a device code: 43 of base62 are 256 bits. A22 (docs/authentication-rules.md) requires 128.
 const CHARACTERS: usize = 43;
-/// Requests for a key from one source in a minute: in the time that they live half of what may wait at once.
+/// Device requests of one client address in a minute. In their lifetime this is half of all that may wait.
 const STARTS: u32 = 30;
-/// Polls of one source in a minute with codes that nothing waits under.
-const STRAYS: u32 = 120;
-/// Wrong codes that one person may type while a code lives: 5 of 20^8 are one in 2^32 (access.md A24).
-const GUESSES: u32 = 5;
+/// Polls of one client address in a minute with unknown codes.
+const UNKNOWN_POLLS: u32 = 120;
+/// Wrong codes that one person may enter while a code is valid: 5 of 20^8 are one in 2^32, A24
+/// (docs/authentication-rules.md).
+const WRONG_CODES: u32 = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What is counted of programs that ask for keys.
+/// Rate limits of device approval.
 #[derive(Debug)]
 pub struct Devices {
     starts: Failures<Source>,
-    strays: Failures<Source>,
-    guesses: Failures<AccountId>,
-    /// When each last polled, and how long it was told to wait.
+    unknown_polls: Failures<Source>,
+    wrong_codes: Failures<AccountId>,
+    /// Last poll of each device code (by digest), and the interval in seconds that it was given.
     polls: Mutex<HashMap<String, (Instant, u32)>>,
 }
 
-/// A program that begins to wait.
+/// Codes of a new device request.
 #[derive(Debug)]
-pub struct Started {
-    /// For the program.
+pub struct DeviceCodes {
+    /// Secret code for the program.
     pub device_code: Secret,
-    /// For its person.
+    /// Short code for the person.
     pub user_code: UserCode,
 }
 
-/// What a poll learns.
+/// Result of a poll.
 #[derive(Debug)]
-pub enum Polled {
-    /// Ask again after so many seconds.
+pub enum DevicePoll {
+    /// Poll again after this many seconds.
     Pending(u32),
-    /// The key, this once, and whose it is, with the address that they sign in with.
+    /// The key (returned only once), its account, and that account's e-mail address.
     Approved(Secret, AccountId, String),
-    /// The person said no.
+    /// The person denied the request.
     Denied,
-    /// Nothing waits under this code (any more).
+    /// No request waits under this code.
     Expired,
 }
 
@@ -68,15 +75,15 @@ impl Default for Devices {
     fn default() -> Self {
         Self {
             starts: Failures::new(STARTS, MINUTE),
-            strays: Failures::new(STRAYS, MINUTE),
-            guesses: Failures::new(GUESSES, Duration::from_secs(LIFE_SECONDS.into())),
+            unknown_polls: Failures::new(UNKNOWN_POLLS, MINUTE),
+            wrong_codes: Failures::new(WRONG_CODES, Duration::from_secs(LIFE_SECONDS.into())),
             polls: Mutex::default(),
         }
     }
 }
 
 impl Devices {
-    fn pending(&self, digest: &str, now: Instant) -> Result<Polled> {
+    fn pending(&self, digest: &str, now: Instant) -> Result<DevicePoll> {
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         if polls.len() >= MAX_WAITING && !polls.contains_key(digest) {
             let oldest = polls.iter().min_by_key(|(_, (last, _))| *last).map(|(digest, _)| digest.clone());
@@ -85,21 +92,23 @@ impl Devices {
         let last = polls.get(digest).copied();
         let interval = last.map_or(INTERVAL_SECONDS, |(_, interval)| interval);
         match device::pace(interval, last.map(|(last, _)| now.duration_since(last))) {
-            Pace::Wait(seconds) => {
+            PollPace::Wait(seconds) => {
                 polls.insert(digest.to_owned(), (now, seconds));
-                Ok(Polled::Pending(seconds))
+                Ok(DevicePoll::Pending(seconds))
             }
-            Pace::Flood(seconds) => Err(Error::rate_limited(seconds)),
+            PollPace::Flood(seconds) => Err(Error::rate_limited(seconds)),
         }
     }
 
-    /// Unknown, used and over are one to the program: who guesses learns nothing (access.md A25).
-    fn stray(&self, source: Source, now: Instant) -> Result<Polled> {
-        self.strays.attempt(&source, now).map(|()| Polled::Expired)
+    /// Unknown, used and expired codes look the same, so that guessing reveals nothing, A25
+    /// (docs/authentication-rules.md).
+    fn unknown(&self, source: Source, now: Instant) -> Result<DevicePoll> {
+        self.unknown_polls.attempt(&source, now).map(|()| DevicePoll::Expired)
     }
 }
 
-/// Of a person's code, another text than of a program's: neither is ever good in the other's place.
+/// Digest of a person's code. It differs from that of a program's code, so that neither is valid in the
+/// other's place.
 fn user_digest(code: &UserCode) -> String {
     keys::digest(&format!("user code {}", code.letters()))
 }
@@ -109,11 +118,12 @@ fn moment() -> Result<Moment> {
 }
 
 impl App {
-    /// Lets a program wait for a person's approval.
+    /// Creates a device request.
     ///
     /// # Errors
-    /// `RateLimited`; or the store fails, as it does for one of the 25 thousand million codes that waits already.
-    pub async fn start_device(&self, client: &str, hostname: &str, source: Source) -> Result<Started> {
+    /// `RateLimited`; `Internal` when the database fails, also when the short code (one of 25 thousand
+    /// million) is in use.
+    pub async fn start_device(&self, client: &str, hostname: &str, source: Source) -> Result<DeviceCodes> {
         self.devices.starts.attempt(&source, Instant::now())?;
         let device_code = Secret::random(CHARACTERS);
         let letters = u8::try_from(LETTERS.len()).unwrap_or(u8::MAX);
@@ -123,83 +133,92 @@ impl App {
         let new = NewDevice {
             device_digest: &keys::digest(device_code.reveal()),
             user_digest: &user_digest(&user_code),
-            client: &device::shown(client),
-            hostname: &device::shown(hostname),
+            client: &device::displayable(client),
+            hostname: &device::displayable(hostname),
             source: &source.to_string(),
             began: &moment()?,
         };
         self.store.add_device(&new).await?;
-        Ok(Started { device_code, user_code })
+        Ok(DeviceCodes { device_code, user_code })
     }
 
-    /// Tells a program how its person decided: an approval with the key, and a denial, once.
+    /// Returns how the person decided. An approval (with the key) and a denial are each returned once.
     ///
     /// # Errors
-    /// `RateLimited` for a flood; or the store fails.
-    pub async fn poll_device(&self, code: &Secret, source: Source) -> Result<Polled> {
+    /// `RateLimited` when the program polls too fast; `Internal` when the database fails.
+    pub async fn poll_device(&self, code: &Secret, source: Source) -> Result<DevicePoll> {
         let (digest, now) = (keys::digest(code.reveal()), moment()?);
-        let device = self.store.device(By::Device(&digest), &now).await?;
+        let device = self.store.device(CodeDigest::Device(&digest), &now).await?;
         match device.map(|device| device.decision) {
-            None => self.devices.stray(source, Instant::now()),
-            Some(Decision::Pending) => self.devices.pending(&digest, Instant::now()),
-            Some(Decision::Denied) if self.store.forget_device(&digest).await? => Ok(Polled::Denied),
-            Some(Decision::Denied) => self.devices.stray(source, Instant::now()),
-            Some(Decision::Approved) => {
-                let key = keys::fresh();
+            None => self.devices.unknown(source, Instant::now()),
+            Some(DeviceDecision::Pending) => self.devices.pending(&digest, Instant::now()),
+            Some(DeviceDecision::Denied) if self.store.forget_device(&digest).await? => {
+                Ok(DevicePoll::Denied)
+            }
+            Some(DeviceDecision::Denied) => self.devices.unknown(source, Instant::now()),
+            Some(DeviceDecision::Approved) => {
+                let key = keys::generate();
                 let text = keys::digest(key.reveal());
-                match self.store.hand_out(&digest, &text, keys::last_four(&key), &now).await? {
-                    Some((account, email)) => Ok(Polled::Approved(key, account, email)),
-                    None => self.devices.stray(source, Instant::now()),
+                match self.store.issue_device_key(&digest, &text, keys::last_four(&key), &now).await? {
+                    Some((account, email)) => Ok(DevicePoll::Approved(key, account, email)),
+                    None => self.devices.unknown(source, Instant::now()),
                 }
             }
         }
     }
 
-    /// The program that waits under the code that a signed-in person typed.
+    /// Returns the pending request of a code that a signed-in person entered.
     ///
     /// # Errors
-    /// `Invalid` for what is no code; `NotFound` when nothing waits there; `RateLimited` after too many of these.
-    pub async fn device_of(&self, account: AccountId, typed: &str) -> Result<(UserCode, Device)> {
+    /// `Invalid` for a malformed code; `NotFound` when no request waits under it; `RateLimited` after too
+    /// many wrong codes.
+    pub async fn device_of(&self, account: AccountId, typed: &str) -> Result<(UserCode, DeviceRequest)> {
         let code = UserCode::parse(typed)
             .ok_or_else(|| Error::invalid("A code has eight letters, no vowels, as in BCDF-GHJK."))?;
-        self.devices.guesses.attempt(&account, Instant::now()).map_err(|refused| Error {
+        self.devices.wrong_codes.attempt(&account, Instant::now()).map_err(|refused| Error {
             message: "Too many wrong codes. Start again in some minutes.".to_owned(),
             ..refused
         })?;
-        let device = self.store.device(By::User(&user_digest(&code)), &moment()?).await?;
-        let device = device.filter(|device| device.decision == Decision::Pending).ok_or_else(|| {
-            Error::not_found("Nothing waits under this code: it was used, or its time is over.")
+        let device = self.store.device(CodeDigest::User(&user_digest(&code)), &moment()?).await?;
+        let device = device.filter(|device| device.decision == DeviceDecision::Pending).ok_or_else(|| {
+            Error::not_found("No device waits under this code: it was used or has expired. Start again.")
         })?;
-        self.devices.guesses.forgive(&account);
+        self.devices.wrong_codes.forgive(&account);
         Ok((code, device))
     }
 
-    /// Has a person decide about the program that waits under a code; the program as it was.
+    /// Stores a person's decision and returns the request as it was.
     ///
     /// # Errors
-    /// As [`App::device_of`].
-    pub async fn decide_device(&self, account: AccountId, typed: &str, approve: bool) -> Result<Device> {
+    /// The errors of [`App::device_of`].
+    pub async fn decide_device(
+        &self,
+        account: AccountId,
+        typed: &str,
+        approve: bool,
+    ) -> Result<DeviceRequest> {
         let (code, device) = self.device_of(account, typed).await?;
         let (digest, now) = (user_digest(&code), moment()?);
         let decided = if approve {
-            // Nobody's key until it is fetched: the digest is of a text that nobody knows.
+            // The key is unusable until the program fetches it: this is the digest of a text that nobody
+            // knows.
             let nobody = keys::digest(Secret::random(CHARACTERS).reveal());
             let name = format!("CLI on {}", device.hostname);
             let key = NewKey { account, workspace: None, name: &name, digest: &nobody, last_four: "" };
             let made = self.store.approve_device(&digest, &key, &now).await?;
             if let Some(key) = made {
-                audit::target(key);
+                audit::set_target(key);
             }
             made.is_some()
         } else {
             self.store.deny_device(&digest, &now).await?
         };
         if decided {
-            audit::named(&device.client);
-            audit::did(if approve { Action::DeviceApproved } else { Action::DeviceDenied });
+            audit::set_client(&device.client);
+            audit::set_action(if approve { AuditAction::DeviceApproved } else { AuditAction::DeviceDenied });
             Ok(device)
         } else {
-            Err(Error::not_found("Somebody was quicker: this code was used."))
+            Err(Error::not_found("This code was used already."))
         }
     }
 }

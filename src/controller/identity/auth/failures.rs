@@ -1,4 +1,4 @@
-//! Who failed too often of late? A count for each of whatever is guarded, which no flood makes large.
+//! Counter of recent failures by key, with a bounded memory.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use hotdesk_domain::error::{Error, Result};
 
-/// Entries that are remembered; the oldest makes room. 10,000 x about 100 bytes are a megabyte.
-const MAX_REMEMBERED: usize = 10_000;
+/// Most entries; the oldest is evicted. 10,000 entries of about 100 bytes are a megabyte.
+const MAX_ENTRIES: usize = 10_000;
 
-/// When each key's count began, and how far it is.
+/// Start of each key's window, and its count.
 type Counts<K> = HashMap<K, (Instant, u32)>;
 
-/// Failures of late, counted by key from the first one until its time has passed. What is refused meanwhile does not count,
-/// so a count always ends.
+/// Failures by key, counted in a window that begins with the first one. Attempts that are refused do not
+/// count, so every lock-out ends.
 #[derive(Debug)]
 pub struct Failures<K> {
     most: u32,
@@ -23,12 +23,12 @@ pub struct Failures<K> {
 }
 
 impl<K: Clone + Eq + Hash> Failures<K> {
-    /// Lets each key fail so often within such a time.
+    /// Allows `most` failures of each key within `window`.
     pub fn new(most: u32, window: Duration) -> Self {
         Self { most, window, counts: Mutex::default() }
     }
 
-    /// How long a key has to wait that has failed as often as it may.
+    /// Returns how long a key must wait that has reached its limit, else `None`.
     pub fn wait(&self, key: &K, now: Instant) -> Option<Duration> {
         self.left(&self.counts.lock().unwrap_or_else(PoisonError::into_inner), key, now)
     }
@@ -38,11 +38,11 @@ impl<K: Clone + Eq + Hash> Failures<K> {
         self.count(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner), key, now);
     }
 
-    /// Counts a try as a failure before it is known to be one, so that of many at once no more pass than may;
-    /// [`Failures::forgive`] takes it back.
+    /// Counts an attempt as a failure before its outcome is known, so that concurrent attempts cannot exceed
+    /// the limit. [`Failures::forgive`] undoes it.
     ///
     /// # Errors
-    /// `RateLimited` with the time until the next one may be.
+    /// `RateLimited` with the seconds until the next attempt is allowed.
     pub fn attempt(&self, key: &K, now: Instant) -> Result<()> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left) = self.left(&counts, key, now) {
@@ -60,10 +60,10 @@ impl<K: Clone + Eq + Hash> Failures<K> {
     }
 
     fn count(&self, counts: &mut Counts<K>, key: K, now: Instant) {
-        if counts.len() >= MAX_REMEMBERED && !counts.contains_key(&key) {
+        if counts.len() >= MAX_ENTRIES && !counts.contains_key(&key) {
             counts.retain(|_, (since, _)| now.duration_since(*since) < self.window);
             let oldest = counts.iter().min_by_key(|(_, (since, _))| *since).map(|(key, _)| key.clone());
-            if let Some(oldest) = oldest.filter(|_| counts.len() >= MAX_REMEMBERED) {
+            if let Some(oldest) = oldest.filter(|_| counts.len() >= MAX_ENTRIES) {
                 counts.remove(&oldest);
             }
         }
@@ -74,7 +74,7 @@ impl<K: Clone + Eq + Hash> Failures<K> {
         entry.1 = entry.1.saturating_add(1);
     }
 
-    /// Takes a count back.
+    /// Undoes one counted failure.
     pub fn forgive(&self, key: &K) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, count)) = counts.get_mut(key) {
@@ -95,7 +95,7 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(60);
 
     #[test]
-    fn each_key_fails_so_often_in_its_time_and_no_other_key_pays_for_it() {
+    fn each_key_has_its_own_limit_and_window() {
         let (failures, began) = (Failures::new(10, WINDOW), Instant::now());
         for _ in 0..10 {
             assert_eq!(failures.wait(&"a", began), None);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_try_does_not_count_so_that_a_count_ends() {
+    fn a_refused_attempt_does_not_count() {
         let (failures, began) = (Failures::new(2, WINDOW), Instant::now());
         assert!(failures.attempt(&"a", began).is_ok() && failures.attempt(&"a", began).is_ok());
         for second in 0..60 {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_turned_out_right_does_not_count() {
+    fn a_forgiven_attempt_does_not_count() {
         let (failures, now) = (Failures::new(1, WINDOW), Instant::now());
         for _ in 0..5 {
             assert!(failures.attempt(&"a", now).is_ok());
@@ -132,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_entries_is_bounded() {
         let (failures, now) = (Failures::new(1, WINDOW), Instant::now());
-        for key in 0..MAX_REMEMBERED + 10 {
+        for key in 0..MAX_ENTRIES + 10 {
             failures.note(key, now);
         }
-        assert_eq!(failures.counts.lock().unwrap().len(), MAX_REMEMBERED);
+        assert_eq!(failures.counts.lock().unwrap().len(), MAX_ENTRIES);
     }
 }

@@ -1,5 +1,7 @@
-//! Which API keys may a caller make, see and delete? Its account's; a scoped key those of its workspace; a workspace's owner and
-//! admins whatever reaches that workspace alone (access.md A14).
+//! API key management.
+//!
+//! A caller manages its account's keys; a scoped key those of its workspace; a workspace's owner and admins
+//! all keys that are scoped to it, A14 (docs/authentication-rules.md).
 
 use axum::http::StatusCode;
 
@@ -9,28 +11,28 @@ use crate::audit;
 use hotdesk_base::clock::iso8601;
 use hotdesk_base::ids::KeyId;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::access::{self, Caller, Role, Target};
-use hotdesk_domain::api_key;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::{self, Caller, Role, Target};
+use hotdesk_domain::identity::api_key;
 use hotdesk_domain::name::Name;
-use hotdesk_store::accounts::NewKey;
-use hotdesk_store::keys::Key;
-use hotdesk_wire::key::Key as Record;
+use hotdesk_store::identity::accounts::NewKey;
+use hotdesk_store::identity::api_keys::ApiKey;
+use hotdesk_wire::identity::api_key::ApiKey as Record;
 
 impl App {
-    /// Makes a key, account-wide or for one workspace; its text is nowhere but in the answer, whose status `answer` goes
-    /// into the audit log with it.
+    /// Creates a key, account-wide or for one workspace. Its text is only in the response. The audit entry
+    /// gets the status `answer`.
     ///
     /// # Errors
-    /// `Invalid` for a name; `Forbidden` for a workspace that the caller may not change, for an account-wide key of a
-    /// scoped one, and past [`api_key::MAX_KEYS`].
+    /// `Invalid` for an invalid name; `NotFound` or `Forbidden` for a workspace that the caller may not
+    /// change; `Forbidden` when a scoped key asks for an account-wide one, and past [`api_key::MAX_KEYS`].
     pub async fn mint_key(
         &self,
         caller: &Caller,
         name: &str,
         workspace: Option<&str>,
         answer: StatusCode,
-    ) -> Result<(Key, Secret)> {
+    ) -> Result<(ApiKey, Secret)> {
         let workspace = match workspace.filter(|id| !id.is_empty()) {
             Some(id) => Some(self.find_workspace(caller, id).await?.id),
             None => {
@@ -39,7 +41,7 @@ impl App {
             }
         };
         let name = Name::parse(name)?;
-        let text = keys::fresh();
+        let text = keys::generate();
         let digest = keys::digest(text.reveal());
         let new = NewKey {
             account: caller.account,
@@ -48,54 +50,54 @@ impl App {
             digest: &digest,
             last_four: keys::last_four(&text),
         };
-        // Lines before this one stand before it.
+        // Earlier audit entries must be stored before this one.
         self.write_audit().await?;
-        let key = self.store.mint_key(&new, audit::line(answer)).await?;
-        audit::written();
+        let key = self.store.mint_key(&new, audit::entry_for_transaction(answer)).await?;
+        audit::mark_stored();
         Ok((key, text))
     }
 
-    /// The keys that a caller may see, oldest first: of its account, or those that reach one workspace alone.
+    /// Returns the keys that a caller may see, oldest first: those of its account, or those of one workspace.
     ///
     /// # Errors
-    /// 404 and 403 for that workspace.
-    pub async fn visible_keys(&self, caller: &Caller, workspace: Option<&str>) -> Result<Vec<Key>> {
+    /// `NotFound` or `Forbidden` for that workspace.
+    pub async fn visible_keys(&self, caller: &Caller, workspace: Option<&str>) -> Result<Vec<ApiKey>> {
         let own = caller.scope.as_ref().map(|(id, _)| id.to_string());
-        let asked = workspace.filter(|id| !id.is_empty()).map(str::to_owned).or(own);
-        let Some(asked) = asked else { return self.store.keys_of(caller.account).await };
-        let workspace = self.find_workspace(caller, &asked).await?;
+        let requested = workspace.filter(|id| !id.is_empty()).map(str::to_owned).or(own);
+        let Some(requested) = requested else { return self.store.keys_of(caller.account).await };
+        let workspace = self.find_workspace(caller, &requested).await?;
         let role = self.admit_to(caller, workspace.id, &workspace.name, workspace.account).await?;
         let mut found = self.store.keys_to(workspace.id).await?;
         found.retain(|key| key.account == caller.account || role >= Role::Admin);
         Ok(found)
     }
 
-    /// Deletes a key: its next request is refused, and what goes on under it ends.
+    /// Deletes a key. Its next request is refused, and its requests in progress end.
     ///
     /// # Errors
-    /// 404 "Key not found"; 403 for a key that is not the caller's to delete.
+    /// `NotFound` ("Key not found"); `Forbidden` for a key that the caller may not delete.
     pub async fn delete_key(&self, caller: &Caller, id: &str, answer: StatusCode) -> Result<()> {
         let unknown = || Error::not_found("Key not found");
         let id: KeyId = id.parse().map_err(|_| unknown())?;
         let key = self.store.key(id).await?.ok_or_else(unknown)?;
         self.check_key(caller, &key).await?;
         self.write_audit().await?;
-        let removed = self.store.remove_key(id, audit::line(answer)).await?;
+        let removed = self.store.remove_key(id, audit::entry_for_transaction(answer)).await?;
         if !removed {
             return Err(unknown());
         }
-        audit::written();
+        audit::mark_stored();
         Ok(())
     }
 
-    async fn check_key(&self, caller: &Caller, key: &Key) -> Result<()> {
+    async fn check_key(&self, caller: &Caller, key: &ApiKey) -> Result<()> {
         let own = key.account == caller.account;
         match &key.workspace {
             None if own => access::check_account_wide(caller, "delete account-wide keys"),
             None => Err(Error::forbidden("Access denied")),
-            // Whoever made it may delete it, whatever became of its role since.
+            // The creator may delete it, whatever its role is now.
             Some(workspace) if own => {
-                audit::about(workspace.id, workspace.owner, Some(Role::Owner));
+                audit::set_workspace(workspace.id, workspace.owner, Some(Role::Owner));
                 let target = Target { id: workspace.id, name: &workspace.name, role: Some(Role::Owner) };
                 access::check(caller, &target).map(|_| ())
             }
@@ -106,8 +108,8 @@ impl App {
         }
     }
 
-    /// A key as it is shown: never its text.
-    pub fn key_record(&self, key: Key) -> Record {
+    /// Converts a key to its API form, without its text.
+    pub fn key_record(&self, key: ApiKey) -> Record {
         let scope = if key.workspace.is_some() { "workspace" } else { "account" };
         Record {
             id: key.id.to_string(),
@@ -117,7 +119,7 @@ impl App {
             scope: scope.to_owned(),
             workspace_id: key.workspace.map(|workspace| workspace.id.to_string()),
             created_at: iso8601(key.created_at),
-            last_used_at: self.usage.last(key.id, key.last_used_at).map(iso8601),
+            last_used_at: self.key_uses.last(key.id, key.last_used_at).map(iso8601),
         }
     }
 }

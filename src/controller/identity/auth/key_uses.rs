@@ -1,26 +1,26 @@
-//! When was each key last used? Kept in memory, and written down once a minute: a use costs no write.
+//! Last use of each API key. It is in memory and stored once a minute, so that a use costs no write.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::super::{App, Shared};
+use crate::{App, AppState};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::KeyId;
 use hotdesk_domain::error::Result;
 
-/// Between two writes: each key in use is written once in it.
-pub const WRITTEN_EVERY: Duration = Duration::from_secs(60);
-/// Keys that wait to be written; the use of one more is not noted until the next write. 20,000 x about 40 bytes are a
-/// megabyte.
+/// Time between two writes. Each key in use is written once in it.
+pub const WRITE_INTERVAL: Duration = Duration::from_secs(60);
+/// Keys that wait to be stored. The uses of further keys are dropped until the next write. 20,000 entries of
+/// about 40 bytes are a megabyte.
 const MAX_WAITING: usize = 20_000;
 
-/// The last uses that are not written down yet.
+/// Last uses that are not stored yet.
 #[derive(Debug, Default)]
-pub struct Usage(Mutex<HashMap<KeyId, i64>>);
+pub struct KeyUses(Mutex<HashMap<KeyId, i64>>);
 
-impl Usage {
-    /// Notes that a key is used now.
+impl KeyUses {
+    /// Records that a key is used now.
     pub fn note(&self, key: KeyId) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MAX_WAITING || waiting.contains_key(&key) {
@@ -28,7 +28,7 @@ impl Usage {
         }
     }
 
-    /// When a key was last used, of which the store knows this.
+    /// Returns the last use of a key in Unix milliseconds: the later of `stored` and what waits to be stored.
     pub fn last(&self, key: KeyId, stored: Option<i64>) -> Option<i64> {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.get(&key).copied().max(stored)
@@ -40,19 +40,19 @@ impl Usage {
 }
 
 impl App {
-    /// Writes the last uses down. Those that cannot be written are lost: the next use tells more.
+    /// Stores the last uses. If that fails they are dropped, because a later use supersedes them.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn write_usage(&self) -> Result<()> {
-        let used = self.usage.take();
+    /// `Internal` when the database fails.
+    pub async fn write_key_uses(&self) -> Result<()> {
+        let used = self.key_uses.take();
         if used.is_empty() { Ok(()) } else { self.store.note_used(&used).await }
     }
 }
 
-/// As [`App::write_usage`], in the background.
-pub async fn write(app: Shared) -> Result<()> {
-    app.write_usage().await
+/// Calls [`App::write_key_uses`] in the background.
+pub async fn write(app: AppState) -> Result<()> {
+    app.write_key_uses().await
 }
 
 #[cfg(test)]
@@ -60,17 +60,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_use_is_told_before_it_is_written_and_taken_once() {
-        let (usage, key) = (Usage::default(), KeyId::random());
-        assert_eq!(usage.last(key, None), None);
-        assert_eq!(usage.last(key, Some(7)), Some(7));
-        usage.note(key);
-        assert!(usage.last(key, Some(7)) > Some(7));
-        assert_eq!(usage.take().len(), 1);
-        assert!(usage.take().is_empty());
+    fn a_use_is_visible_before_it_is_stored_and_taken_once() {
+        let (uses, key) = (KeyUses::default(), KeyId::random());
+        assert_eq!(uses.last(key, None), None);
+        assert_eq!(uses.last(key, Some(7)), Some(7));
+        uses.note(key);
+        assert!(uses.last(key, Some(7)) > Some(7));
+        assert_eq!(uses.take().len(), 1);
+        assert!(uses.take().is_empty());
         for _ in 0..MAX_WAITING + 10 {
-            usage.note(KeyId::random());
+            uses.note(KeyId::random());
         }
-        assert_eq!(usage.take().len(), MAX_WAITING, "it is bounded");
+        assert_eq!(uses.take().len(), MAX_WAITING, "it is bounded");
     }
 }

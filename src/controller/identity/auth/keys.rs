@@ -1,59 +1,63 @@
-//! How are API keys made and looked up? By SHA-256 only; the text is shown once (access.md A1-A5).
+//! Creation and look-up of API keys.
+//!
+//! Only the SHA-256 of a key is stored; its text is shown once, A1 to A5 (docs/authentication-rules.md).
 
 use sha2::{Digest, Sha256};
 
 use hotdesk_base::hex::hex;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::api_key;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::api_key;
 use hotdesk_store::Store;
-use hotdesk_store::accounts::Holder;
+use hotdesk_store::identity::accounts::KeyOwner;
 
-/// The address of the account that the first start makes; it is a label, nothing is ever sent there.
+/// Address of the first account. It is a label; no mail is sent there.
 const OPERATOR_EMAIL: &str = "operator@localhost";
 
-/// Makes the operator's account and its key on the very first start.
+/// Creates the operator's account and its key at the first start. Returns the key, or `None` at later starts.
 ///
 /// # Errors
-/// When the store fails.
+/// `Internal` when the database fails.
 pub async fn first_key(store: &Store) -> Result<Option<Secret>> {
-    let key = fresh();
+    let key = generate();
     let made = store
-        .first_account(AccountId::random(), OPERATOR_EMAIL, &digest(key.reveal()), last_four(&key))
+        .create_first_account(AccountId::random(), OPERATOR_EMAIL, &digest(key.reveal()), last_four(&key))
         .await?;
     Ok(made.then_some(key))
 }
 
-/// A new key's text.
-pub fn fresh() -> Secret {
+/// Generates the text of a new key.
+pub fn generate() -> Secret {
     Secret::new(api_key::assemble(Secret::random(api_key::RANDOM_CHARACTERS).reveal()))
 }
 
-/// The last four characters, to recognise a key by.
+/// Returns the last four characters, by which people recognise a key.
 pub fn last_four(key: &Secret) -> &str {
     let text = key.reveal();
     &text[text.len() - 4..]
 }
 
-/// SHA-256 of a key, hex. Keys carry 178 random bits, so a fast hash is enough and a slow one a lever against us.
+/// Returns the SHA-256 of a key in hex. Keys have 178 random bits, so a fast hash is sufficient, and a slow
+/// one would help denial of service.
 pub fn digest(key: &str) -> String {
     hex(&Sha256::digest(key.as_bytes()))
 }
 
-/// Who holds a key. A key with a wrong checksum is refused without a look-up.
+/// Returns the holder of a key. A key with a wrong checksum is refused without a look-up.
 ///
 /// # Errors
-/// `Unauthenticated` when nobody does; or the store fails.
-pub async fn holder(store: &Store, key: &str) -> Result<Holder> {
+/// `Unauthenticated` when the key is unknown; `Unavailable` when the database fails.
+pub async fn holder(store: &Store, key: &str) -> Result<KeyOwner> {
     let unknown = || Error::unauthenticated("Invalid API key");
     if !api_key::well_formed(key) {
         return Err(unknown());
     }
-    store.holder(&digest(key)).await.map_err(away)?.ok_or_else(unknown)
+    store.key_owner(&digest(key)).await.map_err(unavailable_store)?.ok_or_else(unknown)
 }
 
-/// A credential that could not be checked is never a wrong one (access.md A10): 503, not 401 or 500.
-pub(crate) fn away(error: Error) -> Error {
+/// Converts a database failure to 503: a credential that cannot be checked is not wrong, A10
+/// (docs/authentication-rules.md).
+pub(crate) fn unavailable_store(error: Error) -> Error {
     Error::unavailable("Service temporarily unavailable").retry_after(5).context(error)
 }

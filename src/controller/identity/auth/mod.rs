@@ -1,4 +1,4 @@
-//! Who is asking? The API key of a request becomes a [`Caller`], or a 401 that says why not.
+//! Request authentication: the API key of a request becomes a [`Caller`] or a 401.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,103 +9,106 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::config::Limits;
-use super::{App, Shared};
-use hotdesk_base::living::Hold;
-use hotdesk_domain::access::{Caller, Credential, Intent};
+use crate::config::Limits;
+use crate::{App, AppState};
+use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_http::bearer::{self, Shown};
+use hotdesk_domain::identity::access::{Caller, Credential, Intent};
+use hotdesk_http::bearer::{self, Credentials};
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::serve::Peer;
-use hotdesk_store::accounts::Holder;
+use hotdesk_store::identity::accounts::KeyOwner;
 
 pub mod devices;
-pub mod door;
 pub mod failures;
-pub mod grounds;
 pub mod key_ring;
+pub mod key_uses;
 pub mod keys;
-pub mod live;
 pub mod rate;
+pub mod request_lease;
+pub mod revocation;
 pub mod session;
 pub mod sign_ins;
+pub mod socket_auth;
 pub mod source;
 pub mod tickets;
-pub mod usage;
 
 use failures::Failures;
-use rate::Standing;
+use rate::RateStatus;
 use source::Source;
 
-/// How every key begins, whatever kind it is of (interface.md "Authentication").
+/// Prefix of every kind of API key (docs/api/authentication.md).
 const KEY_FAMILY: &str = "sk_";
-/// The time in which wrong credentials are counted, in seconds: their bound in the configuration is one a minute.
-const GUESSES_SECONDS: u32 = 60;
+/// Seconds in which wrong credentials are counted. The configuration gives their limit per minute.
+const WRONG_CREDENTIALS_SECONDS: u32 = 60;
 
-/// Wrong keys, tokens and codes of late, by source. They never shut out one that is right: that is looked up first.
-pub fn guesses(limits: &Limits) -> Failures<Source> {
-    Failures::new(limits.wrong_keys_per_minute, Duration::from_secs(GUESSES_SECONDS.into()))
+/// Counts recent wrong keys, tokens and codes by client address. A correct credential is looked up first, so
+/// it is never refused.
+pub fn wrong_credentials(limits: &Limits) -> Failures<Source> {
+    Failures::new(limits.wrong_keys_per_minute, Duration::from_secs(WRONG_CREDENTIALS_SECONDS.into()))
 }
 
-/// Whether a request is for the one operation whose refusals interface.md words in its own way ("Errors of this operation").
-fn suspends(parts: &Parts) -> bool {
+/// Whether a request is for the operation whose 401 has its own text (docs/api/errors.md).
+fn is_suspend(parts: &Parts) -> bool {
     let route = parts.extensions.get::<MatchedPath>();
     route.is_some_and(|route| route.as_str().ends_with("/computers/{id}/suspend"))
 }
 
-/// Who sends a request, found once by [`identify`] for all that ask.
+/// Caller of a request, determined once by [`identify`].
 #[derive(Clone, Debug)]
-pub struct Identified(pub Result<Caller>);
+pub struct IdentifiedCaller(pub Result<Caller>);
 
-/// What the credential of a request is called, for the audit log.
+/// Name of a request's credential, for the audit log.
 #[derive(Clone, Debug)]
 pub struct ClientName(pub String);
 
-/// What was found out about the sender of a request.
-struct Finding {
+/// Result of identifying a request's sender.
+struct Identification {
     caller: Result<Caller>,
-    /// How it stands with its rate.
-    standing: Option<Standing>,
-    /// Its credential, which may end meanwhile, and what that is called.
-    held: Option<(Hold<Credential>, String)>,
+    /// State of its rate limit.
+    standing: Option<RateStatus>,
+    /// Its credential, which may be revoked meanwhile, and the credential's name.
+    held: Option<(Lease<Credential>, String)>,
 }
 
-impl From<Error> for Finding {
+impl From<Error> for Identification {
     fn from(error: Error) -> Self {
         Self { caller: Err(error), standing: None, held: None }
     }
 }
 
-/// Finds out who sends a request, before its handler and whatever else goes by it. A refusal is for those who ask: some
-/// operations need nobody. The answer tells how the sender stands with the limits, and is not to be kept by anybody:
-/// many answers hold a credential (access.md A6).
-pub async fn identify(State(app): State<Shared>, request: Request, next: Next) -> Response {
+/// Identifies the sender of a request before its handler runs.
+///
+/// The handler decides about a refusal, because some operations need no caller. The response has the rate
+/// limit fields, and is not cached because many responses hold a credential, A6
+/// (docs/authentication-rules.md).
+pub async fn identify(State(app): State<AppState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    let shown = bearer::shown(&parts.headers) != Shown::Nothing;
+    let shown = bearer::credentials(&parts.headers) != Credentials::Missing;
     let source = source(&app, &parts);
-    let finding = app.identify(&parts).await;
-    let known = finding.caller.is_ok();
+    let identification = app.identify(&parts).await;
+    let known = identification.caller.is_ok();
     if known && let Some(source) = source {
-        app.guesses.forget(&source);
+        app.wrong_credentials.forget(&source);
     }
-    if let Some((hold, name)) = finding.held {
+    if let Some((hold, name)) = identification.held {
         parts.extensions.insert(hold);
         parts.extensions.insert(ClientName(name));
     }
-    parts.extensions.insert(Identified(finding.caller));
+    parts.extensions.insert(IdentifiedCaller(identification.caller));
     let mut response = next.run(Request::from_parts(parts, body)).await;
-    if let Some(standing) = finding.standing {
+    if let Some(standing) = identification.standing {
         standing.write(response.headers_mut());
     }
     if response.status() == StatusCode::UNAUTHORIZED {
         if shown
             && !known
             && let Some(source) = source
-            && let Some(refused) = app.guessed(source, "Invalid API key")
+            && let Some(refused) = app.note_wrong_credential(source, "Invalid API key")
         {
             response = refused;
         }
-        challenge(shown, &mut response);
+        add_challenge(shown, &mut response);
     }
     if known {
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -113,8 +116,8 @@ pub async fn identify(State(app): State<Shared>, request: Request, next: Next) -
     response
 }
 
-/// A 401 names the scheme, and what is wrong with what was shown (RFC 9110 section 15.5.2, RFC 6750 section 3.1).
-fn challenge(shown: bool, response: &mut Response) {
+/// Adds `WWW-Authenticate` to a 401 (RFC 9110 section 15.5.2, RFC 6750 section 3.1).
+fn add_challenge(shown: bool, response: &mut Response) {
     if response.status() == StatusCode::UNAUTHORIZED {
         let wrong = if shown { "Bearer error=\"invalid_token\"" } else { "Bearer" };
         let fields = response.headers_mut();
@@ -128,26 +131,26 @@ fn source(app: &App, parts: &Parts) -> Option<Source> {
 }
 
 impl App {
-    async fn identify(&self, parts: &Parts) -> Finding {
-        let key = match bearer::shown(&parts.headers) {
-            Shown::Nothing if suspends(parts) => {
+    async fn identify(&self, parts: &Parts) -> Identification {
+        let key = match bearer::credentials(&parts.headers) {
+            Credentials::Missing if is_suspend(parts) => {
                 return Error::unauthenticated("Authentication required").into();
             }
-            Shown::Nothing => return Error::unauthenticated("Missing API key").into(),
-            Shown::Unusable => {
+            Credentials::Missing => return Error::unauthenticated("Missing API key").into(),
+            Credentials::Invalid => {
                 return Error::unauthenticated("Invalid API key: send one Authorization: Bearer field")
                     .into();
             }
-            Shown::Bearer(key) if suspends(parts) && !key.starts_with(KEY_FAMILY) => {
+            Credentials::Bearer(key) if is_suspend(parts) && !key.starts_with(KEY_FAMILY) => {
                 return Error::unauthenticated("Authentication required").into();
             }
-            Shown::Bearer(key) => key,
+            Credentials::Bearer(key) => key,
         };
         let (holder, hold) = match self.hold_key(key).await {
             Ok(held) => held,
             Err(error) => return error.into(),
         };
-        self.usage.note(holder.key);
+        self.key_uses.note(holder.key);
         let credential = Credential::Key(holder.key);
         let taken = self.rates.take(&credential);
         let intent = if parts.method.is_safe() { Intent::Read } else { Intent::Change };
@@ -156,45 +159,46 @@ impl App {
             Ok(standing) => (Ok(caller), standing),
             Err(standing) => (Err(Error::rate_limited(standing.seconds)), standing),
         };
-        Finding { caller, standing: Some(standing), held: Some((hold, holder.name)) }
+        Identification { caller, standing: Some(standing), held: Some((hold, holder.name)) }
     }
 
-    /// Who holds a key, and the key for as long as a request goes on under it. A key that is deleted after it was
-    /// looked up and before it is held has ended unheard: then it is looked up again.
-    async fn hold_key(&self, key: &str) -> Result<(Holder, Hold<Credential>)> {
+    /// Looks up a key and takes a lease on it. If a credential was revoked between the two steps, the lease
+    /// may have missed it, and the look-up is repeated.
+    async fn hold_key(&self, key: &str) -> Result<(KeyOwner, Lease<Credential>)> {
         loop {
-            let ends = self.store.live.ends();
+            let ends = self.store.credentials.revocations();
             let holder = keys::holder(&self.store, key).await?;
-            let hold = self.store.live.hold(Credential::Key(holder.key));
-            if self.store.live.ends() == ends {
+            let hold = self.store.credentials.lease(Credential::Key(holder.key));
+            if self.store.credentials.revocations() == ends {
                 return Ok((holder, hold));
             }
         }
     }
 
-    /// Counts a wrong credential of a source, whatever kind it is of; what it is said to be begins the refusal of one too many. To be
-    /// called once it was looked up: the right one is never shut out.
-    pub fn guessed(&self, source: Source, wrong: &str) -> Option<Response> {
+    /// Counts a wrong credential of a client address, and returns a 429 when there were too many. `wrong`
+    /// begins its message. Call it only after the look-up failed, so that a correct credential is never
+    /// refused.
+    pub fn note_wrong_credential(&self, source: Source, wrong: &str) -> Option<Response> {
         let quota = self.config.limits.wrong_keys_per_minute;
-        let refused = self.guesses.attempt(&source, Instant::now()).err()?;
+        let refused = self.wrong_credentials.attempt(&source, Instant::now()).err()?;
         let seconds = refused.retry_after.unwrap_or(1);
-        let message = format!("{wrong}, and too many wrong ones before it from your address");
+        let message = format!("{wrong}, and your address has sent too many wrong ones");
         let mut response = HttpError(Error { message, ..refused }).into_response();
-        let window = GUESSES_SECONDS;
-        Standing { policy: "wrong-keys", quota, window, left: 0, seconds }.write(response.headers_mut());
+        let window = WRONG_CREDENTIALS_SECONDS;
+        RateStatus { policy: "wrong-keys", quota, window, left: 0, seconds }.write(response.headers_mut());
         Some(response)
     }
 }
 
-/// The caller of a request, as an extractor.
-pub struct Authenticated(pub Caller);
+/// Extractor of a request's caller.
+pub struct AuthenticatedCaller(pub Caller);
 
-impl FromRequestParts<Arc<App>> for Authenticated {
+impl FromRequestParts<Arc<App>> for AuthenticatedCaller {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, HttpError> {
-        let found = match parts.extensions.get::<Identified>() {
-            Some(Identified(found)) => found.clone(),
+        let found = match parts.extensions.get::<IdentifiedCaller>() {
+            Some(IdentifiedCaller(found)) => found.clone(),
             None => app.identify(parts).await.caller,
         };
         Ok(Self(found?))

@@ -1,5 +1,6 @@
-//! How many requests may a credential send? A bucket for each; every answer to a caller tells what is left in it, in the syntax of
-//! draft-ietf-httpapi-ratelimit-headers-11.
+//! Request rate limits: one token bucket for each credential.
+//!
+//! Responses report the bucket in the syntax of draft-ietf-httpapi-ratelimit-headers-11.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -11,39 +12,39 @@ use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{DefaultKeyedRateLimiter, NotUntil, Quota, RateLimiter};
 
 use crate::config::Limits;
-use hotdesk_domain::access::Credential;
 use hotdesk_domain::error::{self, Error};
+use hotdesk_domain::identity::access::Credential;
 
 type Limiter =
     RateLimiter<Credential, DefaultKeyedStateStore<Credential>, DefaultClock, StateInformationMiddleware>;
 
-/// A moment of the clock that limiters go by.
+/// Instant of the limiters' clock.
 type Now = <DefaultClock as Clock>::Instant;
 
-/// Requests of the callers.
+/// Token buckets of all credentials.
 pub struct Rates {
     limiter: Limiter,
     per_second: NonZeroU32,
     burst: NonZeroU32,
 }
 
-/// How somebody stands with a limit: what an answer's `RateLimit` and `RateLimit-Policy` say.
+/// State of a rate limit, for the fields `RateLimit` and `RateLimit-Policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// The limit's name.
+pub struct RateStatus {
+    /// Name of the limit.
     pub policy: &'static str,
-    /// What it gives in each window.
+    /// Requests allowed in each window.
     pub quota: u32,
-    /// The window in seconds.
+    /// Window in seconds.
     pub window: u32,
-    /// What is left.
+    /// Requests that are left.
     pub left: u32,
-    /// Seconds within which no more than that can be had.
+    /// Seconds within which no further requests are added.
     pub seconds: u32,
 }
 
 impl Rates {
-    /// The rates that the configuration asks for.
+    /// Creates the limiter of a configuration.
     pub fn new(limits: &Limits) -> Self {
         let least_one = |value: u32| NonZeroU32::new(value).unwrap_or(NonZeroU32::MIN);
         let (per_second, burst) = (least_one(limits.requests_per_second), least_one(limits.request_burst));
@@ -51,46 +52,46 @@ impl Rates {
         Self { limiter: limiter.with_middleware::<StateInformationMiddleware>(), per_second, burst }
     }
 
-    /// Counts a request; how its sender stands afterwards.
+    /// Counts a request and returns the state of its bucket.
     ///
     /// # Errors
-    /// How it stands when this is one too many.
-    pub fn take(&self, credential: &Credential) -> Result<Standing, Standing> {
+    /// The state of the bucket when this request exceeds it.
+    pub fn take(&self, credential: &Credential) -> Result<RateStatus, RateStatus> {
         match self.limiter.check_key(credential) {
             Ok(state) => {
                 let left = state.remaining_burst_capacity();
-                Ok(self.standing(left, self.refilled_in(left)))
+                Ok(self.status(left, self.refilled_in(left)))
             }
-            Err(refused) => Err(self.standing(0, seconds_left(&refused))),
+            Err(refused) => Err(self.status(0, seconds_left(&refused))),
         }
     }
 
-    /// Forgets the credentials whose buckets are full again.
+    /// Removes buckets that are full again.
     pub fn forget_idle(&self) {
         self.limiter.retain_recent();
     }
 
-    fn standing(&self, left: u32, seconds: u32) -> Standing {
+    fn status(&self, left: u32, seconds: u32) -> RateStatus {
         let window = self.refilled_in(self.burst.get());
-        Standing { policy: "requests", quota: self.burst.get(), window, left, seconds }
+        RateStatus { policy: "requests", quota: self.burst.get(), window, left, seconds }
     }
 
-    /// Seconds in which so many come in. Whoever divides what is left by them finds the rate that can be kept up, and no
-    /// higher one (section 8.5 of the draft).
+    /// Seconds until this many requests are added. A client that divides the remaining requests by it gets a
+    /// sustainable rate (section 8.5 of the draft).
     fn refilled_in(&self, requests: u32) -> u32 {
         requests.div_ceil(self.per_second.get()).max(1)
     }
 }
 
-impl Standing {
-    /// Writes it into an answer.
+impl RateStatus {
+    /// Adds the fields to a response.
     pub fn write(&self, headers: &mut HeaderMap) {
         let Self { policy, quota, window, left, seconds } = self;
         for (name, value) in [
             ("ratelimit-policy", format!("\"{policy}\";q={quota};w={window}")),
             ("ratelimit", format!("\"{policy}\";r={left};t={seconds}")),
         ] {
-            // Names are words of ours.
+            // Policy names are constants, so this does not fail.
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.insert(HeaderName::from_static(name), value);
             }
@@ -98,25 +99,25 @@ impl Standing {
     }
 }
 
-/// So many in a minute, all at once if need be.
+/// Quota of this many per minute, with a burst of the same size.
 pub fn per_minute(most: u32) -> Quota {
     Quota::per_minute(NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN))
 }
 
-/// Counts one more of a key's, where nobody is told how it stands.
+/// Counts one event of a key, without reporting the bucket's state.
 ///
 /// # Errors
-/// `RateLimited` when it is one too many.
+/// `RateLimited` when it exceeds the quota.
 pub fn count<K: Clone + Eq + Hash>(limiter: &DefaultKeyedRateLimiter<K>, key: &K) -> error::Result<()> {
-    limiter.check_key(key).map_err(|refused| limited(&refused))
+    limiter.check_key(key).map_err(|refused| rate_limited(&refused))
 }
 
-/// The refusal of one too many, with the time to wait.
-pub fn limited(refused: &NotUntil<Now>) -> Error {
+/// Converts a refusal to `RateLimited` with the seconds to wait.
+pub fn rate_limited(refused: &NotUntil<Now>) -> Error {
     Error::rate_limited(seconds_left(refused))
 }
 
-/// Whole seconds until there is room again.
+/// Seconds until the next event is allowed, rounded up.
 fn seconds_left(refused: &NotUntil<Now>) -> u32 {
     let wait = refused.wait_time_from(DefaultClock::default().now());
     u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1)
@@ -128,7 +129,7 @@ mod tests {
     use hotdesk_base::ids::KeyId;
 
     #[test]
-    fn each_credential_has_a_bucket_and_is_told_what_is_in_it() {
+    fn each_credential_has_a_bucket_that_responses_report() {
         let limits = Limits { requests_per_second: 1, request_burst: 5, ..Limits::default() };
         let (rates, one) = (Rates::new(&limits), Credential::Key(KeyId::random()));
         let first = rates.take(&one).unwrap();

@@ -1,110 +1,112 @@
-//! On what grounds does a request go on? Its credential, and that its sender belongs to each workspace where it was let in.
+//! Leases of a request: its credential, and its sender's membership in each workspace that it uses.
 //!
-//! Where that is turns out in the handler, so it is noted through a task-local ([`note`]). A keyed request is carried out by a task
-//! of its own (`controller::idempotent`), which nothing cancels: where that is let in is not noted.
+//! A handler finds out which workspaces it uses, so it adds them through a task-local ([`note`]). A request
+//! with an idempotency key runs in its own task (`crate::idempotency`) and cannot be cancelled, so its
+//! memberships are not recorded.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{BoxFuture, FutureExt, select_all};
 use tokio::sync::Notify;
 
-use hotdesk_base::living::Hold;
-use hotdesk_domain::access::Credential;
+use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_store::members::Belonging;
+use hotdesk_domain::identity::access::Credential;
+use hotdesk_store::identity::members::Membership;
 
 tokio::task_local! {
-    /// Where this task's request was let in.
-    static ADMISSIONS: Admissions;
+    /// Memberships that this task's request used.
+    static MEMBERSHIPS: Memberships;
 }
 
-/// The workspaces of others that a request was let in to; cheap to clone.
+/// Memberships that a request used; cheap to clone.
 #[derive(Clone, Debug, Default)]
-struct Admissions(Arc<Noted>);
+struct Memberships(Arc<MembershipState>);
 
 #[derive(Debug, Default)]
-struct Noted {
-    holds: Mutex<Vec<Hold<Belonging>>>,
-    /// One more was noted.
-    another: Notify,
+struct MembershipState {
+    holds: Mutex<Vec<Lease<Membership>>>,
+    /// Notified when one is added.
+    added: Notify,
 }
 
-/// What a request goes on under.
+/// Leases that a request depends on.
 #[derive(Debug)]
-pub struct Grounds {
-    credential: Option<Hold<Credential>>,
-    admissions: Admissions,
+pub struct RequestLease {
+    credential: Option<Lease<Credential>>,
+    memberships: Memberships,
 }
 
-/// Notes where this task's request was let in as somebody who belongs there.
-pub fn note(hold: Hold<Belonging>) {
-    // What is no request ends by itself.
-    let _ = ADMISSIONS.try_with(|admissions| admissions.add(hold));
+/// Records that this task's request depends on a membership.
+pub fn note(hold: Lease<Membership>) {
+    // Tasks that are not requests need no lease.
+    let _ = MEMBERSHIPS.try_with(|memberships| memberships.add(hold));
 }
 
-/// Does work for as long as its sender belongs where it is let in meanwhile: for what is no request of its own, a tool's call.
+/// Runs work while its sender's memberships hold. It is for work that is not a request itself, such as a tool
+/// call.
 ///
 /// # Errors
-/// Those of the work; `Forbidden` when the sender does not belong there any more.
+/// The errors of the work; `Forbidden` when a membership ends meanwhile.
 pub async fn belonging<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let grounds = Grounds::of(None);
+    let lease = RequestLease::of(None);
     tokio::select! {
         biased;
-        done = grounds.noting(work) => done,
-        error = grounds.lost() => Err(error),
+        done = lease.recording(work) => done,
+        error = lease.lost() => Err(error),
     }
 }
 
-impl Grounds {
-    /// Those of a request with this credential, which was not let in anywhere yet.
-    pub fn of(credential: Option<Hold<Credential>>) -> Self {
-        Self { credential, admissions: Admissions::default() }
+impl RequestLease {
+    /// Creates the leases of a request that has used no workspace yet.
+    pub fn of(credential: Option<Lease<Credential>>) -> Self {
+        Self { credential, memberships: Memberships::default() }
     }
 
-    /// Does work that notes where its sender is let in.
-    pub async fn noting<F: Future>(&self, work: F) -> F::Output {
-        ADMISSIONS.scope(self.admissions.clone(), work).await
+    /// Runs work that records memberships in this lease.
+    pub async fn recording<F: Future>(&self, work: F) -> F::Output {
+        MEMBERSHIPS.scope(self.memberships.clone(), work).await
     }
 
-    /// Whether nothing can end it: it shows no credential, and is let in nowhere.
-    pub fn are_none(&self) -> bool {
-        self.credential.is_none() && self.admissions.holds().is_empty()
+    /// Whether nothing can end the request: it has no credential and used no workspace of others.
+    pub fn is_empty(&self) -> bool {
+        self.credential.is_none() && self.memberships.holds().is_empty()
     }
 
-    /// What to say of what has ended.
+    /// Returns the error of a lease that has ended.
     pub fn refusal(&self) -> Option<Error> {
-        if self.credential.as_ref().is_some_and(Hold::has_ended) {
+        if self.credential.as_ref().is_some_and(Lease::is_revoked) {
             return Some(Error::unauthenticated("Invalid API key: it ended while this request went on"));
         }
-        let lost = self.admissions.holds().iter().any(Hold::has_ended);
+        let lost = self.memberships.holds().iter().any(Lease::is_revoked);
         lost.then(|| Error::forbidden("Access denied: it was taken back while this request went on"))
     }
 
-    /// Waits until one of them has ended; what to say of it.
+    /// Waits until a lease ends and returns its error.
     pub async fn lost(&self) -> Error {
         loop {
             if let Some(refusal) = self.refusal() {
                 return refusal;
             }
-            let mut any: Vec<BoxFuture<'_, ()>> = vec![self.admissions.0.another.notified().boxed()];
-            any.extend(self.credential.iter().map(|hold| hold.ended().boxed()));
-            any.extend(self.admissions.holds().iter().map(|hold| hold.ended().boxed()));
+            let mut any: Vec<BoxFuture<'_, ()>> = vec![self.memberships.0.added.notified().boxed()];
+            any.extend(self.credential.iter().map(|hold| hold.revoked().boxed()));
+            any.extend(self.memberships.holds().iter().map(|hold| hold.revoked().boxed()));
             select_all(any).await;
         }
     }
 }
 
-impl Admissions {
-    fn holds(&self) -> MutexGuard<'_, Vec<Hold<Belonging>>> {
+impl Memberships {
+    fn holds(&self) -> MutexGuard<'_, Vec<Lease<Membership>>> {
         self.0.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, hold: Hold<Belonging>) {
+    fn add(&self, hold: Lease<Membership>) {
         let mut holds = self.holds();
-        // Handlers ask more than once about the same workspace.
+        // Handlers check the same workspace more than once.
         if !holds.iter().any(|held| held.is_same(&hold)) {
             holds.push(hold);
-            self.0.another.notify_one();
+            self.0.added.notify_one();
         }
     }
 }

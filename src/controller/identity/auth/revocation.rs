@@ -1,10 +1,11 @@
-//! What becomes of a request whose credential ends while it goes on, or whose sender is put out of the workspace that it is about?
-//! It ends too, within a second (access.md A11): its handler is dropped as if its client had hung up, and an answer under way
-//! breaks off.
+//! End of requests whose credential or membership is revoked.
 //!
-//! Whatever removes a credential from the store tells [`Store::live`](hotdesk_store::Store::live), and whatever takes a workspace
-//! from a member [`Store::belonging`](hotdesk_store::Store::belonging). A credential that is removed by another process, or ends
-//! with its time, is found by looking.
+//! Such a request ends within a second, A11 (docs/authentication-rules.md): its handler is dropped as if the
+//! client had disconnected, and a response in progress is cut off.
+//!
+//! Code that removes a credential signals [`Store::credentials`](hotdesk_store::Store::credentials); code that removes a
+//! membership signals [`Store::memberships`](hotdesk_store::Store::memberships). Credentials that expire or that
+//! another process removes are found by polling.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,78 +18,79 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use hyper::body::{Frame, SizeHint};
 
-use super::grounds::Grounds;
-use crate::Shared;
-use hotdesk_base::living::Hold;
-use hotdesk_domain::access::Credential;
+use super::request_lease::RequestLease;
+use crate::AppState;
+use hotdesk_base::revocation_registry::Lease;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::Credential;
 use hotdesk_http::error_response::HttpError;
-use hotdesk_http::leftover::Abandoned;
+use hotdesk_http::unread_body::SkipDrain;
 
-/// Between two looks for credentials that went without a word: half of the second that they may live on.
-pub const LOOKED_EVERY: Duration = Duration::from_millis(500);
-/// Bytes of an answer that is all there at once: that of the request which deletes its own key.
-const MAX_WHOLE: u64 = 64 * 1024;
+/// Time between two polls. It is half of the second that a revoked credential may remain in use.
+pub const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Largest response that is sent in one piece, in bytes. It covers the response of a request that deletes its
+/// own key.
+const MAX_ATOMIC: u64 = 64 * 1024;
 
-/// The layer: a request lives no longer than the credential that [`identify`](super::identify) found on it, nor than its sender
-/// belongs where it was let in.
+/// Layer that ends a request when the credential that [`identify`](super::identify) found, or a membership
+/// that it used, is revoked.
 pub async fn while_valid(mut request: Request, next: Next) -> Response {
-    let hold = request.extensions_mut().remove::<Hold<Credential>>();
+    let hold = request.extensions_mut().remove::<Lease<Credential>>();
     under(hold, next.run(request)).await
 }
 
-/// Answers for as long as a credential is held valid, and its sender belongs where it is let in.
-pub async fn under(hold: Option<Hold<Credential>>, answering: impl Future<Output = Response>) -> Response {
-    let grounds = Grounds::of(hold);
+/// Produces a response while the credential and the used memberships hold.
+pub async fn under(hold: Option<Lease<Credential>>, answering: impl Future<Output = Response>) -> Response {
+    let lease = RequestLease::of(hold);
     let response = tokio::select! {
-        // Whoever deletes its own key, or leaves, is told that it did.
+        // A request that deletes its own key, or leaves a workspace, gets its response.
         biased;
-        response = grounds.noting(answering) => response,
-        error = grounds.lost() => return ended(error),
+        response = lease.recording(answering) => response,
+        error = lease.lost() => return ended(error),
     };
-    if grounds.are_none() {
+    if lease.is_empty() {
         return response;
     }
-    match (response.body().size_hint().exact(), grounds.refusal()) {
-        (Some(0), _) | (Some(1..=MAX_WHOLE), Some(_)) => response,
+    match (response.body().size_hint().exact(), lease.refusal()) {
+        (Some(0), _) | (Some(1..=MAX_ATOMIC), Some(_)) => response,
         (_, Some(error)) => ended(error),
-        (_, None) => response.map(|body| Body::new(Held::new(body, grounds))),
+        (_, None) => response.map(|body| Body::new(LeasedBody::new(body, lease))),
     }
 }
 
 fn ended(error: Error) -> Response {
     let mut response = HttpError(error).into_response();
-    // What the client still sends is not waited for.
-    response.extensions_mut().insert(Abandoned);
+    // The rest of the request body is not read.
+    response.extensions_mut().insert(SkipDrain);
     response
 }
 
-/// Tells those who work under a credential that another process removed, or whose time is over.
+/// Ends requests whose credential expired or was removed by another process.
 ///
 /// # Errors
-/// When the store fails.
-pub async fn look(app: Shared) -> Result<()> {
-    let held = app.store.live.held();
-    for credential in app.store.gone(&held).await? {
-        app.store.live.end(&credential);
+/// `Internal` when the database fails; the next poll retries.
+pub async fn end_removed(app: AppState) -> Result<()> {
+    let held = app.store.credentials.leased();
+    for credential in app.store.ended_credentials(&held).await? {
+        app.store.credentials.revoke(&credential);
     }
     Ok(())
 }
 
-/// A body that breaks off when one of its request's grounds ends.
-struct Held {
+/// Response body that fails when one of the request's leases ends.
+struct LeasedBody {
     body: Body,
     lost: BoxFuture<'static, Error>,
 }
 
-impl Held {
-    fn new(body: Body, grounds: Grounds) -> Self {
-        // It owns them: nobody is told of the end of what nobody holds.
-        Self { body, lost: Box::pin(async move { grounds.lost().await }) }
+impl LeasedBody {
+    fn new(body: Body, lease: RequestLease) -> Self {
+        // It owns the leases, because only holders are notified.
+        Self { body, lost: Box::pin(async move { lease.lost().await }) }
     }
 }
 
-impl HttpBody for Held {
+impl HttpBody for LeasedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -97,7 +99,7 @@ impl HttpBody for Held {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Poll::Ready(error) = self.lost.as_mut().poll(cx) {
-            // Not asked again: it has answered.
+            // The future has completed and must not be polled again.
             self.lost = Box::pin(std::future::pending());
             return Poll::Ready(Some(Err(axum::Error::new(error))));
         }
@@ -116,11 +118,11 @@ impl HttpBody for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::grounds::note;
+    use crate::identity::auth::request_lease::note;
     use axum::http::StatusCode;
     use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
-    use hotdesk_base::living::Living;
-    use hotdesk_store::members::Belonging;
+    use hotdesk_base::revocation_registry::RevocationRegistry;
+    use hotdesk_store::identity::members::Membership;
     use http_body_util::BodyExt;
 
     fn endless() -> Response {
@@ -128,66 +130,66 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_drops_the_handler_or_breaks_the_answer_off() {
-        let (living, key) = (Living::default(), Credential::Key(KeyId::random()));
-        let other = under(Some(living.hold(Credential::Key(KeyId::random()))), async { endless() }).await;
-        let answer = under(Some(living.hold(key)), async { endless() }).await;
-        let waiting = under(Some(living.hold(key)), std::future::pending());
-        let end = async { living.end(&key) };
+    async fn a_revocation_drops_the_handler_or_cuts_off_the_response() {
+        let (registry, key) = (RevocationRegistry::default(), Credential::Key(KeyId::random()));
+        let other = under(Some(registry.lease(Credential::Key(KeyId::random()))), async { endless() }).await;
+        let answer = under(Some(registry.lease(key)), async { endless() }).await;
+        let waiting = under(Some(registry.lease(key)), std::future::pending());
+        let end = async { registry.revoke(&key) };
         let (answered, ()) = tokio::join!(waiting, end);
         assert_eq!(answered.status(), StatusCode::UNAUTHORIZED);
-        assert!(answered.extensions().get::<Abandoned>().is_some());
+        assert!(answered.extensions().get::<SkipDrain>().is_some());
         assert!(answer.into_body().collect().await.is_err());
         assert!(futures_util::poll!(other.into_body().frame()).is_pending());
     }
 
     #[tokio::test]
-    async fn whoever_ends_its_own_credential_is_answered() {
-        let (living, key) = (Living::default(), Credential::Key(KeyId::random()));
+    async fn a_request_that_revokes_its_own_credential_is_answered() {
+        let (registry, key) = (RevocationRegistry::default(), Credential::Key(KeyId::random()));
         let own = async {
-            living.end(&key);
+            registry.revoke(&key);
             Response::new(Body::from("done"))
         };
-        let answer = under(Some(living.hold(key)), own).await;
+        let answer = under(Some(registry.lease(key)), own).await;
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "done");
         let stream = async {
-            living.end(&key);
+            registry.revoke(&key);
             endless()
         };
-        assert_eq!(under(Some(living.hold(key)), stream).await.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(under(Some(registry.lease(key)), stream).await.status(), StatusCode::UNAUTHORIZED);
     }
 
     #[tokio::test]
-    async fn what_goes_on_in_a_workspace_ends_with_its_sender_s_part_in_it_and_elsewhere_does_not() {
-        let (living, account) = (Living::default(), AccountId::random());
-        let belonging = || Belonging { workspace: WorkspaceId::random(), account };
-        let (lost, kept) = (belonging(), belonging());
-        let streaming = async |into: Belonging| {
-            note(living.hold(into));
+    async fn a_lost_membership_ends_only_requests_in_that_workspace() {
+        let (registry, account) = (RevocationRegistry::default(), AccountId::random());
+        let membership = || Membership { workspace: WorkspaceId::random(), account };
+        let (lost, kept) = (membership(), membership());
+        let streaming = async |into: Membership| {
+            note(registry.lease(into));
             endless()
         };
         let (broken, other) = (under(None, streaming(lost)).await, under(None, streaming(kept)).await);
-        let (told, heard) = tokio::sync::oneshot::channel();
+        let (admitted, was_admitted) = tokio::sync::oneshot::channel();
         let waiting = under(None, async {
-            note(living.hold(kept));
-            // It waits already when it is let in to one more.
+            note(registry.lease(kept));
+            // It already waits when another membership is added.
             tokio::task::yield_now().await;
-            note(living.hold(lost));
-            told.send(()).expect("somebody listens");
+            note(registry.lease(lost));
+            admitted.send(()).expect("a receiver");
             std::future::pending().await
         });
         let end = async {
-            heard.await.expect("it is let in");
-            living.end(&lost);
+            was_admitted.await.expect("an admitted request");
+            registry.revoke(&lost);
         };
         let (answered, ()) = tokio::join!(waiting, end);
         assert_eq!(answered.status(), StatusCode::FORBIDDEN);
-        assert!(answered.extensions().get::<Abandoned>().is_some());
+        assert!(answered.extensions().get::<SkipDrain>().is_some());
         assert!(broken.into_body().collect().await.is_err());
         assert!(futures_util::poll!(other.into_body().frame()).is_pending());
         let leaves = async {
-            note(living.hold(kept));
-            living.end(&kept);
+            note(registry.lease(kept));
+            registry.revoke(&kept);
             Response::new(Body::from("left"))
         };
         assert_eq!(under(None, leaves).await.into_body().collect().await.unwrap().to_bytes(), "left");

@@ -1,8 +1,9 @@
-//! How often may a password be guessed? So often from one place, so often for one account; then it is waited.
+//! Throttle of password sign-ins.
 //!
-//! A try counts before its password is looked at, and a right one is forgiven, so that many at once are no way around. While
-//! somebody has to wait nothing counts, so every wait ends. Whoever guesses from one place keeps the account's owner, who
-//! comes from another, from nothing; only guesses from many places at once can, and only while they go on.
+//! An attempt counts before its password is checked, and a successful one is forgiven, so that concurrent
+//! attempts cannot exceed the limit. Refused attempts do not count, so every lock-out ends. An attacker at
+//! one address does not lock out the owner at another; only attempts from many addresses can, and only while
+//! they continue.
 
 use std::time::{Duration, Instant};
 
@@ -11,30 +12,31 @@ use super::keys;
 use super::source::Source;
 use hotdesk_domain::error::{Error, Result};
 
-/// Wrong passwords of one source in a minute (access.md A18).
-const OF_SOURCE: u32 = 20;
-/// Wrong passwords of one source for one account in [`WINDOW`].
-const OF_PAIR: u32 = 10;
-/// Wrong passwords for one account in [`WINDOW`], whoever tries: 4,300 a day, of which a password outside of the lists of
-/// common ones is not found (NIST SP 800-63B section 5.2.2 allows a hundred in a row).
-const OF_ACCOUNT: u32 = 30;
-/// Refused tries for one account that the audit log tells of in a minute, so that a flood does not become one of rows.
-const TOLD: u32 = 1;
+/// Wrong passwords of one client address in a minute, A18 (docs/authentication-rules.md).
+const MAX_PER_SOURCE: u32 = 20;
+/// Wrong passwords of one client address for one account in [`WINDOW`].
+const MAX_PER_PAIR: u32 = 10;
+/// Wrong passwords for one account in [`WINDOW`], from any address. 4,300 a day do not find a password
+/// outside of the lists of common ones (NIST SP 800-63B section 5.2.2 allows a hundred in a row).
+const MAX_PER_ACCOUNT: u32 = 30;
+/// Refused attempts for one account that are written to the audit log in a minute. A flood of attempts must
+/// not become a flood of rows.
+const MAX_LOGGED: u32 = 1;
 const MINUTE: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(600);
 
-/// Wrong passwords of late. Addresses are kept as hashes: they are as long as somebody likes.
+/// Recent wrong passwords. E-mail addresses are stored as hashes, because their length is not bounded.
 #[derive(Debug)]
 pub struct SignIns {
     sources: Failures<Source>,
     pairs: Failures<(Source, String)>,
     accounts: Failures<String>,
-    told: Failures<String>,
+    logged: Failures<String>,
 }
 
-/// A try that was let through; it counts as a failure unless it is forgiven.
+/// Attempt that was allowed. It counts as a failure unless it is forgiven.
 #[derive(Debug)]
-pub struct Try<'a> {
+pub struct SignInAttempt<'a> {
     all: &'a SignIns,
     source: Source,
     account: String,
@@ -43,36 +45,37 @@ pub struct Try<'a> {
 impl Default for SignIns {
     fn default() -> Self {
         Self {
-            sources: Failures::new(OF_SOURCE, MINUTE),
-            pairs: Failures::new(OF_PAIR, WINDOW),
-            accounts: Failures::new(OF_ACCOUNT, WINDOW),
-            told: Failures::new(TOLD, MINUTE),
+            sources: Failures::new(MAX_PER_SOURCE, MINUTE),
+            pairs: Failures::new(MAX_PER_PAIR, WINDOW),
+            accounts: Failures::new(MAX_PER_ACCOUNT, WINDOW),
+            logged: Failures::new(MAX_LOGGED, MINUTE),
         }
     }
 }
 
 impl SignIns {
-    /// Lets a password be tried for an address. A source that may be everybody is not counted by itself.
+    /// Allows an attempt for an e-mail address. The limits per address do not apply to one that many clients
+    /// may share.
     ///
     /// # Errors
-    /// `RateLimited`, with the time to wait.
-    pub fn attempt(&self, source: Source, email: &str, now: Instant) -> Result<Try<'_>> {
+    /// `RateLimited` with the seconds to wait.
+    pub fn attempt(&self, source: Source, email: &str, now: Instant) -> Result<SignInAttempt<'_>> {
         self.count(source, email, now).map_err(|refused| {
             let wait = refused.retry_after.unwrap_or_default();
-            let message = format!("Too many wrong passwords. Try again in {wait} seconds.");
+            let message = format!("Too many wrong passwords. SignInAttempt again in {wait} seconds.");
             Error { message, ..refused }
         })
     }
 
-    /// Whether a try for an address that was refused is to be told of: one in a minute.
-    pub fn is_told(&self, email: &str, now: Instant) -> bool {
-        self.told.attempt(&keys::digest(email), now).is_ok()
+    /// Whether a refused attempt is written to the audit log: one in a minute for each account.
+    pub fn is_logged(&self, email: &str, now: Instant) -> bool {
+        self.logged.attempt(&keys::digest(email), now).is_ok()
     }
 
-    fn count(&self, source: Source, email: &str, now: Instant) -> Result<Try<'_>> {
+    fn count(&self, source: Source, email: &str, now: Instant) -> Result<SignInAttempt<'_>> {
         let account = keys::digest(email);
         let pair = (source, account.clone());
-        // What one of them refuses counts in none of them.
+        // An attempt that one limit refuses counts in none of them.
         if !source.may_be_many() {
             self.sources.attempt(&source, now)?;
             self.pairs.attempt(&pair, now).inspect_err(|_| self.sources.forgive(&source))?;
@@ -83,12 +86,12 @@ impl SignIns {
                 self.pairs.forgive(&pair);
             }
         })?;
-        Ok(Try { all: self, source, account })
+        Ok(SignInAttempt { all: self, source, account })
     }
 }
 
-impl Try<'_> {
-    /// It was the right password: what was mistyped before is forgotten.
+impl SignInAttempt<'_> {
+    /// Reports a correct password: earlier failures of this account are forgotten.
     pub fn succeeded(self) {
         self.all.sources.forgive(&self.source);
         self.all.accounts.forget(&self.account);
@@ -105,11 +108,11 @@ mod tests {
         let (sign_ins, now) = (SignIns::default(), Instant::now());
         let (guesser, owner) = (Source::parse("192.0.2.1"), Source::parse("192.0.2.2"));
         let tried = (0..100).filter(|_| sign_ins.attempt(guesser, "a@x.example", now).is_ok()).count();
-        assert_eq!(tried, OF_PAIR as usize);
+        assert_eq!(tried, MAX_PER_PAIR as usize);
         assert!(sign_ins.attempt(owner, "a@x.example", now).is_ok());
         // The same place has its bound over all accounts.
         let tried = (0..100).filter(|n| sign_ins.attempt(guesser, &format!("{n}@x.example"), now).is_ok());
-        assert_eq!(tried.count(), (OF_SOURCE - OF_PAIR) as usize);
+        assert_eq!(tried.count(), (MAX_PER_SOURCE - MAX_PER_PAIR) as usize);
         assert!(sign_ins.attempt(guesser, "b@x.example", now + MINUTE).is_ok());
         assert!(sign_ins.attempt(guesser, "a@x.example", now + WINDOW).is_ok());
     }
@@ -119,7 +122,7 @@ mod tests {
         let (sign_ins, now) = (SignIns::default(), Instant::now());
         let from = |n: u32| Source::parse(&format!("192.0.2.{n}"));
         let tried = (0..100).filter(|n| sign_ins.attempt(from(*n), "a@x.example", now).is_ok()).count();
-        assert_eq!(tried, OF_ACCOUNT as usize);
+        assert_eq!(tried, MAX_PER_ACCOUNT as usize);
         let refused = sign_ins.attempt(from(200), "a@x.example", now).unwrap_err();
         assert_eq!(refused.retry_after, Some(601));
         assert!(sign_ins.attempt(from(200), "b@x.example", now).is_ok());
@@ -130,10 +133,10 @@ mod tests {
     fn a18_what_is_refused_counts_nowhere() {
         let (now, place) = (Instant::now(), Source::parse("192.0.2.1"));
         let elsewhere = |n: u32| Source::parse(&format!("198.51.100.{n}"));
-        // Who refuses, and the tries that bring it so far.
+        // Which limit refuses, and the attempts that reach it.
         for (refuser, before) in [
-            ("the pair", vec![place; OF_PAIR as usize]),
-            ("the account", (1..=OF_ACCOUNT).map(elsewhere).collect()),
+            ("the pair", vec![place; MAX_PER_PAIR as usize]),
+            ("the account", (1..=MAX_PER_ACCOUNT).map(elsewhere).collect()),
         ] {
             let sign_ins = SignIns::default();
             for source in &before {
@@ -146,26 +149,26 @@ mod tests {
             assert_eq!(sign_ins.pairs.wait(&pair, now).is_some(), before.contains(&place), "{refuser}");
             let own = before.iter().filter(|source| **source == place).count();
             let left = (0..100).filter(|n| sign_ins.attempt(place, &format!("{n}@x.example"), now).is_ok());
-            assert_eq!(left.count(), OF_SOURCE as usize - own, "{refuser}");
+            assert_eq!(left.count(), MAX_PER_SOURCE as usize - own, "{refuser}");
         }
     }
 
     #[test]
-    fn of_many_refused_tries_one_a_minute_is_told() {
+    fn one_refused_attempt_a_minute_is_logged() {
         let (sign_ins, now) = (SignIns::default(), Instant::now());
-        let told = |now| (0..100).filter(|_| sign_ins.is_told("a@x.example", now)).count();
-        assert_eq!((told(now), told(now + MINUTE)), (1, 1));
-        assert!(sign_ins.is_told("b@x.example", now));
+        let logged_at = |now| (0..100).filter(|_| sign_ins.is_logged("a@x.example", now)).count();
+        assert_eq!((logged_at(now), logged_at(now + MINUTE)), (1, 1));
+        assert!(sign_ins.is_logged("b@x.example", now));
     }
 
     #[test]
     fn a18_a_right_password_forgets_the_wrong_ones() {
         let (sign_ins, now) = (SignIns::default(), Instant::now());
         let source = Source::parse("192.0.2.1");
-        for _ in 0..OF_PAIR + OF_SOURCE + OF_ACCOUNT {
+        for _ in 0..MAX_PER_PAIR + MAX_PER_SOURCE + MAX_PER_ACCOUNT {
             sign_ins.attempt(source, "a@x.example", now).unwrap().succeeded();
         }
-        for _ in 0..OF_PAIR - 1 {
+        for _ in 0..MAX_PER_PAIR - 1 {
             sign_ins.attempt(source, "a@x.example", now).unwrap();
         }
         sign_ins.attempt(source, "a@x.example", now).unwrap().succeeded();

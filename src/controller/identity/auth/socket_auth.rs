@@ -1,4 +1,4 @@
-//! Who may open a live channel? Whoever shows the computer's password, and has not guessed too often (access.md A79).
+//! Authentication of live channels by a computer's password or a ticket, A79 (docs/authentication-rules.md).
 
 use std::time::{Duration, Instant};
 
@@ -9,83 +9,83 @@ use super::source::Source;
 use super::tickets::Ticket;
 use crate::App;
 use hotdesk_base::ids::{ComputerId, ComputerRef, WorkspaceId};
-use hotdesk_base::living::Hold;
-use hotdesk_domain::access::Credential;
-use hotdesk_domain::channel::{Channel, Failure};
+use hotdesk_base::revocation_registry::Lease;
+use hotdesk_domain::desktop::channel::{Channel, Failure};
 use hotdesk_domain::error::Result;
-use hotdesk_http::bearer::{self, Shown};
-use hotdesk_http::socket::Closing;
-use hotdesk_store::computers::Computer;
-use hotdesk_store::passwords::Pass;
+use hotdesk_domain::identity::access::Credential;
+use hotdesk_http::bearer::{self, Credentials};
+use hotdesk_http::socket::CloseReason;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::passwords::PasswordDigest;
 
-/// Wrong passwords that one source may show for one computer in [`WINDOW`] (access.md A79).
+/// Wrong passwords of one client address for one computer in [`WINDOW`], A79 (docs/authentication-rules.md).
 const MAX_FAILURES: u32 = 10;
-/// The time in which failures are counted.
+/// Window in which failures are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Why a socket is closed whose ticket's maker is gone.
-pub const MAKER_ENDED: &str = "the key that made the ticket has ended";
-/// Why a socket is closed for wrong passwords before it.
+/// Close reason when the credential that created the ticket was revoked.
+pub const ISSUER_REVOKED: &str = "the key that made the ticket has ended";
+/// Close reason after too many wrong passwords.
 const TOO_MANY: &str = "too many wrong tokens, try again in a minute";
 
-/// Wrong passwords of late, by source and computer: junk from one place locks nobody else out.
+/// Recent wrong passwords by client address and computer, so that one address cannot lock out others.
 pub type WrongPasswords = Failures<(Source, ComputerId)>;
 
-/// Somebody who was let in.
+/// Successful authentication of a socket.
 #[derive(Debug)]
-pub struct Admitted<T> {
+pub struct AdmittedSocket<T> {
     /// The computer.
     pub computer: Computer,
-    /// What the credential gives.
+    /// What the credential grants.
     pub given: T,
-    /// Ends when the computer's password is changed while it runs: whoever came in by it, or by a ticket of its time, goes.
-    pub hold: Hold<Pass>,
-    /// Ends with what made the ticket; `None` when the password was shown, which is no key's.
-    pub by: Option<Hold<Credential>>,
+    /// Ends when the computer's password changes while it runs.
+    pub hold: Lease<PasswordDigest>,
+    /// Ends with the credential that created the ticket; `None` for a password.
+    pub by: Option<Lease<Credential>>,
 }
 
-/// None yet.
+/// Creates an empty counter.
 pub fn wrong_passwords() -> WrongPasswords {
     Failures::new(MAX_FAILURES, WINDOW)
 }
 
-/// The password that a request shows: `?token=`, or one bearer credential (wire.md 10.2).
+/// Returns the password of a request: `?token=`, or a bearer credential (docs/channels.md).
 pub fn token(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> {
     if let Some((_, token)) = query.iter().find(|(name, token)| name == "token" && !token.is_empty()) {
         return Some(token.clone());
     }
-    match bearer::shown(headers) {
-        Shown::Bearer(token) => Some(token.to_owned()),
-        Shown::Nothing | Shown::Unusable => None,
+    match bearer::credentials(headers) {
+        Credentials::Bearer(token) => Some(token.to_owned()),
+        Credentials::Missing | Credentials::Invalid => None,
     }
 }
 
 impl App {
-    /// Finds the computer of a channel for whoever shows its password; else how the socket is to be closed.
+    /// Authenticates a socket by the computer's password. Returns the computer, or how to close the socket.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Internal` when the database fails.
     pub async fn admit(
         &self,
         channel: Channel,
         reference: &str,
         shown: Option<&str>,
         source: Source,
-    ) -> Result<std::result::Result<Admitted<()>, Closing>> {
+    ) -> Result<std::result::Result<AdmittedSocket<()>, CloseReason>> {
         let password = |computer: &Computer, shown: &str| computer.vnc_password.matches(shown).then_some(());
         self.admit_by(channel, reference, shown, source, password).await
     }
 
-    /// As [`App::admit`], for whoever shows a ticket (wire.md 10.3 knows the password alone); it is used up by that. What made the
-    /// ticket is held as well: what was opened by it ends with that.
+    /// Authenticates a socket by a ticket (docs/channels.md), and consumes the ticket. The result holds a
+    /// lease on the credential that created the ticket.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Internal` when the database fails.
     pub async fn admit_ticket(
         &self,
         reference: &str,
         shown: &str,
         source: Source,
-    ) -> Result<std::result::Result<Admitted<Ticket>, Closing>> {
+    ) -> Result<std::result::Result<AdmittedSocket<Ticket>, CloseReason>> {
         let channel = Channel::Websockify;
         let ticket = |computer: &Computer, shown: &str| self.tickets.redeem(computer, shown);
         let mut admitted = match self.admit_by(channel, reference, Some(shown), source, ticket).await? {
@@ -93,15 +93,15 @@ impl App {
             Err(closing) => return Ok(Err(closing)),
         };
         let by = admitted.given.by;
-        // Held before it is looked for: whatever ends it after the look is heard.
-        admitted.by = Some(self.store.live.hold(by));
-        if !self.store.gone(&[by]).await?.is_empty() {
-            return Ok(Err(Closing::new(channel.close_code(Failure::Unauthenticated), MAKER_ENDED)));
+        // Take the lease before the look-up, so that a later revocation is noticed.
+        admitted.by = Some(self.store.credentials.lease(by));
+        if !self.store.ended_credentials(&[by]).await?.is_empty() {
+            return Ok(Err(CloseReason::new(channel.close_code(Failure::Unauthenticated), ISSUER_REVOKED)));
         }
         Ok(Ok(admitted))
     }
 
-    /// What a credential gives its holder on a computer, by a check whose failures are counted.
+    /// Returns what a credential grants on a computer. Failures of `check` are counted.
     async fn admit_by<T>(
         &self,
         channel: Channel,
@@ -109,45 +109,47 @@ impl App {
         shown: Option<&str>,
         source: Source,
         check: impl Fn(&Computer, &str) -> Option<T>,
-    ) -> Result<std::result::Result<Admitted<T>, Closing>> {
-        let refused = |failure, reason| Ok(Err(Closing::new(channel.close_code(failure), reason)));
+    ) -> Result<std::result::Result<AdmittedSocket<T>, CloseReason>> {
+        let refused = |failure, reason| Ok(Err(CloseReason::new(channel.close_code(failure), reason)));
         let Some(shown) = shown else { return refused(Failure::Unauthenticated, "missing token") };
         let Ok(reference) = reference.parse::<ComputerRef>() else {
             return refused(Failure::Unknown, "computer not found");
         };
-        let changes = self.store.passes.ends();
+        let changes = self.store.passwords.revocations();
         let Some(computer) = self.store.computer(&reference).await? else {
             return refused(Failure::Unknown, "computer not found");
         };
         let (now, tried) = (Instant::now(), (source, computer.id));
-        let too_many = self.failures.wait(&tried, now).is_some();
-        // From where everybody may come, the right one must go through: it is 95 bits, and nobody guesses that.
+        let too_many = self.wrong_passwords.wait(&tried, now).is_some();
+        // Many clients may share this address, so the correct password must pass. It has 95 bits and cannot
+        // be guessed.
         if too_many && !source.may_be_many() {
             return refused(Failure::Unauthenticated, TOO_MANY);
         }
         let Some(given) = check(&computer, shown) else {
-            // A flood of wrong ones does not have all computers' passwords read.
+            // Do not read the passwords of all computers for a flood of wrong ones.
             if too_many {
                 return refused(Failure::Unauthenticated, TOO_MANY);
             }
-            self.failures.note(tried, now);
+            self.wrong_passwords.note(tried, now);
             let elsewhere = self.opens_elsewhere(shown, computer.workspace).await?;
             let failure = if elsewhere { Failure::ElsewhereOnly } else { Failure::Unauthenticated };
             return refused(failure, "invalid token");
         };
-        let hold = self.store.passes.hold(computer.pass());
-        // It may have been changed between the look and the hold, which has not heard of that then.
-        if self.store.passes.ends() != changes {
+        let hold = self.store.passwords.lease(computer.password_digest());
+        // The password may have changed between the look-up and the lease.
+        if self.store.passwords.revocations() != changes {
             let now = self.store.computer(&ComputerRef::Id(computer.id)).await?;
-            if now.is_none_or(|now| now.pass() != computer.pass()) {
+            if now.is_none_or(|now| now.password_digest() != computer.password_digest()) {
                 return refused(Failure::Unauthenticated, "the password was changed");
             }
         }
-        Ok(Ok(Admitted { computer, given, hold, by: None }))
+        Ok(Ok(AdmittedSocket { computer, given, hold, by: None }))
     }
 
-    /// Whether a credential opens a computer of another workspace (wire.md 10.3): a client that mixes up its own computers
-    /// is told so, and a guesser learns it no sooner than it would at that computer's door.
+    /// Whether a credential opens a computer of another workspace (docs/channels.md). A client that mixes up
+    /// its computers gets a specific code. An attacker learns nothing that it could not learn at that
+    /// computer.
     async fn opens_elsewhere(&self, shown: &str, workspace: WorkspaceId) -> Result<bool> {
         if let Some(computer) = self.tickets.computer(shown) {
             let found = self.store.computer(&ComputerRef::Id(computer)).await?;

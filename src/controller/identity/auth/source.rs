@@ -1,4 +1,4 @@
-//! From where does a request come? What wrong passwords are counted by.
+//! Client address of a request, by which rate limits are counted.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::serve::Peer;
 
-/// Who shows passwords: an address, for IPv6 the network that one customer has, or this machine.
+/// Client for rate limits: an IPv4 address, an IPv6 /64 network (one customer), or this machine (`None`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source(Option<IpAddr>);
 
@@ -30,14 +30,14 @@ impl Source {
         }
     }
 
-    /// Whether it may be everybody: a proxy on this machine that is not among the trusted ones. Its wrong passwords must not
-    /// lock the right one out.
+    /// Whether many clients may share it: a proxy on this machine that is not among the trusted ones. Its
+    /// wrong passwords must not lock out the correct one.
     pub fn may_be_many(self) -> bool {
         self.0.is_none()
     }
 }
 
-/// For people: an address, or a network in its usual form.
+/// Writes an address, a network with `/64`, or `this machine`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -49,12 +49,12 @@ impl fmt::Display for Source {
 }
 
 impl App {
-    /// From where a request comes, behind whatever trusted proxies.
+    /// Returns the client of a request, behind any trusted proxies.
     pub fn source(&self, peer: &Peer, headers: &HeaderMap) -> Source {
         self.address(peer, headers).map_or(Source(None), Source::of)
     }
 
-    /// The address that a request comes from, behind whatever trusted proxies; `None` of a process on this machine.
+    /// Returns the client's IP address, behind any trusted proxies; `None` for a process on this machine.
     pub fn address(&self, peer: &Peer, headers: &HeaderMap) -> Option<IpAddr> {
         let Peer::Tcp(address) = peer else { return None };
         let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
@@ -74,7 +74,7 @@ impl FromRequestParts<Arc<App>> for Source {
 
 #[cfg(test)]
 impl Source {
-    /// The source that an address is.
+    /// Returns the source of an address.
     pub fn parse(text: &str) -> Self {
         Self::of(text.parse().expect("an address"))
     }

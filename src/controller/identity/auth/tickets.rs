@@ -1,8 +1,8 @@
-//! Who may open a screen without the password? Whoever shows a ticket: for one screen, once, soon, and while the password is
-//! the one that it was and the credential that made the ticket is there.
+//! Viewer tickets: each opens one screen once, for a short time, while the password and the credential that
+//! created it are valid.
 //!
-//! Tickets are kept in memory only, as hashes: a controller that starts again has forgotten them, which costs their
-//! holders a new one and spares a table that would have to be swept.
+//! Tickets are only in memory, as hashes. A restart of the controller drops them; their holders need new
+//! ones.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,58 +12,59 @@ use sha2::{Digest, Sha256};
 
 use hotdesk_base::ids::ComputerId;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::access::Credential;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_store::computers::Computer;
-use hotdesk_store::passwords::Pass;
-use hotdesk_wire::ticket::Mode;
+use hotdesk_domain::identity::access::Credential;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::passwords::PasswordDigest;
+use hotdesk_wire::computer::ticket::TicketMode;
 
-/// How long a ticket lasts when nobody says: the time to hand a link over and open it.
+/// Default validity: time to hand a link over and open it.
 pub const DEFAULT_LIFE: Duration = Duration::from_secs(60);
-/// How long a ticket may last: it is a password as long as it does.
+/// Longest validity. While valid, a ticket is as powerful as a password.
 pub const MAX_LIFE: Duration = Duration::from_secs(3600);
 /// Characters of a ticket: 32 of base62 are 190 random bits.
 const CHARACTERS: usize = 32;
-/// Unused tickets of one computer at once; 64 x about 150 bytes are 10 KB.
+/// Unused tickets of one computer; 64 of about 150 bytes are 10 KB.
 const MAX_UNUSED: usize = 64;
 
-/// What a ticket opens.
+/// What a ticket grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// What its holder may do.
-    pub mode: Mode,
+    pub mode: TicketMode,
     /// The screen.
     pub screen: String,
-    /// What made it; it ends with that.
+    /// Credential that created it. The ticket ends with it.
     pub by: Credential,
 }
 
 #[derive(Debug)]
-struct Issued {
+struct IssuedTicket {
     ticket: Ticket,
-    /// The password in whose place it stands: each boot has another one, and whoever loses the computer loses both.
-    pass: Pass,
+    /// The password that it stands for. Each boot has a new one, and a user who loses access to the computer
+    /// loses both.
+    pass: PasswordDigest,
     expires: Instant,
 }
 
-/// The tickets that were issued and neither used nor expired, by their SHA-256.
+/// Valid unused tickets by their SHA-256.
 #[derive(Debug, Default)]
-pub struct Tickets(Mutex<HashMap<[u8; 32], Issued>>);
+pub struct Tickets(Mutex<HashMap<[u8; 32], IssuedTicket>>);
 
 fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
 impl Tickets {
-    /// Issues a ticket for a computer as it is opened now.
+    /// Issues a ticket for a computer with its current password.
     ///
     /// # Errors
-    /// `RateLimited` when the computer has as many unused ones as may be.
+    /// `RateLimited` when the computer has the most unused tickets.
     pub fn issue(&self, computer: &Computer, ticket: Ticket, life: Duration) -> Result<Secret> {
-        self.issue_at(computer.pass(), ticket, life, Instant::now())
+        self.issue_at(computer.password_digest(), ticket, life, Instant::now())
     }
 
-    fn issue_at(&self, pass: Pass, ticket: Ticket, life: Duration, now: Instant) -> Result<Secret> {
+    fn issue_at(&self, pass: PasswordDigest, ticket: Ticket, life: Duration, now: Instant) -> Result<Secret> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, issued| issued.expires > now);
         let unused = all.values().filter(|issued| issued.pass.computer == pass.computer);
@@ -73,17 +74,17 @@ impl Tickets {
             return Err(Error::rate_limited(wait.saturating_add(1)));
         }
         let text = Secret::random(CHARACTERS);
-        let issued = Issued { ticket, pass, expires: now + life };
+        let issued = IssuedTicket { ticket, pass, expires: now + life };
         all.insert(digest(text.reveal()), issued);
         Ok(text)
     }
 
-    /// Uses a ticket up; `None` when it opens nothing on this computer now.
+    /// Consumes a ticket. `None` when it is not valid for this computer.
     pub fn redeem(&self, computer: &Computer, shown: &str) -> Option<Ticket> {
-        self.redeem_at(computer.pass(), shown, Instant::now())
+        self.redeem_at(computer.password_digest(), shown, Instant::now())
     }
 
-    /// The computer that a ticket is for, which may be used yet.
+    /// Returns the computer of an unused ticket.
     pub fn computer(&self, shown: &str) -> Option<ComputerId> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&digest(shown))
@@ -91,10 +92,10 @@ impl Tickets {
             .map(|issued| issued.pass.computer)
     }
 
-    fn redeem_at(&self, pass: Pass, shown: &str, now: Instant) -> Option<Ticket> {
+    fn redeem_at(&self, pass: PasswordDigest, shown: &str, now: Instant) -> Option<Ticket> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = digest(shown);
-        // At another computer's door it is left as it is: a wrong address uses nothing up.
+        // A request to the wrong computer does not consume it.
         if all.get(&key)?.pass.computer != pass.computer {
             return None;
         }
@@ -110,11 +111,11 @@ mod tests {
 
     fn view() -> Ticket {
         let by = Credential::Key(KeyId::random());
-        Ticket { mode: Mode::View, screen: "default".to_owned(), by }
+        Ticket { mode: TicketMode::View, screen: "default".to_owned(), by }
     }
 
-    fn some_pass() -> Pass {
-        Pass::of(ComputerId::random(), &Secret::new("first"))
+    fn some_pass() -> PasswordDigest {
+        PasswordDigest::of(ComputerId::random(), &Secret::new("first"))
     }
 
     #[test]
@@ -131,14 +132,14 @@ mod tests {
     fn a_ticket_ends_with_its_time_and_with_the_password() {
         let (tickets, now, pass) = (Tickets::default(), Instant::now(), some_pass());
         let issue = || tickets.issue_at(pass, view(), DEFAULT_LIFE, now).unwrap();
-        let next = Pass::of(pass.computer, &Secret::new("second"));
+        let next = PasswordDigest::of(pass.computer, &Secret::new("second"));
         assert_eq!(tickets.redeem_at(pass, issue().reveal(), now + DEFAULT_LIFE), None);
         assert_eq!(tickets.redeem_at(next, issue().reveal(), now), None);
         assert!(tickets.0.lock().unwrap().is_empty());
     }
 
     #[test]
-    fn a_computer_has_so_many_unused_tickets_and_another_one_has_its_own() {
+    fn unused_tickets_are_bounded_for_each_computer() {
         let (tickets, now, pass) = (Tickets::default(), Instant::now(), some_pass());
         for _ in 0..MAX_UNUSED {
             tickets.issue_at(pass, view(), DEFAULT_LIFE, now).unwrap();

@@ -1,4 +1,4 @@
-//! How are the endpoints of OAuth spoken to and how do they answer? Forms in, JSON out, nothing kept by anybody.
+//! Requests and responses of the OAuth endpoints: forms in, uncacheable JSON out.
 
 use std::sync::Arc;
 
@@ -10,86 +10,86 @@ use serde::Serialize;
 
 use crate::App;
 use hotdesk_domain::error::Error;
-use hotdesk_domain::oauth::parameters::Parameters;
-use hotdesk_domain::oauth::refusal::{Code, Refusal};
+use hotdesk_domain::identity::oauth::parameters::Parameters;
+use hotdesk_domain::identity::oauth::refusal::{Code, Refusal};
 use hotdesk_http::error_response::HttpError;
 use hotdesk_http::extract::read_body;
-use hotdesk_wire::oauth::Refused;
+use hotdesk_wire::identity::oauth::OAuthErrorBody;
 
-/// Largest form or document in bytes that a client sends: a few URLs.
+/// Largest form or document of a client in bytes: a few URLs.
 pub const MAX_BYTES: usize = 16 * 1024;
 
-/// Why there is no answer but a refusal.
+/// Failure of an OAuth endpoint.
 #[derive(Debug)]
-pub enum Failed {
-    /// In OAuth's own words.
-    Refused(Refusal),
-    /// In the house's.
-    Broken(Error),
-    /// As one of too many wrong credentials.
-    Guessed(Box<Response>),
+pub enum OAuthFailure {
+    /// An OAuth error (RFC 6749 section 5.2).
+    Refusal(Refusal),
+    /// An error of the service.
+    Internal(Error),
+    /// The 429 after too many wrong credentials.
+    TooManyGuesses(Box<Response>),
 }
 
-impl From<Refusal> for Failed {
+impl From<Refusal> for OAuthFailure {
     fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+        Self::Refusal(refusal)
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for OAuthFailure {
     fn from(error: Error) -> Self {
-        Self::Broken(error)
+        Self::Internal(error)
     }
 }
 
-impl IntoResponse for Failed {
+impl IntoResponse for OAuthFailure {
     fn into_response(self) -> Response {
         let refusal = match self {
-            Self::Broken(error) => return HttpError(error).into_response(),
-            Self::Guessed(response) => return *response,
-            Self::Refused(refusal) => refusal,
+            Self::Internal(error) => return HttpError(error).into_response(),
+            Self::TooManyGuesses(response) => return *response,
+            Self::Refusal(refusal) => refusal,
         };
-        // RFC 6749 section 5.2: everything is 400, but who is not known gets 401.
-        let unknown = refusal.code == Code::InvalidClient;
-        let status = if unknown { StatusCode::UNAUTHORIZED } else { StatusCode::BAD_REQUEST };
-        let body = Refused {
+        // RFC 6749 section 5.2: every error is 400, but an unknown client gets 401.
+        let unknown_client = refusal.code == Code::InvalidClient;
+        let status = if unknown_client { StatusCode::UNAUTHORIZED } else { StatusCode::BAD_REQUEST };
+        let body = OAuthErrorBody {
             error: refusal.code.name().to_owned(),
             error_description: refusal.description.to_owned(),
         };
         let mut response = answer(status, &body);
-        if unknown {
+        if unknown_client {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
 }
 
-/// An answer that nobody may keep (RFC 6749 section 5.1).
+/// Builds a response that is never cached (RFC 6749 section 5.1).
 pub fn answer<T: Serialize>(status: StatusCode, body: &T) -> Response {
-    let unkept = [
+    let no_store = [
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::PRAGMA, HeaderValue::from_static("no-cache")),
     ];
-    (status, unkept, Json(body)).into_response()
+    (status, no_store, Json(body)).into_response()
 }
 
-/// The parameters in a query or a form.
+/// Parses the parameters of a query or form.
 ///
 /// # Errors
-/// `invalid_request` for what is none.
+/// `invalid_request` when they cannot be parsed.
 pub fn parameters(text: &[u8]) -> Result<Parameters, Refusal> {
     let read = serde_urlencoded::from_bytes(text).map(Parameters);
     read.map_err(|_| Code::InvalidRequest.because("the parameters cannot be read"))
 }
 
-/// The form of a client, which has no secret and so shows none.
+/// Form of a public client, which sends no credential.
 #[derive(Debug)]
 pub struct ClientForm(pub Parameters);
 
 impl FromRequest<Arc<App>> for ClientForm {
-    type Rejection = Failed;
+    type Rejection = OAuthFailure;
 
-    async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, Failed> {
+    async fn from_request(request: Request, _app: &Arc<App>) -> Result<Self, OAuthFailure> {
         let headers = request.headers();
         if headers.contains_key(header::AUTHORIZATION) {
             return Err(Code::InvalidClient

@@ -1,8 +1,9 @@
-//! How does a person let an MCP client in? `/oauth/authorize`: the request is checked, the person asked, a code sent back
-//! (RFC 6749 section 4.1, RFC 9700, RFC 9207).
+//! Authorization endpoint: checks the request, asks the person, and redirects with a code (RFC 6749 section
+//! 4.1, RFC 9700, RFC 9207).
 //!
-//! Nothing is remembered between the question and the answer: the form goes to the address of the question, which is checked
-//! again. Who is not signed in does that first, so that no stranger has documents fetched or is redirected by us.
+//! Nothing is stored between the consent page and its form: the form is sent to the page's own address, which
+//! is checked again. A person signs in first, so that strangers cannot make the service fetch documents or
+//! redirect.
 
 use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -11,71 +12,74 @@ use serde::Deserialize;
 
 use super::answer::parameters;
 use super::{consent, resource, tokens};
-use crate::auth::keys::digest;
-use crate::auth::session::{Posted, SignedIn};
-use crate::auth::source::Source;
-use crate::console::page::Failure;
-use crate::origin::Origin;
-use crate::{App, Shared, audit};
+use crate::identity::auth::keys::digest;
+use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::identity::auth::source::Source;
+use crate::identity::pages::page::Failure;
+use crate::web::origin::Origin;
+use crate::{App, AppState, audit};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::access::Role;
-use hotdesk_domain::audit::Action;
+use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::oauth::client::Client;
-use hotdesk_domain::oauth::refusal::{Code, Refusal};
-use hotdesk_domain::oauth::request;
+use hotdesk_domain::identity::access::Role;
+use hotdesk_domain::identity::oauth::client::Client;
+use hotdesk_domain::identity::oauth::refusal::{Code, Refusal};
+use hotdesk_domain::identity::oauth::request as oauth_request;
 use hotdesk_http::encode::percent_encode;
 use hotdesk_http::serve::Peer;
-use hotdesk_store::oauth_grants::{Choice, NewGrant, not_theirs};
+use hotdesk_store::identity::oauth_grants::{GrantableWorkspace, NewGrant, workspace_not_grantable};
 
-/// How long a code lives: a redirect and a request (access.md A51).
+/// Lifetime of a code in milliseconds: a redirect and a request, A51 (docs/authentication-rules.md).
 const CODE_MS: i64 = 60_000;
-/// How long a connection lasts, however often its tokens are renewed (interface.md "Limits").
+/// Lifetime of a connection in milliseconds, however often its tokens are refreshed (docs/api/limits.md).
 const CONNECTION_MS: i64 = 30 * 24 * 3_600_000;
 
-/// What a client asks for, as far as it is sound.
-pub(super) struct Asked {
-    /// Who asks.
+/// A valid authorization request.
+pub(super) struct AuthorizationRequest {
+    /// The client.
     pub client: Client,
-    /// Where the answer goes: one of the client's own.
+    /// Target of the response: one of the client's registered addresses.
     pub redirect_uri: String,
     state: Option<String>,
     challenge: String,
 }
 
-/// Why a request is not put before a person.
-enum Unsound {
-    /// Nobody is known who could be told: a page, and no redirect (RFC 6749 section 4.1.2.1).
+/// Why an authorization request is refused before the person decides.
+enum AuthorizationFailure {
+    /// The redirect address is not trusted, so the person sees an error page (RFC 6749 section 4.1.2.1).
     Page(Error),
-    /// The client is told.
-    Told(Response),
+    /// The error is sent to the client's redirect address.
+    Redirect(Response),
 }
 
-impl From<Error> for Unsound {
+impl From<Error> for AuthorizationFailure {
     fn from(error: Error) -> Self {
         Self::Page(error)
     }
 }
 
-impl From<Refusal> for Unsound {
+impl From<Refusal> for AuthorizationFailure {
     fn from(refusal: Refusal) -> Self {
-        Self::Page(Error::invalid(format!("The client's request is not sound: {}", refusal.description)))
+        Self::Page(Error::invalid(format!(
+            "The client's authorization request is invalid: {}",
+            refusal.description
+        )))
     }
 }
 
-impl IntoResponse for Unsound {
+impl IntoResponse for AuthorizationFailure {
     fn into_response(self) -> Response {
         match self {
             Self::Page(error) => Failure(error).into_response(),
-            Self::Told(response) => response,
+            Self::Redirect(response) => response,
         }
     }
 }
 
-/// The answer to a question: `deny`, or a workspace.
+/// Form of the consent page: `deny`, or a workspace.
 #[derive(Debug, Deserialize)]
 pub(super) struct Decision {
     #[serde(default)]
@@ -85,8 +89,8 @@ pub(super) struct Decision {
 }
 
 /// `GET /oauth/authorize`.
-pub(super) async fn ask(
-    State(app): State<Shared>,
+pub(super) async fn show(
+    State(app): State<AppState>,
     who: SignedIn,
     site: Origin,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -94,115 +98,129 @@ pub(super) async fn ask(
     RawQuery(query): RawQuery,
 ) -> Response {
     let query = query.unwrap_or_default();
-    match app.question(&who, &site, app.source(&peer, &headers), &query).await {
+    match app.show_consent(&who, &site, app.source(&peer, &headers), &query).await {
         Ok(response) => response,
-        Err(unsound) => unsound.into_response(),
+        Err(failure) => failure.into_response(),
     }
 }
 
-/// `POST /oauth/authorize`, from the page of the same address.
+/// `POST /oauth/authorize`, from the consent page.
 pub(super) async fn decide(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     site: Origin,
     ConnectInfo(peer): ConnectInfo<Peer>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-    posted: Posted<Decision>,
+    form: SignedInForm<Decision>,
 ) -> Response {
     let query = query.unwrap_or_default();
     let source = app.source(&peer, &headers);
-    match app.answer(&posted, &site, source, &query).await {
+    match app.store_decision(&form, &site, source, &query).await {
         Ok(response) => response,
-        Err(unsound) => unsound.into_response(),
+        Err(failure) => failure.into_response(),
     }
 }
 
 impl App {
-    async fn question(
+    async fn show_consent(
         &self,
         who: &SignedIn,
         site: &Origin,
         source: Source,
         query: &str,
-    ) -> Result<Response, Unsound> {
-        let asked = self.asked(site, source, query).await?;
-        let choices = self.store.choices(who.account).await?;
-        let viewed = self.store.only_viewed(who.account).await?;
+    ) -> Result<Response, AuthorizationFailure> {
+        let request = self.checked_request(site, source, query).await?;
+        let choices = self.store.grantable_workspaces(who.account).await?;
+        let viewed = self.store.view_only_workspaces(who.account).await?;
         let account = self.store.account(who.account).await?;
         let email = account.map(|account| account.email).unwrap_or_default();
         Ok(consent::page(
-            &asked,
+            &request,
             &consent::Person { email: &email, csrf: &who.csrf, choices: &choices, viewed: &viewed },
             query,
         ))
     }
 
-    async fn answer(
+    async fn store_decision(
         &self,
-        posted: &Posted<Decision>,
+        form: &SignedInForm<Decision>,
         site: &Origin,
         source: Source,
         query: &str,
-    ) -> Result<Response, Unsound> {
-        let asked = self.asked(site, source, query).await?;
-        audit::named(asked.client.name.as_deref().unwrap_or(&asked.client.id));
-        if posted.form.decision != "allow" {
-            audit::did(Action::ConsentRefused);
-            let refusal = Code::AccessDenied.because("the person did not let the client in");
-            return Ok(told(&asked.redirect_uri, asked.state.as_deref(), site, &refused(&refusal)));
+    ) -> Result<Response, AuthorizationFailure> {
+        let request = self.checked_request(site, source, query).await?;
+        audit::set_client(request.client.name.as_deref().unwrap_or(&request.client.id));
+        if form.form.decision != "allow" {
+            audit::set_action(AuditAction::ConsentRefused);
+            let refusal = Code::AccessDenied.because("the person denied access");
+            return Ok(redirect_back(
+                &request.redirect_uri,
+                request.state.as_deref(),
+                site,
+                &refused(&refusal),
+            ));
         }
-        let chosen = self.chosen(posted.who.account, &posted.form.workspace).await?;
+        let chosen = self.chosen(form.who.account, &form.form.workspace).await?;
         let code = Secret::random(tokens::CHARACTERS);
         let now = now_ms();
         let grant = NewGrant {
-            account: posted.who.account,
+            account: form.who.account,
             workspace: chosen.id,
-            client_id: &asked.client.id,
-            client_name: asked.client.name.as_deref(),
-            redirect_uri: &asked.redirect_uri,
+            client_id: &request.client.id,
+            client_name: request.client.name.as_deref(),
+            redirect_uri: &request.redirect_uri,
             resource: &resource(site),
-            challenge: &asked.challenge,
+            challenge: &request.challenge,
             code: &digest(code.reveal()),
             code_expires_at: now + CODE_MS,
             expires_at: now + CONNECTION_MS,
         };
         let connection = self.store.add_grant(&grant).await?;
-        audit::about(chosen.id, chosen.account, Some(Role::Member));
-        audit::target(connection);
-        audit::did(Action::ConsentGiven);
-        Ok(told(&asked.redirect_uri, asked.state.as_deref(), site, &[("code", code.reveal())]))
+        audit::set_workspace(chosen.id, chosen.account, Some(Role::Member));
+        audit::set_target(connection);
+        audit::set_action(AuditAction::ConsentGiven);
+        Ok(redirect_back(&request.redirect_uri, request.state.as_deref(), site, &[("code", code.reveal())]))
     }
 
-    /// The workspace that was chosen, if it may be.
-    async fn chosen(&self, account: AccountId, chosen: &str) -> Result<Choice> {
-        let choices = self.store.choices(account).await?;
+    /// Returns the chosen workspace if the person may grant access to it.
+    async fn chosen(&self, account: AccountId, chosen: &str) -> Result<GrantableWorkspace> {
+        let choices = self.store.grantable_workspaces(account).await?;
         let found = choices.into_iter().find(|choice| choice.id.to_string() == chosen);
-        found.ok_or_else(not_theirs)
+        found.ok_or_else(workspace_not_grantable)
     }
 
-    /// Checks a request: first whom it is from and where the answer goes, then what it asks for.
-    async fn asked(&self, site: &Origin, source: Source, query: &str) -> Result<Asked, Unsound> {
+    /// Checks a request: first the client and the redirect address, then the parameters.
+    async fn checked_request(
+        &self,
+        site: &Origin,
+        source: Source,
+        query: &str,
+    ) -> Result<AuthorizationRequest, AuthorizationFailure> {
         let parameters = parameters(query.as_bytes())?;
         let id = parameters.need("client_id", "client_id is missing")?;
         let redirect_uri = parameters.need("redirect_uri", "redirect_uri is missing")?;
         let client = self.client(id, source).await?;
-        if !client.may_be_sent_to(redirect_uri) {
-            let wrong =
-                "The client wants the answer sent to an address (redirect_uri) that it has not registered";
+        if !client.allows_redirect_to(redirect_uri) {
+            let wrong = "The client asked for a redirect address (redirect_uri) that it has not registered";
             return Err(Error::invalid(wrong).into());
         }
-        // A state that was sent twice is none.
+        // A `state` that was sent twice is invalid.
         let state = parameters.one("state");
         let known = state.as_ref().ok().copied().flatten();
-        let checked = state.and_then(|_| request::challenge(&parameters, &resource(site)));
+        let checked = state.and_then(|_| oauth_request::challenge(&parameters, &resource(site)));
         match checked {
-            Ok(challenge) => Ok(Asked {
+            Ok(challenge) => Ok(AuthorizationRequest {
                 client,
                 redirect_uri: redirect_uri.to_owned(),
                 state: known.map(str::to_owned),
                 challenge: challenge.to_owned(),
             }),
-            Err(refusal) => Err(Unsound::Told(told(redirect_uri, known, site, &refused(&refusal)))),
+            Err(refusal) => Err(AuthorizationFailure::Redirect(redirect_back(
+                redirect_uri,
+                known,
+                site,
+                &refused(&refusal),
+            ))),
         }
     }
 }
@@ -211,12 +229,17 @@ fn refused(refusal: &Refusal) -> [(&'static str, &'static str); 2] {
     [("error", refusal.code.name()), ("error_description", refusal.description)]
 }
 
-/// Sends the person back to the client: 303, so that nothing of a form goes along (RFC 9700 section 4.12), with the issuer
-/// (RFC 9207 section 2).
-fn told(redirect_uri: &str, state: Option<&str>, site: &Origin, said: &[(&str, &str)]) -> Response {
+/// Redirects to the client: with 303, so that the form's data is not forwarded (RFC 9700 section 4.12), and
+/// with the issuer (RFC 9207 section 2).
+fn redirect_back(
+    redirect_uri: &str,
+    state: Option<&str>,
+    site: &Origin,
+    parameters: &[(&str, &str)],
+) -> Response {
     let mut target = redirect_uri.to_owned();
     let state = state.map(|state| ("state", state));
-    for (name, value) in said.iter().copied().chain(state).chain([("iss", site.0.as_str())]) {
+    for (name, value) in parameters.iter().copied().chain(state).chain([("iss", site.0.as_str())]) {
         target.push(if target.contains('?') { '&' } else { '?' });
         target.push_str(&format!("{name}={}", percent_encode(value)));
     }

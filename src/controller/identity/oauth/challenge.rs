@@ -1,46 +1,46 @@
-//! What is an MCP client told that may not in? Where to get a token, so that it can (RFC 6750 section 3, RFC 9728 section 5.1).
+//! `WWW-Authenticate` challenges of the MCP endpoint (RFC 6750 section 3, RFC 9728 section 5.1).
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
 use super::discovery::RESOURCE_METADATA;
-use crate::origin::Origin;
+use crate::web::origin::Origin;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::oauth::SCOPE;
+use hotdesk_domain::identity::oauth::SCOPE;
 use hotdesk_http::error_response::HttpError;
 
-/// Why it may not.
+/// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It showed no token.
+pub enum TokenProblem {
+    /// No token was sent.
     NoToken,
-    /// It showed one that opens nothing (any more), or something else.
+    /// The token is invalid or expired.
     BadToken,
-    /// It showed an API key.
+    /// An API key was sent.
     ApiKey,
-    /// Its token is for less.
+    /// The token has too little scope.
     TooLittleScope,
 }
 
-/// The refusal: 401, or 403 for too little scope.
-pub fn challenge(site: &Origin, why: Why) -> Response {
+/// Returns the refusal: 401, or 403 for too little scope.
+pub fn challenge(site: &Origin, why: TokenProblem) -> Response {
     respond(site, why).unwrap_or_else(|error| HttpError(error).into_response())
 }
 
-fn respond(site: &Origin, why: Why) -> Result<Response> {
+fn respond(site: &Origin, why: TokenProblem) -> Result<Response> {
     let (error, word) = match why {
-        Why::NoToken => (Error::unauthenticated("Missing access token"), None),
-        Why::BadToken => (Error::unauthenticated("Invalid access token"), Some("invalid_token")),
-        Why::ApiKey => {
-            let message = "An API key does not open /mcp: it takes an OAuth access token";
+        TokenProblem::NoToken => (Error::unauthenticated("Missing access token"), None),
+        TokenProblem::BadToken => (Error::unauthenticated("Invalid access token"), Some("invalid_token")),
+        TokenProblem::ApiKey => {
+            let message = "API keys are not accepted at /mcp: send an OAuth access token";
             (Error::unauthenticated(message), Some("invalid_token"))
         }
-        Why::TooLittleScope => {
+        TokenProblem::TooLittleScope => {
             (Error::forbidden("The access token is not for the MCP endpoint"), Some("insufficient_scope"))
         }
     };
-    // No `error` for who showed nothing (RFC 6750 section 3.1).
+    // Without a token there is no `error` (RFC 6750 section 3.1).
     let word = word.map(|word| format!("error=\"{word}\", ")).unwrap_or_default();
     let field =
         format!("Bearer {word}resource_metadata=\"{}{RESOURCE_METADATA}\", scope=\"{SCOPE}\"", site.0);
@@ -57,16 +57,17 @@ mod tests {
     #[test]
     fn a39_a40_a_refusal_says_where_to_get_a_token() {
         let site = Origin("https://desk.example".to_owned());
-        let told = "resource_metadata=\"https://desk.example/.well-known/oauth-protected-resource/mcp\", scope=\"mcp:tools\"";
+        let metadata = "resource_metadata=\"https://desk.example/.well-known/oauth-protected-resource/mcp\", \
+            scope=\"mcp:tools\"";
         for (why, status, word) in [
-            (Why::NoToken, 401, ""),
-            (Why::BadToken, 401, "error=\"invalid_token\", "),
-            (Why::ApiKey, 401, "error=\"invalid_token\", "),
-            (Why::TooLittleScope, 403, "error=\"insufficient_scope\", "),
+            (TokenProblem::NoToken, 401, ""),
+            (TokenProblem::BadToken, 401, "error=\"invalid_token\", "),
+            (TokenProblem::ApiKey, 401, "error=\"invalid_token\", "),
+            (TokenProblem::TooLittleScope, 403, "error=\"insufficient_scope\", "),
         ] {
             let response = challenge(&site, why);
             assert_eq!(response.status().as_u16(), status);
-            assert_eq!(response.headers()[header::WWW_AUTHENTICATE], format!("Bearer {word}{told}"));
+            assert_eq!(response.headers()[header::WWW_AUTHENTICATE], format!("Bearer {word}{metadata}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who is a client? One that registered itself, or one that a document describes, at the URL that is its id
+//! OAuth clients: registered ones, and those that a document at their id's URL describes
 //! (draft-ietf-oauth-client-id-metadata-document).
 
 use std::collections::HashMap;
@@ -8,39 +8,41 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
 use crate::App;
-use crate::auth::rate::count;
-use crate::auth::source::Source;
+use crate::identity::auth::rate::count;
+use crate::identity::auth::source::Source;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
-use hotdesk_domain::oauth::client::{Claims, Client};
-use hotdesk_domain::oauth::{client_id, freshness};
-use hotdesk_http::guarded::{Bounds, Fetched, Guarded};
-use hotdesk_wire::oauth::ClientMetadata;
+use hotdesk_domain::identity::oauth::client::{self, Client};
+use hotdesk_domain::identity::oauth::{client_id, freshness};
+use hotdesk_http::guarded_fetch::{FetchLimits, FetchResponse, GuardedFetcher};
+use hotdesk_wire::identity::oauth::ClientMetadata;
 
-/// What a document may take: 5 KiB is what the draft recommends (section 6.6), and a person waits.
-const BOUNDS: Bounds = Bounds { bytes: 5 * 1024, patience: Duration::from_secs(5) };
-/// Documents that are kept; 256 x 5 KiB are little more than a megabyte.
-const MAX_KEPT: usize = 256;
+/// FetchLimits of a document: 5 KiB as the draft recommends (section 6.6), and a short time because a person
+/// waits.
+const BOUNDS: FetchLimits = FetchLimits { bytes: 5 * 1024, timeout: Duration::from_secs(5) };
+/// Most cached documents; 256 of 5 KiB are about a megabyte.
+const MAX_DOCUMENTS: usize = 256;
 
 impl App {
-    /// The client with this id.
+    /// Returns the client with this id.
     ///
     /// # Errors
-    /// `Invalid` when there is none; `RateLimited` when its document would be one too many of this source's.
+    /// `Invalid` for an unknown or invalid client; `RateLimited` when this address caused too many fetches.
     pub(super) async fn client(&self, id: &str, source: Source) -> Result<Client> {
         if !client_id::is_url(id) {
             let known = self.store.oauth_client(id).await?;
-            return known.ok_or_else(|| Error::invalid("This client is not registered here (any more)"));
+            return known
+                .ok_or_else(|| Error::invalid("This client is not registered here, or not any more"));
         }
         client_id::check(id).map_err(|why| Error::invalid(format!("The client's id {why}")))?;
         self.oauth.documents.client(id, || count(&self.oauth.fetches, &source)).await
     }
 
-    /// Whether a client can be known: one that is named by a URL has shown its document when a person was asked.
+    /// Whether a client id can be valid. The document of a URL id was checked when the person was asked.
     ///
     /// # Errors
-    /// When the store fails.
-    pub(super) async fn knows_client(&self, id: &str) -> Result<bool> {
+    /// `Internal` when the database fails.
+    pub(super) async fn is_known_client(&self, id: &str) -> Result<bool> {
         if client_id::is_url(id) {
             return Ok(client_id::check(id).is_ok());
         }
@@ -48,71 +50,71 @@ impl App {
     }
 }
 
-/// The documents of clients. Only sound ones are kept.
+/// Cache of client documents. Only valid ones are cached.
 #[derive(Debug)]
 pub struct Documents {
-    guarded: Guarded,
-    kept: Mutex<HashMap<String, (Client, Instant)>>,
-    /// Whose turn it is to fetch a URL: one at a time.
-    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    guarded: GuardedFetcher,
+    entries: Mutex<HashMap<String, (Client, Instant)>>,
+    /// Lock of each URL, so that it is fetched once at a time.
+    locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Documents {
-    pub(super) fn new(guarded: Guarded) -> Self {
-        Self { guarded, kept: Mutex::default(), turns: Mutex::default() }
+    pub(super) fn new(guarded: GuardedFetcher) -> Self {
+        Self { guarded, entries: Mutex::default(), locks: Mutex::default() }
     }
 
-    /// The client that is described at a URL; `may_fetch` is asked unless the document is kept.
+    /// Returns the client that a URL describes. `may_fetch` is called unless the document is cached.
     async fn client(&self, url: &str, may_fetch: impl FnOnce() -> Result<()>) -> Result<Client> {
-        if let Some(client) = self.kept(url) {
+        if let Some(client) = self.cached(url) {
             return Ok(client);
         }
         may_fetch()?;
-        let turn = self.turn(url);
+        let turn = self.url_lock(url);
         let _turn = turn.lock().await;
-        // Whoever had the turn before has fetched it.
-        if let Some(client) = self.kept(url) {
+        // The previous holder of the lock may have fetched it.
+        if let Some(client) = self.cached(url) {
             return Ok(client);
         }
         let fetched = self.guarded.get(url, "application/json", BOUNDS).await?;
         let client = read(url, &fetched)?;
-        self.keep(&client, lifetime(&fetched.headers));
+        self.cache(&client, lifetime(&fetched.headers));
         Ok(client)
     }
 
-    fn turn(&self, url: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(url.to_owned()).or_default())
+    fn url_lock(&self, url: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(locks.entry(url.to_owned()).or_default())
     }
 
-    fn kept(&self, url: &str) -> Option<Client> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(url).filter(|(_, until)| *until > Instant::now()).map(|(client, _)| client.clone())
+    fn cached(&self, url: &str) -> Option<Client> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(url).filter(|(_, until)| *until > Instant::now()).map(|(client, _)| client.clone())
     }
 
-    fn keep(&self, client: &Client, lifetime: Duration) {
+    fn cache(&self, client: &Client, lifetime: Duration) {
         let now = Instant::now();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (_, until)| *until > now);
-        if kept.len() >= MAX_KEPT {
-            let soonest = kept.iter().min_by_key(|(_, (_, until))| *until).map(|(url, _)| url.clone());
-            soonest.and_then(|url| kept.remove(&url));
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|_, (_, until)| *until > now);
+        if entries.len() >= MAX_DOCUMENTS {
+            let soonest = entries.iter().min_by_key(|(_, (_, until))| *until).map(|(url, _)| url.clone());
+            soonest.and_then(|url| entries.remove(&url));
         }
-        kept.insert(client.id.clone(), (client.clone(), now + lifetime));
+        entries.insert(client.id.clone(), (client.clone(), now + lifetime));
     }
 }
 
 fn lifetime(headers: &HeaderMap) -> Duration {
-    let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    freshness::lifetime(said(header::CACHE_CONTROL), said(header::AGE))
+    let field = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    freshness::lifetime(field(header::CACHE_CONTROL), field(header::AGE))
 }
 
-/// Reads a client's document as it was fetched.
-fn read(url: &str, fetched: &Fetched) -> Result<Client> {
+/// Validates a fetched client document.
+fn read(url: &str, fetched: &FetchResponse) -> Result<Client> {
     let wrong = |why: &str| Error::invalid(format!("The document at the client's id {why}"));
     if fetched.status != StatusCode::OK {
-        return Err(wrong("is not there").context(fetched.status));
+        return Err(wrong("is missing").context(fetched.status));
     }
     let kind =
         fetched.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -120,32 +122,32 @@ fn read(url: &str, fetched: &Fetched) -> Result<Client> {
     if kind != "application/json" && !(kind.starts_with("application/") && kind.ends_with("+json")) {
         return Err(wrong("is not JSON"));
     }
-    let said: ClientMetadata =
-        serde_json::from_slice(&fetched.body).map_err(|error| wrong("cannot be read").context(error))?;
-    if said.client_id.as_deref() != Some(url) {
+    let metadata: ClientMetadata =
+        serde_json::from_slice(&fetched.body).map_err(|error| wrong("cannot be parsed").context(error))?;
+    if metadata.client_id.as_deref() != Some(url) {
         return Err(wrong("has another client_id"));
     }
-    if said.client_name.is_none() {
+    if metadata.client_name.is_none() {
         return Err(wrong("has no client_name"));
     }
-    if said.client_secret.is_some() || said.client_secret_expires_at.is_some() {
-        return Err(wrong("has a secret, which everybody can read"));
+    if metadata.client_secret.is_some() || metadata.client_secret_expires_at.is_some() {
+        return Err(wrong("contains a secret, but anyone can read it"));
     }
-    if said.token_endpoint_auth_method.as_deref().is_some_and(|method| method != "none") {
+    if metadata.token_endpoint_auth_method.as_deref().is_some_and(|method| method != "none") {
         return Err(wrong("asks for another token_endpoint_auth_method than none"));
     }
-    claims(said)
+    validated_fields(metadata)
         .accept(url.to_owned())
         .map_err(|refusal| wrong(&format!("is refused: {}", refusal.description)))
 }
 
-/// What matters of what a client says about itself.
-pub(super) fn claims(said: ClientMetadata) -> Claims {
-    Claims {
-        name: said.client_name,
-        redirect_uris: said.redirect_uris,
-        grant_types: said.grant_types,
-        response_types: said.response_types,
+/// Returns the fields of client metadata that the service uses.
+pub(super) fn validated_fields(metadata: ClientMetadata) -> client::ClientMetadata {
+    client::ClientMetadata {
+        name: metadata.client_name,
+        redirect_uris: metadata.redirect_uris,
+        grant_types: metadata.grant_types,
+        response_types: metadata.response_types,
     }
 }
 
@@ -158,9 +160,13 @@ mod tests {
 
     const URL: &str = "https://app.example/client.json";
 
-    fn fetched(status: u16, kind: &'static str, body: &str) -> Fetched {
+    fn fetched(status: u16, kind: &'static str, body: &str) -> FetchResponse {
         let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
-        Fetched { status: StatusCode::from_u16(status).unwrap(), headers, body: body.as_bytes().to_vec() }
+        FetchResponse {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers,
+            body: body.as_bytes().to_vec(),
+        }
     }
 
     fn sound() -> Value {
@@ -174,7 +180,8 @@ mod tests {
             read(URL, &fetched(200, "application/json; charset=utf-8", &sound().to_string())).unwrap();
         assert_eq!((client.id.as_str(), client.name.as_deref()), (URL, Some("App")));
         assert!(
-            client.may_be_sent_to("https://app.example/cb") && !client.may_be_sent_to("https://app.example/")
+            client.allows_redirect_to("https://app.example/cb")
+                && !client.allows_redirect_to("https://app.example/")
         );
         assert!(read(URL, &fetched(200, "application/ld+json", &sound().to_string())).is_ok());
         for status in [201, 204, 301, 302, 304, 404, 500] {
@@ -214,15 +221,15 @@ mod tests {
 
     #[test]
     fn a71_so_many_documents_are_kept_and_none_that_may_not() {
-        let documents = Documents::new(Guarded::default());
+        let documents = Documents::new(GuardedFetcher::default());
         let client = |name: &str| Client { id: name.to_owned(), name: None, redirect_uris: Vec::new() };
-        documents.keep(&client("gone"), Duration::ZERO);
-        assert_eq!(documents.kept("gone"), None);
-        for number in 0..=MAX_KEPT {
-            documents.keep(&client(&number.to_string()), Duration::from_secs(60 + number as u64));
+        documents.cache(&client("gone"), Duration::ZERO);
+        assert_eq!(documents.cached("gone"), None);
+        for number in 0..=MAX_DOCUMENTS {
+            documents.cache(&client(&number.to_string()), Duration::from_secs(60 + number as u64));
         }
-        assert_eq!(documents.kept("0"), None, "the one that ends first makes room");
-        assert!(documents.kept("1").is_some() && documents.kept(&MAX_KEPT.to_string()).is_some());
-        assert_eq!(documents.kept.lock().unwrap().len(), MAX_KEPT);
+        assert_eq!(documents.cached("0"), None, "the one that ends first makes room");
+        assert!(documents.cached("1").is_some() && documents.cached(&MAX_DOCUMENTS.to_string()).is_some());
+        assert_eq!(documents.entries.lock().unwrap().len(), MAX_DOCUMENTS);
     }
 }

@@ -1,62 +1,62 @@
-//! What is a person asked before a client gets in? Who says that it is whom, where the answer goes, and into which workspace
-//! (access.md A64).
+//! Consent page of the authorization endpoint: it shows the client, where the response goes, and the choice
+//! of a workspace, A64 (docs/authentication-rules.md).
 
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::authorize::Asked;
-use crate::console::page::page_to;
-use hotdesk_domain::oauth::client::Client;
-use hotdesk_domain::oauth::client_id;
-use hotdesk_domain::oauth::redirect::Redirect;
-use hotdesk_store::oauth_grants::Choice;
+use super::authorize::AuthorizationRequest;
+use crate::identity::pages::page::page_to;
+use hotdesk_domain::identity::oauth::client::Client;
+use hotdesk_domain::identity::oauth::client_id;
+use hotdesk_domain::identity::oauth::redirect::Redirect;
+use hotdesk_store::identity::oauth_grants::GrantableWorkspace;
 
-/// Who is asked.
+/// The signed-in person.
 pub(super) struct Person<'a> {
-    /// Whose account it is.
+    /// E-mail address of the account.
     pub email: &'a str,
-    /// What its forms carry.
+    /// Form token.
     pub csrf: &'a str,
-    /// The workspaces that it may choose from.
-    pub choices: &'a [Choice],
-    /// The names of those that it only views.
+    /// Workspaces that the person may choose.
+    pub choices: &'a [GrantableWorkspace],
+    /// Names of workspaces that the person may only view.
     pub viewed: &'a [String],
 }
 
-/// The page, at the address of a query.
-pub(super) fn page(asked: &Asked, person: &Person<'_>, query: &str) -> Response {
-    let target = Redirect::parse(&asked.redirect_uri).ok();
+/// Returns the consent page for a query.
+pub(super) fn page(request: &AuthorizationRequest, person: &Person<'_>, query: &str) -> Response {
+    let target = Redirect::parse(&request.redirect_uri).ok();
     let host = target.map(|redirect| redirect.host()).unwrap_or_default();
     let local = target.is_some_and(|redirect| redirect.is_local());
     let body = html! {
-        p { strong { (name(&asked.client)) } " wants to work with the computers of one of your workspaces: see their screens, \
-            use mouse and keyboard, run commands, start and stop them." }
+        p { strong { (name(&request.client)) } " asks for access to the computers of one of your workspaces: \
+            see their screens, use mouse and keyboard, run commands, and start and stop them." }
         table {
-            tr { th scope="row" { "Program" } td { (origin(&asked.client)) } }
-            tr { th scope="row" { "The answer goes to" } td.code { (host) @if local { " (this machine)" } } }
+            tr { th scope="row" { "Program" } td { (origin(&request.client)) } }
+            tr { th scope="row" { "Access is sent to" } td.code { (host) @if local { " (this machine)" } } }
             tr { th scope="row" { "Signed in as" } td { (person.email) } }
         }
-        @if asked.client.is_local_only() {
-            p.bad role="note" { "This program runs on your own machine, where any other can pretend to be it. Go on only if you \
-                have just started it yourself." }
+        @if request.client.is_local_only() {
+            p.bad role="note" { "This program runs on your own machine, where any other program can pretend to be \
+                it. Allow it only if you have just started it yourself." }
         }
         form.card method="post" action={ "/oauth/authorize?" (query) } {
             input type="hidden" name="csrf" value=(person.csrf);
             (choice(person))
-            @if !person.choices.is_empty() { button name="decision" value="allow" { "Let it in" } " " }
-            button.quiet name="decision" value="deny" { "Refuse" }
+            @if !person.choices.is_empty() { button name="decision" value="allow" { "Allow" } " " }
+            button.quiet name="decision" value="deny" { "Deny" }
         }
         p.dim { "The connection lasts 30 days at most. You can end it at any time under " a href="/settings/connections" { "connections" } "." }
     };
-    page_to("Let a program in?", &body, &lead(target))
+    page_to("Allow access?", &body, &lead(target))
 }
 
 fn choice(person: &Person<'_>) -> Markup {
     html! {
         @if person.choices.is_empty() {
             p {
-                "You have no workspace that it could be let into. " a href="/settings/workspaces" { "Make one" }
-                " first, then load this page again."
+                "You have no workspace to which you could give it access. " a href="/settings/workspaces" { "Create one" }
+                " first, then reload this page."
             }
         } @else {
             label {
@@ -71,12 +71,12 @@ fn choice(person: &Person<'_>) -> Markup {
             }
         }
         @if !person.viewed.is_empty() {
-            p.dim { "You only view " (person.viewed.join(", ")) ": a client needs a workspace that you work in." }
+            p.dim { "You only view " (person.viewed.join(", ")) ": a client needs a workspace in which you are more than a viewer." }
         }
     }
 }
 
-/// What a client calls itself, or that it does not.
+/// Returns the client's name, or a text for one without a name.
 fn name(client: &Client) -> &str {
     client.name.as_deref().unwrap_or("A program without a name")
 }
@@ -91,7 +91,8 @@ fn origin(client: &Client) -> Markup {
     }
 }
 
-/// What the browser must let the form lead on to. Its policy knows no addresses of IPv6 (CSP 3 section 2.3.1).
+/// Returns the origins to which the browser may redirect after the form. CSP cannot express IPv6 addresses
+/// (CSP 3 section 2.3.1).
 fn lead(target: Option<Redirect<'_>>) -> String {
     match target {
         Some(redirect) if redirect.host().starts_with('[') => "http: https:".to_owned(),

@@ -1,4 +1,4 @@
-//! Where do programs find out what is here? RFC 9728, RFC 8414, RFC 9727, and a text for agents (interface.md "Discovery metadata").
+//! Discovery documents: RFC 9728, RFC 8414, RFC 9727, and `/llms.txt` (docs/api/mcp.md).
 
 use axum::extract::State;
 use axum::http::header;
@@ -8,27 +8,27 @@ use axum::{Json, Router};
 use serde_json::json;
 
 use super::resource;
-use crate::Shared;
-use crate::origin::Origin;
-use crate::readable::by_any_page;
-use hotdesk_domain::oauth::SCOPE;
-use hotdesk_wire::oauth::{ResourceMetadata, ServerMetadata};
+use crate::AppState;
+use crate::web::cors::allow_any_origin;
+use crate::web::origin::Origin;
+use hotdesk_domain::identity::oauth::SCOPE;
+use hotdesk_wire::identity::oauth::{ResourceMetadata, ServerMetadata};
 
-/// Where the MCP endpoint's metadata is, by RFC 9728 section 3.1; interface.md's path at the root has the same.
+/// Path of the MCP endpoint's metadata by RFC 9728 section 3.1. The path at the root has the same document.
 pub(super) const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
-/// Where the catalogue is (RFC 9727 section 2).
+/// Path of the API catalogue (RFC 9727 section 2).
 const CATALOGUE: &str = "/.well-known/api-catalog";
 
-pub(super) fn router() -> Router<Shared> {
+pub(super) fn router() -> Router<AppState> {
     Router::new()
-        .route("/.well-known/oauth-protected-resource", by_any_page(get(resource_metadata)))
-        .route(RESOURCE_METADATA, by_any_page(get(resource_metadata)))
-        .route("/.well-known/oauth-authorization-server", by_any_page(get(server_metadata)))
-        .route(CATALOGUE, by_any_page(get(catalogue)))
-        .route("/llms.txt", by_any_page(get(text_for_agents)))
+        .route("/.well-known/oauth-protected-resource", allow_any_origin(get(resource_metadata)))
+        .route(RESOURCE_METADATA, allow_any_origin(get(resource_metadata)))
+        .route("/.well-known/oauth-authorization-server", allow_any_origin(get(server_metadata)))
+        .route(CATALOGUE, allow_any_origin(get(catalogue)))
+        .route("/llms.txt", allow_any_origin(get(text_for_agents)))
 }
 
-fn words(list: &[&str]) -> Vec<String> {
+fn strings(list: &[&str]) -> Vec<String> {
     list.iter().map(|&word| word.to_owned()).collect()
 }
 
@@ -37,8 +37,8 @@ async fn resource_metadata(site: Origin) -> Json<ResourceMetadata> {
         resource: resource(&site),
         resource_documentation: format!("{}/llms.txt", site.0),
         authorization_servers: vec![site.0],
-        scopes_supported: words(&[SCOPE]),
-        bearer_methods_supported: words(&["header"]),
+        scopes_supported: strings(&[SCOPE]),
+        bearer_methods_supported: strings(&["header"]),
         resource_name: "hotdesk".to_owned(),
     })
 }
@@ -51,19 +51,19 @@ async fn server_metadata(Origin(site): Origin) -> Json<ServerMetadata> {
         revocation_endpoint: format!("{site}/oauth/revoke"),
         service_documentation: format!("{site}/llms.txt"),
         issuer: site,
-        scopes_supported: words(&[SCOPE]),
-        response_types_supported: words(&["code"]),
-        response_modes_supported: words(&["query"]),
-        grant_types_supported: words(&["authorization_code", "refresh_token"]),
-        token_endpoint_auth_methods_supported: words(&["none"]),
-        revocation_endpoint_auth_methods_supported: words(&["none"]),
-        code_challenge_methods_supported: words(&["S256"]),
+        scopes_supported: strings(&[SCOPE]),
+        response_types_supported: strings(&["code"]),
+        response_modes_supported: strings(&["query"]),
+        grant_types_supported: strings(&["authorization_code", "refresh_token"]),
+        token_endpoint_auth_methods_supported: strings(&["none"]),
+        revocation_endpoint_auth_methods_supported: strings(&["none"]),
+        code_challenge_methods_supported: strings(&["S256"]),
         client_id_metadata_document_supported: true,
         authorization_response_iss_parameter_supported: true,
     })
 }
 
-/// A linkset (RFC 9264 section 4.2) of the REST API and of the MCP endpoint.
+/// Linkset (RFC 9264 section 4.2) of the REST API and the MCP endpoint.
 async fn catalogue(Origin(site): Origin) -> Response {
     let link = |path: &str, kind: &str| json!([{"href": format!("{site}{path}"), "type": kind}]);
     let linkset = json!({"linkset": [
@@ -89,8 +89,8 @@ async fn catalogue(Origin(site): Origin) -> Response {
     (fields, linkset.to_string()).into_response()
 }
 
-/// `GET /llms.txt` (llmstxt.org): what an agent needs to begin.
-async fn text_for_agents(State(app): State<Shared>, Origin(site): Origin) -> Response {
+/// `GET /llms.txt` (llmstxt.org): an introduction for AI agents.
+async fn text_for_agents(State(app): State<AppState>, Origin(site): Origin) -> Response {
     let agents = if app.config.agent_accounts.enabled {
         format!(
             " Without a person, make an account for yourself: `POST {site}/api/agent-accounts` with `{{\"name\": \"...\"}}` answers \

@@ -1,19 +1,19 @@
-//! How do MCP clients get in? An OAuth 2.1 authorization server for one resource, `{site_url}/mcp`, and what is said about it where
-//! programs look (interface.md "Browser authorization for the MCP endpoint", "Discovery metadata").
+//! OAuth 2.1 authorization server for one resource, `{site_url}/mcp`, and its discovery metadata
+//! (docs/api/mcp.md).
 //!
-//! Codes and tokens are opaque and kept as SHA-256 only; every step is one compare-and-set in the store. Clients are public: they
-//! are known by a URL that describes them, or registered themselves.
+//! Codes and tokens are opaque, and only their SHA-256 is stored. Each step is one compare-and-set in the
+//! database. Clients are public: a client is identified by a URL that describes it, or it registers itself.
 
 use axum::Router;
 use axum::routing::{get, post};
 use governor::DefaultKeyedRateLimiter;
 
-use super::Shared;
-use super::auth::rate::per_minute;
-use super::auth::source::Source;
-use super::origin::Origin;
-use super::readable::by_any_page;
-use hotdesk_http::guarded::Guarded;
+use crate::AppState;
+use crate::identity::auth::rate::per_minute;
+use crate::identity::auth::source::Source;
+use crate::web::cors::allow_any_origin;
+use crate::web::origin::Origin;
+use hotdesk_http::guarded_fetch::GuardedFetcher;
 
 mod answer;
 mod authorize;
@@ -26,22 +26,23 @@ mod revoke;
 mod token;
 pub mod tokens;
 
-/// Registrations of one source in a minute: a client does it once. Behind a proxy that is not trusted all share them.
+/// Registrations of one client address in a minute. A client registers once. All clients behind an untrusted
+/// proxy share the limit.
 const REGISTRATIONS: u32 = 20;
-/// Client documents that one source may have fetched in a minute; those that are kept do not count.
+/// Client documents that are fetched for one client address in a minute. Cached documents do not count.
 const FETCHES: u32 = 30;
 
-/// What is remembered of clients beside the store.
+/// State of the authorization server that is not in the database.
 #[derive(Debug)]
-pub struct Room {
+pub struct OAuthState {
     documents: clients::Documents,
     fetches: DefaultKeyedRateLimiter<Source>,
     registrations: DefaultKeyedRateLimiter<Source>,
 }
 
-impl Room {
-    /// An empty one that fetches by this.
-    pub fn new(guarded: Guarded) -> Self {
+impl OAuthState {
+    /// Creates an empty state that fetches client documents with `guarded`.
+    pub fn new(guarded: GuardedFetcher) -> Self {
         Self {
             documents: clients::Documents::new(guarded),
             fetches: DefaultKeyedRateLimiter::keyed(per_minute(FETCHES)),
@@ -49,25 +50,25 @@ impl Room {
         }
     }
 
-    /// Forgets the sources that are quiet.
+    /// Removes the rate limit entries of idle client addresses.
     pub fn sweep(&self) {
         self.fetches.retain_recent();
         self.registrations.retain_recent();
     }
 }
 
-/// Its routes. None is part of the documented API: RFC 8414's metadata describes them.
-pub fn router() -> Router<Shared> {
+/// Returns the routes. They are described by RFC 8414 metadata, not by the OpenAPI document.
+pub fn router() -> Router<AppState> {
     Router::new()
-        .route("/oauth/token", by_any_page(post(token::exchange)))
-        .route("/oauth/revoke", by_any_page(post(revoke::revoke)))
-        .route("/oauth/register", by_any_page(post(register::register)))
-        // A person's, with its cookie: no page but ours reads it.
-        .route("/oauth/authorize", get(authorize::ask).post(authorize::decide))
+        .route("/oauth/token", allow_any_origin(post(token::exchange)))
+        .route("/oauth/revoke", allow_any_origin(post(revoke::revoke)))
+        .route("/oauth/register", allow_any_origin(post(register::register)))
+        // It uses a person's cookie, so other origins cannot read it.
+        .route("/oauth/authorize", get(authorize::show).post(authorize::decide))
         .merge(discovery::router())
 }
 
-/// The resource that tokens are for.
+/// Returns the resource that tokens are for.
 fn resource(site: &Origin) -> String {
     format!("{}/mcp", site.0)
 }

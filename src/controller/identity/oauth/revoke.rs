@@ -1,22 +1,22 @@
-//! How does a client give its tokens back? `POST /oauth/revoke` (RFC 7009): either token ends the whole connection.
+//! Token revocation: `POST /oauth/revoke` (RFC 7009). Either token ends the whole connection.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
-use super::answer::{ClientForm, Failed, answer};
+use super::answer::{ClientForm, OAuthFailure, answer};
 use super::tokens;
-use crate::Shared;
-use crate::auth::keys::digest;
-use hotdesk_domain::audit::Action;
-use hotdesk_domain::oauth::refusal::Code;
+use crate::AppState;
+use crate::identity::auth::keys::digest;
+use hotdesk_domain::audit::AuditAction;
+use hotdesk_domain::identity::oauth::refusal::Code;
 
-/// `POST /oauth/revoke`. A token that is not known is revoked already (section 2.2).
+/// `POST /oauth/revoke`. An unknown token counts as revoked (section 2.2).
 pub async fn revoke(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     ClientForm(parameters): ClientForm,
-) -> Result<Response, Failed> {
+) -> Result<Response, OAuthFailure> {
     let token = parameters.need("token", "token is missing")?;
     let client = parameters.one("client_id")?;
     let found = match tokens::family_of(token) {
@@ -27,8 +27,8 @@ pub async fn revoke(
         if client.is_some_and(|client| client != grant.client_id) {
             return Err(Code::InvalidClient.because("the token is another client's").into());
         }
-        if app.end_grant(grant.id, "its client gave it back").await? {
-            tokens::told(&grant, Action::ConnectionRevoked);
+        if app.end_grant(grant.id, "its client revoked it").await? {
+            tokens::audit_client(&grant, AuditAction::ConnectionRevoked);
         }
     }
     Ok(answer(StatusCode::OK, &json!({})))

@@ -1,24 +1,24 @@
-//! How does a code or a refresh token become tokens? `POST /oauth/token` (RFC 6749 sections 4.1.3 and 6, RFC 9700 section 4.14).
+//! Token endpoint: `POST /oauth/token` (RFC 6749 sections 4.1.3 and 6, RFC 9700 section 4.14).
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::answer::{ClientForm, Failed, answer};
+use super::answer::{ClientForm, OAuthFailure, answer};
 use super::{resource, tokens};
-use crate::Shared;
-use crate::auth::keys::digest;
-use crate::auth::source::Source;
-use crate::origin::Origin;
+use crate::AppState;
+use crate::identity::auth::keys::digest;
+use crate::identity::auth::source::Source;
+use crate::web::origin::Origin;
 use hotdesk_base::clock::now_ms;
-use hotdesk_domain::audit::Action;
-use hotdesk_domain::oauth::parameters::Parameters;
-use hotdesk_domain::oauth::refusal::{Code, Refusal};
-use hotdesk_domain::oauth::{pkce, request};
-use hotdesk_store::oauth_grants::Grant;
-use hotdesk_wire::oauth::Tokens;
+use hotdesk_domain::audit::AuditAction;
+use hotdesk_domain::identity::oauth::parameters::Parameters;
+use hotdesk_domain::identity::oauth::refusal::{Code, Refusal};
+use hotdesk_domain::identity::oauth::{pkce, request};
+use hotdesk_store::identity::oauth_grants::Grant;
+use hotdesk_wire::identity::oauth::Tokens;
 
-/// What is exchanged.
+/// Grant type of an exchange.
 enum Exchange {
     Code,
     Refresh,
@@ -26,11 +26,11 @@ enum Exchange {
 
 /// `POST /oauth/token`.
 pub async fn exchange(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     site: Origin,
     source: Source,
     ClientForm(parameters): ClientForm,
-) -> Result<Response, Failed> {
+) -> Result<Response, OAuthFailure> {
     let by = match parameters.need("grant_type", "grant_type is missing")? {
         "authorization_code" => Exchange::Code,
         "refresh_token" => Exchange::Refresh,
@@ -40,7 +40,7 @@ pub async fn exchange(
         }
     };
     let client = parameters.need("client_id", "client_id is missing")?;
-    if !app.knows_client(client).await? {
+    if !app.is_known_client(client).await? {
         return Err(Code::InvalidClient.because("the client is not known").into());
     }
     request::check_scope(&parameters)?;
@@ -49,93 +49,94 @@ pub async fn exchange(
         Exchange::Code => redeem(&app, source, client, &parameters).await?,
         Exchange::Refresh => refresh(&app, source, client, &parameters).await?,
     };
-    app.guesses.forget(&source);
+    app.wrong_credentials.forget(&source);
     Ok(answer(StatusCode::OK, &tokens))
 }
 
-/// The refusal of what leads to no connection: it may be a guess, and counts as one. What leads to one and opens nothing does not,
-/// since who has it guesses no more.
-fn unknown(app: &Shared, source: Source) -> Failed {
-    let one_too_many = app.guessed(source, "Invalid grant").map(Box::new);
-    one_too_many.map_or_else(|| dead().into(), Failed::Guessed)
+/// Refuses a code or token that belongs to no connection, and counts it as a possible guess. A used code of a
+/// real connection does not count, because its holder is not guessing.
+fn unknown(app: &AppState, source: Source) -> OAuthFailure {
+    let one_too_many = app.note_wrong_credential(source, "Invalid grant").map(Box::new);
+    one_too_many.map_or_else(|| invalid_grant().into(), OAuthFailure::TooManyGuesses)
 }
 
-/// A code or a refresh token that opens nothing: the same words whatever the reason, so that whoever guesses does not learn which
-/// were real.
-fn dead() -> Refusal {
+/// Error of an invalid code or refresh token. It is the same for every reason, so that guessing reveals
+/// nothing.
+fn invalid_grant() -> Refusal {
     Code::InvalidGrant.because("it is unknown, expired, used before, or another client's")
 }
 
-/// The refusal of a verifier that does not fit a code which this very client was given (RFC 7636 section 4.6). Of a code that
-/// was used it says no more than [`dead`].
-fn unproven(grant: &Grant) -> Refusal {
+/// Error of a verifier that does not match the code of this client (RFC 7636 section 4.6). For a used code it
+/// is [`invalid_grant`].
+fn wrong_verifier(grant: &Grant) -> Refusal {
     if grant.refresh.is_some() {
-        return dead();
+        return invalid_grant();
     }
-    Code::InvalidGrant
-        .because("code_verifier is not the one that code_challenge was made of by S256 (RFC 7636)")
+    Code::InvalidGrant.because("code_verifier does not match code_challenge by S256 (RFC 7636)")
 }
 
-/// Whether a grant was given to who asks, for what is asked for.
+/// Whether a grant belongs to this client and this resource.
 fn is_for(grant: &Grant, client: &str, parameters: &Parameters) -> Result<bool, Refusal> {
-    let asked = parameters.one("resource")?;
-    Ok(grant.client_id == client && asked.is_none_or(|asked| asked == grant.resource))
+    let resource_parameter = parameters.one("resource")?;
+    Ok(grant.client_id == client && resource_parameter.is_none_or(|requested| requested == grant.resource))
 }
 
 async fn redeem(
-    app: &Shared,
+    app: &AppState,
     source: Source,
     client: &str,
     parameters: &Parameters,
-) -> Result<Tokens, Failed> {
+) -> Result<Tokens, OAuthFailure> {
     let code = digest(parameters.need("code", "code is missing")?);
     let verifier = parameters.need("code_verifier", "code_verifier is missing")?;
     let redirect = parameters.one("redirect_uri")?;
     let grant = app.store.grant_of_code(&code).await?.ok_or_else(|| unknown(app, source))?;
-    // OAuth 2.1 clients need not repeat the redirect URI, because PKCE binds the code; one that is repeated must be the same.
+    // OAuth 2.1 clients may omit the redirect URI, because PKCE binds the code. If they send it, it must be
+    // the same.
     let same = redirect.is_none_or(|uri| uri == grant.redirect_uri);
     if !is_for(&grant, client, parameters)? || !same {
-        return Err(dead().into());
+        return Err(invalid_grant().into());
     }
     if !pkce::verifies(&grant.challenge, verifier) {
-        return Err(unproven(&grant).into());
+        return Err(wrong_verifier(&grant).into());
     }
-    let (tokens, digests) = tokens::fresh(None, grant.expires_at);
+    let (tokens, digests) = tokens::generate(None, grant.expires_at);
     if grant.refresh.is_none() && app.store.redeem(grant.id, &digests).await? {
-        tokens::told(&grant, Action::TokenIssued);
+        tokens::audit_client(&grant, AuditAction::TokenIssued);
         return Ok(tokens);
     }
-    // Dead of age, or used before: then two have it, and one of them should not (section 4.1.2).
+    // The code expired or was used before. If it was used, two parties have it, and the connection ends
+    // (section 4.1.2).
     let used = app.store.grant_of_code(&code).await?.filter(|grant| grant.refresh.is_some());
     if let Some(grant) = used
         && app.end_grant(grant.id, "its code was used twice").await?
     {
-        tokens::told(&grant, Action::TokenReused);
+        tokens::audit_client(&grant, AuditAction::TokenReused);
     }
-    Err(dead().into())
+    Err(invalid_grant().into())
 }
 
 async fn refresh(
-    app: &Shared,
+    app: &AppState,
     source: Source,
     client: &str,
     parameters: &Parameters,
-) -> Result<Tokens, Failed> {
+) -> Result<Tokens, OAuthFailure> {
     let shown = parameters.need("refresh_token", "refresh_token is missing")?;
     let family = tokens::family_of(shown).ok_or_else(|| unknown(app, source))?;
     let grant = app.store.grant_of_family(&digest(family)).await?.ok_or_else(|| unknown(app, source))?;
     if !is_for(&grant, client, parameters)? {
-        return Err(dead().into());
+        return Err(invalid_grant().into());
     }
-    let (tokens, digests) = tokens::fresh(Some(family), grant.expires_at);
+    let (tokens, digests) = tokens::generate(Some(family), grant.expires_at);
     if app.store.rotate(grant.id, &digest(shown), &digests).await? {
-        tokens::told(&grant, Action::TokenRefreshed);
+        tokens::audit_client(&grant, AuditAction::TokenRefreshed);
         return Ok(tokens);
     }
-    // It has the family and is not the current one: it was used before, so two have it. Or the connection is over, and then it
-    // does no harm.
+    // The token is of this family but not the current one: it was used before, so two parties have it. If the
+    // connection has expired, ending it does no harm.
     if app.end_grant(grant.id, "a refresh token was used twice").await? && grant.expires_at > now_ms() {
-        tokens::told(&grant, Action::TokenReused);
+        tokens::audit_client(&grant, AuditAction::TokenReused);
     }
-    Err(dead().into())
+    Err(invalid_grant().into())
 }

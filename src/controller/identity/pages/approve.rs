@@ -1,4 +1,4 @@
-//! Which program asks for a key, and does its person want that? (access.md A29, A30)
+//! Page that approves or denies a program's request for a key, A29 and A30 (docs/authentication-rules.md).
 
 use axum::Router;
 use axum::extract::State;
@@ -9,55 +9,57 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, csrf, page};
-use crate::Shared;
-use crate::auth::session::{Posted, SignedIn};
+use crate::AppState;
+use crate::identity::auth::session::{SignedIn, SignedInForm};
 use hotdesk_http::extract::Query;
 
-/// The page for it.
-pub fn router() -> Router<Shared> {
+/// Returns the page's routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/cli/approve", get(show).post(decide))
 }
 
 #[derive(Debug, Deserialize)]
-struct Typed {
+struct CodeQuery {
     #[serde(default)]
     code: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Answer {
+enum Decision {
     Approve,
     Deny,
 }
 
 #[derive(Debug, Deserialize)]
-struct Decided {
+struct DecisionForm {
     code: String,
-    decision: Answer,
+    decision: Decision,
 }
 
-/// `GET /cli/approve`: asks, whatever the address holds; only a form decides. A code that another site's page led here with
-/// is not looked up before the person says so: such pages must not use up the wrong ones that a person may type.
+/// `GET /cli/approve`: asks the person; only the form decides.
+///
+/// If another site's page led here, the code is not looked up before the person confirms it. Such pages must
+/// not use up the person's attempts.
 async fn show(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     who: SignedIn,
     headers: HeaderMap,
-    Query(typed): Query<Typed>,
+    Query(query): Query<CodeQuery>,
 ) -> Result<Response, Failure> {
-    if typed.code.is_empty() || is_led_here(&headers) {
-        return Ok(page("Approve a program", &code_field(&typed.code)));
+    if query.code.is_empty() || is_cross_site(&headers) {
+        return Ok(page("Approve a program", &code_field(&query.code)));
     }
-    let (code, device) = app.device_of(who.account, &typed.code).await?;
+    let (code, device) = app.device_of(who.account, &query.code).await?;
     let body = html! {
-        p { "A program asks for a key to your account. Compare this code with the one that it shows:" }
+        p { "A program asks for an API key to your account. Compare this code with the one that it shows:" }
         p.code.big { (code) }
         dl.card {
-            dt.dim { "It calls itself" } dd { (device.client) }
-            dt.dim { "On the host" } dd { (device.hostname) }
-            dt.dim { "Asked from" } dd { (device.source) }
+            dt.dim { "Program" } dd { (device.client) }
+            dt.dim { "Host name" } dd { (device.hostname) }
+            dt.dim { "Address" } dd { (device.source) }
         }
-        p { strong { "Approve only if you started this yourself." } " The key reaches all of your workspaces." }
+        p { strong { "Approve only if you started this yourself." } " The key gives access to all of your workspaces." }
         form method="post" action="/cli/approve" {
             (csrf(&who))
             input type="hidden" name="code" value=(code);
@@ -70,21 +72,21 @@ async fn show(
 
 /// `POST /cli/approve`.
 async fn decide(
-    State(app): State<Shared>,
-    Posted { who, form }: Posted<Decided>,
+    State(app): State<AppState>,
+    SignedInForm { who, form }: SignedInForm<DecisionForm>,
 ) -> Result<Response, Failure> {
-    let approve = form.decision == Answer::Approve;
+    let approve = form.decision == Decision::Approve;
     let device = app.decide_device(who.account, &form.code, approve).await?;
     let body = if approve {
-        html! { p role="status" { (device.client) " on " (device.hostname) " has its key in a moment. You can close this page." } }
+        html! { p role="status" { (device.client) " on " (device.hostname) " receives its key in a moment. You can close this page." } }
     } else {
-        html! { p role="status" { (device.client) " on " (device.hostname) " gets no key." } }
+        html! { p role="status" { (device.client) " on " (device.hostname) " receives no key." } }
     };
     Ok(page(if approve { "Approved" } else { "Denied" }, &body))
 }
 
 /// Whether the browser says that another site's page led here.
-fn is_led_here(headers: &HeaderMap) -> bool {
+fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| matches!(site.as_bytes(), b"cross-site" | b"same-site"))
 }
@@ -96,7 +98,7 @@ fn code_field(code: &str) -> Markup {
                 span { "The code that the program shows" }
                 input name="code" value=(code) autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus;
             }
-            button { "Go on" }
+            button { "Continue" }
         }
     }
 }

@@ -1,5 +1,4 @@
-//! How does a person take over an account that an AI agent made? By its claim link: the page shows what the account holds, and
-//! the person chooses what to keep.
+//! Page of a claim link: a person takes over an account that an AI agent created, and chooses what to keep.
 
 use axum::Router;
 use axum::extract::State;
@@ -8,92 +7,92 @@ use axum::routing::get;
 use maud::{Markup, html};
 
 use super::page::{Failure, page};
-use crate::auth::keys;
-use crate::auth::session::{Posted, SignedIn};
-use crate::{App, Shared};
+use crate::identity::auth::keys;
+use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
-use hotdesk_domain::counted::counted;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
+use hotdesk_domain::plural::plural;
 use hotdesk_http::extract::Path;
-use hotdesk_store::agents::AgentAccount;
-use hotdesk_store::computers::Computer;
-use hotdesk_store::find::Filter;
-use hotdesk_store::keys::Key;
-use hotdesk_store::takeover::{Choice, no_claim};
-use hotdesk_store::workspaces::Workspace;
+use hotdesk_store::fleet::computers::Computer;
+use hotdesk_store::fleet::find::ComputerFilter;
+use hotdesk_store::identity::agent_accounts::AgentAccount;
+use hotdesk_store::identity::api_keys::ApiKey;
+use hotdesk_store::identity::takeover::{TakeoverSelection, claim_not_found};
+use hotdesk_store::identity::workspaces::Workspace;
 
-/// Form fields of a workspace, of a computer and of a key begin so, and go on with the id.
+/// Prefixes of the form fields of a workspace, a computer and a key. The id follows.
 const WORKSPACE: &str = "workspace.";
 const COMPUTER: &str = "computer.";
 const KEY: &str = "key.";
 
-/// The page for it.
-pub fn router() -> Router<Shared> {
+/// Returns the page's routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/claim/{code}", get(show).post(take))
 }
 
-/// A workspace and what it holds.
-struct Held {
+/// A workspace and its contents.
+struct WorkspaceHoldings {
     workspace: Workspace,
     computers: Vec<Computer>,
     files: u32,
 }
 
-/// What an account holds.
+/// Contents of an agent's account.
 struct Holdings {
-    workspaces: Vec<Held>,
-    keys: Vec<Key>,
-    /// The names of its saved streaming connections.
+    workspaces: Vec<WorkspaceHoldings>,
+    keys: Vec<ApiKey>,
+    /// Names of its saved streaming connections.
     connections: Vec<String>,
 }
 
 /// `GET /claim/{code}`.
 async fn show(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     who: SignedIn,
     Path(code): Path<String>,
 ) -> Result<Response, Failure> {
-    let agent = app.store.agent_of_claim(&keys::digest(&code)).await?.ok_or_else(no_claim)?;
-    let held = holdings(&app, &agent).await?;
-    Ok(page("Take over an agent's account", &form(&agent, &held, &code, &who.csrf)))
+    let agent = app.store.agent_account_of_claim(&keys::digest(&code)).await?.ok_or_else(claim_not_found)?;
+    let holdings = holdings_of(&app, &agent).await?;
+    Ok(page("Take over an agent's account", &form(&agent, &holdings, &code, &who.csrf)))
 }
 
 /// `POST /claim/{code}`.
 async fn take(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     Path(code): Path<String>,
-    posted: Posted<Vec<(String, String)>>,
+    submitted: SignedInForm<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
-    let choice = chosen(&posted.form)?;
-    let (person, digest) = (posted.who.account, keys::digest(&code));
+    let choice = parse_choice(&submitted.form)?;
+    let (person, digest) = (submitted.who.account, keys::digest(&code));
     let taken = app.store.take_over(&digest, person, &choice, &app.plans).await?;
     app.end_streams(taken.streams);
-    tracing::info!(account = %taken.agent, by = %person, "an agent's account was taken over");
+    tracing::info!(account = %taken.agent, by = %person, "a person took over an agent's account");
     let (workspaces, computers, kept) = (choice.workspaces.len(), choice.computers.len(), choice.keys.len());
     Ok(page(
         "Taken over",
         &html! {
             p {
-                "Yours now: " (workspaces) " workspaces with their files, "
+                "You took over " (workspaces) " workspaces with their files, "
                 (computers) " computers and " (kept) " keys."
             }
-            p.dim { "Whatever you did not choose is being removed. The link does not work any more." }
-            p { a href="/settings" { "To the settings" } }
+            p.dim { "Everything that you did not choose is being deleted. The link is no longer valid." }
+            p { a href="/settings" { "Go to the settings" } }
         },
     ))
 }
 
-async fn holdings(app: &App, agent: &AgentAccount) -> Result<Holdings> {
+async fn holdings_of(app: &App, agent: &AgentAccount) -> Result<Holdings> {
     let mut workspaces = Vec::new();
-    // What others let it into is not its to hand over.
+    // Workspaces of others are not the agent's to hand over.
     let own = |workspace: &Workspace| workspace.account == agent.account;
     for workspace in app.store.workspaces(agent.account).await?.into_iter().filter(own) {
-        let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
+        let filter = ComputerFilter { workspace: Some(workspace.id), ..ComputerFilter::default() };
         let (computers, _) = app.store.computers(agent.account, &filter).await?;
         let files = app.store.files(workspace.id, None).await?.len();
         let files = u32::try_from(files).unwrap_or(u32::MAX);
-        workspaces.push(Held { workspace, computers, files });
+        workspaces.push(WorkspaceHoldings { workspace, computers, files });
     }
     let keys = app.store.keys_of(agent.account).await?;
     let connections = app.store.stream_connections(agent.account, None).await?;
@@ -101,11 +100,11 @@ async fn holdings(app: &App, agent: &AgentAccount) -> Result<Holdings> {
     Ok(Holdings { workspaces, keys, connections })
 }
 
-/// Reads what was chosen: `workspace.ID=take`, `computer.ID=take`, `key.ID=WORKSPACE`; an empty value is a key that ends.
-/// What is not named is not taken.
-fn chosen(fields: &[(String, String)]) -> Result<Choice> {
-    let bad = |_| Error::invalid("the form names something that is no id");
-    let mut choice = Choice::default();
+/// Parses the choice: `workspace.ID=take`, `computer.ID=take`, `key.ID=WORKSPACE`. An empty value ends a key.
+/// What is not named is not taken over.
+fn parse_choice(fields: &[(String, String)]) -> Result<TakeoverSelection> {
+    let bad = |_| Error::invalid("the form has an invalid id");
+    let mut choice = TakeoverSelection::default();
     for (name, value) in fields {
         if let Some(id) = name.strip_prefix(WORKSPACE) {
             choice.workspaces.push(id.parse().map_err(bad)?);
@@ -120,23 +119,23 @@ fn chosen(fields: &[(String, String)]) -> Result<Choice> {
     Ok(choice)
 }
 
-fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup {
+fn form(agent: &AgentAccount, holdings: &Holdings, code: &str, csrf: &str) -> Markup {
     html! {
         p {
-            "An AI agent that calls itself " strong { (agent.name) } " made this account on "
-            (day(agent.created_at)) ". Unless somebody takes it over, it goes on " (day(agent.expires_at)) "."
+            "An AI agent that calls itself " strong { (agent.name) } " created this account on "
+            (day(agent.created_at)) ". It is deleted on " (day(agent.expires_at)) " unless somebody takes it over."
         }
-        p.dim { "Take it over only if this agent works for you: its computers will count in your plan." }
+        p.dim { "Take it over only if this agent works for you: its computers will count towards your plan." }
         form.card method="post" action={ "/claim/" (code) } {
             input type="hidden" name="csrf" value=(csrf);
             h2 { "Workspaces" }
-            @if held.workspaces.is_empty() { p { "It has none." } }
-            @for it in &held.workspaces {
+            @if holdings.workspaces.is_empty() { p { "There are none." } }
+            @for it in &holdings.workspaces {
                 label {
                     input type="checkbox" name={ (WORKSPACE) (it.workspace.id) } value="take" checked;
                     " " strong { (it.workspace.name) } ": "
                     @if it.computers.is_empty() { "no computers, " }
-                    (counted(it.files, "stored file"))
+                    (plural(it.files, "stored file"))
                 }
                 @if !it.computers.is_empty() {
                     ul aria-label={ "Computers of " (it.workspace.name) } {
@@ -144,7 +143,7 @@ fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup
                             li {
                                 label {
                                     input type="checkbox" name={ (COMPUTER) (computer.id) } value="take" checked;
-                                    " " (told(computer))
+                                    " " (summary(computer))
                                 }
                             }
                         }
@@ -152,38 +151,38 @@ fn form(agent: &AgentAccount, held: &Holdings, code: &str, csrf: &str) -> Markup
                 }
             }
             h2 { "Keys" }
-            p.dim { "A key that you keep reaches one of the workspaces that you take over, and nothing else of yours." }
-            @for key in &held.keys {
+            p.dim { "A key that you keep gives access to one of the workspaces that you take over, and to nothing else of yours." }
+            @for key in &holdings.keys {
                 label {
                     span { (key.name) " (…" (key.last_four) ")" }
                     select name={ (KEY) (key.id) } {
-                        option value="" { "End it" }
-                        @for workspace in reached(key, held) {
-                            option value=(workspace.id) { "Keep it for " (workspace.name) }
+                        option value="" { "Delete" }
+                        @for workspace in workspaces_of(key, holdings) {
+                            option value=(workspace.id) { "Keep for " (workspace.name) }
                         }
                     }
                 }
             }
-            @if !held.connections.is_empty() {
+            @if !holdings.connections.is_empty() {
                 p {
-                    "Saved streaming connections: " (held.connections.join(", "))
-                    ". Each comes along with a key that you keep and that may use it."
+                    "Saved streaming connections: " (holdings.connections.join(", "))
+                    ". You take over each one that a key that you keep may use."
                 }
             }
-            p.dim { "What you do not choose is removed for good." }
+            p.dim { "Everything that you do not choose is deleted permanently." }
             button { "Take over" }
         }
     }
 }
 
-/// The workspaces for which a key may be kept: those that it reaches.
-fn reached<'a>(key: &'a Key, held: &'a Holdings) -> impl Iterator<Item = &'a Workspace> {
+/// Returns the workspaces for which a key may be kept: those to which it gives access.
+fn workspaces_of<'a>(key: &'a ApiKey, holdings: &'a Holdings) -> impl Iterator<Item = &'a Workspace> {
     let only = key.workspace.as_ref().map(|only| only.id);
-    let workspaces = held.workspaces.iter().map(|it| &it.workspace);
+    let workspaces = holdings.workspaces.iter().map(|it| &it.workspace);
     workspaces.filter(move |workspace| only.is_none_or(|only| only == workspace.id))
 }
 
-fn told(computer: &Computer) -> String {
+fn summary(computer: &Computer) -> String {
     let (size, status) = (&computer.hardware, computer.status.name());
     format!(
         "{} ({status}, {} vCPU, {} GB RAM, {} GB disk)",

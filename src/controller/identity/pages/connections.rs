@@ -1,4 +1,4 @@
-//! Which MCP clients did a person let in, and how are they put out again? `/settings/connections` (access.md A63).
+//! Page of a person's MCP client connections, `/settings/connections`, A63 (docs/authentication-rules.md).
 
 use axum::Router;
 use axum::extract::State;
@@ -9,64 +9,64 @@ use serde::Deserialize;
 
 use super::page::{Failure, csrf, page};
 use super::settings::navigation;
-use crate::Shared;
-use crate::auth::session::{Posted, SignedIn};
-use crate::oauth::tokens;
+use crate::AppState;
+use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::identity::oauth::tokens;
 use hotdesk_base::clock::iso8601;
 use hotdesk_base::ids::GrantId;
-use hotdesk_domain::audit::Action;
+use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::Error;
 use hotdesk_http::extract::Path;
-use hotdesk_store::oauth_grants::Connection;
+use hotdesk_store::identity::oauth_grants::OauthConnection;
 
-/// The pages for it.
-pub fn router() -> Router<Shared> {
+/// Returns the page's routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/settings/connections", get(list)).route("/settings/connections/{id}/end", post(end))
 }
 
 #[derive(Debug, Deserialize)]
-struct Nothing {}
+struct EmptyForm {}
 
-/// Where they are.
+/// Path of the page.
 const HERE: &str = "/settings/connections";
 
 /// `GET /settings/connections`.
-async fn list(State(app): State<Shared>, who: SignedIn) -> Result<Response, Failure> {
+async fn list(State(app): State<AppState>, who: SignedIn) -> Result<Response, Failure> {
     let connections = app.store.connections(who.account).await?;
     Ok(page("Connections", &html! { (navigation(HERE)) (table(&connections, &who)) }))
 }
 
-/// `POST /settings/connections/{id}/end`: its tokens open nothing from the next request on.
+/// `POST /settings/connections/{id}/end`: ends a connection. Its tokens are refused from the next request on.
 async fn end(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     Path(id): Path<String>,
-    posted: Posted<Nothing>,
+    form: SignedInForm<EmptyForm>,
 ) -> Result<Response, Failure> {
-    let unknown = || Error::not_found("There is no such connection (any more)");
+    let unknown = || Error::not_found("This connection does not exist, or has ended");
     let id: GrantId = id.parse().map_err(|_| unknown())?;
-    let grant = app.store.grant(id).await?.filter(|grant| grant.account == posted.who.account);
+    let grant = app.store.grant(id).await?.filter(|grant| grant.account == form.who.account);
     let grant = grant.ok_or_else(unknown)?;
-    if !app.store.remove_grant(id, Some(posted.who.account)).await? {
+    if !app.store.remove_grant(id, Some(form.who.account)).await? {
         return Err(unknown().into());
     }
-    tokens::about(&grant, Action::ConnectionRevoked);
+    tokens::about(&grant, AuditAction::ConnectionRevoked);
     app.mcp.end(id).await;
     Ok(Redirect::to(HERE).into_response())
 }
 
-fn table(connections: &[Connection], who: &SignedIn) -> Markup {
+fn table(connections: &[OauthConnection], who: &SignedIn) -> Markup {
     html! {
-        p { "Programs that you let into a workspace in a browser (MCP). Each connection ends by itself 30 days after it was made." }
+        p { "Programs to which you gave access to a workspace in a browser (MCP). Each connection expires 30 days after it was created." }
         @if connections.is_empty() { p.dim { "None." } } @else {
             table {
-                thead { tr { th { "Program" } th { "Workspace" } th { "Since" } th { "Last used" } th { "Ends" } th { } } }
+                thead { tr { th { "Program" } th { "Workspace" } th { "Since" } th { "Last used" } th { "Expires" } th { } } }
                 tbody { @for connection in connections { (row(connection, who)) } }
             }
         }
     }
 }
 
-fn row(connection: &Connection, who: &SignedIn) -> Markup {
+fn row(connection: &OauthConnection, who: &SignedIn) -> Markup {
     let name = connection.client_name.as_deref().unwrap_or(&connection.client_id);
     html! {
         tr {
@@ -85,7 +85,7 @@ fn row(connection: &Connection, who: &SignedIn) -> Markup {
     }
 }
 
-/// A stamp for people, to the minute: `2026-11-22 04:05 UTC`.
+/// Renders a time to the minute: `2026-11-22 04:05 UTC`.
 fn moment(ms: i64) -> Markup {
     let stamp = iso8601(ms);
     let (day, time) = stamp.split_once('T').unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What does an invitation's link show? Who asks whom into what; taking it is a form of its own.
+//! Page of an invitation's link, and the form that accepts it.
 
 use axum::Router;
 use axum::extract::State;
@@ -9,16 +9,16 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, csrf, new_password, page};
-use crate::Shared;
-use crate::auth::session::{Open, Posted, SignedIn};
+use crate::AppState;
+use crate::identity::auth::session::{PublicForm, SignedIn, SignedInForm};
 use hotdesk_base::ids::WorkspaceId;
 use hotdesk_base::secret::Secret;
 use hotdesk_http::encode::percent_encode;
 use hotdesk_http::extract::Query;
-use hotdesk_store::invitations::Invitation;
+use hotdesk_store::identity::invitations::Invitation;
 
-/// The pages of invitations.
-pub fn router() -> Router<Shared> {
+/// Returns the page's routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/invitation", get(show).post(join)).route("/invitation/account", post(join_anew))
 }
 
@@ -37,7 +37,7 @@ struct NewAccount {
 
 /// `GET /invitation`.
 async fn show(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     headers: HeaderMap,
     Query(link): Query<Link>,
 ) -> Result<Response, Failure> {
@@ -65,12 +65,18 @@ async fn show(
 }
 
 /// `POST /invitation`.
-async fn join(State(app): State<Shared>, Posted { who, form }: Posted<Link>) -> Result<Response, Failure> {
+async fn join(
+    State(app): State<AppState>,
+    SignedInForm { who, form }: SignedInForm<Link>,
+) -> Result<Response, Failure> {
     Ok(entered(app.join(form.token.reveal(), who.account).await?))
 }
 
 /// `POST /invitation/account`.
-async fn join_anew(State(app): State<Shared>, Open(form): Open<NewAccount>) -> Result<Response, Failure> {
+async fn join_anew(
+    State(app): State<AppState>,
+    PublicForm(form): PublicForm<NewAccount>,
+) -> Result<Response, Failure> {
     let (account, workspace) = app.join_anew(form.token.reveal(), &form.full_name, form.password).await?;
     let cookie = app.sign_in(account).await?;
     Ok(([(header::SET_COOKIE, cookie)], entered(workspace)).into_response())
@@ -92,7 +98,7 @@ fn for_signed_in(who: &SignedIn, token: &Secret) -> Markup {
 
 fn for_another(who: &SignedIn, invitation: &Invitation) -> Markup {
     html! {
-        p.bad role="alert" { "You are signed in with another address. Sign out, and open the link again as " (invitation.email) "." }
+        p.bad role="alert" { "You are signed in with another address. Sign out, then open the link again as " (invitation.email) "." }
         form method="post" action="/sign-out" { (csrf(who)) button.quiet { "Sign out" } }
     }
 }
@@ -107,7 +113,7 @@ fn for_new(invitation: &Invitation, token: &Secret) -> Markup {
             }
             label { span { "Name" } input type="text" name="full_name" autocomplete="name"; }
             (new_password())
-            button { "Make an account and join" }
+            button { "Create an account and join" }
         }
     }
 }

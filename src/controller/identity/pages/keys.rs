@@ -1,4 +1,4 @@
-//! The page of API keys: make one with a name and a scope, see its text once, delete it.
+//! Page of API keys: create, list and delete.
 
 use axum::Router;
 use axum::extract::State;
@@ -10,43 +10,43 @@ use serde::Deserialize;
 
 use super::page::{Failure, csrf, page};
 use super::settings::navigation;
-use crate::Shared;
-use crate::auth::session::{Posted, SignedIn};
-use hotdesk_domain::access::Intent;
+use crate::AppState;
+use crate::identity::auth::session::{SignedIn, SignedInForm};
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::Intent;
 use hotdesk_domain::name;
-use hotdesk_wire::key::Key;
+use hotdesk_wire::identity::api_key::ApiKey;
 
-/// The page and its forms.
-pub fn router() -> Router<Shared> {
+/// Returns the page's routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/settings/keys", get(show).post(make)).route("/settings/keys/delete", post(delete))
 }
 
 #[derive(Debug, Deserialize)]
-struct NewKey {
+struct NewKeyForm {
     name: String,
-    /// Empty: account-wide.
+    /// Workspace id; empty for an account-wide key.
     #[serde(default)]
     workspace_id: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Which {
+struct KeyForm {
     id: String,
 }
 
-/// Where it is.
+/// Path of the page.
 const HERE: &str = "/settings/keys";
 
 /// `GET /settings/keys`.
-async fn show(State(app): State<Shared>, who: SignedIn) -> Result<Response, Failure> {
+async fn show(State(app): State<AppState>, who: SignedIn) -> Result<Response, Failure> {
     let body = html! { (navigation(HERE)) (list(&app, &who).await?) (form(&app, &who).await?) };
     Ok(page("API keys", &body))
 }
 
-/// `POST /settings/keys`: the one page that shows the new key's text.
-async fn make(State(app): State<Shared>, posted: Posted<NewKey>) -> Result<Response, Failure> {
-    let Posted { who, form: wanted } = posted;
+/// `POST /settings/keys`. Its response is the only page that shows the new key's text.
+async fn make(State(app): State<AppState>, submitted: SignedInForm<NewKeyForm>) -> Result<Response, Failure> {
+    let SignedInForm { who, form: wanted } = submitted;
     let answer = StatusCode::CREATED;
     let workspace = Some(wanted.workspace_id.as_str());
     let (key, text) = app.mint_key(&who.caller(Intent::Change), &wanted.name, workspace, answer).await?;
@@ -63,13 +63,13 @@ async fn make(State(app): State<Shared>, posted: Posted<NewKey>) -> Result<Respo
 }
 
 /// `POST /settings/keys/delete`.
-async fn delete(State(app): State<Shared>, posted: Posted<Which>) -> Result<Response, Failure> {
-    let caller = posted.who.caller(Intent::Change);
-    app.delete_key(&caller, &posted.form.id, StatusCode::SEE_OTHER).await?;
+async fn delete(State(app): State<AppState>, submitted: SignedInForm<KeyForm>) -> Result<Response, Failure> {
+    let caller = submitted.who.caller(Intent::Change);
+    app.delete_key(&caller, &submitted.form.id, StatusCode::SEE_OTHER).await?;
     Ok(Redirect::to(HERE).into_response())
 }
 
-async fn list(app: &Shared, who: &SignedIn) -> Result<Markup> {
+async fn list(app: &AppState, who: &SignedIn) -> Result<Markup> {
     let keys = app.visible_keys(&who.caller(Intent::Read), None).await?;
     let mut rows = Vec::with_capacity(keys.len());
     for key in keys {
@@ -81,15 +81,15 @@ async fn list(app: &Shared, who: &SignedIn) -> Result<Markup> {
             p { "There are no keys yet." }
         } @else {
             table {
-                thead { tr { th { "Name" } th { "Key" } th { "Reaches" } th { "Last used" } th { "Delete" } } }
+                thead { tr { th { "Name" } th { "Key" } th { "Access to" } th { "Last used" } th { "Delete" } } }
                 tbody { @for (reaches, key) in &rows { (row(who, reaches.as_deref(), key)) } }
             }
         }
     })
 }
 
-fn row(who: &SignedIn, reaches: Option<&str>, key: &Key) -> Markup {
-    let used = key.last_used_at.as_deref().map_or_else(|| "never".to_owned(), in_words);
+fn row(who: &SignedIn, reaches: Option<&str>, key: &ApiKey) -> Markup {
+    let used = key.last_used_at.as_deref().map_or_else(|| "never".to_owned(), minute_text);
     html! {
         tr {
             td { (key.name) }
@@ -107,16 +107,16 @@ fn row(who: &SignedIn, reaches: Option<&str>, key: &Key) -> Markup {
     }
 }
 
-/// An ISO 8601 time of UTC for people, to the minute as last uses are kept.
-fn in_words(at: &str) -> String {
+/// Renders an ISO 8601 time to the minute, because last uses are stored once a minute.
+fn minute_text(at: &str) -> String {
     let to_the_minute = at.get(..16).unwrap_or(at);
     format!("{} UTC", to_the_minute.replace('T', " "))
 }
 
-async fn form(app: &Shared, who: &SignedIn) -> Result<Markup> {
+async fn form(app: &AppState, who: &SignedIn) -> Result<Markup> {
     let workspaces = app.store.workspaces(who.account).await?;
     Ok(html! {
-        h2 { "Make a key" }
+        h2 { "Create a key" }
         form.card method="post" action="/settings/keys" {
             (csrf(who))
             label {
@@ -124,13 +124,13 @@ async fn form(app: &Shared, who: &SignedIn) -> Result<Markup> {
                 input type="text" name="name" maxlength=(name::MAX_CHARACTERS) autocomplete="off" required;
             }
             label {
-                span { "Reaches" }
+                span { "Access to" }
                 select name="workspace_id" {
                     option value="" { "all workspaces" }
                     @for workspace in &workspaces { option value=(workspace.id) { (workspace.name) } }
                 }
             }
-            button { "Make it" }
+            button { "Create" }
         }
     })
 }

@@ -1,11 +1,11 @@
-//! Which pages does a person need? Plain ones, made here and served whole: no script is needed for any of them.
+//! HTML pages for people, rendered on the server. None needs a script.
 
 use axum::Router;
 use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get};
 
-use super::Shared;
+use crate::AppState;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response::HttpError;
 
@@ -15,13 +15,13 @@ mod connections;
 mod invitation;
 mod keys;
 pub mod page;
-mod people;
 mod set_up;
 pub mod settings;
 mod sign_in;
+mod workspaces;
 
-/// The console's routes. None of them is part of the documented API.
-pub fn router() -> Router<Shared> {
+/// Returns the routes of all pages. They are not part of the OpenAPI document.
+pub fn router() -> Router<AppState> {
     Router::new()
         .route("/", any(root))
         .route("/console/{release}/console.css", get(page::style))
@@ -31,12 +31,12 @@ pub fn router() -> Router<Shared> {
         .merge(claim::router())
         .merge(set_up::router())
         .merge(settings::router())
-        .merge(people::router())
+        .merge(workspaces::router())
         .merge(invitation::router())
         .merge(approve::router())
 }
 
-/// `GET /`: a person's browser is led to the settings; for programs there is nothing.
+/// `GET /`: redirects browsers to the settings; other programs get 404.
 async fn root(method: Method, headers: HeaderMap) -> Response {
     let looks = matches!(method, Method::GET | Method::HEAD);
     if looks && wants_page(&headers) {
@@ -46,7 +46,7 @@ async fn root(method: Method, headers: HeaderMap) -> Response {
     }
 }
 
-/// Whether a request names HTML among what it accepts, as browsers do.
+/// Whether the request's `Accept` names HTML, as browsers send it.
 fn wants_page(headers: &HeaderMap) -> bool {
     let fields = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut kinds = fields.flat_map(|field| field.split(',')).filter_map(|kind| kind.split(';').next());

@@ -1,4 +1,4 @@
-//! How does a page of the console look? One frame, one style sheet, headers that let nobody frame it or run a script.
+//! Frame of the HTML pages: layout, style sheet and security headers.
 
 use std::sync::LazyLock;
 
@@ -7,27 +7,27 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use sha2::{Digest, Sha256};
 
-use crate::auth::session::{MIN_PASSWORD, SignedIn};
+use crate::identity::auth::session::{MIN_PASSWORD, SignedIn};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Kind};
 use hotdesk_http::error_response;
 
 static STYLE: &str = include_str!("console.css");
 
-/// The first digits of the style sheet's hash: its address changes with it, and what is at one address never does.
+/// First digits of the style sheet's hash. They are in its URL, so that it can be cached forever.
 static RELEASE: LazyLock<String> = LazyLock::new(|| hex(&Sha256::digest(STYLE.as_bytes())[..8]));
 
-/// What the browser lets a page do: our style and forms to us. Where a page ends in a redirect to another site (an MCP
-/// client), [`page_to`] names that site, because browsers hold `form-action` against redirects too.
+/// Content security policy: only our style sheet, and forms to this service. [`page_to`] adds an origin when
+/// a form's response redirects to another site, because browsers apply `form-action` to redirects too.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A page whose forms lead to us.
+/// Renders a page whose forms are sent to this service.
 pub fn page(title: &str, body: &Markup) -> Response {
     page_to(title, body, "")
 }
 
-/// A page whose forms may lead on to one more origin.
+/// Renders a page whose forms may also redirect to the origin `target`.
 pub fn page_to(title: &str, body: &Markup, target: &str) -> Response {
     let whole = html! {
         (DOCTYPE)
@@ -60,7 +60,7 @@ pub fn page_to(title: &str, body: &Markup, target: &str) -> Response {
     response
 }
 
-/// One more field of a form: what it is called, its name, its type, and what it is filled with.
+/// Renders a form field with its label, name, type, value and `autocomplete`.
 pub fn field(label: &str, name: &str, kind: &str, value: &str, autocomplete: &str) -> Markup {
     html! {
         label {
@@ -70,7 +70,7 @@ pub fn field(label: &str, name: &str, kind: &str, value: &str, autocomplete: &st
     }
 }
 
-/// The fields of a new password.
+/// Renders the field of a new password.
 pub fn new_password() -> Markup {
     html! {
         label {
@@ -80,12 +80,12 @@ pub fn new_password() -> Markup {
     }
 }
 
-/// What every form of a signed-in person carries.
+/// Renders the hidden token that every form of a signed-in person carries.
 pub fn csrf(who: &SignedIn) -> Markup {
     html! { input type="hidden" name="csrf" value=(who.csrf); }
 }
 
-/// A failure as a page, for people.
+/// Error that is rendered as a page.
 #[derive(Debug)]
 pub struct Failure(pub Error);
 

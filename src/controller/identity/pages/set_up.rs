@@ -1,4 +1,4 @@
-//! How does the operator come by a password? On the first visit, by the key that the first start printed.
+//! First-visit page: the operator sets a password with the key that the first start printed.
 
 use axum::Router;
 use axum::extract::State;
@@ -9,18 +9,18 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, field, new_password, page};
-use crate::auth::keys;
-use crate::auth::session::{Open, hash_password};
-use crate::people::invitations::person_name;
-use crate::{App, Shared};
+use crate::identity::auth::keys;
+use crate::identity::auth::session::{PublicForm, hash_password};
+use crate::identity::people::invitations::person_name;
+use crate::{App, AppState};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::email::Email;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::error::{Error, Kind};
+use hotdesk_domain::identity::email::Email;
 use hotdesk_http::error_response;
 
-/// The page for it.
-pub fn router() -> Router<Shared> {
+/// Returns the page's routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/set-up", get(form).post(set_up))
 }
 
@@ -34,34 +34,35 @@ struct SetUp {
 }
 
 impl App {
-    /// Whether nobody can sign in to the operator's account yet.
+    /// Whether the operator's account has no password yet.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Internal` when the database fails.
     pub async fn is_new(&self) -> Result<bool> {
-        let operator = self.store.account(self.store.operator().await?).await?;
+        let operator = self.store.account(self.store.operator_account().await?).await?;
         Ok(operator.is_some_and(|operator| operator.password_hash.is_none()))
     }
 }
 
-fn done() -> Error {
-    Error::forbidden(
-        "This hotdesk is set up already: sign in. Who has lost the password uses `hotdesk admin`.",
-    )
+fn already_set_up() -> Error {
+    Error::forbidden("This hotdesk is set up already: sign in. For a lost password use `hotdesk admin`.")
 }
 
 /// `GET /set-up`.
-async fn form(State(app): State<Shared>) -> Result<Response, Failure> {
+async fn form(State(app): State<AppState>) -> Result<Response, Failure> {
     if !app.is_new().await? {
-        return Err(done().into());
+        return Err(already_set_up().into());
     }
     Ok(page("Set up hotdesk", &fields("", "", None)))
 }
 
 /// `POST /set-up`.
-async fn set_up(State(app): State<Shared>, Open(form): Open<SetUp>) -> Result<Response, Failure> {
+async fn set_up(
+    State(app): State<AppState>,
+    PublicForm(form): PublicForm<SetUp>,
+) -> Result<Response, Failure> {
     if !app.is_new().await? {
-        return Err(done().into());
+        return Err(already_set_up().into());
     }
     let (email, full_name) = (form.email.clone(), form.full_name.clone());
     match enter(&app, form).await {
@@ -76,17 +77,17 @@ async fn set_up(State(app): State<Shared>, Open(form): Open<SetUp>) -> Result<Re
 }
 
 async fn enter(app: &App, form: SetUp) -> Result<axum::http::HeaderValue> {
-    let operator = app.store.operator().await?;
+    let operator = app.store.operator_account().await?;
     let holder = keys::holder(&app.store, form.key.reveal().trim()).await?;
     if holder.account != operator || holder.scope.is_some() {
         return Err(Error::unauthenticated(
-            "Invalid API key: it takes an account-wide one of the operator's",
+            "Invalid API key: an account-wide key of the operator is required",
         ));
     }
     let (email, full_name) = (Email::parse(&form.email)?, person_name(&form.full_name)?);
     let hash = hash_password(form.password).await?;
     if !app.store.set_sign_in(operator, email.as_str(), &full_name, &hash).await? {
-        return Err(done());
+        return Err(already_set_up());
     }
     app.sign_in(operator).await
 }
@@ -95,7 +96,7 @@ fn fields(email: &str, full_name: &str, wrong: Option<&str>) -> Markup {
     html! {
         form.card method="post" action="/set-up" {
             @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
-            p { "The first start of hotdesk printed an API key. Whoever has it gives the operator's account what it signs in with." }
+            p { "The first start of hotdesk printed an API key. Enter it, and choose how the operator signs in." }
             (field("API key", "key", "password", "", "off"))
             (field("E-mail", "email", "email", email, "username"))
             label {

@@ -1,4 +1,4 @@
-//! Who am I here, and where is what I can set? The account, and the way to the other pages.
+//! Settings page of the account, and the navigation between the settings pages.
 
 use std::time::Instant;
 
@@ -10,17 +10,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, csrf, field, new_password, page};
-use crate::auth::session::{Posted, SignedIn, hash_password, is_password};
-use crate::auth::source::Source;
-use crate::{Shared, audit};
+use crate::identity::auth::session::{SignedIn, SignedInForm, hash_password, is_password};
+use crate::identity::auth::source::Source;
+use crate::{AppState, audit};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::audit::Action;
+use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
 use hotdesk_http::extract::Query;
-use hotdesk_store::people::Account;
+use hotdesk_store::identity::people::Account;
 
-/// The settings' pages: where, and what they are called.
+/// Path and title of each settings page.
 const PAGES: [(&str, &str); 4] = [
     ("/settings", "Account"),
     ("/settings/workspaces", "Workspaces"),
@@ -28,12 +28,12 @@ const PAGES: [(&str, &str); 4] = [
     ("/settings/connections", "Connections"),
 ];
 
-/// The page of the account.
-pub fn router() -> Router<Shared> {
+/// Returns the page's routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/settings", get(account)).route("/settings/password", post(password))
 }
 
-/// The way between the settings' pages, on the one at `here`.
+/// Renders the navigation, with the page at `here` marked as current.
 pub fn navigation(here: &str) -> Markup {
     html! {
         nav aria-label="Settings" {
@@ -47,7 +47,7 @@ pub fn navigation(here: &str) -> Markup {
 }
 
 #[derive(Debug, Deserialize)]
-struct Told {
+struct AccountQuery {
     #[serde(default)]
     changed: bool,
 }
@@ -60,14 +60,14 @@ struct NewPassword {
 
 /// `GET /settings`.
 async fn account(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     who: SignedIn,
-    Query(told): Query<Told>,
+    Query(query): Query<AccountQuery>,
 ) -> Result<Response, Failure> {
     let account = signed_in(&app, &who).await?;
     let body = html! {
         (navigation("/settings"))
-        @if told.changed { p role="status" { "The password is changed. Other browsers are signed out." } }
+        @if query.changed { p role="status" { "The password was changed. Other browsers are signed out." } }
         div.card {
             p { "Signed in as " strong { (account.email) } @if !account.full_name.is_empty() { " (" (account.full_name) ")" } }
             form method="post" action="/sign-out" { (csrf(&who)) button.quiet { "Sign out" } }
@@ -78,7 +78,7 @@ async fn account(
             input type="hidden" name="username" value=(account.email) autocomplete="username";
             (field("Current password", "current", "password", "", "current-password"))
             (new_password())
-            p.dim { "Other browsers that are signed in to this account are signed out. API keys go on." }
+            p.dim { "Other browsers that are signed in to this account will be signed out. API keys stay valid." }
             button { "Change password" }
         }
     };
@@ -87,23 +87,23 @@ async fn account(
 
 /// `POST /settings/password`.
 async fn password(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     source: Source,
-    Posted { who, form }: Posted<NewPassword>,
+    SignedInForm { who, form }: SignedInForm<NewPassword>,
 ) -> Result<Response, Failure> {
-    audit::did(Action::PasswordChange);
+    audit::set_action(AuditAction::PasswordChange);
     let account = signed_in(&app, &who).await?;
-    let tried = app.sign_ins.attempt(source, &account.email, Instant::now())?;
+    let attempt = app.sign_ins.attempt(source, &account.email, Instant::now())?;
     if !is_password(form.current, account.password_hash).await? {
         return Err(Error::forbidden("That is not the current password.").into());
     }
-    tried.succeeded();
+    attempt.succeeded();
     let hash = hash_password(form.password).await?;
     app.store.set_password(account.id, &hash, Some(who.session)).await?;
     Ok(Redirect::to("/settings?changed=true").into_response())
 }
 
-/// The account of a signed-in browser.
-async fn signed_in(app: &Shared, who: &SignedIn) -> Result<Account> {
+/// Returns the account of the signed-in person.
+async fn signed_in(app: &AppState, who: &SignedIn) -> Result<Account> {
     app.store.account(who.account).await?.ok_or_else(|| Error::internal("a session without an account"))
 }

@@ -1,4 +1,4 @@
-//! How does a person sign in and out? With e-mail and password.
+//! Sign-in with e-mail and password, and sign-out.
 
 use std::time::Instant;
 
@@ -11,29 +11,30 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::page::{Failure, page};
-use crate::auth::session::{self, Open, Posted};
-use crate::auth::source::Source;
-use crate::{Shared, audit};
+use crate::identity::auth::session::{self, PublicForm, SignedInForm};
+use crate::identity::auth::source::Source;
+use crate::{AppState, audit};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::audit::Action;
+use hotdesk_domain::audit::AuditAction;
 use hotdesk_domain::error::Error;
 use hotdesk_http::error_response;
 use hotdesk_http::extract::Query;
 
-/// The pages for it.
-pub fn router() -> Router<Shared> {
+/// Returns the pages' routes.
+pub fn router() -> Router<AppState> {
     Router::new().route("/sign-in", get(form).post(enter)).route("/sign-out", post(leave))
 }
 
-/// Where to go afterwards.
+/// Page to open after the sign-in.
 #[derive(Debug, Default, Deserialize)]
-struct Next {
+struct NextPage {
     #[serde(default)]
     next: String,
 }
 
-impl Next {
-    /// Only a path of ours: a sign-in must not send people elsewhere.
+impl NextPage {
+    /// Returns the path if it is on this service, else that of the settings. A sign-in must not redirect to
+    /// other sites.
     fn path(&self) -> &str {
         let ours = self.next.starts_with('/')
             && !self.next.starts_with("//")
@@ -47,17 +48,17 @@ struct SignIn {
     email: String,
     password: Secret,
     #[serde(flatten)]
-    next: Next,
+    next: NextPage,
 }
 
 #[derive(Debug, Deserialize)]
-struct Nothing {}
+struct EmptyForm {}
 
 /// `GET /sign-in`.
 async fn form(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     headers: HeaderMap,
-    Query(next): Query<Next>,
+    Query(next): Query<NextPage>,
 ) -> Result<Response, Failure> {
     if app.signed_in(&headers).await?.is_some() {
         return Ok(Redirect::to(next.path()).into_response());
@@ -72,20 +73,20 @@ async fn form(
 
 /// `POST /sign-in`.
 async fn enter(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     source: Source,
-    Open(form): Open<SignIn>,
+    PublicForm(form): PublicForm<SignIn>,
 ) -> Result<Response, Failure> {
-    audit::did(Action::SignIn);
+    audit::set_action(AuditAction::SignIn);
     let email = form.email.trim().to_lowercase();
     let now = Instant::now();
-    let tried = match app.sign_ins.attempt(source, &email, now) {
-        Ok(tried) => tried,
+    let attempt = match app.sign_ins.attempt(source, &email, now) {
+        Ok(attempt) => attempt,
         Err(refused) => {
-            if app.sign_ins.is_told(&email, now) {
-                audit::anyway();
+            if app.sign_ins.is_logged(&email, now) {
+                audit::force_entry();
                 if let Some(account) = app.store.account_of(&email).await? {
-                    audit::on_account(account.id);
+                    audit::set_account(account.id);
                 }
             }
             return Err(refused.into());
@@ -97,26 +98,26 @@ async fn enter(
     let tried_for = account.as_ref().map(|account| account.id);
     let Some(account) = account.filter(|_| known) else {
         if let Some(account) = tried_for {
-            audit::on_account(account);
+            audit::set_account(account);
         }
         let error = Error::unauthenticated("The e-mail address or the password is not right.");
         let mut response = page("Sign in", &fields(&email, &form.next, Some(&error.message)));
         *response.status_mut() = error_response::status(error.kind);
         return Ok(response);
     };
-    tried.succeeded();
+    attempt.succeeded();
     let cookie = app.sign_in(account.id).await?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(form.next.path())).into_response())
 }
 
 /// `POST /sign-out`.
-async fn leave(State(app): State<Shared>, posted: Posted<Nothing>) -> Result<Response, Failure> {
-    audit::did(Action::SignOut);
-    let cookie = app.sign_out(posted.who.session).await?;
+async fn leave(State(app): State<AppState>, form: SignedInForm<EmptyForm>) -> Result<Response, Failure> {
+    audit::set_action(AuditAction::SignOut);
+    let cookie = app.sign_out(form.who.session).await?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/sign-in")).into_response())
 }
 
-fn fields(email: &str, next: &Next, wrong: Option<&str>) -> Markup {
+fn fields(email: &str, next: &NextPage, wrong: Option<&str>) -> Markup {
     html! {
         form.card method="post" action="/sign-in" {
             @if let Some(wrong) = wrong { p.bad role="alert" { (wrong) } }
@@ -145,7 +146,7 @@ mod tests {
             ("https://evil.example", "/settings"),
             ("/a b", "/settings"),
         ] {
-            assert_eq!(Next { next: next.to_owned() }.path(), path, "{next}");
+            assert_eq!(NextPage { next: next.to_owned() }.path(), path, "{next}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who belongs to my workspaces? A list of them, where one more is made, and for each its members and invitations.
+//! Pages of workspaces: the list, and the members and invitations of each.
 
 use axum::Router;
 use axum::extract::State;
@@ -9,26 +9,29 @@ use serde::Deserialize;
 
 use super::page::{Failure, csrf, field, page};
 use super::settings::navigation;
-use crate::Shared;
-use crate::auth::session::{Posted, SignedIn};
-use crate::origin::Origin;
-use crate::people::members::People;
+use crate::AppState;
+use crate::identity::auth::session::{SignedIn, SignedInForm};
+use crate::identity::people::members::People;
+use crate::web::origin::Origin;
 use hotdesk_base::clock::iso8601;
-use hotdesk_domain::access::{Intent, Role};
+use hotdesk_domain::identity::access::{Intent, Role};
 use hotdesk_domain::name;
 use hotdesk_http::extract::Path;
-use hotdesk_store::members::Member;
-use hotdesk_wire::member::GivenRole;
+use hotdesk_store::identity::members::Member;
+use hotdesk_wire::identity::member::AssignableRole;
 
-/// What may be given, with what it means.
-const GIVEN: [(&str, &str); 3] =
-    [("viewer", "viewer: looks"), ("member", "member: works"), ("admin", "admin: manages people too")];
+/// Roles that can be assigned, with their meaning.
+const ASSIGNABLE_ROLES: [(&str, &str); 3] = [
+    ("viewer", "viewer: can only look"),
+    ("member", "member: can use computers"),
+    ("admin", "admin: can also manage people"),
+];
 
-/// The status of a new workspace, as where the API is told none.
+/// Status of a new workspace, as the API's default.
 const ACTIVE: &str = "active";
 
-/// The pages of workspaces.
-pub fn router() -> Router<Shared> {
+/// Returns the pages' routes.
+pub fn router() -> Router<AppState> {
     Router::new()
         .route("/settings/workspaces", get(list).post(make))
         .route("/settings/workspaces/{id}", get(one))
@@ -44,24 +47,24 @@ struct NewWorkspace {
 }
 
 #[derive(Debug, Deserialize)]
-struct Given {
+struct RoleForm {
     member: String,
-    role: GivenRole,
+    role: AssignableRole,
 }
 
 #[derive(Debug, Deserialize)]
-struct Whom {
+struct MemberForm {
     member: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct InviteForm {
     email: String,
-    role: GivenRole,
+    role: AssignableRole,
 }
 
 #[derive(Debug, Deserialize)]
-struct Address {
+struct EmailForm {
     email: String,
 }
 
@@ -70,7 +73,7 @@ fn address(workspace: &str) -> String {
 }
 
 /// `GET /settings/workspaces`.
-async fn list(State(app): State<Shared>, who: SignedIn) -> Result<Response, Failure> {
+async fn list(State(app): State<AppState>, who: SignedIn) -> Result<Response, Failure> {
     let workspaces = app.store.workspaces(who.account).await?;
     let body = html! {
         (navigation("/settings/workspaces"))
@@ -79,43 +82,47 @@ async fn list(State(app): State<Shared>, who: SignedIn) -> Result<Response, Fail
             @for it in &workspaces {
                 li {
                     a href=(address(&it.id.to_string())) { (it.name) }
-                    @if it.account != who.account { span.dim { " (another's)" } }
+                    @if it.account != who.account { span.dim { " (of another account)" } }
                 }
             }
         }
-        h2 { "Make a workspace" }
+        h2 { "Create a workspace" }
         form.card method="post" action="/settings/workspaces" {
             (csrf(&who))
             label {
                 span { "Name" }
                 input type="text" name="name" maxlength=(name::MAX_CHARACTERS) autocomplete="off" required;
             }
-            button { "Make it" }
+            button { "Create" }
         }
     };
     Ok(page("Workspaces", &body))
 }
 
-/// `POST /settings/workspaces`: what `POST /workspaces` does with a name alone.
+/// `POST /settings/workspaces`: does the same as `POST /workspaces` with a name.
 async fn make(
-    State(app): State<Shared>,
-    Posted { who, form }: Posted<NewWorkspace>,
+    State(app): State<AppState>,
+    SignedInForm { who, form }: SignedInForm<NewWorkspace>,
 ) -> Result<Response, Failure> {
     let made = app.make_workspace(&who.caller(Intent::Change), &form.name, None, ACTIVE).await?;
     Ok(Redirect::to(&address(&made.id.to_string())).into_response())
 }
 
 /// `GET /settings/workspaces/{id}`.
-async fn one(State(app): State<Shared>, who: SignedIn, Path(id): Path<String>) -> Result<Response, Failure> {
+async fn one(
+    State(app): State<AppState>,
+    who: SignedIn,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
     let people = app.people(&who.caller(Intent::Read), &id).await?;
     Ok(show(&who, &people, &html! {}))
 }
 
 /// `POST /settings/workspaces/{id}/role`.
 async fn role(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     Path(id): Path<String>,
-    Posted { who, form }: Posted<Given>,
+    SignedInForm { who, form }: SignedInForm<RoleForm>,
 ) -> Result<Response, Failure> {
     app.change_member(&who.caller(Intent::Change), &id, &form.member, form.role.into()).await?;
     Ok(Redirect::to(&address(&id)).into_response())
@@ -123,9 +130,9 @@ async fn role(
 
 /// `POST /settings/workspaces/{id}/remove`.
 async fn remove(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     Path(id): Path<String>,
-    Posted { who, form }: Posted<Whom>,
+    SignedInForm { who, form }: SignedInForm<MemberForm>,
 ) -> Result<Response, Failure> {
     app.remove_member(&who.caller(Intent::Change), &id, &form.member).await?;
     let left = form.member == who.account.to_string();
@@ -133,49 +140,50 @@ async fn remove(
     Ok(Redirect::to(&next).into_response())
 }
 
-/// `POST /settings/workspaces/{id}/invite`. Not a redirect: the link is shown now or never.
+/// `POST /settings/workspaces/{id}/invite`. The response is a page and not a redirect, because the link is
+/// shown only once.
 async fn invite(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     origin: Origin,
     Path(id): Path<String>,
-    Posted { who, form }: Posted<Asked>,
+    SignedInForm { who, form }: SignedInForm<InviteForm>,
 ) -> Result<Response, Failure> {
     let invited = app.invite(&who.caller(Intent::Change), &id, &form.email, form.role.into()).await?;
     let people = app.people(&who.caller(Intent::Read), &id).await?;
-    let told = html! {
+    let notice = html! {
         div.card role="status" {
-            p { "Hand this link to " strong { (invited.email) } ". It is shown this once, holds for seven days, and no mail is sent." }
+            p { "Send this link to " strong { (invited.email) } ". It is shown this once and is valid for seven days. No mail is sent." }
             p.code { (invited.url(&origin)) }
         }
     };
-    Ok(show(&who, &people, &told))
+    Ok(show(&who, &people, &notice))
 }
 
 /// `POST /settings/workspaces/{id}/uninvite`.
 async fn uninvite(
-    State(app): State<Shared>,
+    State(app): State<AppState>,
     Path(id): Path<String>,
-    Posted { who, form }: Posted<Address>,
+    SignedInForm { who, form }: SignedInForm<EmailForm>,
 ) -> Result<Response, Failure> {
     app.uninvite(&who.caller(Intent::Change), &id, &form.email).await?;
     Ok(Redirect::to(&address(&id)).into_response())
 }
 
-fn show(who: &SignedIn, people: &People, told: &Markup) -> Response {
+fn show(who: &SignedIn, people: &People, notice: &Markup) -> Response {
     let (at, manages) = (address(&people.workspace.id.to_string()), people.role >= Role::Admin);
     let body = html! {
         (navigation("/settings/workspaces"))
-        (told)
+        (notice)
         h2 { "Members" }
         table {
-            thead { tr { th scope="col" { "Who" } th scope="col" { "Role" } th scope="col" { "" } } }
+            thead { tr { th scope="col" { "Person" } th scope="col" { "Role" } th scope="col" { "" } } }
             tbody { @for member in &people.members { (row(who, member, &at, manages)) } }
         }
         @if manages {
             h2 { "Invitations" }
             @if !people.invitations.is_empty() {
                 table {
-                    thead { tr { th scope="col" { "Who" } th scope="col" { "Role" } th scope="col" { "Until" } th scope="col" { "" } } }
+                    thead { tr { th scope="col" { "E-mail" } th scope="col" { "Role" } th scope="col" { "Valid until" } th scope="col" { "" } } }
                     tbody {
                         @for it in &people.invitations {
                             tr {
@@ -186,7 +194,7 @@ fn show(who: &SignedIn, people: &People, told: &Markup) -> Response {
                                     form method="post" action={ (at) "/uninvite" } {
                                         (csrf(who))
                                         input type="hidden" name="email" value=(it.email);
-                                        button.danger aria-label={ "Take back the invitation of " (it.email) } { "Take back" }
+                                        button.danger aria-label={ "Revoke the invitation of " (it.email) } { "Revoke" }
                                     }
                                 }
                             }
@@ -196,8 +204,8 @@ fn show(who: &SignedIn, people: &People, told: &Markup) -> Response {
             }
             form.card method="post" action={ (at) "/invite" } {
                 (csrf(who))
-                (field("E-mail of whom to invite", "email", "email", "", "off"))
-                label { span { "As" } (roles("viewer")) }
+                (field("E-mail address", "email", "email", "", "off"))
+                label { span { "Role" } (roles("viewer")) }
                 button { "Invite" }
             }
         }
@@ -239,7 +247,7 @@ fn row(who: &SignedIn, member: &Member, at: &str, manages: bool) -> Markup {
 fn roles(chosen: &str) -> Markup {
     html! {
         select name="role" {
-            @for (role, meaning) in GIVEN { option value=(role) selected[role == chosen] { (meaning) } }
+            @for (role, meaning) in ASSIGNABLE_ROLES { option value=(role) selected[role == chosen] { (meaning) } }
         }
     }
 }

@@ -1,56 +1,64 @@
-//! How does somebody come to belong to a workspace? By a link that holds for one address, once, for a week. No mail is sent:
-//! whoever invites hands the link over.
+//! Invitations to workspaces: links that are valid for one address, once, for a week.
+//!
+//! No mail is sent; the person who invites passes the link on.
 
 use crate::App;
-use crate::accounts::agents;
-use crate::auth::{keys, session};
-use crate::origin::Origin;
+use crate::identity::accounts::agents;
+use crate::identity::auth::{keys, session};
+use crate::web::origin::Origin;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::secret::Secret;
-use hotdesk_domain::access::{Caller, Role, check_account_wide};
-use hotdesk_domain::email::Email;
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_store::invitations::{Invitation, NewInvitation};
-use hotdesk_store::people::Account;
+use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
+use hotdesk_domain::identity::email::Email;
+use hotdesk_store::identity::invitations::{Invitation, NewInvitation};
+use hotdesk_store::identity::people::Account;
 
-/// How long an invitation holds (wire.md 3).
+/// Lifetime of an invitation in milliseconds (docs/api/workspaces.md).
 const LIFE_MS: i64 = 7 * 24 * 3_600_000;
 /// Characters of a link's token: 43 of base62 are 256 bits.
 const CHARACTERS: usize = 43;
 
-/// An invitation that was just made. The token is here and never again.
+/// New invitation. Its token is not available later.
 #[derive(Debug)]
-pub struct Invited {
-    /// Who is invited.
+pub struct CreatedInvitation {
+    /// Invited address.
     pub email: Email,
-    /// What they become.
+    /// Role that the person gets.
     pub role: Role,
-    /// When it was made.
+    /// Creation time in Unix milliseconds.
     pub created_at: i64,
-    /// When it is worth nothing any more.
+    /// Expiry time in Unix milliseconds.
     pub expires_at: i64,
-    /// The link's secret part.
+    /// Secret part of the link.
     pub token: Secret,
 }
 
-impl Invited {
-    /// The link.
+impl CreatedInvitation {
+    /// Returns the link.
     pub fn url(&self, origin: &Origin) -> String {
-        // In the query: paths are logged, queries never.
+        // The token is in the query, because paths are logged and queries are not.
         format!("{}/invitation?token={}", origin.0, self.token.reveal())
     }
 }
 
 impl App {
-    /// Invites an address into a workspace; an older invitation of it is worth nothing any more.
+    /// Invites an address to a workspace. It replaces an earlier invitation of the address.
     ///
     /// # Errors
-    /// As [`App::find_workspace_as`] and [`hotdesk_store::Store::invite`]; `Invalid` for what is no address.
-    pub async fn invite(&self, caller: &Caller, workspace: &str, email: &str, role: Role) -> Result<Invited> {
+    /// The errors of [`App::find_workspace_as`] and [`hotdesk_store::Store::invite`]; `Invalid` for an
+    /// invalid address; `Forbidden` (`UPGRADE_REQUIRED`) for an agent's account.
+    pub async fn invite(
+        &self,
+        caller: &Caller,
+        workspace: &str,
+        email: &str,
+        role: Role,
+    ) -> Result<CreatedInvitation> {
         let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "invite people")?;
-        // Whom it lets in would have the plan of a person.
+        // The invited person would have the plan of a person.
         if self.store.account(workspace.account).await?.is_some_and(|account| account.kind == agents::KIND) {
             let message = "An agent's account invites nobody until a person claims it";
             return Err(Error::forbidden(message).code("UPGRADE_REQUIRED"));
@@ -67,31 +75,31 @@ impl App {
             expires_at,
         };
         self.store.invite(&new, &self.plans).await?;
-        Ok(Invited { email, role, created_at, expires_at, token })
+        Ok(CreatedInvitation { email, role, created_at, expires_at, token })
     }
 
-    /// Takes an invitation back.
+    /// Revokes an invitation.
     ///
     /// # Errors
-    /// As [`App::find_workspace_as`]; `NotFound` when the address has none.
+    /// The errors of [`App::find_workspace_as`]; `NotFound` when the address has none.
     pub async fn uninvite(&self, caller: &Caller, workspace: &str, email: &str) -> Result<()> {
         let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
-        let removed = self.store.uninvite(workspace.id, &Email::parse(email)?).await?;
+        let removed = self.store.remove_invitation(workspace.id, &Email::parse(email)?).await?;
         if removed { Ok(()) } else { Err(Error::not_found("Invitation not found")) }
     }
 
-    /// The invitation that a link is for.
+    /// Returns the invitation of a link.
     ///
     /// # Errors
-    /// `NotFound` when it was used, taken back or replaced, or its time is over.
+    /// `NotFound` when it was used, revoked or replaced, or has expired.
     pub async fn invitation(&self, token: &str) -> Result<Invitation> {
-        self.store.invitation(&keys::digest(token)).await?.ok_or_else(over)
+        self.store.invitation(&keys::digest(token)).await?.ok_or_else(invalid_invitation)
     }
 
-    /// Has a signed-in account take the invitation of a link.
+    /// Accepts the invitation of a link for a signed-in account. Returns the workspace.
     ///
     /// # Errors
-    /// `NotFound` as [`App::invitation`]; `Forbidden` when it is another address's.
+    /// `NotFound` as of [`App::invitation`]; `Forbidden` when it is for another address.
     pub async fn join(&self, token: &str, account: AccountId) -> Result<WorkspaceId> {
         let invitation = self.invitation(token).await?;
         let own = self.store.account(account).await?.is_some_and(|account| account.email == invitation.email);
@@ -100,13 +108,15 @@ impl App {
                 "This invitation is for another e-mail address than the one signed in",
             ));
         }
-        self.store.join(&keys::digest(token), account).await?.ok_or_else(over)
+        self.store.accept_invitation(&keys::digest(token), account).await?.ok_or_else(invalid_invitation)
     }
 
-    /// Makes an account for the address of an invitation, which takes it; the account and the workspace.
+    /// Creates an account for the address of an invitation and accepts it. Returns the account and the
+    /// workspace.
     ///
     /// # Errors
-    /// As [`App::invitation`] and [`hotdesk_store::Store::join_anew`]; `Invalid` for a password that is none.
+    /// The errors of [`App::invitation`] and [`hotdesk_store::Store::accept_invitation_with_new_account`]; `Invalid` for an invalid
+    /// password.
     pub async fn join_anew(
         &self,
         token: &str,
@@ -116,20 +126,23 @@ impl App {
         let email = Email::parse(&self.invitation(token).await?.email)?;
         let (full_name, hash) = (person_name(full_name)?, session::hash_password(password).await?);
         let account = Account::person(&email, &full_name, Some(hash));
-        let workspace =
-            self.store.join_anew(&keys::digest(token), &account, &self.plans).await?.ok_or_else(over)?;
+        let workspace = self
+            .store
+            .accept_invitation_with_new_account(&keys::digest(token), &account, &self.plans)
+            .await?
+            .ok_or_else(invalid_invitation)?;
         Ok((account.id, workspace))
     }
 }
 
-fn over() -> Error {
-    Error::not_found("This invitation was used or taken back, or its time is over. Ask for a new one.")
+fn invalid_invitation() -> Error {
+    Error::not_found("This invitation was used or revoked, or has expired. Ask for a new one.")
 }
 
-/// What a person is called, which may be nothing.
+/// Validates a person's name, which may be empty.
 ///
 /// # Errors
-/// `Invalid` for what is longer than any other name here, or has control characters.
+/// `Invalid` for a name that is too long or has control characters.
 pub fn person_name(text: &str) -> Result<String> {
     if text.trim().is_empty() {
         return Ok(String::new());

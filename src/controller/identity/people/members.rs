@@ -1,31 +1,33 @@
-//! Who belongs to a workspace? Its admins manage its people; its owner stays; everybody may leave.
+//! Members of a workspace.
+//!
+//! Its admins manage the members; its owner stays; everybody may leave.
 
 use crate::{App, audit};
 use hotdesk_base::ids::AccountId;
-use hotdesk_domain::access::{Caller, Role, check_account_wide};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_store::invitations::Invitation;
-use hotdesk_store::members::Member;
-use hotdesk_store::workspaces::Workspace;
+use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
+use hotdesk_store::identity::invitations::Invitation;
+use hotdesk_store::identity::members::Member;
+use hotdesk_store::identity::workspaces::Workspace;
 
-/// A workspace's people, as one of them sees them.
+/// Members and invitations of a workspace, as one member sees them.
 #[derive(Clone, Debug)]
 pub struct People {
     /// The workspace.
     pub workspace: Workspace,
-    /// What the one who asks is there.
+    /// Role of the caller.
     pub role: Role,
     /// The owner first, then by age.
     pub members: Vec<Member>,
-    /// By age; none for those who may not invite.
+    /// By age; empty for those who may not invite.
     pub invitations: Vec<Invitation>,
 }
 
 impl App {
-    /// Who belongs to a workspace, and who is asked to.
+    /// Returns the members and invitations of a workspace.
     ///
     /// # Errors
-    /// As [`App::find_workspace`].
+    /// The errors of [`App::find_workspace`].
     pub async fn people(&self, caller: &Caller, workspace: &str) -> Result<People> {
         let (workspace, role) = self.find_workspace_as(caller, workspace, Role::Viewer).await?;
         let members = self.store.members(workspace.id).await?;
@@ -34,10 +36,10 @@ impl App {
         Ok(People { workspace, role, members, invitations })
     }
 
-    /// Changes what a member is. Where they only look from now on, the computers get other passwords.
+    /// Changes a member's role. If the member becomes a viewer, the passwords of the computers change.
     ///
     /// # Errors
-    /// As [`App::find_workspace_as`]; `NotFound` for no member; `Forbidden` for the owner.
+    /// The errors of [`App::find_workspace_as`]; `NotFound` for an unknown member; `Forbidden` for the owner.
     pub async fn change_member(
         &self,
         caller: &Caller,
@@ -48,31 +50,32 @@ impl App {
         let (workspace, _) = self.find_workspace_as(caller, workspace, Role::Admin).await?;
         check_account_wide(caller, "change members")?;
         let member = member_of(&workspace, member)?;
-        audit::target(member);
+        audit::set_target(member);
         let streams = self.store.change_member(workspace.id, member, role).await?.ok_or_else(unknown)?;
         self.end_streams(streams);
         Ok(())
     }
 
-    /// Takes a member out of a workspace, or lets the caller leave it, whatever it is there. Neither is a scoped key's to do. Its
-    /// computers get other passwords, and what is open by those before ends; so do the connections of the MCP clients that it let in
-    /// there.
+    /// Removes a member, or lets the caller leave, whatever its role. A scoped key may do neither.
+    ///
+    /// The passwords of the workspace's computers change, and sockets that use the old ones end. The member's
+    /// MCP connections to the workspace end too.
     ///
     /// # Errors
-    /// As [`App::change_member`].
+    /// The errors of [`App::change_member`].
     pub async fn remove_member(&self, caller: &Caller, workspace: &str, member: &str) -> Result<()> {
         let leaves = member.parse() == Ok(caller.account);
         let ((workspace, _), what) = if leaves {
-            (self.find_workspace_as(&caller.looking(), workspace, Role::Viewer).await?, "leave workspaces")
+            (self.find_workspace_as(&caller.for_read(), workspace, Role::Viewer).await?, "leave workspaces")
         } else {
             (self.find_workspace_as(caller, workspace, Role::Admin).await?, "remove members")
         };
         check_account_wide(caller, what)?;
         let member = member_of(&workspace, member)?;
-        audit::target(member);
+        audit::set_target(member);
         let removed = self.store.remove_member(workspace.id, member).await?.ok_or_else(unknown)?;
         self.end_streams(removed.streams);
-        // Beside this request, which ends here for whoever has left.
+        // In a separate task, because this request ends when the caller has left.
         let clients = self.mcp.clone();
         let _task = self.tasks.spawn("end connections", async move {
             for grant in removed.grants {

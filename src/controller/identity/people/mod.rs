@@ -1,4 +1,4 @@
-//! Who belongs to whose workspace? What the API and the console's pages ask alike.
+//! Members, invitations and workspaces: what the API and the HTML pages share.
 
 pub mod invitations;
 pub mod members;

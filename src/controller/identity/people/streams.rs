@@ -1,6 +1,7 @@
-//! What becomes of a stream when whoever began it loses the computer? It ends: where it goes to is theirs, and it needs no
-//! password to go on. That it is to be ended is stored together with the loss, so that an agent which sleeps or does not
-//! answer is told later.
+//! End of RTMP streams whose owner lost access to the computer.
+//!
+//! A stream needs no password to continue, so it must be stopped. The pending stop is stored in the
+//! transaction of the loss, so that an agent that is suspended or does not respond is stopped later.
 
 use std::time::Duration;
 
@@ -8,22 +9,23 @@ use axum::http::Method;
 use futures_util::{StreamExt, stream};
 
 use crate::computers::fleet::Fleet;
-use crate::{App, Shared};
+use crate::{App, AppState};
 use hotdesk_base::ids::ComputerId;
-use hotdesk_base::tally::Tally;
+use hotdesk_base::keyed_semaphore::KeyedSemaphore;
 use hotdesk_base::wait;
 use hotdesk_domain::error::Result;
-use hotdesk_guest::{Guest, QUICK};
+use hotdesk_guest::{Guest, QUICK_TIMEOUT};
 use hotdesk_store::Store;
-use hotdesk_wire::action::Done;
+use hotdesk_wire::desktop::action::Acknowledgement;
 
-/// How long another order to the same computer is waited for: longer than one takes.
-const SEAT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Computers that are told at once: as many as are asked for auto-stop, so that one that does not answer holds up no other.
+/// Time to wait for another stop of the same computer: longer than one takes.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Computers that are stopped concurrently, as many as for auto-stop, so that one that does not respond
+/// delays no other.
 const AT_ONCE: usize = 16;
 
 impl App {
-    /// Has computers end their streams, where they have any. It goes on if the caller goes away.
+    /// Stops the streams of computers, where they have any. It continues if the caller disconnects.
     pub fn end_streams(&self, computers: Vec<ComputerId>) {
         if computers.is_empty() {
             return;
@@ -33,23 +35,32 @@ impl App {
     }
 }
 
-/// Tries again to end the streams that are still to be ended.
+/// Retries the pending stops.
 ///
 /// # Errors
-/// When the store fails.
-pub async fn end_the_rest(app: Shared) -> Result<()> {
+/// `Internal` when the database fails.
+pub async fn retry_ending(app: AppState) -> Result<()> {
     let computers = app.store.streams_to_end().await?;
     end_all(&app.fleet, &app.store, computers).await;
     Ok(())
 }
 
-/// Ends the stream of a computer that has just come up, if it is to be ended.
-pub async fn end_at_wake(ending: &Tally<ComputerId>, store: &Store, computer: ComputerId, guest: &Guest) {
-    match store.stream_ends_since(computer).await {
+/// Stops the stream of a computer that has just resumed, if a stop is pending.
+pub async fn end_at_wake(
+    ending: &KeyedSemaphore<ComputerId>,
+    store: &Store,
+    computer: ComputerId,
+    guest: &Guest,
+) {
+    match store.stream_end_requested_at(computer).await {
         Ok(None) => {}
         Ok(Some(_)) => end(ending, store, computer, guest).await,
         Err(error) => {
-            tracing::warn!(%computer, %error, "whether its stream is to be ended is looked for again");
+            tracing::warn!(
+                %computer,
+                %error,
+                "could not read whether its stream must be stopped; it is retried"
+            );
         }
     }
 }
@@ -57,7 +68,7 @@ pub async fn end_at_wake(ending: &Tally<ComputerId>, store: &Store, computer: Co
 async fn end_all(fleet: &Fleet, store: &Store, computers: Vec<ComputerId>) {
     stream::iter(computers)
         .for_each_concurrent(AT_ONCE, |computer| async move {
-            // What does not run streams nothing, until it wakes.
+            // A computer that does not run streams nothing until it resumes.
             if let Some(guest) = fleet.running_guest(computer) {
                 end(fleet.ending_streams(), store, computer, &guest).await;
             }
@@ -65,28 +76,34 @@ async fn end_all(fleet: &Fleet, store: &Store, computers: Vec<ComputerId>) {
         .await;
 }
 
-async fn end(ending: &Tally<ComputerId>, store: &Store, computer: ComputerId, guest: &Guest) {
-    // Held over the look and the order: the end of another one's stream would follow from an old look.
-    let seat = wait::until(SEAT_TIMEOUT, || async { ending.admit(computer, 1) });
-    let Some(_seat) = seat.await else {
-        tracing::warn!(%computer, "a stream's end is ordered already, and not answered; it is tried again");
+async fn end(ending: &KeyedSemaphore<ComputerId>, store: &Store, computer: ComputerId, guest: &Guest) {
+    // Held during the look-up and the stop: a stop that follows from an old look-up could hit a new stream.
+    let permit = wait::until(PERMIT_TIMEOUT, || async { ending.try_acquire(computer, 1) });
+    let Some(_permit) = permit.await else {
+        tracing::warn!(%computer, "another stop of the stream is in progress; it is retried");
         return;
     };
     let ended: Result<()> = async {
-        // Looked up before: what is ordered meanwhile may be another one's end. A store that fails ends nothing less.
-        let since = store.stream_ends_since(computer).await;
+        // Looked up before the stop, because a stop that is stored meanwhile may be for another stream. A
+        // failing database does not prevent the stop.
+        let since = store.stream_end_requested_at(computer).await;
         if matches!(since, Ok(None)) {
-            // Somebody who may has begun another one.
+            // An authorized user has started another stream.
             return Ok(());
         }
-        let _: Done = guest.call(Method::POST, "/stream/stop", (), None::<&()>, QUICK).await?;
+        let _: Acknowledgement =
+            guest.call(Method::POST, "/stream/stop", (), None::<&()>, QUICK_TIMEOUT).await?;
         match since? {
-            Some(since) => store.stream_has_ended(computer, since).await,
+            Some(since) => store.clear_stream_end(computer, since).await,
             None => Ok(()),
         }
     }
     .await;
     if let Err(error) = ended {
-        tracing::warn!(%computer, %error, "a stream may go on though whoever began it lost the computer; it is tried again");
+        tracing::warn!(
+            %computer,
+            %error,
+            "could not stop the stream of a user who lost access; it is retried"
+        );
     }
 }

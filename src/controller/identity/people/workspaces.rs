@@ -1,16 +1,16 @@
-//! How does an account come by a workspace? By the API and by the console's page alike.
+//! Creation of workspaces, for the API and the HTML pages.
 
 use crate::{App, audit};
-use hotdesk_domain::access::{self, Caller, Role};
 use hotdesk_domain::error::Result;
+use hotdesk_domain::identity::access::{self, Caller, Role};
 use hotdesk_domain::name::Name;
-use hotdesk_store::workspaces::Workspace;
+use hotdesk_store::identity::workspaces::Workspace;
 
 impl App {
-    /// Makes a workspace of the caller's account, as far as its plan goes.
+    /// Creates a workspace of the caller's account, within its plan.
     ///
     /// # Errors
-    /// `Forbidden` for a key that reaches one workspace only; as [`Name::parse`] and
+    /// `Forbidden` for a scoped key; the errors of [`Name::parse`] and
     /// [`hotdesk_store::Store::add_workspace`].
     pub async fn make_workspace(
         &self,
@@ -22,7 +22,7 @@ impl App {
         access::check_create_workspace(caller)?;
         let name = Name::parse(name)?;
         let made = self.store.add_workspace(caller.account, &name, icon_url, status, &self.plans).await?;
-        audit::about(made.id, caller.account, Some(Role::Owner));
+        audit::set_workspace(made.id, caller.account, Some(Role::Owner));
         Ok(made)
     }
 }

@@ -1,7 +1,7 @@
-//! How does a person see a desktop? By a page that speaks RFB to the computer's socket, with noVNC in it.
+//! Viewer page: noVNC in a page that connects to a computer's RFB socket.
 //!
-//! The page is the same for everybody and holds no secret: the ticket comes in the address's fragment, which browsers
-//! send to nobody, and a password is typed in. noVNC (MPL-2.0) is embedded as it was published (`packaging/dev/novnc`).
+//! The page is equal for everybody and holds no secret. The ticket is in the URL's fragment, which browsers
+//! do not send; a password is typed in. noVNC (MPL-2.0) is embedded as published (`packaging/dev/novnc`).
 
 use std::sync::LazyLock;
 
@@ -12,24 +12,24 @@ use axum::routing::get;
 use include_dir::{Dir, include_dir};
 use sha2::{Digest, Sha256};
 
-use super::Shared;
+use crate::AppState;
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::Error;
 use hotdesk_http::encode::percent_encode;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 
-static PAGE: Dir = include_dir!("$CARGO_MANIFEST_DIR/viewer/page");
+static PAGE: Dir = include_dir!("$CARGO_MANIFEST_DIR/web/viewer/page");
 static NOVNC: Dir = include_dir!("$NOVNC_FOLDER");
 
-/// What the browser lets the page do: its own scripts and styles, and sockets to where it came from. Pictures as
-/// `data:` and `blob:` are how noVNC draws JPEG rectangles and pointers.
+/// Content security policy: the page's own scripts and styles, and sockets to its origin. noVNC draws JPEG
+/// rectangles and pointers as `data:` and `blob:` images.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// What the page needs never changes under one address: the address holds a hash of all of it.
-const FOR_EVER: &str = "public, max-age=31536000, immutable";
+/// The URL of each asset holds a hash of all assets, so that it can be cached forever.
+const CACHE_FOREVER: &str = "public, max-age=31536000, immutable";
 
-/// The first digits of a hash of everything that the page loads.
+/// First digits of a hash of all assets.
 static RELEASE: LazyLock<String> = LazyLock::new(|| {
     let mut hash = Sha256::new();
     for (path, bytes) in files(&PAGE).into_iter().chain(files(&NOVNC)) {
@@ -39,8 +39,8 @@ static RELEASE: LazyLock<String> = LazyLock::new(|| {
     hex(&hash.finalize()[..8])
 });
 
-/// The page, with the addresses of what it loads. Every module is named, so that the browser asks for all at once
-/// and not for one after another as it finds them.
+/// The page with the URLs of its assets. It preloads every module, so that the browser requests them
+/// concurrently instead of one after another.
 static INDEX: LazyLock<String> = LazyLock::new(|| {
     let page = PAGE.get_file("index.html").and_then(|file| file.contents_utf8()).unwrap_or_default();
     let modules = files(&NOVNC).into_iter().filter(|(path, _)| path.ends_with(".js"));
@@ -50,20 +50,20 @@ static INDEX: LazyLock<String> = LazyLock::new(|| {
     page.replace("<!-- modules -->\n", &preloads).replace("{assets}", &format!("../../viewer/{}", *RELEASE))
 });
 
-/// The page and what it loads.
-pub fn router() -> Router<Shared> {
+/// Returns the routes of the page and its assets.
+pub fn router() -> Router<AppState> {
     Router::new()
         .route("/desktops/{id}", get(enter))
         .route("/desktops/{id}/view", get(page))
         .route("/viewer/{release}/{*path}", get(asset))
 }
 
-/// `GET /desktops/{id}`, the `url` of a computer's record: whoever opens it wants to see the desktop.
+/// `GET /desktops/{id}`, the `url` of a computer's record: redirects to the viewer.
 async fn enter(Path(id): Path<String>) -> Redirect {
     Redirect::temporary(&format!("/desktops/{}/view", percent_encode(&id)))
 }
 
-/// `GET /desktops/{id}/view`. Whether there is such a computer is told only to who has a credential.
+/// `GET /desktops/{id}/view`. It does not reveal whether the computer exists.
 async fn page() -> Response {
     answer("text/html; charset=utf-8", "no-cache", INDEX.as_bytes())
 }
@@ -79,7 +79,7 @@ async fn asset(Path((release, path)): Path<(String, String)>) -> Result<Response
         None => PAGE.get_file(&path),
     };
     let kind = mime_guess::from_path(&path).first_raw().unwrap_or("text/plain");
-    Ok(answer(kind, FOR_EVER, file.ok_or_else(unknown)?.contents()))
+    Ok(answer(kind, CACHE_FOREVER, file.ok_or_else(unknown)?.contents()))
 }
 
 fn answer(kind: &'static str, cache: &'static str, bytes: &'static [u8]) -> Response {
@@ -98,7 +98,7 @@ fn answer(kind: &'static str, cache: &'static str, bytes: &'static [u8]) -> Resp
     response
 }
 
-/// All files of a folder by their paths in it, sorted.
+/// Returns all files of a folder with their paths, sorted.
 fn files(folder: &'static Dir) -> Vec<(&'static str, &'static [u8])> {
     let mut found: Vec<_> = folder
         .files()

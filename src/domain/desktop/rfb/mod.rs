@@ -1,34 +1,34 @@
-//! What does a VNC client say? The client's half of RFB (RFC 6143), message by message.
+//! Parser of the client side of RFB (RFC 6143).
 
-mod pressed;
+mod pointer_tracker;
 mod view_only;
 
-pub use pressed::Pressed;
+pub use pointer_tracker::PointerTracker;
 pub use view_only::ViewOnly;
 
-/// The versions that the protocol has (RFC 6143 section 7.1.1): whether the client chooses a security type in it.
+/// Protocol versions (RFC 6143 section 7.1.1), and whether the client chooses a security type in each.
 const VERSIONS: [(&[u8; 12], bool); 3] =
     [(b"RFB 003.003\n", false), (b"RFB 003.007\n", true), (b"RFB 003.008\n", true)];
-/// The security type "None", the only one that is offered: the socket itself was opened with a credential.
+/// The security type "None", the only one offered: the socket is authenticated already.
 const NO_SECURITY: u8 = 1;
-/// Encodings that a client may name at once; about 140 are registered.
+/// Largest number of encodings in a message; about 140 are registered.
 const MAX_ENCODINGS: usize = 1024;
-/// Longest payload of a fence, by its description.
+/// Longest payload of a fence, in bytes (protocol description).
 const MAX_FENCE: usize = 64;
-/// Why a connection cannot go on.
+/// A protocol violation that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// It did not begin with a version of RFB.
+pub enum RfbViolation {
+    /// The connection did not begin with an RFB version.
     NotRfb,
-    /// It chose a security type that was not offered.
+    /// The client chose a security type that was not offered.
     Security(u8),
-    /// A message type that viewers do not have.
+    /// The message type is unknown.
     Unknown(u8),
-    /// A known message that is larger than any real one.
+    /// A message of a known type is too large.
     TooLarge(u8),
 }
 
-/// Where a client is in its conversation.
+/// Phase of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Version,
@@ -37,46 +37,47 @@ enum Phase {
     Messages,
 }
 
-/// What is known of a message from its first bytes.
+/// Result of parsing the buffered bytes of a message.
 enum Step {
-    /// So many bytes of it are needed to say more.
+    /// This number of bytes is needed to continue.
     Need(usize),
-    /// It is whole and asks to be shown something.
+    /// The message is complete and only requests output.
     Pass,
-    /// It acts, and so many bytes that follow are a part of it.
+    /// The message is input; this number of further bytes belongs to it.
     Leave(usize),
 }
 
-/// What a client said, read from start to end.
-enum Said {
+/// A complete message.
+enum ClientMessage {
     /// A part of the handshake.
-    Hello(Vec<u8>),
-    /// A message that asks to be shown something.
-    Asks(Vec<u8>),
-    /// A message that acts; its first bytes, which are all of it but of a clipboard's text.
-    Acts(Vec<u8>),
+    Handshake(Vec<u8>),
+    /// A message that requests output.
+    OutputRequest(Vec<u8>),
+    /// An input message. It has all bytes, except the text of a clipboard message.
+    Input(Vec<u8>),
 }
 
-/// Reads a client's messages, however their bytes were cut. It keeps at most one, about 4 KiB.
+/// Parses messages from a byte stream. It buffers at most one message, about 4 KiB.
 #[derive(Debug)]
 struct Reader {
     phase: Phase,
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     skip: usize,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { phase: Phase::Version, held: Vec::new(), skip: 0 }
+        Self { phase: Phase::Version, buffer: Vec::new(), skip: 0 }
     }
 }
 
 impl Reader {
-    /// The next that is whole, and the bytes behind it; `None` when all are read.
+    /// Returns the next complete message and removes its bytes from `bytes`; `None` when more bytes are
+    /// needed.
     ///
     /// # Errors
-    /// [`Refused`]; what follows cannot be read.
-    fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<Said>, Refused> {
+    /// [`RfbViolation`]; the rest of the stream cannot be parsed.
+    fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<ClientMessage>, RfbViolation> {
         loop {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -84,65 +85,65 @@ impl Reader {
             match self.step()? {
                 Step::Need(_) if bytes.is_empty() => return Ok(None),
                 Step::Need(length) => {
-                    let taken = (length - self.held.len()).min(bytes.len());
-                    self.held.extend_from_slice(&bytes[..taken]);
+                    let taken = (length - self.buffer.len()).min(bytes.len());
+                    self.buffer.extend_from_slice(&bytes[..taken]);
                     *bytes = &bytes[taken..];
                 }
                 Step::Pass => {
-                    let said = std::mem::take(&mut self.held);
+                    let message = std::mem::take(&mut self.buffer);
                     if self.phase == Phase::Messages {
-                        return Ok(Some(Said::Asks(said)));
+                        return Ok(Some(ClientMessage::OutputRequest(message)));
                     }
-                    self.phase = self.phase.next(&said);
-                    return Ok(Some(Said::Hello(said)));
+                    self.phase = self.phase.next(&message);
+                    return Ok(Some(ClientMessage::Handshake(message)));
                 }
                 Step::Leave(more) => {
                     self.skip = more;
-                    return Ok(Some(Said::Acts(std::mem::take(&mut self.held))));
+                    return Ok(Some(ClientMessage::Input(std::mem::take(&mut self.buffer))));
                 }
             }
         }
     }
 
-    fn step(&self) -> Result<Step, Refused> {
-        let held = self.held.as_slice();
-        let whole = |length: usize| if held.len() < length { Step::Need(length) } else { Step::Pass };
+    fn step(&self) -> Result<Step, RfbViolation> {
+        let buffer = self.buffer.as_slice();
+        let whole = |length: usize| if buffer.len() < length { Step::Need(length) } else { Step::Pass };
         match self.phase {
-            Phase::Version => match held.len() {
-                12 if version(held).is_none() => Err(Refused::NotRfb),
+            Phase::Version => match buffer.len() {
+                12 if version(buffer).is_none() => Err(RfbViolation::NotRfb),
                 _ => Ok(whole(12)),
             },
-            Phase::Security => match held.first() {
-                Some(&other) if other != NO_SECURITY => Err(Refused::Security(other)),
+            Phase::Security => match buffer.first() {
+                Some(&other) if other != NO_SECURITY => Err(RfbViolation::Security(other)),
                 _ => Ok(whole(1)),
             },
             Phase::Init => Ok(whole(1)),
-            Phase::Messages => message(held),
+            Phase::Messages => message(buffer),
         }
     }
 }
 
 impl Phase {
-    /// What follows what was said in this phase.
-    fn next(self, said: &[u8]) -> Self {
+    /// Returns the phase after a message of the handshake.
+    fn next(self, message: &[u8]) -> Self {
         match self {
-            Self::Version if version(said) == Some(true) => Self::Security,
+            Self::Version if version(message) == Some(true) => Self::Security,
             Self::Version | Self::Security => Self::Init,
             Self::Init | Self::Messages => Self::Messages,
         }
     }
 }
 
-fn version(said: &[u8]) -> Option<bool> {
-    VERSIONS.iter().find(|(text, _)| text.as_slice() == said).map(|(_, chooses)| *chooses)
+fn version(bytes: &[u8]) -> Option<bool> {
+    VERSIONS.iter().find(|(text, _)| text.as_slice() == bytes).map(|(_, chooses)| *chooses)
 }
 
-/// What a message is, as far as its bytes tell (RFC 6143 section 7.5, and the registered extensions).
-fn message(held: &[u8]) -> Result<Step, Refused> {
-    let Some(&kind) = held.first() else { return Ok(Step::Need(1)) };
-    let whole = |length: usize| if held.len() < length { Step::Need(length) } else { Step::Pass };
-    let left = |length: usize| if held.len() < length { Step::Need(length) } else { Step::Leave(0) };
-    Ok(match (kind, held) {
+/// Classifies a message by its first bytes (RFC 6143 section 7.5 and the registered extensions).
+fn message(buffer: &[u8]) -> Result<Step, RfbViolation> {
+    let Some(&kind) = buffer.first() else { return Ok(Step::Need(1)) };
+    let whole = |length: usize| if buffer.len() < length { Step::Need(length) } else { Step::Pass };
+    let left = |length: usize| if buffer.len() < length { Step::Need(length) } else { Step::Leave(0) };
+    Ok(match (kind, buffer) {
         // SetPixelFormat, FramebufferUpdateRequest, EnableContinuousUpdates.
         (0, _) => whole(20),
         (3 | 150, _) => whole(10),
@@ -150,7 +151,7 @@ fn message(held: &[u8]) -> Result<Step, Refused> {
         (2, [_, _, high, low, ..]) => {
             let count = usize::from(u16::from_be_bytes([*high, *low]));
             if count > MAX_ENCODINGS {
-                return Err(Refused::TooLarge(kind));
+                return Err(RfbViolation::TooLarge(kind));
             }
             whole(4 + 4 * count)
         }
@@ -159,7 +160,7 @@ fn message(held: &[u8]) -> Result<Step, Refused> {
         (248, [_, _, _, _, _, _, _, _, length, ..]) => {
             let length = usize::from(*length);
             if length > MAX_FENCE {
-                return Err(Refused::TooLarge(kind));
+                return Err(RfbViolation::TooLarge(kind));
             }
             whole(9 + length)
         }
@@ -168,10 +169,10 @@ fn message(held: &[u8]) -> Result<Step, Refused> {
         (4, _) => left(8),
         (5, _) => left(6),
         (250, _) => left(4),
-        // ClientCutText; a negative length is how the extended clipboard is told (its bytes are not kept).
+        // ClientCutText; a negative length means the extended clipboard. The text is skipped.
         (6, [_, _, _, _, a, b, c, d, ..]) => {
             let length = i32::from_be_bytes([*a, *b, *c, *d]).unsigned_abs();
-            Step::Leave(usize::try_from(length).map_err(|_| Refused::TooLarge(kind))?)
+            Step::Leave(usize::try_from(length).map_err(|_| RfbViolation::TooLarge(kind))?)
         }
         (6, _) => Step::Need(8),
         // SetDesktopSize: 16 bytes for each screen.
@@ -180,6 +181,6 @@ fn message(held: &[u8]) -> Result<Step, Refused> {
         // QEMU's messages: the extended key event is the one that viewers send.
         (255, [_, 0, ..]) => left(12),
         (255, [_]) => Step::Need(2),
-        _ => return Err(Refused::Unknown(kind)),
+        _ => return Err(RfbViolation::Unknown(kind)),
     })
 }

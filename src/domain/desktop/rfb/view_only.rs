@@ -1,55 +1,55 @@
-//! What may a viewer say that must not act?
+//! Filter that removes input from the messages of a view-only RFB client.
 //!
-//! Only whole messages that ask to be shown something are passed on; what would act is left out, and whatever is not
-//! known ends the connection. So the server reads nothing but messages that were read here from start to end, and
-//! how a client might have them read otherwise does not matter.
+//! Only complete messages that request output are forwarded. Input is dropped, and an unknown message ends
+//! the connection. The server therefore reads only messages that were parsed completely here, so a client
+//! cannot exploit differences between two parsers.
 
-use super::{Reader, Refused, Said};
+use super::{ClientMessage, Reader, RfbViolation};
 
-/// Pseudo-encodings that change how a client writes what it does: QEMU's extended keys, and further mouse buttons. They
-/// are not passed on, so that the server never agrees to them.
-const WAYS_TO_ACT: [i32; 2] = [-258, -316];
+/// Pseudo-encodings that change how a client sends input: QEMU's extended key event and extended mouse
+/// buttons. They are removed, so that the server never enables them.
+const INPUT_ENCODINGS: [i32; 2] = [-258, -316];
 
-/// Reads what a client says and passes on what cannot act.
+/// Filters the bytes of a view-only client.
 #[derive(Debug, Default)]
 pub struct ViewOnly {
     reader: Reader,
 }
 
 impl ViewOnly {
-    /// Reads the next bytes, however they were cut; what of them the server may see.
+    /// Parses the next bytes and returns those to forward to the server.
     ///
     /// # Errors
-    /// [`Refused`]; nothing may be passed on after it.
-    pub fn pass(&mut self, mut bytes: &[u8]) -> Result<Vec<u8>, Refused> {
+    /// [`RfbViolation`]; nothing must be forwarded after it.
+    pub fn pass(&mut self, mut bytes: &[u8]) -> Result<Vec<u8>, RfbViolation> {
         let mut passed = Vec::new();
-        while let Some(said) = self.reader.next(&mut bytes)? {
-            match said {
-                Said::Hello(mut hello) => passed.append(&mut hello),
-                Said::Asks(mut message) => {
+        while let Some(message) = self.reader.next(&mut bytes)? {
+            match message {
+                ClientMessage::Handshake(mut hello) => passed.append(&mut hello),
+                ClientMessage::OutputRequest(mut message) => {
                     if message.first() == Some(&2) {
-                        leave_ways_to_act(&mut message);
+                        remove_input_encodings(&mut message);
                     }
                     passed.append(&mut message);
                 }
-                Said::Acts(_) => {}
+                ClientMessage::Input(_) => {}
             }
         }
         Ok(passed)
     }
 }
 
-/// Takes [`WAYS_TO_ACT`] out of a whole SetEncodings message.
-fn leave_ways_to_act(message: &mut Vec<u8>) {
+/// Removes [`INPUT_ENCODINGS`] from a complete SetEncodings message.
+fn remove_input_encodings(message: &mut Vec<u8>) {
     let encodings = message[4..]
         .chunks_exact(4)
-        .filter(|encoding| !WAYS_TO_ACT.iter().any(|way| way.to_be_bytes() == **encoding));
-    let kept: Vec<u8> = encodings.flatten().copied().collect();
+        .filter(|encoding| !INPUT_ENCODINGS.iter().any(|way| way.to_be_bytes() == **encoding));
+    let remaining: Vec<u8> = encodings.flatten().copied().collect();
     // At most `MAX_ENCODINGS`, and fewer than before.
-    let count = u16::try_from(kept.len() / 4).unwrap_or(u16::MAX);
+    let count = u16::try_from(remaining.len() / 4).unwrap_or(u16::MAX);
     message[2..4].copy_from_slice(&count.to_be_bytes());
     message.truncate(4);
-    message.extend(kept);
+    message.extend(remaining);
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
 
     const HELLO: &[u8] = b"RFB 003.008\n\x01\x01";
 
-    fn told(bytes: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn filter(bytes: &[u8]) -> Result<Vec<u8>, RfbViolation> {
         let mut filter = ViewOnly::default();
         let mut passed = filter.pass(HELLO).unwrap();
         assert_eq!(passed, HELLO);
@@ -71,24 +71,24 @@ mod tests {
 
     #[test]
     fn a_handshake_passes_in_each_version_and_nothing_else_does() {
-        for (said, expected) in [
+        for (input, expected) in [
             (&b"RFB 003.003\n\x00"[..], Ok(())),
             (b"RFB 003.007\n\x01\x00", Ok(())),
             (b"RFB 003.008\n\x01\x01", Ok(())),
-            (b"RFB 003.008\n\x02", Err(Refused::Security(2))),
-            (b"RFB 003.008\n\x00", Err(Refused::Security(0))),
-            (b"RFB 003.889\n", Err(Refused::NotRfb)),
-            (b"RFB 004.000\n", Err(Refused::NotRfb)),
-            (b"GET / HTTP/1", Err(Refused::NotRfb)),
-            (b"\0\0\0\0\0\0\0\0\0\0\0\0", Err(Refused::NotRfb)),
+            (b"RFB 003.008\n\x02", Err(RfbViolation::Security(2))),
+            (b"RFB 003.008\n\x00", Err(RfbViolation::Security(0))),
+            (b"RFB 003.889\n", Err(RfbViolation::NotRfb)),
+            (b"RFB 004.000\n", Err(RfbViolation::NotRfb)),
+            (b"GET / HTTP/1", Err(RfbViolation::NotRfb)),
+            (b"\0\0\0\0\0\0\0\0\0\0\0\0", Err(RfbViolation::NotRfb)),
         ] {
-            let passed = ViewOnly::default().pass(said);
-            assert_eq!(passed, expected.map(|()| said.to_vec()), "{said:?}");
+            let passed = ViewOnly::default().pass(input);
+            assert_eq!(passed, expected.map(|()| input.to_vec()), "{input:?}");
         }
     }
 
     #[test]
-    fn messages_that_ask_to_be_shown_something_pass_as_they_are() {
+    fn output_requests_pass_unchanged() {
         for message in [
             [&[0u8; 4][..], &[32, 24, 0, 1], &[0; 12]].concat(),
             vec![2, 0, 0, 0],
@@ -98,12 +98,12 @@ mod tests {
             vec![248, 0, 0, 0, 128, 0, 0, 1, 0],
             [&[248, 0, 0, 0, 128, 0, 0, 1, 64][..], &[9; 64]].concat(),
         ] {
-            assert_eq!(told(&message), Ok(message.clone()), "{message:?}");
+            assert_eq!(filter(&message), Ok(message.clone()), "{message:?}");
         }
     }
 
     #[test]
-    fn messages_that_act_are_left_out_and_the_next_one_is_found() {
+    fn input_is_dropped_and_the_next_message_is_found() {
         let next = [3, 0, 0, 0, 0, 0, 0, 1, 0, 1];
         for message in [
             vec![4, 1, 0, 0, 0, 0, 0, 97],
@@ -116,38 +116,38 @@ mod tests {
             vec![251, 0, 5, 0, 2, 208, 0, 0],
             vec![255, 0, 0, 1, 0, 0, 0, 97, 0, 0, 0, 30],
         ] {
-            let said = [&message[..], &next].concat();
-            assert_eq!(told(&said), Ok(next.to_vec()), "{message:?}");
+            let input = [&message[..], &next].concat();
+            assert_eq!(filter(&input), Ok(next.to_vec()), "{message:?}");
         }
     }
 
     #[test]
-    fn what_no_viewer_says_ends_the_connection() {
+    fn unknown_messages_end_the_connection() {
         for (message, refused) in [
-            (&[1u8][..], Refused::Unknown(1)),
-            (&[7], Refused::Unknown(7)),
-            (&[249], Refused::Unknown(249)),
-            (&[252], Refused::Unknown(252)),
-            (&[255, 1], Refused::Unknown(255)),
-            (&[2, 0, 4, 1], Refused::TooLarge(2)),
-            (&[2, 0, 255, 255], Refused::TooLarge(2)),
-            (&[248, 0, 0, 0, 0, 0, 0, 0, 65], Refused::TooLarge(248)),
+            (&[1u8][..], RfbViolation::Unknown(1)),
+            (&[7], RfbViolation::Unknown(7)),
+            (&[249], RfbViolation::Unknown(249)),
+            (&[252], RfbViolation::Unknown(252)),
+            (&[255, 1], RfbViolation::Unknown(255)),
+            (&[2, 0, 4, 1], RfbViolation::TooLarge(2)),
+            (&[2, 0, 255, 255], RfbViolation::TooLarge(2)),
+            (&[248, 0, 0, 0, 0, 0, 0, 0, 65], RfbViolation::TooLarge(248)),
         ] {
-            assert_eq!(told(message), Err(refused), "{message:?}");
+            assert_eq!(filter(message), Err(refused), "{message:?}");
         }
     }
 
     #[test]
-    fn the_server_never_hears_of_other_ways_to_act() {
-        let mut said = vec![2, 0, 0, 4];
+    fn input_encodings_are_removed() {
+        let mut input = vec![2, 0, 0, 4];
         for encoding in [7i32, -258, -316, -308] {
-            said.extend(encoding.to_be_bytes());
+            input.extend(encoding.to_be_bytes());
         }
         let mut expected = vec![2, 0, 0, 2];
         for encoding in [7i32, -308] {
             expected.extend(encoding.to_be_bytes());
         }
-        assert_eq!(told(&said), Ok(expected));
+        assert_eq!(filter(&input), Ok(expected));
     }
 
     /// A message and whether it passes.
@@ -191,12 +191,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_it_is_cut_only_what_cannot_act_passes(
-            said in proptest::collection::vec(messages(), 0..20),
+        fn only_output_requests_pass_in_pieces_of_any_size(
+            input in proptest::collection::vec(messages(), 0..20),
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..40),
         ) {
-            let all = said.iter().fold(HELLO.to_vec(), |all, (message, _)| [all, message.clone()].concat());
-            let harmless = said.iter().filter(|(_, passes)| *passes);
+            let all = input.iter().fold(HELLO.to_vec(), |all, (message, _)| [all, message.clone()].concat());
+            let harmless = input.iter().filter(|(_, passes)| *passes);
             let expected = harmless.fold(HELLO.to_vec(), |all, (message, _)| [all, message.clone()].concat());
             let mut filter = ViewOnly::default();
             let mut passed = Vec::new();
@@ -207,13 +207,13 @@ mod tests {
         }
 
         #[test]
-        fn junk_is_read_alike_however_it_is_cut_and_what_passes_would_pass_again(
+        fn junk_is_filtered_alike_in_pieces_of_any_size(
             junk in proptest::collection::vec(prop_oneof![
                 any::<u8>(), prop::sample::select(vec![0u8, 2, 3, 4, 5, 6, 150, 248, 250, 251, 255])
             ], 0..600),
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..40),
         ) {
-            let said = [HELLO, &junk].concat();
+            let input = [HELLO, &junk].concat();
             let read = |pieces: Vec<&[u8]>| {
                 let mut filter = ViewOnly::default();
                 let mut passed = Vec::new();
@@ -222,13 +222,13 @@ mod tests {
                         Ok(more) => passed.extend(more),
                         Err(refused) => return (passed, Some(refused)),
                     }
-                    assert!(filter.reader.held.len() <= 4 + 4 * MAX_ENCODINGS);
+                    assert!(filter.reader.buffer.len() <= 4 + 4 * MAX_ENCODINGS);
                 }
                 (passed, None)
             };
-            let (passed, refused) = read(cut(&said, &cuts));
+            let (passed, refused) = read(cut(&input, &cuts));
             // In single bytes, everything before a refusal has passed.
-            let (single, also) = read(said.chunks(1).collect());
+            let (single, also) = read(input.chunks(1).collect());
             prop_assert_eq!(refused, also);
             prop_assert!(single.starts_with(&passed));
             prop_assert_eq!(ViewOnly::default().pass(&single), Ok(single));

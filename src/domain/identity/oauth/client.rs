@@ -1,51 +1,52 @@
-//! May a client be as it says it is? One rule for those that register and for those that a document describes.
+//! Validation of OAuth client metadata, for registered clients and for client id documents.
 
 use super::redirect::{self, Redirect};
 use super::refusal::{Code, Refusal};
 
-/// Most redirect URIs of a client: real ones have one to five.
+/// Largest number of redirect URIs of a client: real clients have one to five.
 const MAX_REDIRECTS: usize = 10;
-/// Most characters of a client's name: it is shown in one line.
+/// Longest name of a client, in characters: it is shown in one line.
 const MAX_NAME: usize = 100;
 
-/// A client that may ask people.
+/// A validated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// Its id: a URL, or what it was given when it registered.
+    /// Its id: a URL, or the id from its registration.
     pub id: String,
-    /// What it calls itself, if it says; nobody has checked it.
+    /// Its own name, which is not verified.
     pub name: Option<String>,
-    /// Where codes may go.
+    /// Its registered redirect URIs.
     pub redirect_uris: Vec<String>,
 }
 
 impl Client {
-    /// Whether codes may go there.
-    pub fn may_be_sent_to(&self, asked: &str) -> bool {
-        self.redirect_uris.iter().any(|registered| redirect::is_registered(registered, asked))
+    /// Whether an authorization code can be sent to this redirect URI.
+    pub fn allows_redirect_to(&self, requested: &str) -> bool {
+        self.redirect_uris.iter().any(|registered| redirect::is_registered(registered, requested))
     }
 
-    /// Whether everything that it registered is on the person's own machine: then any program there can pretend to be it.
+    /// Whether all redirect URIs are on the person's own machine: any program there can then impersonate the
+    /// client.
     pub fn is_local_only(&self) -> bool {
         self.redirect_uris.iter().all(|uri| Redirect::parse(uri).is_ok_and(|redirect| redirect.is_local()))
     }
 }
 
-/// What a client says about itself (RFC 7591 section 2), as far as it matters here.
+/// Client metadata (RFC 7591 section 2) that the server uses.
 #[derive(Clone, Debug, Default)]
-pub struct Claims {
+pub struct ClientMetadata {
     /// `client_name`.
     pub name: Option<String>,
     /// `redirect_uris`.
     pub redirect_uris: Vec<String>,
-    /// `grant_types`, if it says.
+    /// `grant_types`, if present.
     pub grant_types: Option<Vec<String>>,
-    /// `response_types`, if it says.
+    /// `response_types`, if present.
     pub response_types: Option<Vec<String>>,
 }
 
-impl Claims {
-    /// Makes it a client.
+impl ClientMetadata {
+    /// Validates the metadata and returns the client.
     ///
     /// # Errors
     /// `invalid_redirect_uri` or `invalid_client_metadata`.
@@ -69,13 +70,14 @@ impl Claims {
         }
         let name = self.name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
         if name.as_deref().is_some_and(|name| name.chars().count() > MAX_NAME || name.chars().any(misleads)) {
-            return wrong("client_name has more than 100 characters, or one that cannot be seen");
+            return wrong("client_name has more than 100 characters or an invisible one");
         }
         Ok(Client { id, name, redirect_uris: self.redirect_uris })
     }
 }
 
-/// Control characters, and those that turn the direction of the text around them: a name must not redraw the page.
+/// Whether a character is a control, invisible or direction-changing character, which can make a name
+/// misleading.
 fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -85,22 +87,25 @@ fn misleads(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn claims(redirects: &[&str]) -> Claims {
-        Claims { redirect_uris: redirects.iter().map(|&uri| uri.to_owned()).collect(), ..Claims::default() }
+    fn metadata(redirects: &[&str]) -> ClientMetadata {
+        ClientMetadata {
+            redirect_uris: redirects.iter().map(|&uri| uri.to_owned()).collect(),
+            ..ClientMetadata::default()
+        }
     }
 
-    fn code(claims: Claims) -> Option<Code> {
-        claims.accept("id".to_owned()).err().map(|refusal| refusal.code)
+    fn code(metadata: ClientMetadata) -> Option<Code> {
+        metadata.accept("id".to_owned()).err().map(|refusal| refusal.code)
     }
 
-    fn words(list: &[&str]) -> Option<Vec<String>> {
+    fn list_of(list: &[&str]) -> Option<Vec<String>> {
         Some(list.iter().map(|&word| word.to_owned()).collect())
     }
 
     #[test]
     fn a73_what_may_be_registered() {
         let good = ["https://app.example/cb", "http://127.0.0.1/cb"];
-        assert_eq!(code(claims(&good)), None);
+        assert_eq!(code(metadata(&good)), None);
         for bad in [
             "javascript:alert(1)",
             "data:text/html,x",
@@ -113,23 +118,26 @@ mod tests {
             "",
             "/cb",
         ] {
-            assert_eq!(code(claims(&[good[0], bad])), Some(Code::InvalidRedirectUri), "{bad}");
+            assert_eq!(code(metadata(&[good[0], bad])), Some(Code::InvalidRedirectUri), "{bad}");
         }
-        assert_eq!(code(claims(&[])), Some(Code::InvalidRedirectUri));
-        assert_eq!(code(claims(&[good[0]; MAX_REDIRECTS + 1])), Some(Code::InvalidClientMetadata));
-        let with = |change: fn(&mut Claims)| {
-            let mut claims = claims(&good);
-            change(&mut claims);
-            code(claims)
+        assert_eq!(code(metadata(&[])), Some(Code::InvalidRedirectUri));
+        assert_eq!(code(metadata(&[good[0]; MAX_REDIRECTS + 1])), Some(Code::InvalidClientMetadata));
+        let with = |change: fn(&mut ClientMetadata)| {
+            let mut metadata = metadata(&good);
+            change(&mut metadata);
+            code(metadata)
         };
-        assert_eq!(with(|claims| claims.grant_types = words(&["refresh_token", "authorization_code"])), None);
-        assert_eq!(with(|claims| claims.name = Some("Café ☕ client".to_owned())), None);
+        assert_eq!(
+            with(|metadata| metadata.grant_types = list_of(&["refresh_token", "authorization_code"])),
+            None
+        );
+        assert_eq!(with(|metadata| metadata.name = Some("Café ☕ client".to_owned())), None);
         for wrong in [
-            with(|claims| claims.grant_types = words(&["client_credentials"])),
-            with(|claims| claims.response_types = words(&["token"])),
-            with(|claims| claims.name = Some("x".repeat(MAX_NAME + 1))),
-            with(|claims| claims.name = Some("a\u{202e}b".to_owned())),
-            with(|claims| claims.name = Some("a\nb".to_owned())),
+            with(|metadata| metadata.grant_types = list_of(&["client_credentials"])),
+            with(|metadata| metadata.response_types = list_of(&["token"])),
+            with(|metadata| metadata.name = Some("x".repeat(MAX_NAME + 1))),
+            with(|metadata| metadata.name = Some("a\u{202e}b".to_owned())),
+            with(|metadata| metadata.name = Some("a\nb".to_owned())),
         ] {
             assert_eq!(wrong, Some(Code::InvalidClientMetadata));
         }
@@ -137,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_client_on_the_own_machine_alone_can_be_anybody() {
-        let local = |redirects: &[&str]| claims(redirects).accept("id".to_owned()).unwrap().is_local_only();
+        let local = |redirects: &[&str]| metadata(redirects).accept("id".to_owned()).unwrap().is_local_only();
         assert!(local(&["http://127.0.0.1/cb", "http://localhost/cb"]));
         assert!(!local(&["http://127.0.0.1/cb", "https://app.example/cb"]));
     }

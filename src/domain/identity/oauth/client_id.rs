@@ -1,8 +1,9 @@
-//! Which URLs name a client? Those of draft-ietf-oauth-client-id-metadata-document section 3, checked before any network use.
+//! Validation of client id URLs (draft-ietf-oauth-client-id-metadata-document section 3), before any network
+//! access.
 
 use super::uri;
 
-/// Whether a client id is meant as a URL; else it is one that was handed out here.
+/// Whether a client id is a URL; otherwise it is from a registration.
 pub fn is_url(id: &str) -> bool {
     id.contains(':')
 }
@@ -10,9 +11,9 @@ pub fn is_url(id: &str) -> bool {
 /// Checks a client id that is a URL.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason, for a message.
 pub fn check(id: &str) -> Result<(), &'static str> {
-    let parts = uri::parts(id)?;
+    let parts = uri::split(id)?;
     if !parts.secure {
         return Err("is not https");
     }

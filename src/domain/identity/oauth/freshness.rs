@@ -1,26 +1,27 @@
-//! How long may a fetched document be used? As long as its headers say, within bounds (RFC 9111 section 5.2.2).
+//! Cache lifetime of fetched documents, from their headers (RFC 9111 section 5.2.2).
 
 use std::time::Duration;
 
-/// Without a word about it: long enough for one sign-in, short enough for a mend to arrive.
-const UNSAID: Duration = Duration::from_secs(300);
-/// Whatever is said: a day.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Lifetime without a `Cache-Control` header: long enough for one sign-in, and a corrected document is used
+/// soon.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(300);
+/// Longest lifetime: a day.
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// The time for which an answer with these fields may be kept.
+/// Returns the lifetime of a response with these header values.
 pub fn lifetime(cache_control: Option<&str>, age: Option<&str>) -> Duration {
-    let Some(said) = cache_control else { return UNSAID };
-    let directives = || said.split(',').map(|directive| directive.trim().to_ascii_lowercase());
+    let Some(header) = cache_control else { return DEFAULT_LIFETIME };
+    let directives = || header.split(',').map(|directive| directive.trim().to_ascii_lowercase());
     if directives().any(|directive| ["no-store", "no-cache"].contains(&directive.as_str())) {
         return Duration::ZERO;
     }
     let named = |name| directives().find_map(|directive| directive.strip_prefix(name).map(seconds));
     let life = named("s-maxage=").or_else(|| named("max-age="));
     let spent = age.map(seconds).unwrap_or_default();
-    life.map_or(UNSAID, |life| life.saturating_sub(spent).min(LONGEST))
+    life.map_or(DEFAULT_LIFETIME, |life| life.saturating_sub(spent).min(MAX_LIFETIME))
 }
 
-/// Whole seconds; what is no number is none, so that a broken field never prolongs.
+/// Parses seconds; an invalid value is 0, so that it never extends the lifetime.
 fn seconds(text: &str) -> Duration {
     Duration::from_secs(text.trim().trim_matches('"').parse().unwrap_or_default())
 }
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a71_a_document_is_kept_as_long_as_it_says_and_a_day_at_most() {
+    fn a71_a_document_is_cached_as_long_as_its_headers_permit_and_a_day_at_most() {
         for (cache_control, age, expected) in [
             (None, None, 300),
             (Some("public"), None, 300),

@@ -1,4 +1,5 @@
-//! By which rules does an MCP client get a token? OAuth 2.1 as interface.md has it: the code grant with S256 PKCE, public clients.
+//! Rules of the OAuth 2.1 authorization server for MCP clients: the code grant with S256 PKCE for public
+//! clients (docs/api/mcp.md).
 
 pub mod client;
 pub mod client_id;
@@ -10,5 +11,5 @@ pub mod refusal;
 pub mod request;
 mod uri;
 
-/// The one scope there is (interface.md "Browser authorization for the MCP endpoint").
+/// The only scope (docs/api/mcp.md).
 pub const SCOPE: &str = "mcp:tools";

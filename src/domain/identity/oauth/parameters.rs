@@ -1,13 +1,14 @@
-//! What does a request of OAuth say? Each parameter once; without a value it is absent; unknown ones are ignored (RFC 6749 section 3.1).
+//! OAuth request parameters: each at most once, empty means absent, unknown ones are ignored (RFC 6749
+//! section 3.1).
 
 use super::refusal::{Code, Refusal};
 
-/// The parameters of a query or a form, decoded, in their order.
+/// Decoded parameters of a query or form, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Parameters(pub Vec<(String, String)>);
 
 impl Parameters {
-    /// A parameter's value; `None` when it is absent or empty.
+    /// Returns a parameter's value; `None` when it is absent or empty.
     ///
     /// # Errors
     /// `invalid_request` when it was sent more than once.
@@ -20,10 +21,10 @@ impl Parameters {
         Ok(first.filter(|value| !value.is_empty()))
     }
 
-    /// A parameter that must be there.
+    /// Returns the value of a required parameter.
     ///
     /// # Errors
-    /// `invalid_request` with `missing` when it is not; as [`Parameters::one`].
+    /// `invalid_request` with the text `missing` when it is absent; those of [`Parameters::one`].
     pub fn need(&self, name: &str, missing: &'static str) -> Result<&str, Refusal> {
         self.one(name)?.ok_or_else(|| Code::InvalidRequest.because(missing))
     }

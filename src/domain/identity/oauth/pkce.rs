@@ -1,21 +1,21 @@
-//! Does who redeems a code know what who asked for it knew? PKCE, by S256 alone (RFC 7636).
+//! PKCE with S256 (RFC 7636).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Characters of a challenge: a SHA-256 in base64url without padding (section 4.2).
+/// Length of a challenge, in characters: SHA-256 in base64url without padding (section 4.2).
 const CHALLENGE: usize = 43;
-/// Characters that a verifier may have (section 4.1).
+/// Length of a verifier, in characters (section 4.1).
 const VERIFIER: std::ops::RangeInclusive<usize> = 43..=128;
 
-/// Whether a text can be an S256 challenge.
+/// Whether a text is a valid S256 challenge.
 pub fn is_challenge(text: &str) -> bool {
     text.len() == CHALLENGE && URL_SAFE_NO_PAD.decode(text).is_ok()
 }
 
-/// Whether a verifier is the one that a challenge was made of.
+/// Whether a challenge was derived from this verifier; compared in constant time.
 pub fn verifies(challenge: &str, verifier: &str) -> bool {
     let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let made = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));

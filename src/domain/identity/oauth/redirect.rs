@@ -1,22 +1,21 @@
-//! Where may a code be sent? Only where the client said before, letter by letter (RFC 9700 section 2.1).
+//! Redirect URIs: which can be registered, and exact matching (RFC 9700 section 2.1).
 
 use super::uri::{self, Parts};
 
-/// Hosts that mean the person's own machine; only what runs there can be sent a code by plain http (RFC 8252 section 7.3).
+/// Loopback hosts; only they can be used with plain http (RFC 8252 section 7.3).
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "[::1]", "localhost"];
 
-/// A redirect URI that may be registered: https, or http to the person's own machine (MCP authorization, "Communication
-/// Security").
+/// A valid redirect URI: https, or http to a loopback host (MCP authorization, "Communication Security").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect<'a>(Parts<'a>);
 
 impl<'a> Redirect<'a> {
-    /// Reads one.
+    /// Parses a redirect URI.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason, for a message.
     pub fn parse(uri: &'a str) -> Result<Self, &'static str> {
-        let parts = uri::parts(uri)?;
+        let parts = uri::split(uri)?;
         if parts.secure || LOOPBACK.contains(&parts.host) {
             Ok(Self(parts))
         } else {
@@ -24,17 +23,17 @@ impl<'a> Redirect<'a> {
         }
     }
 
-    /// The host, to be shown.
+    /// Returns the host, for display.
     pub fn host(&self) -> &'a str {
         self.0.host
     }
 
-    /// Whether it leads to whatever listens on the person's own machine.
+    /// Whether the host is a loopback host.
     pub fn is_local(&self) -> bool {
         LOOPBACK.contains(&self.0.host)
     }
 
-    /// Scheme, host and port, as a browser's policy names them.
+    /// Returns the origin: scheme, host and port.
     pub fn origin(&self) -> String {
         let scheme = if self.0.secure { "https" } else { "http" };
         let port = self.0.port.map(|port| format!(":{port}")).unwrap_or_default();
@@ -42,14 +41,14 @@ impl<'a> Redirect<'a> {
     }
 }
 
-/// Whether a redirect URI is one that the client registered. Of http to the person's own machine the port is free, because a
-/// program there takes whichever it gets (RFC 8252 section 7.3).
-pub fn is_registered(registered: &str, asked: &str) -> bool {
-    let (Ok(known), Ok(wanted)) = (Redirect::parse(registered), Redirect::parse(asked)) else { return false };
-    registered == asked
-        || (!known.0.secure
-            && !wanted.0.secure
-            && (known.0.host, known.0.rest) == (wanted.0.host, wanted.0.rest))
+/// Whether a requested redirect URI matches a registered one. For http to a loopback host the port is
+/// ignored, because local programs use an ephemeral port (RFC 8252 section 7.3).
+pub fn is_registered(registered: &str, requested: &str) -> bool {
+    let (Ok(left), Ok(right)) = (Redirect::parse(registered), Redirect::parse(requested)) else {
+        return false;
+    };
+    registered == requested
+        || (!left.0.secure && !right.0.secure && (left.0.host, left.0.rest) == (right.0.host, right.0.rest))
 }
 
 #[cfg(test)]
@@ -58,7 +57,7 @@ mod tests {
 
     #[test]
     fn a47_a_redirect_uri_matches_by_its_letters_and_only_a_local_port_is_free() {
-        for (registered, asked) in [
+        for (registered, requested) in [
             ("https://app.example/cb", "https://app.example/cb"),
             ("https://app.example/cb?a=b", "https://app.example/cb?a=b"),
             ("http://127.0.0.1/cb", "http://127.0.0.1:51234/cb"),
@@ -66,11 +65,11 @@ mod tests {
             ("http://[::1]:3000/cb", "http://[::1]/cb"),
             ("http://localhost:3000/cb", "http://localhost:3001/cb"),
         ] {
-            assert!(is_registered(registered, asked), "{registered} {asked}");
+            assert!(is_registered(registered, requested), "{registered} {requested}");
         }
         let local = "http://127.0.0.1:3000/cb";
         let remote = "https://app.example/cb";
-        for (registered, asked) in [
+        for (registered, requested) in [
             (remote, "https://app.example/cb/"),
             (remote, "https://app.example/CB"),
             (remote, "https://APP.example/cb"),
@@ -101,7 +100,7 @@ mod tests {
             ("https://localhost:3000/cb", "https://localhost:3001/cb"),
             ("javascript:alert(1)", "javascript:alert(1)"),
         ] {
-            assert!(!is_registered(registered, asked), "{registered} {asked}");
+            assert!(!is_registered(registered, requested), "{registered} {requested}");
         }
     }
 

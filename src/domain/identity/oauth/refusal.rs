@@ -1,41 +1,41 @@
-//! Why is a client refused? A word that an RFC defines, and a sentence for whoever debugs the client.
+//! OAuth errors: a code that an RFC defines, and a description for the developer of the client.
 
-/// A refusal of the authorization server.
+/// An error of the authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The word.
+    /// The error code.
     pub code: Code,
-    /// The sentence; it never quotes what was sent.
+    /// The description; it never quotes the request.
     pub description: &'static str,
 }
 
-/// The words (RFC 6749 sections 4.1.2.1 and 5.2, RFC 8707 section 2, RFC 7591 section 3.2.2).
+/// Error codes (RFC 6749 sections 4.1.2.1 and 5.2, RFC 8707 section 2, RFC 7591 section 3.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// A parameter is missing, repeated or malformed.
     InvalidRequest,
-    /// The client is not known.
+    /// The client is unknown.
     InvalidClient,
-    /// The code or the refresh token opens nothing (any more).
+    /// The code or refresh token is invalid, expired or used.
     InvalidGrant,
-    /// Another grant than the two there are.
+    /// The grant type is not supported.
     UnsupportedGrantType,
-    /// Another response than a code.
+    /// The response type is not `code`.
     UnsupportedResponseType,
-    /// Another scope than the one there is.
+    /// The scope is unknown.
     InvalidScope,
-    /// A token for another resource is wanted.
+    /// The resource is not the MCP endpoint.
     InvalidTarget,
-    /// The person said no.
+    /// The person denied the request.
     AccessDenied,
-    /// A redirect URI that may not be registered.
+    /// A redirect URI cannot be registered.
     InvalidRedirectUri,
-    /// Anything else that may not be registered.
+    /// Other client metadata is invalid.
     InvalidClientMetadata,
 }
 
 impl Code {
-    /// The word on the wire.
+    /// Returns the code in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request",
@@ -51,7 +51,7 @@ impl Code {
         }
     }
 
-    /// The refusal with this word.
+    /// Creates an error with this code.
     pub fn because(self, description: &'static str) -> Refusal {
         Refusal { code: self, description }
     }

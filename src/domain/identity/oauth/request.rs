@@ -1,14 +1,14 @@
-//! Is what a client asks for something that a person may be asked for? (RFC 6749 section 4.1.1, RFC 7636, RFC 8707)
+//! Validation of authorization requests (RFC 6749 section 4.1.1, RFC 7636, RFC 8707).
 
 use super::SCOPE;
 use super::parameters::Parameters;
 use super::pkce;
 use super::refusal::{Code, Refusal};
 
-/// Checks an authorization request, beyond its client and redirect URI; its PKCE challenge.
+/// Validates an authorization request, except its client and redirect URI, and returns its PKCE challenge.
 ///
 /// # Errors
-/// The refusal that the client is to be told.
+/// The error for the client.
 pub fn challenge<'a>(parameters: &'a Parameters, resource: &str) -> Result<&'a str, Refusal> {
     match parameters.need("response_type", "response_type is missing")? {
         "code" => {}
@@ -26,7 +26,7 @@ pub fn challenge<'a>(parameters: &'a Parameters, resource: &str) -> Result<&'a s
     Ok(challenge)
 }
 
-/// Checks the scope that is asked for: nothing, or a list that the one scope is in; that one is granted.
+/// Checks the requested scope: absent, or a list that contains [`SCOPE`], which is granted.
 ///
 /// # Errors
 /// `invalid_scope` for a list without it.
@@ -39,13 +39,13 @@ pub fn check_scope(parameters: &Parameters) -> Result<(), Refusal> {
     }
 }
 
-/// Checks the resource that a token is asked for: nothing, or the one there is, letter by letter.
+/// Checks the requested resource: absent, or exactly `resource`.
 ///
 /// # Errors
-/// `invalid_target` for another.
+/// `invalid_target` for any other resource.
 pub fn check_resource(parameters: &Parameters, resource: &str) -> Result<(), Refusal> {
     match parameters.one("resource")? {
-        Some(asked) if asked != resource => {
+        Some(requested) if requested != resource => {
             Err(Code::InvalidTarget.because("tokens are for the MCP endpoint of this service alone"))
         }
         Some(_) | None => Ok(()),

@@ -1,32 +1,32 @@
-//! What are the parts of a URL that a client sent? Cut by the letter, nothing normalised: what is compared and shown is what was
-//! written (RFC 3986 section 6.2.1).
+//! URL splitter without normalization: text is compared and shown as it was sent (RFC 3986 section 6.2.1).
 
-/// Longest URL in bytes that a client may name.
+/// Longest URL of a client, in bytes.
 pub const MAX_BYTES: usize = 2048;
 
-/// An `http` or `https` URL in its parts, which together are the whole of it.
+/// Parts of an `http` or `https` URL, which together are the whole URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
     /// Whether it is `https`.
     pub secure: bool,
-    /// The host: a name or an address of IPv4, or `[::1]`.
+    /// The host: a name, an IPv4 address, or `[::1]`.
     pub host: &'a str,
-    /// The port, if one is written.
+    /// The port, if present.
     pub port: Option<u16>,
-    /// Path and query; empty when there is neither.
+    /// Path and query; empty when both are absent.
     pub rest: &'a str,
 }
 
-/// Takes a URL apart.
+/// Splits a URL into its parts.
 ///
 /// # Errors
-/// What is wrong with it: another scheme, user information, a fragment, a wildcard, a character that belongs to no URL.
-pub fn parts(uri: &str) -> Result<Parts<'_>, &'static str> {
+/// The reason, for a message: another scheme, user information, a fragment, a wildcard, or an invalid
+/// character.
+pub fn split(uri: &str) -> Result<Parts<'_>, &'static str> {
     if uri.len() > MAX_BYTES {
         return Err("is longer than 2048 bytes");
     }
     if !uri.bytes().all(|byte| byte.is_ascii_graphic() && !b"\\\"<>^`{|}".contains(&byte)) {
-        return Err("holds a character that belongs to no URL");
+        return Err("has a character that is not valid in a URL");
     }
     if uri.contains('#') {
         return Err("has a fragment");
@@ -50,11 +50,11 @@ pub fn parts(uri: &str) -> Result<Parts<'_>, &'static str> {
     let named =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
     if !named && host != "[::1]" {
-        return Err("has no host that could be meant");
+        return Err("has an invalid host");
     }
     let port = port.map(|port| match port.parse() {
         Ok(number) if number > 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-        _ => Err("has a port that is none"),
+        _ => Err("has an invalid port"),
     });
     Ok(Parts { secure, host, port: port.transpose()?, rest })
 }
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_cut_where_it_says() {
-        let cut = |uri| parts(uri).map(|parts| (parts.secure, parts.host, parts.port, parts.rest));
+    fn a_url_is_split_without_normalization() {
+        let cut = |uri| split(uri).map(|parts| (parts.secure, parts.host, parts.port, parts.rest));
         assert_eq!(cut("https://a.example/cb?x=1"), Ok((true, "a.example", None, "/cb?x=1")));
         assert_eq!(cut("http://127.0.0.1:80/cb"), Ok((false, "127.0.0.1", Some(80), "/cb")));
         assert_eq!(cut("http://[::1]:9"), Ok((false, "[::1]", Some(9), "")));
@@ -98,7 +98,7 @@ mod tests {
             "http://[::1/cb",
             &long,
         ] {
-            assert!(parts(wrong).is_err(), "{wrong}");
+            assert!(split(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,10 +1,9 @@
-//! What is different where a guest has a kernel of its own in user space (gVisor's `runsc`)? How its agent is reached, how the
-//! runtime is called, and that its memory can be kept.
+//! gVisor (`runsc`), whose guests have a kernel of their own in user space and can be suspended.
 //!
-//! No unix socket of the host's may be open in a guest whose memory is saved, so the agent listens in the guest's own
-//! network, on a port below 1024 that nobody but the guest's root can take. Only the host's end of the guest's veth pair
-//! leads there: packets between guests are rejected, the world's are dropped, and of the host's users root alone may send
-//! them (`rules.nft`); the token is asked for as everywhere.
+//! gVisor cannot save a guest that has a unix socket of the host open. So the agent listens in the guest's
+//! own network, on a port below 1024 that only the guest's root can take. Only the host's root reaches it,
+//! through the guest's veth pair: the packet rules (`host/rules.nft`) reject packets from guests and drop
+//! those from outside. The agent requires its token as everywhere.
 
 mod suspend;
 
@@ -18,57 +17,61 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, mount};
 
-use super::command::{host_error, judge, run, run_patiently, tool};
-use super::layout::{Folder, remove_if_there};
-use super::runtime::Runtime;
-use super::stage;
+use crate::container::runtime::Runtime;
+use crate::container::stage;
+use crate::host::command::{check_status, host_error, run, run_with_timeout, tool};
+use crate::state::layout::{Folder, remove_if_there};
 use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
-/// Asked of every call of `runsc`. The disk is the host's overlay, which outlives the guest's kernel, so that gVisor puts
-/// none of its own above it (it would be lost with the kernel); connections that leave the guest end when memory is saved.
+/// Flags of every call of `runsc`. The host's overlay outlives the guest's kernel; an overlay of gVisor would
+/// be lost with it. Outgoing connections of the guest end when memory is saved.
 pub(super) const FLAGS: [&str; 4] =
     ["--platform=systrap", "--network=sandbox", "--overlay2=none", "--net-disconnect-ok"];
 
-/// Tries at ending what is left, and the pause before each: what the kernel ends at all it ends at once; half a second in all.
+/// Attempts to end the remaining connections, and the pause before each: half a second in all. The kernel
+/// ends most at once.
 const CUT_TRIES: u32 = 25;
 const CUT_PAUSE: Duration = Duration::from_millis(20);
 
-/// What `runsc` takes for the mark of the host's own network namespace. Newer kernels show it in all of them.
-const HOST_MARK: &str = "/proc/sys/net";
-const NOTHING: &CStr = c"size=4k,nr_inodes=1,mode=0555";
+/// `runsc` takes this path as the sign of the host's own network namespace. Newer kernels show it in every
+/// namespace.
+const HOST_NETWORK_SIGN: &str = "/proc/sys/net";
+const EMPTY_TMPFS: &CStr = c"size=4k,nr_inodes=1,mode=0555";
 
-/// Keeps the executable that a boot's agent runs: memory that is saved refers to it, whatever the controller becomes.
-pub(super) fn keep_agent(folder: &Folder, agent: &Path) -> EngineResult<PathBuf> {
-    let kept = folder.agent();
-    let failed = host_error("keep the machine's agent", &kept);
-    remove_if_there(&kept).and_then(|()| fs::hard_link(agent, &kept)).map_err(failed)?;
-    Ok(kept)
+/// Hard-links the agent's executable of a boot, because saved memory refers to it after the controller was
+/// upgraded.
+pub(super) fn pin_agent(folder: &Folder, agent: &Path) -> EngineResult<PathBuf> {
+    let path = folder.agent();
+    let failed = host_error("link the machine's agent", &path);
+    remove_if_there(&path).and_then(|()| fs::hard_link(agent, &path)).map_err(failed)?;
+    Ok(path)
 }
 
-/// Boots the guest's kernel once, for a program that does nothing.
-pub(super) fn try_out(runtime: &Runtime) -> EngineResult<()> {
+/// Boots gVisor's kernel once, for a program that does nothing.
+pub(super) fn try_boot(runtime: &Runtime) -> EngineResult<()> {
     let mut command = runtime.call();
     command.args(["--network=none", "--ignore-cgroups", "do", "/bin/true"]);
     run("boot a kernel in user space", command).map(drop)
 }
 
-/// Runs a verb of `runsc` that gives the guest its network.
-pub(super) fn run_where_networks_are_told_apart(
+/// Runs a command of `runsc` that sets up the guest's network, with [`HOST_NETWORK_SIGN`] hidden.
+pub(super) fn run_with_guest_network(
     step: &'static str,
     mut command: Command,
-    patience: Duration,
+    timeout: Duration,
 ) -> EngineResult<()> {
-    stage::apart(move || {
-        mount("tmpfs", HOST_MARK, "tmpfs", MountFlags::RDONLY, NOTHING)
-            .map_err(|error| EngineError::failed(step, format!("hide {HOST_MARK}: {error}")))?;
-        let (status, _, complaint) = run_patiently(step, &mut command, None, patience)?;
-        judge(step, status, &complaint)
+    stage::in_mount_namespace(move || {
+        mount("tmpfs", HOST_NETWORK_SIGN, "tmpfs", MountFlags::RDONLY, EMPTY_TMPFS)
+            .map_err(|error| EngineError::failed(step, format!("hide {HOST_NETWORK_SIGN}: {error}")))?;
+        let (status, _, complaint) = run_with_timeout(step, &mut command, None, timeout)?;
+        check_status(step, status, &complaint)
     })
 }
 
-/// Ends the host's connections to an agent, which nobody reaches any more. Memory that is saved while one is open does not come
-/// back: its agent's listener waits for good (gVisor 20240729). The guest's kernel hears of their end when it runs.
+/// Ends the host's connections to an agent whose clients are blocked. Memory that is saved with an open
+/// connection cannot be resumed: the agent's listener then blocks forever (gVisor 20240729). The guest's
+/// kernel learns of the end when it runs.
 fn cut_connections(agent: SocketAddr) -> EngineResult<()> {
     const STEP: &str = "end the connections to the agent";
     let ss = |options: &[&str], states: &str| {
@@ -81,17 +84,17 @@ fn cut_connections(agent: SocketAddr) -> EngineResult<()> {
     if ss(&["-Htn"], "connected")?.trim().is_empty() {
         return Ok(());
     }
-    // Whoever asked before the rules held it off may still get through.
+    // A connection that began before the rules blocked it may still be established.
     ss(&["-Htn", "-K"], "connected")?;
     for _ in 0..CUT_TRIES {
         std::thread::sleep(CUT_PAUSE);
-        // Those that only ask wait until the guest goes on.
+        // Connections in SYN-SENT stay: their packets are dropped until the guest continues.
         if ss(&["-Htn"], "synchronized")?.trim().is_empty() {
             return Ok(());
         }
         ss(&["-Htn", "-K"], "synchronized")?;
     }
-    Err(EngineError::failed(STEP, "they stay, or new ones come"))
+    Err(EngineError::failed(STEP, "some remain or are new after half a second"))
 }
 
 /// Removes `runsc`'s record of a machine and its control socket.

@@ -1,63 +1,67 @@
-//! How is a guest's memory saved and continued?
+//! Suspend and resume of a gVisor guest.
 //!
 //! ```text
 //!   Running -- pause, checkpoint, seal --> memory.new -- kill, sweep, sync the disk --> memory: Suspended
 //!      ^  (an error: unseal, thaw)                                                       |
 //!      |------- restore <-- memory.used <------- verify, create, network ----------------|
 //! ```
-//! The guest stands still from before its memory is read until it is killed, so that memory and disk are of one moment. For a
-//! fork, or a snapshot with memory, it goes on instead once its disk is copied; what it had not written yet goes to the disk
-//! with the checkpoint.
+//! The guest is paused from before its memory is read until it is killed, so that memory and disk are of one
+//! moment. For a fork, or a snapshot with memory, it continues once its disk is copied. The checkpoint writes
+//! its dirty data to the disk.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::boot::Starter;
-use super::super::command::{self, host_error, run, run_patiently};
-use super::super::config::ContainerConfig;
-use super::super::layout::Folder;
-use super::super::lock::{self, MachineLock};
-use super::super::memory::{self, Manifest, Saved};
-use super::super::runtime::State;
-use super::super::{ContainerEngine, Inner, Machinery, copy, disk, network, oci, process, slots, trash};
-use crate::machinery::gone_on;
+use crate::container::boot::Starter;
+use crate::container::config::ContainerConfig;
+use crate::container::runtime::ContainerState;
+use crate::container::{ContainerEngine, Inner, oci};
+use crate::driver::GuestDriver;
+use crate::driver::after_unpause;
+use crate::host::command::{self, host_error, run, run_with_timeout};
+use crate::host::lock::{self, MachineLock};
+use crate::host::{network, process, slots};
+use crate::state::layout::Folder;
+use crate::state::memory::{self, MemoryManifest, SavedMemory};
+use crate::state::{disk, disk_copy, trash};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
 
-/// Saving and reading 16 GiB at the 60 MB/s of a slow disk.
+/// For saving or reading 16 GiB at the 60 MB/s of a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// For a guest's kernel to take in that connections ended, where that cannot be seen. 20 ms are too few on a host whose processors
-/// are all busy.
-const UNSEEN: Duration = Duration::from_millis(500);
+/// For a guest's kernel to process the end of connections, if its agent cannot confirm that. 20 ms are too
+/// short on a host with busy processors.
+const HANGUP_DELAY: Duration = Duration::from_millis(500);
 
 impl ContainerEngine {
-    /// Takes a failed restore back. Where the guest did not run, its memory is as good as before.
-    pub(in super::super) async fn take_back(&self, folder: &Folder) -> EngineResult<()> {
+    /// Undoes a failed restore. If the guest did not run, its saved memory is valid again.
+    pub(in super::super) async fn undo_failed_restore(&self, folder: &Folder) -> EngineResult<()> {
         let (plan, id) = (folder.clone(), folder.id);
-        let kept = self.blocking(move |engine| {
+        let undone = self.blocking(move |engine| {
             let runtime = &engine.inner.runtime;
             let ran = runtime.state(id)?.is_some_and(|state| state.status == "running");
             runtime.delete(id)?;
             let used = plan.used_memory();
-            if used.exists() && !ran { memory::becomes(&used, &plan.memory()) } else { Ok(()) }
+            if used.exists() && !ran { memory::move_to(&used, &plan.memory()) } else { Ok(()) }
         });
-        kept.await?;
+        undone.await?;
         self.clear(folder).await
     }
 
-    /// Lets a guest go on that a suspend of a controller which died left standing, and its clients in.
-    pub(in super::super) async fn thaw_abandoned(&self, id: ComputerId) -> EngineResult<()> {
+    /// Unpauses a guest that the suspend of a dead controller left paused, and unblocks its clients.
+    pub(in super::super) async fn unpause_abandoned(&self, id: ComputerId) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
-        let Some(held) = lock::machine(&folder).await? else { return Ok(()) };
+        let Some(guard) = lock::machine(&folder).await? else { return Ok(()) };
         self.blocking(move |engine| {
-            // With the step, which runs on when nobody waits for it any more: it must not undo a hold that began since.
-            let _held = held;
+            // The step holds the lock, because it completes even when its caller is dropped. It must not undo
+            // a later pause.
+            let _guard = guard;
             let Some(state) = engine.inner.state_of(id)? else { return Ok(()) };
-            match (state.status.as_str(), Saved::find(&folder)?) {
-                ("paused", None) => engine.inner.thaw(&folder),
-                // One that goes on already, and whose clients could not be let in then.
-                (_, None) => engine.inner.let_in(&folder),
+            match (state.status.as_str(), SavedMemory::find(&folder)?) {
+                ("paused", None) => engine.inner.unpause(&folder),
+                // It runs already, and its clients could not be unblocked before.
+                (_, None) => engine.inner.allow_agent_clients(&folder),
                 (_, Some(_)) => Ok(()),
             }
         })
@@ -66,84 +70,86 @@ impl ContainerEngine {
 }
 
 impl Inner {
-    /// Saves a guest's memory. On success it stands still, on error it goes on.
+    /// Saves a guest's memory. On success it stays paused; on error it continues.
     pub(in super::super) fn save(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
         disk::check_reserve(&folder.path)?;
-        let saved = self.save_standing(folder, generation);
-        if saved.is_ok() { saved } else { gone_on(folder, saved, self.thaw(folder)) }
+        let saved = self.save_paused(folder, generation);
+        if saved.is_ok() { saved } else { after_unpause(folder, saved, self.unpause(folder)) }
     }
 
-    fn save_standing(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
-        let fresh = memory::fresh(folder)?;
-        let state = self.hold(folder)?;
+    fn save_paused(&self, folder: &Folder, generation: u64) -> EngineResult<()> {
+        let fresh = memory::create_fresh(folder)?;
+        let state = self.pause(folder)?;
         self.checkpoint(folder, &fresh)?;
         let manifest = self.manifest(folder, &state)?;
-        memory::seal(&fresh, generation, |parts| Manifest { parts, ..manifest })
+        memory::seal(&fresh, generation, |parts| MemoryManifest { parts, ..manifest })
     }
 
-    /// Saves a guest's memory to `memory` and copies its disk, both while it stands still. It goes on afterwards, whatever came
-    /// of it. What remains is to seal the memory.
-    pub(in super::super) fn moment(
+    /// Pauses a guest, saves its memory to `memory`, copies its disk, and unpauses it whatever the outcome.
+    /// The caller seals the memory.
+    pub(in super::super) fn save_with_disk(
         &self,
         folder: &Folder,
         memory: &Path,
         fresh: &Path,
         to: &Path,
-    ) -> EngineResult<Manifest> {
-        let taken = self.hold(folder).and_then(|state| {
+    ) -> EngineResult<MemoryManifest> {
+        let taken = self.pause(folder).and_then(|state| {
             self.checkpoint(folder, memory)?;
             let manifest = self.manifest(folder, &state)?;
-            copy::disk(&folder.disk(), fresh, to).map(|()| manifest)
+            disk_copy::copy_disk(&folder.disk(), fresh, to).map(|()| manifest)
         });
-        gone_on(folder, taken, self.thaw(folder))
+        after_unpause(folder, taken, self.unpause(folder))
     }
 
-    /// Tells a guest's kernel its host name, which it remembers from the machine that it was. The guest's root may not do
-    /// that; the agent's executable, which it cannot replace, may for this once.
-    fn name_guest(&self, id: ComputerId) -> EngineResult<()> {
+    /// Sets the host name in a guest that resumed another machine's memory. The guest's root lacks the
+    /// capability; this call grants it to the agent's executable, which the guest cannot replace.
+    fn set_guest_hostname(&self, id: ComputerId) -> EngineResult<()> {
         let mut call = self.runtime.call();
         call.args(["exec", "--cap", "CAP_SYS_ADMIN"]).arg(id.to_string());
         call.args(["/usr/bin/hotdesk", "set-hostname"]).arg(id.hostname());
-        run("name the guest", call).map(drop)
+        run("set the guest's host name", call).map(drop)
     }
 
-    /// Has a guest stand still, with nobody connected to its agent, and nobody who can be until it goes on.
-    fn hold(&self, folder: &Folder) -> EngineResult<State> {
+    /// Blocks the agent's clients, ends their connections, and pauses the guest.
+    fn pause(&self, folder: &Folder) -> EngineResult<ContainerState> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
-        let agent = match slots::held(folder)? {
+        let agent = match slots::of_machine(folder)? {
             Some(slot) => {
-                network::hold_off(&self.config.network, slot)?;
+                network::block_agent_clients(&self.config.network, slot)?;
                 Some(network::agent(&self.config.network, slot))
             }
             None => None,
         };
         if state.status != "paused" {
-            // While it runs, so that its kernel lets go of its ends; those that stand with the guest are saved half open.
+            // Before the pause, so that the guest's kernel closes its ends: a paused one would save them half
+            // open.
             if let Some(agent) = agent {
                 super::cut_connections(agent)?;
                 self.await_hangup(folder.id, agent);
             }
-            let mut pause = self.runtime.call();
-            pause.arg("pause").arg(folder.id.to_string());
-            run("hold the guest", pause)?;
+            let mut command = self.runtime.call();
+            command.arg("pause").arg(folder.id.to_string());
+            run("pause the guest", command)?;
         }
         agent.map_or(Ok(()), super::cut_connections)?;
         Ok(state)
     }
 
-    /// Waits until the guest's kernel has taken in that its agent's connections ended.
+    /// Waits until the guest's kernel has processed the end of its agent's connections.
     fn await_hangup(&self, id: ComputerId, agent: SocketAddr) {
         let mut call = self.runtime.call();
         call.arg("exec").arg(id.to_string());
         call.args(["/usr/bin/hotdesk", "await-hangup"]).arg(agent.port().to_string());
-        if let Err(error) = run("see that the guest's kernel knows of the end", call) {
-            // A guest without room for another process, or with the agent of an earlier version: as good as a guess can be.
-            tracing::warn!(computer = %id, %error, "its memory may not come back");
-            std::thread::sleep(UNSEEN);
+        if let Err(error) = run("wait for the guest's kernel to close the agent's connections", call) {
+            // The guest has no memory for another process, or an earlier agent: a fixed delay is the best
+            // guess.
+            tracing::warn!(computer = %id, %error, "could not confirm that the agent's connections ended; the saved memory may fail to resume");
+            std::thread::sleep(HANGUP_DELAY);
         }
     }
 
-    /// Saves the memory of a guest that stands still, and goes on standing.
+    /// Saves the memory of a paused guest, which stays paused.
     fn checkpoint(&self, folder: &Folder, to: &Path) -> EngineResult<()> {
         let mut save = self.runtime.call();
         save.args([
@@ -154,48 +160,51 @@ impl Inner {
             "--exclude-committed-zero-pages",
         ]);
         save.arg("--image-path").arg(to).arg(folder.id.to_string());
-        let (status, _, complaint) = run_patiently("save the guest's memory", &mut save, None, TIMEOUT)?;
-        command::judge("save the guest's memory", status, &complaint)
+        let (status, _, complaint) = run_with_timeout("save the guest's memory", &mut save, None, TIMEOUT)?;
+        command::check_status("save the guest's memory", status, &complaint)
     }
 
-    /// What saved memory of this guest needs again, but for its parts.
-    fn manifest(&self, folder: &Folder, state: &State) -> EngineResult<Manifest> {
+    /// The manifest of this guest's memory, without its files.
+    fn manifest(&self, folder: &Folder, state: &ContainerState) -> EngineResult<MemoryManifest> {
         let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
         let (runtime, slot, hostname) =
-            (self.runtime.version()?, slots::held(folder)?, Some(folder.id.hostname()));
+            (self.runtime.version()?, slots::of_machine(folder)?, Some(folder.id.hostname()));
         let image = state.annotations.get(oci::IMAGE).map_or_else(|| self.config.image.clone(), Into::into);
-        Ok(Manifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
+        Ok(MemoryManifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
     }
 
-    /// Lets a guest go on, also one that was never held; what was saved of it counts no more before it does.
-    fn thaw(&self, folder: &Folder) -> EngineResult<()> {
+    /// Invalidates what was saved of a guest, then unpauses it and unblocks its clients. Accepts a guest that
+    /// was not paused.
+    fn unpause(&self, folder: &Folder) -> EngineResult<()> {
         trash::remove_tree(&folder.fresh_memory())?;
-        let mut thaw = self.runtime.call();
-        thaw.arg("resume").arg(folder.id.to_string());
-        if let Err(error) = run("let the guest go on", thaw) {
-            // Where what was to hold it failed it never stood, and the runtime has nothing to resume.
+        let mut resume = self.runtime.call();
+        resume.arg("resume").arg(folder.id.to_string());
+        if let Err(error) = run("unpause the guest", resume) {
+            // If the pause itself failed, the guest runs and the runtime has nothing to resume.
             let state = self.state_of(folder.id);
             if !state.is_ok_and(|state| state.is_some_and(|state| state.status == "running")) {
                 return Err(error);
             }
         }
-        // Nothing of the network's keeps a guest from going on; whoever waited is let in then.
-        self.let_in(folder)
+        // The guest is unpaused first: an error of the packet rules must not keep it paused.
+        self.allow_agent_clients(folder)
     }
 
-    /// Takes back what [`Inner::hold`] did to the guest's clients; for who holds the machine's lock.
-    pub(in super::super) fn let_in(&self, folder: &Folder) -> EngineResult<()> {
-        slots::held(folder)?.map_or(Ok(()), |slot| network::let_in(&self.config.network, slot))
+    /// Unblocks the clients that [`Inner::pause`] blocked. Needs the machine's lock.
+    pub(in super::super) fn allow_agent_clients(&self, folder: &Folder) -> EngineResult<()> {
+        slots::of_machine(folder)?
+            .map_or(Ok(()), |slot| network::allow_agent_clients(&self.config.network, slot))
     }
 
-    /// Takes up a resume whose controller was killed. Memory is as good as before where its guest was made and never ran.
-    pub(in super::super) fn take_up(&self, folder: &Folder) -> EngineResult<()> {
+    /// Repairs a resume whose controller was killed. If its guest was created and never ran, the memory is
+    /// valid again.
+    pub(in super::super) fn recover_resume(&self, folder: &Folder) -> EngineResult<()> {
         let used = folder.used_memory();
         if !used.exists() {
             return Ok(());
         }
         match self.state_of(folder.id)?.as_ref().map(|state| state.status.as_str()) {
-            Some("created") => memory::becomes(&used, &folder.memory()),
+            Some("created") => memory::move_to(&used, &folder.memory()),
             Some("running") => trash::remove_tree(&used),
             Some(_) | None => Ok(()),
         }
@@ -206,14 +215,16 @@ impl Inner {
         folder: &Folder,
         spec: &MachineSpec,
         boot: &Boot,
-        held: &MachineLock,
+        lock: &MachineLock,
     ) -> EngineResult<Endpoint> {
         const STEP: &str = "continue from saved memory";
-        let Some(saved) = Saved::find(folder)? else { return Err(EngineError::failed(STEP, "it is gone")) };
+        let Some(saved) = SavedMemory::find(folder)? else {
+            return Err(EngineError::failed(STEP, "there is none"));
+        };
         let manifest = saved.verify()?;
         let runtime = self.runtime.version()?;
         if runtime != manifest.runtime {
-            let detail = format!("it was saved by {}, this is {runtime}", manifest.runtime);
+            let detail = format!("it was saved by {}, and this host has {runtime}", manifest.runtime);
             return Err(EngineError::failed(STEP, detail));
         }
         let config = ContainerConfig { image: manifest.image.clone(), ..self.config.clone() };
@@ -222,24 +233,24 @@ impl Inner {
             agent: &folder.agent(),
             wanted_slot: manifest.slot,
             runtime: &self.runtime,
-            held,
+            lock,
         };
         let endpoint = starter.prepare(folder, spec, boot)?;
         let used = folder.used_memory();
         trash::remove_tree(&used)?;
-        memory::becomes(&saved.path, &used)?;
+        memory::move_to(&saved.path, &used)?;
         let mut restore = self.runtime.call();
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
-        // Should this controller die, the next one waits for the end of what may still come to its own.
-        restore.stdin(held.share().map_err(host_error(STEP, &used))?);
-        super::run_where_networks_are_told_apart(STEP, restore, TIMEOUT)?;
-        // From here on the guest runs: what cannot be removed is no reason to take it back.
+        // The tool shares the lock: if this controller dies, the next one waits for its end.
+        restore.stdin(lock.share().map_err(host_error(STEP, &used))?);
+        super::run_with_guest_network(STEP, restore, TIMEOUT)?;
+        // The guest runs from here on; a file that cannot be removed must not undo that.
         if let Err(error) = trash::remove_tree(&used) {
-            tracing::warn!(computer = %folder.id, %error, "used memory was not removed");
+            tracing::warn!(computer = %folder.id, %error, "could not remove used memory; the next resume does");
         }
         let another = manifest.hostname.is_some_and(|name| name != folder.id.hostname());
-        if another && let Err(error) = self.name_guest(folder.id) {
-            tracing::warn!(computer = %folder.id, %error, "a fork has its source's host name");
+        if another && let Err(error) = self.set_guest_hostname(folder.id) {
+            tracing::warn!(computer = %folder.id, %error, "could not set a fork's host name; it has its source's");
         }
         Ok(endpoint)
     }

@@ -1,5 +1,5 @@
-//! What is left outside the state folder, where all controllers of a host are at home: users of disks, control groups,
-//! slots, network interfaces, members of the packet rules' sets?
+//! Leftovers outside of the state folder: mounts, loop devices, control groups, slots, network interfaces,
+//! and members of the packet rules' sets. All controllers of a host share these.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -9,41 +9,43 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::{Leftover, Thing};
-use crate::addresses::NetworkConfig;
-use crate::command::{TIMEOUT, host_error, judge, run_patiently, tool};
-use crate::layout::StateDir;
-use crate::slots::{self, Claim};
-use crate::{EngineError, EngineResult, cgroup, kernel, lock, loopdev, network, process};
+use crate::host::addresses::NetworkConfig;
+use crate::host::command::{TIMEOUT, check_status, host_error, run_with_timeout, tool};
+use crate::host::slots::{self, Claim};
+use crate::host::{cgroup, lock, loopdev, network, process, syscalls};
+use crate::state::layout::StateDir;
+use crate::state::leftovers::{Leftover, LeftoverItem};
+use crate::{EngineError, EngineResult};
 use hotdesk_base::ids::ComputerId;
 
-const STEP: &str = "look for what is left";
+const STEP: &str = "look for leftovers";
 
 #[derive(Debug)]
-pub(super) enum HostThing {
+pub(super) enum HostResource {
     Mount(PathBuf),
     LoopDevice(PathBuf),
     ControlGroup(ComputerId),
-    /// A claim, with the interface and the members of the rules' sets that go with it.
+    /// A claim, with its interface and its members of the rules' sets.
     Slot(u16),
     Interface(u16),
     Listed(u16),
 }
 
-fn told(what: &'static str, place: String, why: &'static str, thing: HostThing) -> Leftover {
-    let remedy = match &thing {
-        HostThing::Mount(_) => "unmount it",
-        HostThing::LoopDevice(_) => "take the file from it",
-        HostThing::ControlGroup(_) => "end what runs in it and remove it",
-        HostThing::Slot(_) => "give it back",
-        HostThing::Interface(_) => "remove it",
-        HostThing::Listed(_) => "take it out of the packet rules",
+fn leftover(kind: &'static str, location: String, reason: &'static str, resource: HostResource) -> Leftover {
+    let remedy = match &resource {
+        HostResource::Mount(_) => "unmount it",
+        HostResource::LoopDevice(_) => "detach its file",
+        HostResource::ControlGroup(_) => "kill its processes and remove it",
+        HostResource::Slot(_) => "release it",
+        HostResource::Interface(_) => "remove it",
+        HostResource::Listed(_) => "remove it from the packet rules",
     };
-    Leftover { what, place, why, remedy, thing: Thing::Host(thing) }
+    Leftover { kind, location, reason, remedy, item: LeftoverItem::Host(resource) }
 }
 
-/// Mounts and loop devices of disks of this state folder that nobody owns, and mounts inside its folders. Machines mount
-/// nothing on the host; what runs has its loop device by its own mounts and is left to the removal of its machine.
+/// Mounts and loop devices of unowned disks of this state folder, and mounts inside its folders. Machines
+/// mount nothing on the host. A running machine holds its loop device through its own mounts; the removal of
+/// the machine frees it.
 pub(super) fn users_of_disks(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
     let failed = |error: io::Error| EngineError::failed(STEP, error);
     let ours = [state.machines(), state.trash()];
@@ -52,7 +54,7 @@ pub(super) fn users_of_disks(state: &StateDir, owned: &BTreeSet<ComputerId>) -> 
         .map_err(failed)?
         .into_iter()
         .filter(|(_, backing)| {
-            ours.iter().any(|place| nobodys_disk(Path::new(backing), place, owned, &running))
+            ours.iter().any(|place| is_unowned_disk(Path::new(backing), place, owned, &running))
         })
         .map(|(device, _)| device)
         .collect();
@@ -60,58 +62,59 @@ pub(super) fn users_of_disks(state: &StateDir, owned: &BTreeSet<ComputerId>) -> 
     let mut found = Vec::new();
     for (point, source) in mounts.lines().filter_map(mount) {
         let inside =
-            ours.iter().any(|place| point.strip_prefix(place).is_ok_and(|rest| nobodys(rest, owned)));
+            ours.iter().any(|place| point.strip_prefix(place).is_ok_and(|rest| is_unowned(rest, owned)));
         if inside || devices.contains(&source) {
-            let why = "it shows what no computer owns, and machines mount nothing here";
-            found.push(told("mount", point.display().to_string(), why, HostThing::Mount(point)));
+            let why = "no computer owns what it shows, and machines mount nothing on the host";
+            found.push(leftover("mount", point.display().to_string(), why, HostResource::Mount(point)));
         }
     }
-    // The last mounted lies on top.
+    // The newest mount lies on top and must go first.
     found.reverse();
     found.extend(devices.into_iter().map(|device| {
-        let why = "it shows a disk that no computer owns and no machine uses";
-        told("loop device", device.display().to_string(), why, HostThing::LoopDevice(device))
+        let why = "no computer owns its disk, and no machine uses it";
+        leftover("loop device", device.display().to_string(), why, HostResource::LoopDevice(device))
     }));
     Ok(found)
 }
 
-/// Whether a loop device's file is a disk below `place` that no computer owns, of a machine of which nothing runs.
-fn nobodys_disk(
+/// Whether a loop device's file is an unowned disk below `place`, of a machine that does not run.
+fn is_unowned_disk(
     backing: &Path,
     place: &Path,
     owned: &BTreeSet<ComputerId>,
     running: &BTreeSet<ComputerId>,
 ) -> bool {
-    backing
-        .strip_prefix(place)
-        .is_ok_and(|rest| nobodys(rest, owned) && !machine_of(rest).is_some_and(|id| running.contains(&id)))
+    backing.strip_prefix(place).is_ok_and(|rest| {
+        is_unowned(rest, owned) && !machine_of(rest).is_some_and(|id| running.contains(&id))
+    })
 }
 
-/// Whether a path leads through the folder of a machine that no computer owns.
-fn nobodys(rest: &Path, owned: &BTreeSet<ComputerId>) -> bool {
+/// Whether a path is below the folder of a machine that no computer owns.
+fn is_unowned(rest: &Path, owned: &BTreeSet<ComputerId>) -> bool {
     machine_of(rest).is_some_and(|id| !owned.contains(&id))
 }
 
-/// The machine whose folder a path leads through: its id is the first part, or in the trash what that begins with.
+/// The machine whose folder a path is below. Its id is the first part; in the trash a suffix follows it after
+/// a dot.
 fn machine_of(rest: &Path) -> Option<ComputerId> {
     rest.iter().next()?.to_str()?.split('.').next()?.parse().ok()
 }
 
-/// The mount point and the source that a line of mountinfo(5) tells.
+/// The mount point and the source in a line of proc_pid_mountinfo(5).
 fn mount(line: &str) -> Option<(PathBuf, PathBuf)> {
     let (own, shared) = line.split_once(" - ")?;
-    Some((plain(own.split(' ').nth(4)?), plain(shared.split(' ').nth(1)?)))
+    Some((unescape(own.split(' ').nth(4)?), unescape(shared.split(' ').nth(1)?)))
 }
 
-/// A path as mountinfo(5) writes it, with blanks and the like as octal numbers.
-fn plain(text: &str) -> PathBuf {
+/// Decodes the octal escapes in a path of proc_pid_mountinfo(5).
+fn unescape(text: &str) -> PathBuf {
     PathBuf::from(
         text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\"),
     )
 }
 
-/// What takes room of the host without a slot that is claimed for it. What is looked at is listed before the claims are: a
-/// machine of another controller that comes up meanwhile has its claim by then.
+/// Control groups, slots, interfaces and set members without a claimed slot. The claims are listed last: a
+/// machine of another controller that starts meanwhile has its claim by then.
 pub(super) fn unclaimed(
     network: &NetworkConfig,
     state: &StateDir,
@@ -129,36 +132,36 @@ pub(super) fn unclaimed(
     let claimed: BTreeSet<ComputerId> = kept.iter().filter_map(Claim::id).collect();
 
     let groups = groups.into_iter().filter(|id| !claimed.contains(id) && !here.contains(id)).map(|id| {
-        let why = "no machine of this host has claimed a slot under this id";
-        told("control group", cgroup::path(id), why, HostThing::ControlGroup(id))
+        let why = "no machine of this host has claimed a slot with this id";
+        leftover("control group", cgroup::path(id), why, HostResource::ControlGroup(id))
     });
     let claims = abandoned.iter().map(|claim| {
         let place = format!("{} for {}", claim.slot, claim.machine.display());
-        told(
+        leftover(
             "slot",
             place,
-            "the machine that claimed it is gone, or the host was booted since",
-            HostThing::Slot(claim.slot),
+            "the machine that claimed it is gone, or the host has rebooted since",
+            HostResource::Slot(claim.slot),
         )
     });
     let gone: BTreeSet<u16> = abandoned.iter().map(|claim| claim.slot).collect();
     let free = |slot: &u16| !taken.contains(slot) && !gone.contains(slot);
     let interfaces = interfaces.into_iter().filter(free).map(|slot| {
-        told(
+        leftover(
             "network interface",
             network::veth(slot),
-            "nobody has claimed its slot",
-            HostThing::Interface(slot),
+            "no machine has claimed its slot",
+            HostResource::Interface(slot),
         )
     });
     let listed = listed.into_iter().filter(|(slot, _)| free(slot)).map(|(slot, member)| {
-        told("packet rule", member, "nobody has claimed its slot", HostThing::Listed(slot))
+        leftover("packet rule", member, "no machine has claimed its slot", HostResource::Listed(slot))
     });
     Ok(groups.chain(claims).chain(interfaces).chain(listed).collect())
 }
 
-/// Whether nobody will give a slot back: as for every controller, and for a machine of this state folder that is neither
-/// there nor a computer's.
+/// Whether no machine will release a slot: [`Claim::is_abandoned`], or its machine belongs to this state
+/// folder and has neither a folder nor a row.
 fn is_abandoned(claim: &Claim, boot: &str, state: &StateDir, here: &BTreeSet<ComputerId>) -> bool {
     let ours = claim.machine.starts_with(state.machines());
     claim.is_abandoned(boot) || ours && claim.id().is_none_or(|id| !here.contains(&id))
@@ -178,17 +181,17 @@ fn slot_of(interface: &str) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// The slots whose address or interface the packet rules know, each with what they know of it.
+/// The slots with an address or interface in the packet rules, each with the set member.
 fn listed(network: &NetworkConfig) -> EngineResult<Vec<(u16, String)>> {
     let mut found = Vec::new();
     for set in ["guests", "trusted"] {
         let mut nft = tool("nft");
         nft.args(["list", "set", "inet", "hotdesk", set]);
-        let (status, answer, complaint) = run_patiently(STEP, &mut nft, None, TIMEOUT)?;
+        let (status, answer, complaint) = run_with_timeout(STEP, &mut nft, None, TIMEOUT)?;
         if complaint.contains("No such file or directory") {
             continue;
         }
-        judge(STEP, status, &complaint)?;
+        check_status(STEP, status, &complaint)?;
         found.extend(
             members(&answer, network).into_iter().map(|(slot, member)| (slot, format!("{member} in {set}"))),
         );
@@ -196,7 +199,7 @@ fn listed(network: &NetworkConfig) -> EngineResult<Vec<(u16, String)>> {
     Ok(found)
 }
 
-/// The members of a set, as `nft list set` writes it, that belong to a slot of this network.
+/// The members of a set in the output of `nft list set` that belong to a slot of this network.
 fn members(listing: &str, network: &NetworkConfig) -> Vec<(u16, String)> {
     let Some((_, rest)) = listing.split_once("elements = {") else { return Vec::new() };
     let elements = rest.split('}').next().unwrap_or_default().split(',');
@@ -208,33 +211,33 @@ fn members(listing: &str, network: &NetworkConfig) -> Vec<(u16, String)> {
     named.filter_map(|member| Some((slot(&member)?, member))).collect()
 }
 
-/// Takes one of them away, if it still is nobody's: whoever wants a slot waits meanwhile.
-pub(super) async fn take_away(thing: &HostThing, network: &NetworkConfig) -> EngineResult<()> {
-    const STEP: &str = "take away what is left";
+/// Removes one of them if no machine has claimed it since. The host lock keeps new claims out meanwhile.
+pub(super) async fn remove(resource: &HostResource, network: &NetworkConfig) -> EngineResult<()> {
+    const STEP: &str = "remove a leftover";
     let failed = |error: io::Error| EngineError::failed(STEP, error);
-    match thing {
-        HostThing::Mount(point) => {
+    match resource {
+        HostResource::Mount(point) => {
             unmount(point, UnmountFlags::NOFOLLOW).map_err(|error| host_error(STEP, point)(error.into()))
         }
-        HostThing::LoopDevice(device) => {
+        HostResource::LoopDevice(device) => {
             let opened: File =
                 OpenOptions::new().read(true).open(device).map_err(host_error(STEP, device))?;
-            kernel::release_loop(&opened).map_err(host_error(STEP, device))
+            syscalls::release_loop(&opened).map_err(host_error(STEP, device))
         }
-        HostThing::ControlGroup(id) => {
-            let _held = lock::host(&slots::host_dir().map_err(failed)?).map_err(failed)?;
+        HostResource::ControlGroup(id) => {
+            let _guard = lock::host(&slots::host_dir().map_err(failed)?).map_err(failed)?;
             if slots::all()?.iter().any(|claim| claim.id() == Some(*id) && claim.machine.exists()) {
-                return Err(EngineError::failed(STEP, format!("machine {id} came up meanwhile")));
+                return Err(EngineError::failed(STEP, format!("machine {id} has started since")));
             }
             cgroup::clear(*id).await
         }
-        HostThing::Slot(slot) | HostThing::Interface(slot) | HostThing::Listed(slot) => {
-            let _held = lock::host(&slots::host_dir().map_err(failed)?).map_err(failed)?;
+        HostResource::Slot(slot) | HostResource::Interface(slot) | HostResource::Listed(slot) => {
+            let _guard = lock::host(&slots::host_dir().map_err(failed)?).map_err(failed)?;
             if slots::all()?.iter().any(|claim| claim.slot == *slot && claim.machine.exists()) {
-                return Err(EngineError::failed(STEP, format!("slot {slot} was claimed meanwhile")));
+                return Err(EngineError::failed(STEP, format!("slot {slot} has been claimed since")));
             }
             network::detach(*slot)?;
-            network::unlist(network, *slot)?;
+            network::remove_from_sets(network, *slot)?;
             slots::remove(*slot).map_err(failed)
         }
     }
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_nobodys_only_below_this_folder_without_an_owner_or_a_user() {
+    fn only_disks_below_this_folder_without_owner_and_user_are_leftovers() {
         let (owned, running, gone) = (ComputerId::random(), ComputerId::random(), ComputerId::random());
         let place = Path::new("/data/machines");
         let (rows, live) = (BTreeSet::from([owned]), BTreeSet::from([running]));
@@ -279,7 +282,7 @@ mod tests {
             (format!("/other/machines/{gone}/disk.img"), false),
             ("/var/backup.img".to_owned(), false),
         ] {
-            assert_eq!(nobodys_disk(Path::new(&backing), place, &rows, &live), expected, "{backing}");
+            assert_eq!(is_unowned_disk(Path::new(&backing), place, &rows, &live), expected, "{backing}");
         }
     }
 }

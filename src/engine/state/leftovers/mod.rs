@@ -1,9 +1,10 @@
-//! What is on this host that no computer owns, why is it nobody's, and how does it go? For `hotdesk doctor --repair`, while no
-//! controller uses the state folder.
+//! Leftovers: things on the host that no computer owns, and their removal by `hotdesk doctor --repair`.
 //!
-//! What is in the state folder belongs to it: nobody's is a machine that no row names. What lies outside, all controllers of
-//! the host share: there a claimed slot is the proof of ownership, since a machine claims one before it takes anything else
-//! and gives it back last. What a row owns is never touched, in whatever state it is: the controller's next start sees to it.
+//! The search runs while no controller uses the state folder. In the state folder, a machine is a leftover
+//! when no row of the database names it. Outside, all controllers of the host share what there is. There a
+//! claimed slot proves ownership: a machine claims its slot before it takes anything else, and releases it
+//! last. The search never touches what a row owns, in whatever state it is; the controller's next start
+//! repairs that.
 
 mod host;
 
@@ -13,41 +14,43 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::host::HostThing;
-use super::command::host_error;
-use super::layout::{StateDir, remove_if_there};
-use super::{Engine, EngineError, EngineResult, NetworkConfig, lock, unfinished};
+use crate::driver::recovery;
+use crate::host::command::host_error;
+use crate::host::lock;
+use crate::state::layout::{StateDir, remove_if_there};
+use crate::state::leftovers::host::HostResource;
+use crate::{Engine, EngineError, EngineResult, NetworkConfig};
 use hotdesk_base::ids::ComputerId;
 
-/// One thing that nobody owns.
+/// One thing on the host that no computer owns.
 #[derive(Debug)]
 pub struct Leftover {
-    /// What kind of thing it is.
-    pub what: &'static str,
-    /// Which one.
-    pub place: String,
-    /// Why it is nobody's.
-    pub why: &'static str,
-    /// What a repair does.
+    /// The kind of thing, for example `loop device`.
+    pub kind: &'static str,
+    /// Its path or name.
+    pub location: String,
+    /// Why no computer owns it.
+    pub reason: &'static str,
+    /// What [`Leftovers::remove`] does with it.
     pub remedy: &'static str,
-    thing: Thing,
+    item: LeftoverItem,
 }
 
 #[derive(Debug)]
-enum Thing {
+enum LeftoverItem {
     Machine(ComputerId),
-    /// A file or a folder with all that is in it.
+    /// A file, or a folder with its contents.
     Tree(PathBuf),
-    /// A file that is not whole, of a machine that a row owns.
+    /// An unfinished file of a machine that a row owns.
     Unfinished(ComputerId, PathBuf),
-    Host(HostThing),
+    Host(HostResource),
 }
 
-/// Looks over a state folder and its host, and changes nothing until told to.
+/// Search for leftovers in one state folder and on its host.
 pub struct Leftovers {
-    pub(super) engine: Arc<dyn Engine>,
-    pub(super) state: StateDir,
-    pub(super) network: NetworkConfig,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) state: StateDir,
+    pub(crate) network: NetworkConfig,
 }
 
 impl std::fmt::Debug for Leftovers {
@@ -57,47 +60,51 @@ impl std::fmt::Debug for Leftovers {
 }
 
 impl Leftovers {
-    /// The engine whose machines they are.
+    /// The engine that made the machines.
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine
     }
 
-    /// What is left that none of the computers in `owned` has a claim to, in the order in which it can go. Blocks.
+    /// Finds what none of the computers in `owned` owns, in the order in which it can be removed. Changes
+    /// nothing. Blocks.
     ///
     /// # Errors
-    /// When the host cannot be looked at.
+    /// `Failed` when a folder, the mounts, the control groups or the packet rules cannot be read.
     pub fn find(&self, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
         let mut found = host::users_of_disks(&self.state, owned)?;
         found.extend(machines(&self.state, owned)?);
         found.extend(records(&self.state, owned)?);
-        found.extend(unnamed(&self.state)?);
-        found.extend(half_made(&self.state, owned)?);
+        found.extend(interrupted(&self.state)?);
+        found.extend(unfinished(&self.state, owned)?);
         found.extend(host::unclaimed(&self.network, &self.state, owned)?);
         Ok(found)
     }
 
-    /// Takes one of them away.
+    /// Removes one leftover.
     ///
     /// # Errors
-    /// When it does not go.
-    pub async fn take_away(&self, leftover: &Leftover) -> EngineResult<()> {
-        match &leftover.thing {
-            Thing::Machine(id) => self.engine.destroy(*id).await,
-            Thing::Host(thing) => host::take_away(thing, &self.network).await,
-            Thing::Tree(path) => remove(path).map_err(host_error("remove what is left", path)),
-            Thing::Unfinished(id, path) => {
+    /// `Failed` when a machine has claimed it since, or the kernel refuses; it is still there then.
+    pub async fn remove(&self, leftover: &Leftover) -> EngineResult<()> {
+        match &leftover.item {
+            LeftoverItem::Machine(id) => self.engine.destroy(*id).await,
+            LeftoverItem::Host(thing) => host::remove(thing, &self.network).await,
+            LeftoverItem::Tree(path) => remove_path(path).map_err(host_error("remove a leftover", path)),
+            LeftoverItem::Unfinished(id, path) => {
                 let folder = self.state.folder(*id);
-                let Some(_held) = lock::free(&folder)? else {
-                    return Err(EngineError::failed("remove what is left", "somebody works on its machine"));
+                let Some(_guard) = lock::try_machine(&folder)? else {
+                    return Err(EngineError::failed(
+                        "remove a leftover",
+                        "another process works on its machine",
+                    ));
                 };
-                remove_if_there(path).map_err(host_error("remove what is left", path))
+                remove_if_there(path).map_err(host_error("remove a leftover", path))
             }
         }
     }
 }
 
-/// Removes a file or a folder; what is gone is removed.
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file or a folder; a missing one counts as removed.
+fn remove_path(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
         Ok(_) => remove_if_there(path),
@@ -107,72 +114,72 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 fn machines(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
-    let nobodys = state.list()?.into_iter().filter(|id| !owned.contains(id));
-    let told = |id| Leftover {
-        what: "machine",
-        place: state.folder(id).path.display().to_string(),
-        why: "no computer has this id",
-        remedy: "end what runs of it, remove its disk and all that it took of the host",
-        thing: Thing::Machine(id),
+    let unowned = state.list()?.into_iter().filter(|id| !owned.contains(id));
+    let leftover = |id| Leftover {
+        kind: "machine",
+        location: state.folder(id).path.display().to_string(),
+        reason: "no computer has this id",
+        remedy: "end its processes, remove its disk, release its slot and its network",
+        item: LeftoverItem::Machine(id),
     };
-    Ok(nobodys.map(told).collect())
+    Ok(unowned.map(leftover).collect())
 }
 
-/// The OCI runtime's records of machines that are not there at all. Those of a machine that is there go with it.
+/// The OCI runtime's records of machines without a folder. `destroy` removes those of machines with one.
 fn records(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
     let known: Vec<String> = state.list()?.iter().chain(owned).map(ComputerId::to_string).collect();
-    let nobodys = |path: &PathBuf| {
+    let unowned = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         !known.iter().any(|id| name.contains(id))
     };
-    let told = |path: PathBuf| Leftover {
-        what: "runtime record",
-        place: path.display().to_string(),
-        why: "its machine is gone",
+    let leftover = |path: PathBuf| Leftover {
+        kind: "runtime record",
+        location: path.display().to_string(),
+        reason: "its machine is gone",
         remedy: "remove it",
-        thing: Thing::Tree(path),
+        item: LeftoverItem::Tree(path),
     };
-    Ok(entries(&state.runtime())?.into_iter().filter(nobodys).map(told).collect())
+    Ok(entries(&state.runtime())?.into_iter().filter(unowned).map(leftover).collect())
 }
 
-/// What has no name that anybody would look for: machines on their way out, and an agent's executable that is half copied.
-fn unnamed(state: &StateDir) -> EngineResult<Vec<Leftover>> {
-    let told = |what, why| {
+/// Machines whose removal was interrupted, and copies of the agent that are not complete.
+fn interrupted(state: &StateDir) -> EngineResult<Vec<Leftover>> {
+    let leftover = |kind, reason| {
         move |path: PathBuf| Leftover {
-            what,
-            place: path.display().to_string(),
-            why,
+            kind,
+            location: path.display().to_string(),
+            reason,
             remedy: "remove it",
-            thing: Thing::Tree(path),
+            item: LeftoverItem::Tree(path),
         }
     };
     let trash = entries(&state.trash())?.into_iter();
     let agents = entries(&state.agents())?.into_iter().filter(|path| path.ends_with("new"));
     Ok(trash
-        .map(told("trash", "its removal was cut short"))
-        .chain(agents.map(told("unfinished file", "its making was cut short")))
+        .map(leftover("trash", "its removal was interrupted"))
+        .chain(agents.map(leftover("unfinished file", "its creation was interrupted")))
         .collect())
 }
 
-fn half_made(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
+fn unfinished(state: &StateDir, owned: &BTreeSet<ComputerId>) -> EngineResult<Vec<Leftover>> {
     let mut found = Vec::new();
     for id in owned {
         let folder = state.folder(*id);
-        // Somebody works on it: a tool of a controller that was killed.
-        let Some(_held) = lock::free(&folder)? else { continue };
-        found.extend(unfinished::files(&folder)?.into_iter().map(|path| Leftover {
-            what: "unfinished file",
-            place: path.display().to_string(),
-            why: "its making was cut short, and nothing ever reads it",
+        // A locked machine is in use: a tool of a killed controller still runs.
+        let Some(_guard) = lock::try_machine(&folder)? else { continue };
+        found.extend(recovery::unfinished_files(&folder)?.into_iter().map(|path| Leftover {
+            kind: "unfinished file",
+            location: path.display().to_string(),
+            reason: "its creation was interrupted, and nothing reads it",
             remedy: "remove it; the computer stays as it is",
-            thing: Thing::Unfinished(*id, path),
+            item: LeftoverItem::Unfinished(*id, path),
         }));
     }
     Ok(found)
 }
 
 fn entries(folder: &Path) -> EngineResult<Vec<PathBuf>> {
-    let failed = host_error("look for what is left", folder);
+    let failed = host_error("look for leftovers", folder);
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(&failed)? {
         found.push(entry.map_err(&failed)?.path());

@@ -1,49 +1,49 @@
-//! Which connections has a person, how many may that be, and which workspaces can be let into?
+//! MCP connections of a person, and the workspaces that the person can grant.
 
-use super::super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
-use hotdesk_domain::access::Credential;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::Credential;
 
-/// Connections that one account may have, with the codes for some that were not used yet: one for each client of a person on
-/// each of its machines, and an end to a loop that asks.
+/// Connections of one account, unused codes included. That is one for each client of a person on each
+/// machine, and it stops a client that requests them in a loop.
 pub const MAX_CONNECTIONS: i64 = 100;
 
-/// A connection, for who granted it.
+/// A connection, as its owner sees it.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct OauthConnection {
     /// Its id.
     pub id: GrantId,
-    /// Who is connected.
+    /// Id of the client.
     pub client_id: String,
-    /// What that calls itself.
+    /// Name of the client, as it registered.
     pub client_name: Option<String>,
-    /// The workspace's name.
+    /// Name of the workspace.
     pub workspace: String,
-    /// Since when.
+    /// Creation time, in Unix milliseconds.
     pub created_at: i64,
-    /// Until when.
+    /// Expiry, in Unix milliseconds.
     pub expires_at: i64,
-    /// When it was last used.
+    /// Last use, in Unix milliseconds.
     pub used_at: Option<i64>,
 }
 
-/// A workspace that a person may let a client into.
+/// A workspace that a person can grant to a client.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct GrantableWorkspace {
     /// Its id.
     pub id: WorkspaceId,
     /// Its name.
     pub name: String,
     /// The account that owns it.
     pub account: AccountId,
-    /// That account's e-mail address.
+    /// E-mail address of the owner.
     pub owner: String,
 }
 
 #[derive(sqlx::FromRow)]
-struct ConnectionRow {
+struct OauthConnectionRow {
     id: String,
     client_id: String,
     client_name: Option<String>,
@@ -54,12 +54,12 @@ struct ConnectionRow {
 }
 
 impl Store {
-    /// A person's connections, the newest first.
+    /// Returns a person's connections, newest first.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn connections(&self, account: AccountId) -> Result<Vec<Connection>> {
-        let rows: Vec<ConnectionRow> = sqlx::query_as(
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn connections(&self, account: AccountId) -> Result<Vec<OauthConnection>> {
+        let rows: Vec<OauthConnectionRow> = sqlx::query_as(
             "SELECT g.id, g.client_id, g.client_name, w.name AS workspace, g.created_at, g.expires_at, g.used_at \
              FROM oauth_grants g JOIN workspaces w ON w.id = g.workspace_id \
              WHERE g.account_id = $1 AND g.refresh IS NOT NULL AND g.expires_at > $2 ORDER BY g.created_at DESC, g.id",
@@ -69,8 +69,8 @@ impl Store {
         .fetch_all(&self.pool)
         .await
         .map_err(failed("list connections"))?;
-        let connection = |row: ConnectionRow| {
-            Ok(Connection {
+        let connection = |row: OauthConnectionRow| {
+            Ok(OauthConnection {
                 id: id(&row.id)?,
                 client_id: row.client_id,
                 client_name: row.client_name,
@@ -83,11 +83,11 @@ impl Store {
         rows.into_iter().map(connection).collect()
     }
 
-    /// Ends a connection: its tokens open nothing from the next request on, and what goes on under them ends. With an account
-    /// only one of that account's. False when there is none.
+    /// Removes a connection: its tokens become invalid, and its leases are revoked. With an account, removes
+    /// only a connection of that account. Returns false when there is none.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn remove_grant(&self, grant: GrantId, account: Option<AccountId>) -> Result<bool> {
         let mut write = self.write().await?;
         let done = sqlx::query("DELETE FROM oauth_grants WHERE id = $1 AND ($2 = '' OR account_id = $2)")
@@ -100,15 +100,15 @@ impl Store {
         if done.rows_affected() == 0 {
             return Ok(false);
         }
-        self.live.end(&Credential::Grant(grant));
+        self.credentials.revoke(&Credential::Grant(grant));
         Ok(true)
     }
 
-    /// The workspaces that a person may let a client into: where it works itself, its own first.
+    /// Returns the workspaces that a person can grant: those that the person works in, its own first.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn choices(&self, account: AccountId) -> Result<Vec<Choice>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn grantable_workspaces(&self, account: AccountId) -> Result<Vec<GrantableWorkspace>> {
         let rows: Vec<(String, String, String, String)> = sqlx::query_as(
             "SELECT w.id, w.name, w.account_id, a.email FROM workspaces w JOIN accounts a ON a.id = w.account_id \
              LEFT JOIN members m ON m.workspace_id = w.id AND m.account_id = $1 \
@@ -118,18 +118,18 @@ impl Store {
         .bind(account.to_string())
         .fetch_all(&self.pool)
         .await
-        .map_err(failed("list workspaces to choose from"))?;
+        .map_err(failed("list grantable workspaces"))?;
         let choice = |(row, name, account, owner): (String, String, String, String)| {
-            Ok(Choice { id: id(&row)?, name, account: id(&account)?, owner })
+            Ok(GrantableWorkspace { id: id(&row)?, name, account: id(&account)?, owner })
         };
         rows.into_iter().map(choice).collect()
     }
 
-    /// The names of the workspaces that a person may only look at, and so let no client into.
+    /// Returns the names of the workspaces in which a person is a viewer, who cannot grant access.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn only_viewed(&self, account: AccountId) -> Result<Vec<String>> {
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn view_only_workspaces(&self, account: AccountId) -> Result<Vec<String>> {
         let rows: Vec<(String,)> = sqlx::query_as(
             "SELECT w.name FROM workspaces w JOIN members m ON m.workspace_id = w.id \
              WHERE m.account_id = $1 AND m.role = 'viewer' ORDER BY w.name_folded, w.id",
@@ -137,13 +137,13 @@ impl Store {
         .bind(account.to_string())
         .fetch_all(&self.pool)
         .await
-        .map_err(failed("list workspaces that are only viewed"))?;
+        .map_err(failed("list view-only workspaces"))?;
         Ok(rows.into_iter().map(|(name,)| name).collect())
     }
 }
 
-/// Refuses a workspace that a person does not work in, or not any more.
-pub(super) async fn check_chosen(
+/// Refuses a workspace in which a person does not work, or does not work any more.
+pub(super) async fn check_grantable(
     write: &mut Write,
     account: AccountId,
     workspace: WorkspaceId,
@@ -156,16 +156,18 @@ pub(super) async fn check_chosen(
     .bind(workspace.to_string())
     .fetch_optional(&mut *write.tx)
     .await
-    .map_err(failed("see whether a workspace may be chosen"))?;
-    row.map(drop).ok_or_else(not_theirs)
+    .map_err(failed("check access to a workspace"))?;
+    row.map(drop).ok_or_else(workspace_not_grantable)
 }
 
-/// Who may let nobody into a workspace: whoever does not work in it.
-pub fn not_theirs() -> Error {
-    Error::forbidden("You cannot let anybody into this workspace: choose one that you work in yourself")
+/// Returns the `Forbidden` error of a person who does not work in the workspace.
+pub fn workspace_not_grantable() -> Error {
+    Error::forbidden(
+        "You cannot grant access to this workspace, because you do not work in it: choose another one",
+    )
 }
 
-/// Refuses when an account has as many connections as may be.
+/// Refuses one more connection beyond the limit.
 pub(super) async fn check_connections(write: &mut Write, account: AccountId) -> Result<()> {
     let (count,): (i64,) = sqlx::query_as("SELECT COUNT(*) FROM oauth_grants WHERE account_id = $1")
         .bind(account.to_string())
@@ -175,7 +177,6 @@ pub(super) async fn check_connections(write: &mut Write, account: AccountId) -> 
     if count < MAX_CONNECTIONS {
         return Ok(());
     }
-    let message =
-        format!("Your account has {MAX_CONNECTIONS} connections, and may have no more: end one first");
+    let message = format!("Your account has {MAX_CONNECTIONS} connections, the maximum: end one first");
     Err(Error::forbidden(message).code("CONNECTION_LIMIT"))
 }

@@ -1,78 +1,86 @@
-//! What did people grant to MCP clients? One row from the code to the end of the connection; each step is one UPDATE that says
-//! from what it goes on, so that of many at once one wins.
+//! Grants of people to MCP clients: one row from the authorization code to the end of the connection.
+//!
+//! Each step is one UPDATE that names the state it starts from, so that one of several concurrent requests
+//! wins.
+//!
+//! ```text
+//! code issued --redeem--> connected --rotate--> connected
+//!      |                      |
+//!      +--- expires ----------+--- expires, remove_grant --> (row removed)
+//! ```
 
-use super::{Store, Write, failed, id};
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
 use hotdesk_domain::error::Result;
 
-mod bearers;
+mod access_tokens;
 mod connections;
 
-pub use bearers::Bearer;
-pub use connections::{Choice, Connection, MAX_CONNECTIONS, not_theirs};
-use connections::{check_chosen, check_connections};
+pub use access_tokens::TokenOwner;
+pub use connections::{GrantableWorkspace, MAX_CONNECTIONS, OauthConnection, workspace_not_grantable};
+use connections::{check_connections, check_grantable};
 
-/// What a person granted, with the SHA-256 of the code for it.
+/// A new grant, with the SHA-256 of its authorization code.
 #[derive(Clone, Debug)]
 pub struct NewGrant<'a> {
-    /// Who granted it.
+    /// The account that granted it.
     pub account: AccountId,
-    /// The workspace that was chosen.
+    /// The workspace that it gives access to.
     pub workspace: WorkspaceId,
-    /// To whom.
+    /// Id of the client.
     pub client_id: &'a str,
-    /// What that calls itself.
+    /// Name of the client, as it registered.
     pub client_name: Option<&'a str>,
-    /// Where the code was sent.
+    /// Redirect URI to which the code is sent.
     pub redirect_uri: &'a str,
-    /// For which resource.
+    /// The resource of the grant (RFC 8707).
     pub resource: &'a str,
-    /// The PKCE challenge.
+    /// The PKCE challenge (RFC 7636).
     pub challenge: &'a str,
-    /// The code's SHA-256.
+    /// SHA-256 of the code.
     pub code: &'a str,
-    /// When the code dies.
+    /// Expiry of the code, in Unix milliseconds.
     pub code_expires_at: i64,
-    /// When the connection ends, whatever happens.
+    /// Expiry of the connection, in Unix milliseconds; refreshes do not extend it.
     pub expires_at: i64,
 }
 
-/// A grant, as its code or its refresh token finds it.
+/// A stored grant.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// Its id.
     pub id: GrantId,
-    /// Who granted it.
+    /// The account that granted it.
     pub account: AccountId,
-    /// The workspace that was chosen, and the account that owns it.
+    /// The workspace that it gives access to, and that workspace's owner.
     pub workspace: (WorkspaceId, AccountId),
-    /// To whom it was given.
+    /// Id of the client.
     pub client_id: String,
-    /// What that calls itself.
+    /// Name of the client, as it registered.
     pub client_name: Option<String>,
-    /// Where its code was sent.
+    /// Redirect URI to which its code was sent.
     pub redirect_uri: String,
-    /// For which resource.
+    /// The resource of the grant (RFC 8707).
     pub resource: String,
-    /// The PKCE challenge.
+    /// The PKCE challenge (RFC 7636).
     pub challenge: String,
-    /// The SHA-256 of the current refresh token; `None` while the code was not used.
+    /// SHA-256 of the current refresh token; `None` until the code is redeemed.
     pub refresh: Option<String>,
-    /// When the connection ends.
+    /// Expiry of the connection, in Unix milliseconds.
     pub expires_at: i64,
 }
 
-/// The SHA-256 of the tokens of a connection.
+/// SHA-256 digests of a connection's tokens.
 #[derive(Clone, Debug)]
-pub struct Digests {
-    /// What all refresh tokens of the connection share.
+pub struct TokenDigests {
+    /// Digest of the part that all refresh tokens of the connection share.
     pub family: String,
-    /// The refresh token.
+    /// Digest of the refresh token.
     pub refresh: String,
-    /// The access token.
+    /// Digest of the access token.
     pub access: String,
-    /// When the access token dies.
+    /// Expiry of the access token, in Unix milliseconds.
     pub access_expires_at: i64,
 }
 
@@ -92,18 +100,20 @@ struct GrantRow {
 }
 
 impl Store {
-    /// Stores a grant of an account that has room for one more, with its code. Codes that were never used and connections
-    /// past their end go.
+    /// Stores a grant with its code if the account's connection limit admits it. Removes unused codes and
+    /// connections that expired.
     ///
     /// # Errors
-    /// `Forbidden` for a workspace that the person does not work in, and (`CONNECTION_LIMIT`) for an account with as many as may be;
-    /// or the store fails.
+    /// `Forbidden` for a workspace that the person does not work in; `Forbidden` (`CONNECTION_LIMIT`) when
+    /// the account has [`MAX_CONNECTIONS`]; `Unavailable` or `Internal` when the store fails. Nothing is
+    /// changed then.
     pub async fn add_grant(&self, new: &NewGrant<'_>) -> Result<GrantId> {
         let mut write = self.write().await?;
         let (grant, now) = (GrantId::random(), now_ms());
         sweep(&mut write, now).await?;
-        // Here and not before: whoever loses the workspace meanwhile leaves no connection behind.
-        check_chosen(&mut write, new.account, new.workspace).await?;
+        // Checked inside of the transaction, so that a person who loses the workspace meanwhile leaves no
+        // connection.
+        check_grantable(&mut write, new.account, new.workspace).await?;
         check_connections(&mut write, new.account).await?;
         sqlx::query(
             "INSERT INTO oauth_grants (id, account_id, workspace_id, client_id, client_name, redirect_uri, resource, \
@@ -129,34 +139,34 @@ impl Store {
         Ok(grant)
     }
 
-    /// A grant by its id.
+    /// Returns a grant by its id.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn grant(&self, grant: GrantId) -> Result<Option<Grant>> {
         self.grant_where("id", &grant.to_string()).await
     }
 
-    /// The grant with this code, used or not, expired or not.
+    /// Returns the grant with this code's digest, even when it is redeemed or expired.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn grant_of_code(&self, code: &str) -> Result<Option<Grant>> {
         self.grant_where("code", code).await
     }
 
-    /// The connection whose refresh tokens share this.
+    /// Returns the grant whose refresh tokens share this digest.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn grant_of_family(&self, family: &str) -> Result<Option<Grant>> {
         self.grant_where("family", family).await
     }
 
-    /// The connection with this access token, expired or not.
+    /// Returns the grant with this access token's digest, even when it is expired.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails.
     pub async fn grant_of_access(&self, access: &str) -> Result<Option<Grant>> {
         self.grant_where("access", access).await
     }
@@ -187,12 +197,12 @@ impl Store {
         }))
     }
 
-    /// Uses a grant's code up, for its first tokens, and notes that its client is in use. False when it was used before or is
-    /// dead.
+    /// Redeems a grant's code: stores the first tokens, and records that the client is in use. Returns false
+    /// when the code is redeemed or expired.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn redeem(&self, grant: GrantId, first: &Digests) -> Result<bool> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn redeem(&self, grant: GrantId, first: &TokenDigests) -> Result<bool> {
         let mut write = self.write().await?;
         let from = "refresh IS NULL AND code_expires_at > $6";
         if !replace(&mut write, grant, first, from, None).await? {
@@ -205,17 +215,17 @@ impl Store {
         .bind(now_ms())
         .execute(&mut *write.tx)
         .await
-        .map_err(failed("note the use of a client"))?;
+        .map_err(failed("record the use of a client"))?;
         write.commit().await?;
         Ok(true)
     }
 
-    /// Puts new tokens in the place of a connection's, whose current refresh token is `old`. False when it is another by now,
-    /// or the connection has ended.
+    /// Replaces the tokens of a connection whose current refresh token has the digest `old`. Returns false
+    /// when the token has changed or the connection has ended.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn rotate(&self, grant: GrantId, old: &str, next: &Digests) -> Result<bool> {
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
+    pub async fn rotate(&self, grant: GrantId, old: &str, next: &TokenDigests) -> Result<bool> {
         let mut write = self.write().await?;
         let from = "expires_at > $6 AND refresh = $7";
         let replaced = replace(&mut write, grant, next, from, Some(old)).await?;
@@ -235,11 +245,11 @@ async fn sweep(write: &mut Write, now: i64) -> Result<()> {
     .map_err(failed("sweep grants"))
 }
 
-/// Puts tokens in the place of a grant's, when it is as `from` says. False when it is not.
+/// Replaces a grant's tokens if it matches the condition `from`. Returns whether it does.
 async fn replace(
     write: &mut Write,
     grant: GrantId,
-    new: &Digests,
+    new: &TokenDigests,
     from: &'static str,
     old: Option<&str>,
 ) -> Result<bool> {

@@ -1,45 +1,50 @@
-//! Which of an agent's keys stay valid, and does what goes on under them?
+//! API keys of an agent in a takeover: transfer, removal and revoked leases.
 
 use std::collections::HashSet;
 
-use super::super::idempotency::holder;
-use super::super::passwords::Pass;
-use super::super::{Write, failed, id};
-use super::Choice;
+use super::TakeoverSelection;
+use crate::fleet::passwords::PasswordDigest;
+use crate::idempotency::credential_label;
+use crate::{Write, failed, id};
 use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
-use hotdesk_domain::access::Credential;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::identity::access::Credential;
 
-/// A key of an agent's, and the only workspace that it reaches.
+/// Id of an agent's key, and the workspace that it is limited to.
 type KeyRow = (String, Option<String>);
 
-/// What an agent loses by a claim.
+/// Access that an agent loses by a takeover.
 pub(super) struct Losses {
-    /// What opened its computers, those too that nobody wants.
-    pub(super) passes: Vec<Pass>,
-    /// The keys under which nothing goes on: those that end, and those that are kept and reached more than they will.
+    /// Previous passwords of all its computers.
+    pub(super) passwords: Vec<PasswordDigest>,
+    /// Keys whose leases are revoked: those that end, and those that lose scope.
     pub(super) keys: Vec<Credential>,
-    /// The workspace for which an account-wide key is kept; of several that of the key with the first id.
+    /// The workspace to which the account-wide key is limited from now on; with several such keys, that of
+    /// the key with the first id.
     pub(super) narrowed: Option<WorkspaceId>,
 }
 
 impl Write {
-    /// Gives the computers of an agent's account other passwords, and finds out which of its keys lose something: to be
-    /// called while all of it is the agent's.
-    pub(super) async fn shut_out(&mut self, agent: AccountId, choice: &Choice) -> Result<Losses> {
+    /// Changes the passwords of an agent's computers, and determines which keys lose access. Runs before
+    /// anything is transferred.
+    pub(super) async fn revoke_access(
+        &mut self,
+        agent: AccountId,
+        choice: &TakeoverSelection,
+    ) -> Result<Losses> {
         let own = self.workspaces_of(agent, "SELECT id FROM workspaces WHERE account_id = $1").await?;
         let guest = "SELECT workspace_id FROM members WHERE account_id = $1";
         let mut reached: HashSet<WorkspaceId> = self.workspaces_of(agent, guest).await?.into_iter().collect();
         reached.extend(&own);
-        let mut losses = Losses { passes: Vec::new(), keys: Vec::new(), narrowed: None };
-        // Whoever keeps a key to one of these loses computers there.
-        let mut parted = HashSet::new();
+        let mut losses = Losses { passwords: Vec::new(), keys: Vec::new(), narrowed: None };
+        // Keys to these workspaces lose computers.
+        let mut reduced = HashSet::new();
         for workspace in own {
-            let passes = self.change_passwords(workspace).await?;
-            if passes.iter().any(|pass| !choice.computers.contains(&pass.computer)) {
-                parted.insert(workspace);
+            let passwords = self.change_passwords(workspace).await?;
+            if passwords.iter().any(|password| !choice.computers.contains(&password.computer)) {
+                reduced.insert(workspace);
             }
-            losses.passes.extend(passes);
+            losses.passwords.extend(passwords);
         }
         let keys: Vec<KeyRow> =
             sqlx::query_as("SELECT id, workspace_id FROM api_keys WHERE account_id = $1 ORDER BY id")
@@ -58,7 +63,7 @@ impl Write {
                     Some(only) => *only == kept.to_string(),
                     None => reached.len() == 1 && reached.contains(&kept),
                 };
-                alone && !parted.contains(&kept)
+                alone && !reduced.contains(&kept)
             });
             if !same {
                 losses.keys.push(Credential::Key(key));
@@ -76,29 +81,32 @@ impl Write {
         rows.iter().map(|(text,)| id(text)).collect()
     }
 
-    /// Gives the keys that were chosen to a person, each for one of the workspaces that are taken over, and ends the others.
-    pub(super) async fn give_keys(
+    /// Transfers the selected keys to a person, each limited to a transferred workspace, and removes the
+    /// others.
+    pub(super) async fn transfer_keys(
         &mut self,
         agent: AccountId,
         person: AccountId,
-        choice: &Choice,
+        choice: &TakeoverSelection,
     ) -> Result<()> {
         for (key, workspace) in &choice.keys {
             if !choice.workspaces.contains(workspace) {
-                return Err(Error::invalid("a key stays valid for a workspace that is taken over"));
+                return Err(Error::invalid(
+                    "a key can stay valid only for a workspace that is taken over: select that workspace too",
+                ));
             }
             self.check_keys(person, Some(*workspace)).await?;
-            self.give_key(agent, *key, person, *workspace).await?;
+            self.transfer_key(agent, *key, person, *workspace).await?;
         }
         sqlx::query("DELETE FROM api_keys WHERE account_id = $1")
             .bind(agent.to_string())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("end the other keys"))?;
+            .map_err(failed("remove the other keys"))?;
         Ok(())
     }
 
-    async fn give_key(
+    async fn transfer_key(
         &mut self,
         agent: AccountId,
         key: KeyId,
@@ -115,18 +123,19 @@ impl Write {
         .bind(workspace.to_string())
         .execute(&mut *self.tx)
         .await
-        .map_err(failed("give a key to a person"))?;
+        .map_err(failed("transfer a key"))?;
         if given.rows_affected() == 0 {
-            return Err(Error::invalid("a key that was chosen is not there, or is another workspace's"));
+            return Err(Error::invalid("a selected key does not exist, or is limited to another workspace"));
         }
-        // Its retries are its own wherever it goes: with the agent's account it would forget what it has done.
+        // The stored requests follow the key. Otherwise a retry would execute again after the agent's account
+        // is removed.
         sqlx::query("UPDATE idempotent_requests SET account_id = $3 WHERE account_id = $1 AND holder = $2")
             .bind(agent.to_string())
-            .bind(holder(Credential::Key(key)))
+            .bind(credential_label(Credential::Key(key)))
             .bind(person.to_string())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("give a key's requests to a person"))?;
+            .map_err(failed("transfer a key's idempotent requests"))?;
         Ok(())
     }
 }

@@ -1,109 +1,110 @@
-//! How does a person take over what an agent's account holds? All of it in one transaction, by a code that counts once.
+//! Takeover of an agent's account by a person: one transaction, with a claim code that works once.
 
-mod connections;
 mod keys;
-mod room;
+mod plan_check;
+mod rtmp_servers;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::members::Belonging;
-use super::{Store, Write, failed, id};
+use crate::identity::members::Membership;
+use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, KeyId, WorkspaceId};
-use hotdesk_domain::clone::free_name;
+use hotdesk_domain::billing::plan::Plans;
+use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::{Error, Kind, Result};
 use hotdesk_domain::name::{Name, fold};
-use hotdesk_domain::plan::Plans;
 
-/// What a person wants of an agent's account; the rest goes.
+/// The parts of an agent's account that a person takes over; the others are removed.
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub struct TakeoverSelection {
     /// The workspaces, with their files.
     pub workspaces: Vec<WorkspaceId>,
-    /// Those of their computers that come along.
+    /// Computers in those workspaces that are taken over.
     pub computers: BTreeSet<ComputerId>,
-    /// The keys that stay valid, each for one of those workspaces alone: a key of a whole account must not become one of
-    /// the person's whole account.
+    /// The keys that stay valid, each limited to one of those workspaces. An agent's account-wide key must
+    /// not become an account-wide key of the person.
     pub keys: BTreeMap<KeyId, WorkspaceId>,
 }
 
-/// What was taken over.
+/// Result of a takeover.
 #[derive(Clone, Debug)]
-pub struct Taken {
-    /// The agent's account; what is left of it is to be removed.
+pub struct Takeover {
+    /// The agent's account; the caller removes what is left of it.
     pub agent: AccountId,
-    /// The computers whose stream is to be ended: whoever began it has no key to them any more.
+    /// Computers whose stream must end, because the account that started it lost access.
     pub streams: Vec<ComputerId>,
 }
 
-/// The refusal of a code that leads nowhere, whatever the reason.
-pub fn no_claim() -> Error {
+/// Returns the `NotFound` error of an invalid claim code; it does not tell why the code is invalid.
+pub fn claim_not_found() -> Error {
     Error::not_found("This link is not valid: it was used, revoked or has expired")
 }
 
 impl Store {
-    /// Takes over what was chosen of the account that a claim link's code with this digest leads to. The code is used up,
-    /// and what was not chosen is to be removed. Computers get other passwords, chosen or not; what goes on under keys that
-    /// end, or that reached more than they do now, or by whoever belongs there no more, ends.
+    /// Takes over the selected parts of the account with this claim code's digest, and uses the code up. The
+    /// other parts are to be removed by the caller. All computers get new passwords. The leases of keys that
+    /// end or lose scope, and of members who lose access, are revoked.
     ///
     /// # Errors
-    /// `NotFound` for a code that is used up, revoked or past its time; `Forbidden` or `PaymentRequired` when the person's
-    /// plan has no room for it or for one computer, `Conflict` while that is being rolled back; `Invalid` for a choice of
-    /// what the account does not hold; or the store fails. Nothing has changed then.
+    /// `NotFound` for a code that is used, revoked or expired; `Forbidden` or `PaymentRequired` when the
+    /// person's plan does not admit it; `Conflict` while a computer is being rolled back; `Invalid` for a
+    /// selection that the account does not own; `Unavailable` or `Internal` when the store fails. Nothing is
+    /// changed then.
     pub async fn take_over(
         &self,
         digest: &str,
         person: AccountId,
-        choice: &Choice,
+        choice: &TakeoverSelection,
         plans: &Plans,
-    ) -> Result<Taken> {
+    ) -> Result<Takeover> {
         let mut write = self.write().await?;
         let agent = write.use_claim(digest, person).await?;
-        let losses = write.shut_out(agent, choice).await?;
+        let losses = write.revoke_access(agent, choice).await?;
         let kept: HashSet<WorkspaceId> = choice.keys.values().copied().collect();
         let (mut taken, mut streams, mut out) = (Vec::<ComputerId>::new(), Vec::new(), Vec::new());
         let mut names = write.workspace_names(person).await?;
         for workspace in &choice.workspaces {
-            let (name, computers) = write.hand_over(agent, *workspace).await?;
-            let (come, left): (Vec<_>, Vec<_>) =
+            let (name, computers) = write.claimed_workspace(agent, *workspace).await?;
+            let (selected, left): (Vec<_>, Vec<_>) =
                 computers.into_iter().partition(|computer| choice.computers.contains(computer));
-            streams.extend(write.leave_behind(agent, &name, &left).await?);
+            streams.extend(write.move_to_leftover_workspace(agent, &name, &left).await?);
             let free = if names.contains(&fold(&name)) {
                 free_name(&name, "agent", |folded| names.contains(folded))?
             } else {
                 Name::parse(&name)?
             };
             names.insert(free.folded());
-            write.give(*workspace, person, &free).await?;
-            out.extend(write.close_to_others(*workspace, agent, person).await?);
+            write.transfer_workspace(*workspace, person, &free).await?;
+            out.extend(write.remove_other_access(*workspace, agent, person).await?);
             if kept.contains(workspace) {
-                write.give_streams(*workspace, agent, person).await?;
+                write.transfer_streams(*workspace, agent, person).await?;
             }
-            streams.extend(write.streams_of_strangers(*workspace).await?);
-            for computer in &come {
+            streams.extend(write.end_unauthorized_streams(*workspace).await?);
+            for computer in &selected {
                 write.meter(*computer).await?;
             }
-            taken.extend(come);
+            taken.extend(selected);
         }
         for computer in choice.computers.iter().filter(|computer| !taken.contains(computer)) {
-            write.check_agent_s(*computer, agent).await?;
+            write.check_agent_owns(*computer, agent).await?;
         }
         if !choice.workspaces.is_empty() {
-            write.take_in(person, &taken, plans).await?;
-            write.check_come(person, &choice.workspaces, plans).await?;
+            write.apply_plan(person, &taken, plans).await?;
+            write.check_transferred_workspaces(person, &choice.workspaces, plans).await?;
         }
-        write.give_keys(agent, person, choice).await?;
-        write.give_connections(agent, person, &kept, losses.narrowed).await?;
+        write.transfer_keys(agent, person, choice).await?;
+        write.transfer_rtmp_servers(agent, person, &kept, losses.narrowed).await?;
         write.commit().await?;
-        self.end_passes(&losses.passes);
-        losses.keys.iter().for_each(|key| self.live.end(key));
-        out.iter().for_each(|member| self.belonging.end(member));
-        Ok(Taken { agent, streams })
+        self.end_password_sessions(&losses.passwords);
+        losses.keys.iter().for_each(|key| self.credentials.revoke(key));
+        out.iter().for_each(|member| self.memberships.revoke(member));
+        Ok(Takeover { agent, streams })
     }
 }
 
 impl Write {
-    /// Uses a code up: of many at once, one finds it.
+    /// Uses a claim code up; only one of several concurrent requests finds it.
     async fn use_claim(&mut self, digest: &str, person: AccountId) -> Result<AccountId> {
         let found: Option<(String,)> = sqlx::query_as(
             "SELECT account_id FROM agent_accounts WHERE claim_digest = $1 AND claimed_by IS NULL AND closing = 0 \
@@ -114,7 +115,7 @@ impl Write {
         .fetch_optional(&mut *self.tx)
         .await
         .map_err(failed("look up a claim"))?;
-        let (agent,) = found.ok_or_else(no_claim)?;
+        let (agent,) = found.ok_or_else(claim_not_found)?;
         sqlx::query(
             "UPDATE agent_accounts SET claim_digest = NULL, claimed_by = $2, closing = 1 WHERE account_id = $1",
         )
@@ -126,8 +127,8 @@ impl Write {
         id(&agent)
     }
 
-    /// The name and the computers of a workspace that is an agent's.
-    async fn hand_over(
+    /// Returns the name and the computers of an agent's workspace.
+    async fn claimed_workspace(
         &mut self,
         agent: AccountId,
         workspace: WorkspaceId,
@@ -139,8 +140,8 @@ impl Write {
                 .fetch_optional(&mut *self.tx)
                 .await
                 .map_err(failed("read a workspace"))?;
-        let (name,) =
-            name.ok_or_else(|| Error::invalid("a workspace that was chosen is not there any more"))?;
+        let (name,) = name
+            .ok_or_else(|| Error::invalid("a selected workspace does not exist any more: reload the page"))?;
         let computers: Vec<(String,)> = sqlx::query_as("SELECT id FROM computers WHERE workspace_id = $1")
             .bind(workspace.to_string())
             .fetch_all(&mut *self.tx)
@@ -149,19 +150,21 @@ impl Write {
         Ok((name, computers.iter().map(|(text,)| id(text)).collect::<Result<_>>()?))
     }
 
-    /// Whether a computer that was chosen without its workspace is the agent's, so that it stays there. A page sends what it has
-    /// checked below a workspace that it has not.
-    async fn check_agent_s(&mut self, computer: ComputerId, agent: AccountId) -> Result<()> {
+    /// Checks that a computer selected without its workspace belongs to the agent, where it stays. A browser
+    /// sends checked computers below an unchecked workspace.
+    async fn check_agent_owns(&mut self, computer: ComputerId, agent: AccountId) -> Result<()> {
         match self.computer(computer).await {
             Ok(row) if row.owner == agent => Ok(()),
             Err(error) if error.kind != Kind::NotFound => Err(error),
-            Ok(_) | Err(_) => Err(Error::invalid("a computer that was chosen is not there any more")),
+            Ok(_) | Err(_) => {
+                Err(Error::invalid("a selected computer does not exist any more: reload the page"))
+            }
         }
     }
 
-    /// Puts the computers of a workspace that were not chosen into a fresh one, which stays the agent's and goes with its
-    /// account. Those whose stream is to be ended: a guest loses them here.
-    async fn leave_behind(
+    /// Moves the unselected computers of a workspace to a new workspace of the agent, which is removed with
+    /// its account. Returns those whose stream must end, because a member loses access.
+    async fn move_to_leftover_workspace(
         &mut self,
         agent: AccountId,
         workspace: &str,
@@ -172,18 +175,23 @@ impl Write {
         }
         let names = self.workspace_names(agent).await?;
         let name = free_name(workspace, "left", |folded| names.contains(folded))?;
-        let rest = self.add_workspace(agent, &name, None, "active").await?.id;
+        let leftover = self.add_workspace(agent, &name, None, "active").await?.id;
         let mut streams = Vec::new();
         for computer in computers {
             let row = self.computer(*computer).await?;
-            self.put(&row, rest).await?;
-            streams.extend(self.stream_of_a_stranger(*computer).await?);
+            self.move_to_workspace(&row, leftover).await?;
+            streams.extend(self.end_unauthorized_stream(*computer).await?);
             self.meter(*computer).await?;
         }
         Ok(streams)
     }
 
-    async fn give(&mut self, workspace: WorkspaceId, person: AccountId, name: &Name) -> Result<()> {
+    async fn transfer_workspace(
+        &mut self,
+        workspace: WorkspaceId,
+        person: AccountId,
+        name: &Name,
+    ) -> Result<()> {
         sqlx::query(
             "UPDATE workspaces SET account_id = $2, name = $3, name_folded = $4, updated_at = $5 WHERE id = $1",
         )
@@ -194,19 +202,19 @@ impl Write {
         .bind(now_ms())
         .execute(&mut *self.tx)
         .await
-        .map_err(failed("give a workspace to a person"))?;
+        .map_err(failed("transfer a workspace"))?;
         Ok(())
     }
 
-    /// Takes back whatever others were given of a workspace: the person who takes it over was not shown them, and invites
-    /// whom it wants there. The person was a member itself, perhaps: as its owner it is none, and its own keys stay. Whoever
-    /// does not belong there any more.
-    async fn close_to_others(
+    /// Removes the members, invitations, keys and connections of other accounts from a workspace: the person
+    /// was not shown them. Also removes the person's own membership, but not its keys. Returns the
+    /// memberships that ended.
+    async fn remove_other_access(
         &mut self,
         workspace: WorkspaceId,
         agent: AccountId,
         person: AccountId,
-    ) -> Result<Vec<Belonging>> {
+    ) -> Result<Vec<Membership>> {
         let members: Vec<(String,)> =
             sqlx::query_as("SELECT account_id FROM members WHERE workspace_id = $1 AND account_id <> $2")
                 .bind(workspace.to_string())
@@ -221,7 +229,7 @@ impl Write {
                 .bind(workspace.to_string())
                 .execute(&mut *self.tx)
                 .await
-                .map_err(failed("end memberships and invitations"))?;
+                .map_err(failed("remove memberships and invitations"))?;
         }
         for statement in [
             "DELETE FROM api_keys WHERE workspace_id = $1 AND account_id NOT IN ($2, $3)",
@@ -233,8 +241,8 @@ impl Write {
                 .bind(person.to_string())
                 .execute(&mut *self.tx)
                 .await
-                .map_err(failed("end the keys and connections of others"))?;
+                .map_err(failed("remove the keys and connections of others"))?;
         }
-        members.iter().map(|(account,)| Ok(Belonging { workspace, account: id(account)? })).collect()
+        members.iter().map(|(account,)| Ok(Membership { workspace, account: id(account)? })).collect()
     }
 }

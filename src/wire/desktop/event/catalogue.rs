@@ -1,30 +1,30 @@
-//! How is told what a computer can tell? The catalogue of `GET events`.
+//! Catalogue of events (`GET events`).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use hotdesk_domain::event::{self, Kind};
+use hotdesk_domain::desktop::event::{self, EventKind};
 
-/// `GET events`: what a computer can tell.
+/// `GET events`: the events that a computer can send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Catalogue {
-    /// One line per type.
+    /// One entry per type.
     pub events: Vec<CatalogueEntry>,
-    /// Their names alone.
+    /// Names of the types.
     pub event_types: Vec<String>,
 }
 
 /// A type of event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CatalogueEntry {
-    /// The name to subscribe by.
+    /// Name for subscriptions.
     #[serde(rename = "type")]
     pub kind: String,
     /// When it happens.
     pub description: String,
-    /// How it is found, and how soon.
+    /// How it is detected, and how soon.
     pub detection: String,
     /// The fields of its `data`, by name.
     pub data: BTreeMap<String, CatalogueField>,
@@ -36,12 +36,12 @@ pub struct CatalogueField {
     /// `string`, `integer` or `boolean`.
     #[serde(rename = "type")]
     pub json: String,
-    /// What it says.
+    /// Meaning.
     pub description: String,
 }
 
 impl Catalogue {
-    /// The catalogue of this version.
+    /// Returns the catalogue of this version.
     pub fn current() -> Self {
         let field = |field: &event::Field| {
             let said = CatalogueField { json: field.json.into(), description: field.meaning.into() };
@@ -55,7 +55,7 @@ impl Catalogue {
         };
         Self {
             events: event::catalogue().iter().map(line).collect(),
-            event_types: Kind::ALL.iter().map(|kind| kind.name().to_owned()).collect(),
+            event_types: EventKind::ALL.iter().map(|kind| kind.name().to_owned()).collect(),
         }
     }
 }

@@ -1,20 +1,20 @@
-//! What does an event carry, by its type, and how much of it?
+//! Data of events by type, with limits for texts.
 
 use serde::{Deserialize, Serialize};
 
-use hotdesk_domain::event::Kind;
+use hotdesk_domain::desktop::event::EventKind;
 
-/// Longest clipboard text that an event carries, in bytes of UTF-8; of a longer one it is the beginning. Whoever wants
-/// all of it reads the clipboard: an event goes to every listener, and many wait for one that is slow.
+/// Longest clipboard text in an event, in bytes of UTF-8; a longer text is truncated. Clients read the whole
+/// text from the clipboard: events are sent to every listener and are buffered for slow ones.
 pub const MAX_CONTENT_BYTES: usize = 64 * 1024;
-/// Longest other text of an event, in bytes: a path's bound in the kernel (PATH_MAX). Longer ones are cut.
+/// Longest other text of an event, in bytes: the kernel's `PATH_MAX`. A longer text is truncated.
 pub const MAX_TEXT_BYTES: usize = 4096;
 
-/// What an event carries, by type.
+/// Data of an event, by type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
-#[allow(missing_docs)] // the catalogue in domain::event says what each field means
-pub enum Data {
+#[allow(missing_docs)] // `hotdesk_domain::desktop::event` documents each field
+pub enum EventData {
     WindowFocus {
         window_id: String,
         title: String,
@@ -71,20 +71,20 @@ pub enum Data {
     },
 }
 
-/// What became of a file.
+/// Change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileAction {
-    /// It is there now.
+    /// The file was created.
     Created,
-    /// It has other content.
+    /// The content changed.
     Modified,
-    /// It is gone.
+    /// The file was deleted.
     Deleted,
 }
 
-impl Data {
-    /// The window that is active now.
+impl EventData {
+    /// The active window changed to this one.
     pub fn window_focus(
         window_id: impl Into<String>,
         title: impl Into<String>,
@@ -93,7 +93,7 @@ impl Data {
         Self::WindowFocus { window_id: window_id.into(), title: title.into(), screen: screen.into() }
     }
 
-    /// A window that opened.
+    /// A window opened.
     pub fn window_open(
         window_id: impl Into<String>,
         title: impl Into<String>,
@@ -102,12 +102,12 @@ impl Data {
         Self::WindowOpen { window_id: window_id.into(), title: title.into(), screen: screen.into() }
     }
 
-    /// A window that closed.
+    /// A window closed.
     pub fn window_close(window_id: impl Into<String>, screen: impl Into<String>) -> Self {
         Self::WindowClose { window_id: window_id.into(), screen: screen.into() }
     }
 
-    /// A window's new title.
+    /// The title of a window changed.
     pub fn title_change(
         window_id: impl Into<String>,
         title: impl Into<String>,
@@ -116,32 +116,32 @@ impl Data {
         Self::TitleChange { window_id: window_id.into(), title: title.into(), screen: screen.into() }
     }
 
-    /// The clipboard's new text, of any length.
+    /// The clipboard has a new text, of any length.
     pub fn clipboard(content: impl Into<String>, screen: impl Into<String>) -> Self {
         Self::Clipboard { content: content.into(), truncated: false, screen: screen.into() }.bounded()
     }
 
-    /// Its type.
-    pub fn kind(&self) -> Kind {
+    /// Returns the type of the event.
+    pub fn kind(&self) -> EventKind {
         match self {
-            Self::WindowFocus { .. } => Kind::WindowFocus,
-            Self::WindowOpen { .. } => Kind::WindowOpen,
-            Self::WindowClose { .. } => Kind::WindowClose,
-            Self::Clipboard { .. } => Kind::Clipboard,
-            Self::FileChange { .. } => Kind::FileChange,
-            Self::ScreenChange { .. } => Kind::ScreenChange,
-            Self::AudioStreamStart {} => Kind::AudioStreamStart,
-            Self::AudioStreamStop {} => Kind::AudioStreamStop,
-            Self::ProcessStart { .. } => Kind::ProcessStart,
-            Self::ProcessStop { .. } => Kind::ProcessStop,
-            Self::Idle { .. } => Kind::Idle,
-            Self::Active {} => Kind::Active,
-            Self::TitleChange { .. } => Kind::TitleChange,
-            Self::DownloadFinished { .. } => Kind::DownloadFinished,
+            Self::WindowFocus { .. } => EventKind::WindowFocus,
+            Self::WindowOpen { .. } => EventKind::WindowOpen,
+            Self::WindowClose { .. } => EventKind::WindowClose,
+            Self::Clipboard { .. } => EventKind::Clipboard,
+            Self::FileChange { .. } => EventKind::FileChange,
+            Self::ScreenChange { .. } => EventKind::ScreenChange,
+            Self::AudioStreamStart {} => EventKind::AudioStreamStart,
+            Self::AudioStreamStop {} => EventKind::AudioStreamStop,
+            Self::ProcessStart { .. } => EventKind::ProcessStart,
+            Self::ProcessStop { .. } => EventKind::ProcessStop,
+            Self::Idle { .. } => EventKind::Idle,
+            Self::Active {} => EventKind::Active,
+            Self::TitleChange { .. } => EventKind::TitleChange,
+            Self::DownloadFinished { .. } => EventKind::DownloadFinished,
         }
     }
 
-    /// The same with every text cut to its bound.
+    /// Truncates every text to its limit.
     #[must_use]
     pub(super) fn bounded(mut self) -> Self {
         match &mut self {
@@ -178,7 +178,7 @@ impl Data {
     }
 }
 
-/// Cuts a text to at most so many bytes of whole characters; whether it was longer.
+/// Truncates a text to whole characters of at most `bytes` bytes; returns whether it was longer.
 fn cut(text: &mut String, bytes: usize) -> bool {
     let longer = text.len() > bytes;
     if longer {

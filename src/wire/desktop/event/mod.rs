@@ -1,112 +1,113 @@
-//! What is said on an events socket (interface.md "Events"), between client and controller and controller and agent
-//! alike?
+//! Messages of the events channel, between client and controller and between controller and agent
+//! (docs/api/events.md).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use hotdesk_base::clock;
-use hotdesk_domain::event::Kind;
+use hotdesk_domain::desktop::event::EventKind;
 
 mod catalogue;
 mod data;
 
 pub use catalogue::{Catalogue, CatalogueEntry, CatalogueField};
-pub use data::{Data, FileAction, MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
+pub use data::{EventData, FileAction, MAX_CONTENT_BYTES, MAX_TEXT_BYTES};
 
-/// Longest event message in bytes: the longest clipboard text with every byte escaped sixfold, and room for the rest.
+/// Longest event message, in bytes: the longest clipboard text with six bytes for each escaped byte, and the
+/// other fields.
 pub const MAX_EVENT_BYTES: usize = 6 * MAX_CONTENT_BYTES + 64 * 1024;
 
-/// What a client asks.
+/// Message from a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ClientMessage {
-    /// Adds types to the connection's subscription.
+pub enum EventClientMessage {
+    /// Adds types to the subscription.
     Subscribe {
-        /// Their names.
+        /// Names of the types.
         event_types: Vec<String>,
     },
-    /// Removes types.
+    /// Removes types from the subscription.
     Unsubscribe {
-        /// Their names.
+        /// Names of the types.
         event_types: Vec<String>,
     },
-    /// Asks for a pong.
+    /// Request for a pong.
     Ping,
 }
 
-/// What a client is told.
+/// Message to a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ServerMessage {
-    /// Something happened.
+pub enum EventServerMessage {
+    /// An event.
     Event {
-        /// How many events this connection has missed until now because it read too slowly; absent when none.
+        /// Number of events that this connection has missed so far because it read too slowly; absent when 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dropped: Option<u64>,
-        /// How many of them of which type; absent when none.
+        /// The same number by type; absent when 0.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         dropped_by_type: BTreeMap<String, u64>,
-        /// What.
+        /// The event.
         event: Event,
     },
-    /// A subscription was widened.
+    /// Types were added to the subscription.
     Subscribed {
         /// `ok`.
         message: String,
     },
-    /// A subscription was narrowed.
+    /// Types were removed from the subscription.
     Unsubscribed {
         /// `ok`.
         message: String,
     },
-    /// The answer to a ping.
+    /// Answer to a ping.
     Pong,
-    /// A message could not be followed; nothing changed.
+    /// A message was invalid; nothing changed.
     Error {
-        /// Why.
+        /// Reason.
         message: String,
     },
 }
 
-/// Something that happened in a computer.
+/// An event of a computer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, in ISO 8601, UTC, with milliseconds: `2026-01-31T09:30:00.120Z`.
+    /// Time of the event, ISO 8601 in UTC with milliseconds: `2026-01-31T09:30:00.120Z`.
     timestamp: String,
-    /// What; it has the event's `type` and `data`.
+    /// `type` and `data` of the event.
     #[serde(flatten)]
-    data: Data,
+    data: EventData,
 }
 
 impl Event {
-    /// Something that happened just now.
-    pub fn now(data: Data) -> Self {
+    /// Creates an event with the current time.
+    pub fn now(data: EventData) -> Self {
         Self::at(clock::now_ms(), data)
     }
 
-    /// Something that happened at a time, in milliseconds since the Unix epoch.
-    pub fn at(ms: i64, data: Data) -> Self {
+    /// Creates an event with a time in Unix milliseconds.
+    pub fn at(ms: i64, data: EventData) -> Self {
         Self { timestamp: clock::iso8601(ms), data: data.bounded() }
     }
 
-    /// Its type.
-    pub fn kind(&self) -> Kind {
+    /// Returns the type.
+    pub fn kind(&self) -> EventKind {
         self.data.kind()
     }
 
-    /// When it happened, as it is written.
+    /// Returns the time in ISO 8601.
     pub fn timestamp(&self) -> &str {
         &self.timestamp
     }
 
-    /// What happened.
-    pub fn data(&self) -> &Data {
+    /// Returns the data.
+    pub fn data(&self) -> &EventData {
         &self.data
     }
 
-    /// The event as this house would have written it, whoever wrote it: within bounds, its time in the one form. `None`
-    /// when its time is none.
+    /// Normalizes an event from an untrusted source: truncates its texts and rewrites its time. `None` when
+    /// the time is invalid.
     pub fn checked(self) -> Option<Self> {
         clock::parse_iso8601(&self.timestamp).map(|ms| Self::at(ms, self.data))
     }
@@ -118,30 +119,34 @@ mod tests {
 
     use super::*;
 
-    /// One event of each type, in the catalogue's order.
-    fn one_of_each() -> Vec<Data> {
+    /// One event of each type, in the order of the catalogue.
+    fn one_of_each() -> Vec<EventData> {
         vec![
-            Data::window_focus("0x1", "t", "default"),
-            Data::window_open("0x1", "t", "default"),
-            Data::window_close("0x1", "default"),
-            Data::Clipboard { content: "c".into(), truncated: true, screen: "default".into() },
-            Data::FileChange { path: "/p".into(), action: FileAction::Created, real_path: Some("/r".into()) },
-            Data::ScreenChange { width: 1, height: 2, screen: "default".into() },
-            Data::AudioStreamStart {},
-            Data::AudioStreamStop {},
-            Data::ProcessStart { pid: 1, name: "n".into() },
-            Data::ProcessStop { pid: 1, name: "n".into() },
-            Data::Idle { idle_seconds: 30 },
-            Data::Active {},
-            Data::title_change("0x1", "t", "default"),
-            Data::DownloadFinished { path: "/p".into(), size_bytes: 1 },
+            EventData::window_focus("0x1", "t", "default"),
+            EventData::window_open("0x1", "t", "default"),
+            EventData::window_close("0x1", "default"),
+            EventData::Clipboard { content: "c".into(), truncated: true, screen: "default".into() },
+            EventData::FileChange {
+                path: "/p".into(),
+                action: FileAction::Created,
+                real_path: Some("/r".into()),
+            },
+            EventData::ScreenChange { width: 1, height: 2, screen: "default".into() },
+            EventData::AudioStreamStart {},
+            EventData::AudioStreamStop {},
+            EventData::ProcessStart { pid: 1, name: "n".into() },
+            EventData::ProcessStop { pid: 1, name: "n".into() },
+            EventData::Idle { idle_seconds: 30 },
+            EventData::Active {},
+            EventData::title_change("0x1", "t", "default"),
+            EventData::DownloadFinished { path: "/p".into(), size_bytes: 1 },
         ]
     }
 
     #[test]
     fn every_event_has_its_catalogue_s_name_and_fields_and_comes_back() {
         let made = one_of_each();
-        assert_eq!(made.iter().map(Data::kind).collect::<Vec<_>>(), Kind::ALL);
+        assert_eq!(made.iter().map(EventData::kind).collect::<Vec<_>>(), EventKind::ALL);
         for data in made {
             let event = Event::at(1_700_000_000_120, data);
             let value = serde_json::to_value(&event).expect("an event is JSON");
@@ -167,11 +172,11 @@ mod tests {
 
     #[test]
     fn messages_have_the_shapes_of_the_specification() {
-        let event = Event::at(0, Data::Active {});
+        let event = Event::at(0, EventData::Active {});
         let counts = BTreeMap::from([("idle".to_owned(), 3)]);
         for (message, shape) in [
             (
-                ServerMessage::Event {
+                EventServerMessage::Event {
                     dropped: None,
                     dropped_by_type: BTreeMap::new(),
                     event: event.clone(),
@@ -179,50 +184,56 @@ mod tests {
                 json!({"type":"event","event":{"type":"active","timestamp":"1970-01-01T00:00:00.000Z","data":{}}}),
             ),
             (
-                ServerMessage::Event { dropped: Some(3), dropped_by_type: counts, event },
+                EventServerMessage::Event { dropped: Some(3), dropped_by_type: counts, event },
                 json!({"type":"event","dropped":3,"dropped_by_type":{"idle":3},"event":
                     {"type":"active","timestamp":"1970-01-01T00:00:00.000Z","data":{}}}),
             ),
-            (ServerMessage::Subscribed { message: "ok".into() }, json!({"type":"subscribed","message":"ok"})),
-            (ServerMessage::Pong, json!({"type":"pong"})),
+            (
+                EventServerMessage::Subscribed { message: "ok".into() },
+                json!({"type":"subscribed","message":"ok"}),
+            ),
+            (EventServerMessage::Pong, json!({"type":"pong"})),
         ] {
             let text = serde_json::to_string(&message).expect("JSON");
             assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), shape);
-            assert_eq!(serde_json::from_str::<ServerMessage>(&text).expect("a message"), message);
+            assert_eq!(serde_json::from_str::<EventServerMessage>(&text).expect("a message"), message);
         }
-        let asked = ClientMessage::Subscribe { event_types: vec!["idle".into()] };
+        let asked = EventClientMessage::Subscribe { event_types: vec!["idle".into()] };
         assert_eq!(
             serde_json::to_value(asked).expect("JSON"),
             json!({"type":"subscribe","event_types":["idle"]})
         );
-        assert_eq!(serde_json::to_value(ClientMessage::Ping).expect("JSON"), json!({"type":"ping"}));
+        assert_eq!(serde_json::to_value(EventClientMessage::Ping).expect("JSON"), json!({"type":"ping"}));
     }
 
     #[test]
-    fn long_texts_are_cut_between_characters_and_a_cut_clipboard_says_so() {
+    fn long_texts_are_truncated_between_characters() {
         let long = "é".repeat(MAX_CONTENT_BYTES);
-        let Data::Clipboard { content, truncated, .. } = Data::clipboard(format!("x{long}"), "default")
+        let EventData::Clipboard { content, truncated, .. } =
+            EventData::clipboard(format!("x{long}"), "default")
         else {
             panic!("a clipboard")
         };
         assert!(truncated && content.len() == MAX_CONTENT_BYTES - 1);
-        let whole = Data::clipboard("é".repeat(MAX_CONTENT_BYTES / 2), "default");
-        assert!(matches!(whole, Data::Clipboard { truncated: false, .. }));
-        let noisy = Event::now(Data::clipboard("\u{1}".repeat(MAX_CONTENT_BYTES), long.clone()));
-        let dropped_by_type = Kind::ALL.into_iter().map(|kind| (kind.name().to_owned(), u64::MAX)).collect();
-        let longest = ServerMessage::Event { dropped: Some(u64::MAX), dropped_by_type, event: noisy };
+        let whole = EventData::clipboard("é".repeat(MAX_CONTENT_BYTES / 2), "default");
+        assert!(matches!(whole, EventData::Clipboard { truncated: false, .. }));
+        let noisy = Event::now(EventData::clipboard("\u{1}".repeat(MAX_CONTENT_BYTES), long.clone()));
+        let dropped_by_type =
+            EventKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), u64::MAX)).collect();
+        let longest = EventServerMessage::Event { dropped: Some(u64::MAX), dropped_by_type, event: noisy };
         let longest = serde_json::to_string(&longest);
         assert!(longest.expect("JSON").len() <= MAX_EVENT_BYTES);
-        for data in
-            [Data::window_open(&*long, &*long, &*long), Data::ProcessStart { pid: 1, name: long.clone() }]
-        {
+        for data in [
+            EventData::window_open(&*long, &*long, &*long),
+            EventData::ProcessStart { pid: 1, name: long.clone() },
+        ] {
             let text = serde_json::to_string(&Event::now(data)).expect("JSON");
             assert!(text.len() < 4 * MAX_TEXT_BYTES, "{}", text.len());
         }
     }
 
     #[test]
-    fn what_is_no_event_does_not_parse_and_foreign_times_are_rewritten() {
+    fn invalid_events_do_not_parse_and_times_are_normalized() {
         let parse = |value: Value| serde_json::from_value::<Event>(value).ok().and_then(Event::checked);
         let now = "2026-01-31T09:30:00.120Z";
         for bad in [
@@ -243,13 +254,13 @@ mod tests {
             json!({"type":"active","timestamp":"2026-01-31T10:30:00.1204+01:00","data":{"more":1},"x":2});
         let event = parse(foreign).expect("an event");
         assert_eq!(event.timestamp(), now);
-        assert_eq!(event.data(), &Data::Active {});
+        assert_eq!(event.data(), &EventData::Active {});
     }
 
     #[test]
     fn the_catalogue_is_the_table() {
         let said = serde_json::to_value(Catalogue::current()).expect("JSON");
-        assert_eq!(said["event_types"].as_array().map(Vec::len), Some(Kind::ALL.len()));
+        assert_eq!(said["event_types"].as_array().map(Vec::len), Some(EventKind::ALL.len()));
         assert_eq!(said["events"][0]["type"], "window_focus");
         assert_eq!(said["events"][0]["data"]["window_id"]["type"], "string");
         assert_eq!(said["events"][6]["data"], json!({}));

@@ -1,18 +1,18 @@
-//! Does no operation answer without a known key in the one place for it? (access.md A2, A7-A9)
+//! Requests without a valid key in the one accepted place (A2, A7-A9, docs/authentication-rules.md).
 
-use hotdesk::controller::auth::keys;
+use hotdesk::controller::identity::auth::keys;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::Scene;
-use crate::harness::agent::answered;
+use crate::harness::agent::fetch_json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a2_a8_a9_no_operation_answers_without_one_known_key() {
-    let scene = Scene::set().await;
-    let unknown = format!("Bearer {}", keys::fresh().reveal());
-    let real = format!("Bearer {}", scene.house.key());
-    let mistyped = format!("Bearer {}x", scene.house.key());
+    let scene = Scene::new().await;
+    let unknown = format!("Bearer {}", keys::generate().reveal());
+    let real = format!("Bearer {}", scene.controller.key());
+    let mistyped = format!("Bearer {}x", scene.controller.key());
     let cases: [(&[&str], &str); 9] = [
         (&[], "Missing API key"),
         (&[&unknown], "Invalid API key"),
@@ -20,18 +20,18 @@ async fn a2_a8_a9_no_operation_answers_without_one_known_key() {
         (&["Bearer sk_live_"], "Invalid API key"),
         (&["Bearer"], "Invalid API key"),
         (&["Basic c2tfbGl2ZV8="], "Invalid API key"),
-        (&[scene.house.key()], "Invalid API key"),
+        (&[scene.controller.key()], "Invalid API key"),
         (&[&real, &real], "Invalid API key"),
         (&[&real, &unknown], "Invalid API key"),
     ];
-    for operation in scene.guarded() {
+    for operation in scene.guarded_operations() {
         for (headers, sentence) in cases {
             let (mut request, _) = scene.request(&operation);
             for header in headers {
                 request = request.header("authorization", *header);
             }
             let response = request.send().await.expect("an answer");
-            // interface.md, errors of suspend.
+            // Suspend has its own sentence for a missing key (docs/lifecycle.md).
             let own = headers.is_empty() && operation.path.ends_with("/suspend");
             let sentence = if own { "Authentication required" } else { sentence };
             let name = format!("{} with {} headers, {sentence}", operation.name(), headers.len());
@@ -50,9 +50,9 @@ async fn a2_a8_a9_no_operation_answers_without_one_known_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a7_a_key_in_any_other_place_is_no_key() {
-    let scene = Scene::set().await;
-    let key = scene.house.key();
-    for operation in scene.guarded() {
+    let scene = Scene::new().await;
+    let key = scene.controller.key();
+    for operation in scene.guarded_operations() {
         let bare = || scene.request(&operation).0;
         for request in [
             bare().query(&[("api_key", key), ("access_token", key), ("token", key), ("key", key)]),
@@ -60,12 +60,13 @@ async fn a7_a_key_in_any_other_place_is_no_key() {
             bare().header("cookie", format!("api_key={key}; hotdesk={key}; authorization=Bearer {key}")),
             bare().header("proxy-authorization", format!("Bearer {key}")),
         ] {
-            let answer = answered(request).await;
+            let answer = fetch_json(request).await;
             assert_eq!(answer.status, 401, "{}: {}", operation.name(), answer.body);
             let error = answer.body["error"].as_str().unwrap_or_default();
             assert!(["Missing API key", "Authentication required"].contains(&error), "{}", answer.body);
         }
     }
-    let body = scene.house.bare(Method::POST, "/api/workspaces").json(&json!({"name": "x", "api_key": key}));
-    assert_eq!(answered(body).await.status, 401);
+    let body =
+        scene.controller.bare(Method::POST, "/api/workspaces").json(&json!({"name": "x", "api_key": key}));
+    assert_eq!(fetch_json(body).await.status, 401);
 }

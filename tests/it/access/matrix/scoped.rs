@@ -1,24 +1,28 @@
-//! What does a key reach that is for one workspace, and by which handle? (access.md A13-A15)
+//! Reach of workspace-scoped keys, by every handle of a computer (A13-A15, docs/authentication-rules.md).
 
 use reqwest::Method;
 use serde_json::json;
 
-use super::{BEYOND_SCOPES, OF_THE_ACCOUNT, Scene};
-use crate::harness::agent::answered;
-use crate::harness::socket::{Came, Client};
+use super::{ACCOUNT_ONLY, Scene, WITHOUT_WORKSPACE};
+use crate::harness::agent::fetch_json;
+use crate::harness::socket::{Client, SocketEvent};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a13_a_scoped_key_is_refused_on_every_operation_elsewhere() {
-    let scene = Scene::set().await;
+    let scene = Scene::new().await;
     let mut refused = 0;
-    for operation in scene.guarded() {
+    for operation in scene.guarded_operations() {
         let (request, targeted) = scene.request(&operation);
-        let beyond = BEYOND_SCOPES.iter().any(|path| operation.path.starts_with(path));
+        let beyond = ACCOUNT_ONLY.iter().any(|path| operation.path.starts_with(path));
         if !targeted && !beyond {
-            assert!(OF_THE_ACCOUNT.contains(&&*operation.name()), "{}: what is it about?", operation.name());
+            assert!(
+                WITHOUT_WORKSPACE.contains(&&*operation.name()),
+                "{}: does not name its workspace",
+                operation.name()
+            );
             continue;
         }
-        let answer = answered(request.bearer_auth(&scene.scoped)).await;
+        let answer = fetch_json(request.bearer_auth(&scene.scoped)).await;
         let name = format!("{}: {}", operation.name(), answer.body);
         assert_eq!(answer.status, 403, "{name}");
         assert_eq!(answer.body["code"], "workspace_scope_mismatch", "{name}");
@@ -33,37 +37,37 @@ async fn a13_a_scoped_key_is_refused_on_every_operation_elsewhere() {
         refused += 1;
     }
     assert!(refused > 25, "only {refused} operations have a target");
-    // And nothing of it happened.
-    assert_eq!(scene.house.status(&scene.computer).await, "running");
-    assert_eq!(scene.house.get(&format!("/workspaces/{}", scene.home)).await.body["name"], "home");
+    // The refused requests have no effect.
+    assert_eq!(scene.controller.status(&scene.computer).await, "running");
+    assert_eq!(scene.controller.get(&format!("/workspaces/{}", scene.home)).await.body["name"], "home");
     assert_eq!(
-        scene.house.get(&format!("/files?projectId={}", scene.home)).await.body["files"][0]["id"],
+        scene.controller.get(&format!("/files?projectId={}", scene.home)).await.body["files"][0]["id"],
         scene.file.as_str()
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a15_no_handle_of_a_computer_is_a_way_around() {
-    let scene = Scene::set().await;
-    let record = scene.house.get(&format!("/computers/{}", scene.computer)).await.body;
+    let scene = Scene::new().await;
+    let record = scene.controller.get(&format!("/computers/{}", scene.computer)).await.body;
     let present = record["instance_id"].as_str().expect("a handle").to_owned();
     let earlier = "0e0e0e0e";
-    let url = format!("sqlite://{}", scene.house.store_file().display());
+    let url = format!("sqlite://{}", scene.controller.store_file().display());
     let pool = sqlx::AnyPool::connect(&url).await.expect("the store");
     let insert = "INSERT INTO earlier_instances (instance_id, computer_id, ended_at) VALUES ($1, $2, 1)";
     let inserted = sqlx::query(insert).bind(earlier).bind(&scene.computer);
     inserted.execute(&pool).await.expect("an earlier handle");
     for handle in [present.as_str(), earlier] {
-        let found = scene.house.get(&format!("/computers/{handle}")).await;
-        assert_eq!(found.body["id"], scene.computer.as_str(), "{handle} is the computer's");
-        for operation in scene.guarded() {
+        let found = scene.controller.get(&format!("/computers/{handle}")).await;
+        assert_eq!(found.body["id"], scene.computer.as_str(), "{handle} must name the computer");
+        for operation in scene.guarded_operations() {
             let named = ["/computers/{id}", "/desktops/{id}"].iter().any(|it| operation.path.starts_with(it));
             if !named {
                 continue;
             }
             let ask = async |key: &str| {
                 let (request, _) = scene.request_naming(&operation, handle);
-                let answer = answered(request.bearer_auth(key)).await;
+                let answer = fetch_json(request.bearer_auth(key)).await;
                 (answer.status, answer.body)
             };
             let name = operation.name();
@@ -78,60 +82,61 @@ async fn a15_no_handle_of_a_computer_is_a_way_around() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a13_a16_no_key_opens_a_socket() {
-    let scene = Scene::set().await;
-    let (house, computer) = (&scene.house, &scene.computer);
-    for key in [house.key(), &scene.scoped, &scene.foreign] {
+    let scene = Scene::new().await;
+    let (controller, computer) = (&scene.controller, &scene.computer);
+    for key in [controller.key(), &scene.scoped, &scene.foreign] {
         let header = format!("Bearer {key}");
         for channel in ["websockify", "terminal", "audio", "events"] {
             for (query, fields) in
                 [(format!("?token={key}"), vec![]), (String::new(), vec![("authorization", &*header)])]
             {
                 let path = format!("/desktops/{computer}/ws/{channel}{query}");
-                let mut socket = Client::open(house.address(), &path, &fields).await.expect("an upgrade");
-                let came = socket.next().await;
-                assert!(matches!(came, Came::Closed(4001 | 4401, _)), "{channel}: {came:?}");
+                let mut socket =
+                    Client::open(controller.address(), &path, &fields).await.expect("an upgrade");
+                let message = socket.next().await;
+                assert!(matches!(message, SocketEvent::Closed(4001 | 4401, _)), "{channel}: {message:?}");
             }
         }
-        // Nor is an upgrade passed on by the proxy path, to whoever may use that.
+        // The proxy path does not forward upgrades either, even for a key that may use it.
         let path = format!("/desktops/{computer}/proxy/ws/terminal");
-        let refused = Client::open(house.address(), &path, &[("authorization", &header)]).await;
-        let expected = if key == house.key() { 404 } else { 403 };
+        let refused = Client::open(controller.address(), &path, &[("authorization", &header)]).await;
+        let expected = if key == controller.key() { 404 } else { 403 };
         assert_eq!(refused.err(), Some(expected));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a14_a_scoped_key_sees_and_changes_its_own_workspace_only() {
-    let scene = Scene::set().await;
-    let ask = |method, path: &str| scene.house.request_with(&scene.scoped, method, path);
-    let listed = answered(ask(Method::GET, "/workspaces")).await;
+    let scene = Scene::new().await;
+    let ask = |method, path: &str| scene.controller.request_with(&scene.scoped, method, path);
+    let listed = fetch_json(ask(Method::GET, "/workspaces")).await;
     assert_eq!(listed.body["workspaces"].as_array().map(Vec::len), Some(1), "{}", listed.body);
     assert_eq!(listed.body["workspaces"][0]["id"], scene.away.as_str());
-    let computers = answered(ask(Method::GET, "/computers")).await;
+    let computers = fetch_json(ask(Method::GET, "/computers")).await;
     assert_eq!(
         (computers.status, &computers.body["computers"], &computers.body["total"]),
         (200, &json!([]), &json!(0))
     );
-    let made = answered(ask(Method::POST, "/workspaces").json(&json!({"name": "third"}))).await;
-    assert_eq!((made.status, &made.body["code"]), (403, &json!("workspace_scope_mismatch")));
-    assert_eq!(made.body["key_workspace_id"], scene.away.as_str());
+    let created = fetch_json(ask(Method::POST, "/workspaces").json(&json!({"name": "third"}))).await;
+    assert_eq!((created.status, &created.body["code"]), (403, &json!("workspace_scope_mismatch")));
+    assert_eq!(created.body["key_workspace_id"], scene.away.as_str());
     let own =
-        answered(ask(Method::POST, "/computers").json(&json!({"workspace_id": scene.away, "name": "own"})))
+        fetch_json(ask(Method::POST, "/computers").json(&json!({"workspace_id": scene.away, "name": "own"})))
             .await;
     assert_eq!(own.status, 201, "{}", own.body);
     let id = own.body["id"].as_str().expect("an id");
     for path in
         [format!("/computers/{id}"), format!("/computers/{}", own.body["instance_id"].as_str().expect("one"))]
     {
-        assert_eq!(answered(ask(Method::GET, &path)).await.status, 200);
+        assert_eq!(fetch_json(ask(Method::GET, &path)).await.status, 200);
     }
-    // The instance handle is no way around the check (A15).
-    let desk = scene.house.get(&format!("/computers/{}", scene.computer)).await.body;
-    let around =
-        answered(ask(Method::GET, &format!("/computers/{}", desk["instance_id"].as_str().expect("one"))))
+    // The instance handle does not bypass the scope check (A15).
+    let record = scene.controller.get(&format!("/computers/{}", scene.computer)).await.body;
+    let through_handle =
+        fetch_json(ask(Method::GET, &format!("/computers/{}", record["instance_id"].as_str().expect("one"))))
             .await;
-    assert_eq!(around.status, 403, "{}", around.body);
-    // A workspace that goes takes its keys along.
-    assert_eq!(scene.house.delete(&format!("/workspaces/{}", scene.away)).await.status, 200);
-    assert_eq!(answered(ask(Method::GET, "/workspaces")).await.status, 401);
+    assert_eq!(through_handle.status, 403, "{}", through_handle.body);
+    // Deleting a workspace deletes its keys.
+    assert_eq!(scene.controller.delete(&format!("/workspaces/{}", scene.away)).await.status, 200);
+    assert_eq!(fetch_json(ask(Method::GET, "/workspaces")).await.status, 401);
 }

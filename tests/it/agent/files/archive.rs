@@ -1,4 +1,6 @@
-//! Folders as tar streams: out with links as links, in with nothing that leads elsewhere (threats.md T8).
+//! Folders as tar streams: links as links, and no entry outside of the target.
+//!
+//! T8 (docs/security.md).
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,10 +12,10 @@ use serde_json::json;
 use tar::{Builder, EntryType, Header};
 
 use super::names;
-use crate::harness::agent::{Answered, RunningAgent, answered};
+use crate::harness::agent::{HttpAnswer, RunningAgent, fetch_json};
 
-async fn unpack(agent: &RunningAgent, query: &[(&str, &str)], tar: Vec<u8>) -> Answered {
-    answered(agent.request(Method::PUT, "/files/archive").query(query).body(tar)).await
+async fn unpack(agent: &RunningAgent, query: &[(&str, &str)], tar: Vec<u8>) -> HttpAnswer {
+    fetch_json(agent.request(Method::PUT, "/files/archive").query(query).body(tar)).await
 }
 
 async fn pack(agent: &RunningAgent, path: &str) -> Vec<u8> {
@@ -51,7 +53,7 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
     assert_eq!(fs::read_to_string(to.join(&long)).unwrap(), "long");
     assert_eq!(fs::read(to.join("名前")).unwrap(), vec![7; 300_000]);
     assert_eq!(fs::read_link(to.join("dangling")).unwrap(), fs::read_link(from.join("dangling")).unwrap());
-    // Permissions come along, the right to become somebody else does not.
+    // Permission bits are preserved, the set-user-id and set-group-id bits are not.
     assert_eq!(fs::metadata(to.join("run")).unwrap().permissions().mode() & 0o7777, 0o755);
     let modified = |path: std::path::PathBuf| fs::metadata(path).unwrap().modified().unwrap();
     assert!(
@@ -59,7 +61,7 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
     );
     assert_eq!(names(&to), ["dangling", "d".repeat(120).as_str(), "empty", "link", "run", "名前"]);
 
-    // Again into the same folder: nothing is replaced unasked, and then nothing is added either.
+    // A second unpack into the same folder must not replace a file unasked, and then must not add one either.
     fs::remove_file(to.join("link")).unwrap();
     fs::write(to.join("run"), "mine").unwrap();
     let refused = unpack(&agent, &[("path", "to/folder")], packed.clone()).await;
@@ -74,16 +76,16 @@ async fn a_folder_that_is_packed_and_unpacked_is_the_same() {
     fs::write(to.join("empty"), "a file").unwrap();
     fs::write(to.join("run"), "mine").unwrap();
     let packed = pack(&agent, "from").await;
-    let unlike = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
-    assert_eq!((unlike.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (409, "mine"));
+    let conflicting = unpack(&agent, &[("path", "to/folder"), ("overwrite", "true")], packed).await;
+    assert_eq!((conflicting.status, fs::read_to_string(to.join("run")).unwrap().as_str()), (409, "mine"));
 
     for (path, status) in [("none", 404), ("from/run", 400), ("", 400)] {
         let request = agent.request(Method::GET, "/files/archive").query(&[("path", path)]);
-        assert_eq!(answered(request).await.status, status, "{path:?}");
+        assert_eq!(fetch_json(request).await.status, status, "{path:?}");
     }
 }
 
-/// An archive of one entry whose header says what it likes.
+/// An archive of one entry with an arbitrary header.
 fn entry(kind: EntryType, path: &[u8], target: &[u8], content: &[u8]) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -137,7 +139,7 @@ async fn a_hostile_archive_is_refused_and_leaves_nothing() {
     for (what, tar, code) in cases {
         let refused = unpack(&agent, &[("path", "new")], tar).await;
         assert!([400, 409].contains(&refused.status), "{what}: {} {}", refused.status, refused.body);
-        // An endless name's checksum is wrong too; which is seen first does not matter.
+        // The checksum of the endless name is wrong too; either error may be reported.
         assert_eq!(refused.body["code"], code, "{what}: {}", refused.body);
         assert_eq!(names(&home), ["kept"], "{what}");
         assert_eq!(names(&home.join("kept")), Vec::<String>::new(), "{what}");
@@ -165,9 +167,9 @@ async fn an_archive_that_breaks_off_leaves_nothing() {
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&tar[..50_000]).await.unwrap();
-    let begun =
+    let started =
         wait::until(Duration::from_secs(30), || async { agent.home().join("new").exists().then_some(()) });
-    begun.await.expect("it begins");
+    started.await.expect("the upload must begin");
     drop(stream);
     let clean =
         wait::until(Duration::from_secs(30), || async { names(&agent.home()).is_empty().then_some(()) });
@@ -180,14 +182,14 @@ async fn a_client_that_leaves_ends_its_archive() {
     fs::create_dir(agent.home().join("big")).unwrap();
     let file = fs::File::create(agent.home().join("big/zeros")).unwrap();
     file.set_len(1 << 36).unwrap();
-    // More than there are places for, one after the other: each is given back.
+    // More sequential transfers than there are permits: each permit is returned.
     for _ in 0..20 {
         let request = agent.request(Method::GET, "/files/archive?path=big");
         let found = wait::until(Duration::from_secs(30), || async {
             let response = request.try_clone().unwrap().send().await.unwrap();
             (response.status() == 200).then_some(response)
         });
-        let mut response = found.await.expect("a place among the transfers");
+        let mut response = found.await.expect("a transfer permit");
         assert!(response.chunk().await.unwrap().is_some());
         drop(response);
     }

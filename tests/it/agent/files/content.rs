@@ -1,4 +1,4 @@
-//! Any file in and out: whole, of any size, in ranges, and never elsewhere than its path says (threats.md T7).
+//! Content of any file: upload and download of any size, ranges, and path confinement (T7, docs/security.md).
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -15,40 +15,41 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::names;
-use crate::harness::agent::{Answered, RunningAgent, answered};
+use crate::harness::agent::{HttpAnswer, RunningAgent, fetch_json};
+use crate::harness::capability::Capability;
 
 fn content(agent: &RunningAgent, method: Method, query: &[(&str, &str)]) -> RequestBuilder {
     agent.request(method, "/files/content").query(query)
 }
 
-async fn put(agent: &RunningAgent, query: &[(&str, &str)], body: &str) -> Answered {
-    answered(content(agent, Method::PUT, query).body(body.to_owned())).await
+async fn put(agent: &RunningAgent, query: &[(&str, &str)], body: &str) -> HttpAnswer {
+    fetch_json(content(agent, Method::PUT, query).body(body.to_owned())).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_megabytes_go_in_and_out_through_little_memory() {
-    const PIECES: u32 = 3200;
-    const PIECE: usize = 64 * 1024;
+    const CHUNKS: u32 = 3200;
+    const CHUNK_SIZE: usize = 64 * 1024;
     let agent = RunningAgent::headless().await;
     assert_eq!(put(&agent, &[("path", "warm")], "x").await.status, 200);
     let before = agent.peak_kib();
-    let piece = |number: u32| Bytes::from(number.to_le_bytes().repeat(PIECE / 4));
+    let chunk = |number: u32| Bytes::from(number.to_le_bytes().repeat(CHUNK_SIZE / 4));
     let body =
-        futures_util::stream::iter((0..PIECES).map(move |number| Ok::<_, std::io::Error>(piece(number))));
+        futures_util::stream::iter((0..CHUNKS).map(move |number| Ok::<_, std::io::Error>(chunk(number))));
     let body = reqwest::Body::wrap_stream(body);
-    let written = answered(content(&agent, Method::PUT, &[("path", "large")]).body(body)).await;
+    let written = fetch_json(content(&agent, Method::PUT, &[("path", "large")]).body(body)).await;
     let mut digest = Sha256::new();
-    (0..PIECES).for_each(|number| digest.update(piece(number)));
+    (0..CHUNKS).for_each(|number| digest.update(chunk(number)));
     let sent = hex(&digest.finalize());
-    let size = PIECES as usize * PIECE;
+    let size = CHUNKS as usize * CHUNK_SIZE;
     assert_eq!((written.status, &written.body["sha256"]), (200, &json!(sent)), "{}", written.body);
     assert_eq!(written.body["size"], json!(size));
 
     let response = content(&agent, Method::GET, &[("path", "large")]).send().await.unwrap();
     assert_eq!(response.content_length(), Some(size as u64));
-    let (mut digest, mut pieces) = (Sha256::new(), response.bytes_stream());
-    while let Some(piece) = pieces.next().await {
-        digest.update(piece.unwrap());
+    let (mut digest, mut chunks) = (Sha256::new(), response.bytes_stream());
+    while let Some(chunk) = chunks.next().await {
+        digest.update(chunk.unwrap());
     }
     assert_eq!(hex(&digest.finalize()), sent);
     let hashed = agent.get("/files/hash?path=large").await;
@@ -62,14 +63,14 @@ async fn two_hundred_megabytes_go_in_and_out_through_little_memory() {
 async fn a_range_is_answered_as_rfc_9110_says() {
     let agent = RunningAgent::headless().await;
     fs::write(agent.home().join("ten 名.txt"), "0123456789").unwrap();
-    let ask = |method: Method, headers: &[(&'static str, &str)]| {
+    let range_of = |method: Method, headers: &[(&'static str, &str)]| {
         let mut request = content(&agent, method, &[("path", "ten 名.txt")]);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         request.send()
     };
-    let whole = ask(Method::GET, &[]).await.unwrap();
+    let whole = range_of(Method::GET, &[]).await.unwrap();
     let header = |response: &reqwest::Response, name: &str| {
         response.headers().get(name).map_or(String::new(), |value| value.to_str().unwrap().to_owned())
     };
@@ -87,7 +88,7 @@ async fn a_range_is_answered_as_rfc_9110_says() {
         (&[("if-none-match", &etag)], 304, "", ""),
         (&[("if-none-match", "\"old\"")], 200, "", "0123456789"),
     ] {
-        let response = ask(Method::GET, headers).await.unwrap();
+        let response = range_of(Method::GET, headers).await.unwrap();
         assert_eq!(
             (response.status().as_u16(), header(&response, "content-range").as_str()),
             (status, range)
@@ -95,16 +96,16 @@ async fn a_range_is_answered_as_rfc_9110_says() {
         assert_eq!(header(&response, "etag"), etag);
         assert_eq!(response.text().await.unwrap(), body, "{headers:?}");
     }
-    let beyond = ask(Method::GET, &[("range", "bytes=10-")]).await.unwrap();
+    let beyond = range_of(Method::GET, &[("range", "bytes=10-")]).await.unwrap();
     assert_eq!((beyond.status().as_u16(), header(&beyond, "content-range").as_str()), (416, "bytes */10"));
     assert_eq!(beyond.json::<serde_json::Value>().await.unwrap()["code"], "range_not_satisfiable");
-    let head = ask(Method::HEAD, &[("range", "bytes=2-4")]).await.unwrap();
+    let head = range_of(Method::HEAD, &[("range", "bytes=2-4")]).await.unwrap();
     assert_eq!((head.status().as_u16(), header(&head, "content-length").as_str()), (200, "10"));
     assert_eq!(content(&agent, Method::HEAD, &[("path", "none")]).send().await.unwrap().status(), 404);
-    // Replaced content has another tag, even of the same size.
+    // Replaced content has another ETag, even at the same size.
     let again = put(&agent, &[("path", "ten 名.txt"), ("overwrite", "true")], "abcdefghij").await;
     assert_eq!(again.body["outcome"], "replaced");
-    let resumed = ask(Method::GET, &[("range", "bytes=2-4"), ("if-range", &etag)]).await.unwrap();
+    let resumed = range_of(Method::GET, &[("range", "bytes=2-4"), ("if-range", &etag)]).await.unwrap();
     assert_eq!((resumed.status().as_u16(), resumed.text().await.unwrap().as_str()), (200, "abcdefghij"));
 }
 
@@ -132,7 +133,7 @@ async fn a_file_replaces_another_only_when_asked_and_keeps_its_permissions() {
     assert_eq!(put(&agent, &[("path", "run.sh"), ("mode", "755")], "x").await.status, 200);
     assert_eq!(mode("run.sh"), 0o755);
 
-    // A link is replaced itself, what it leads to is left alone; a folder is never replaced.
+    // A link is replaced itself and its target is unchanged; a folder is never replaced.
     symlink("a/b.txt", home.join("link")).unwrap();
     assert_eq!(put(&agent, &[("path", "link")], "x").await.status, 409);
     assert_eq!(put(&agent, &[("path", "link"), ("overwrite", "true")], "new").await.status, 200);
@@ -210,9 +211,9 @@ async fn an_upload_that_breaks_off_leaves_nothing() {
         agent.token()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    let begun =
+    let started =
         wait::until(Duration::from_secs(30), || async { (!names(&agent.home()).is_empty()).then_some(()) });
-    begun.await.expect("an unfinished file appears");
+    started.await.expect("an unfinished file must appear");
     drop(stream);
     let clean =
         wait::until(Duration::from_secs(30), || async { names(&agent.home()).is_empty().then_some(()) });
@@ -233,18 +234,18 @@ async fn more_uploads_than_there_are_places_are_refused_and_places_come_back() {
         stream.write_all(head.as_bytes()).await.unwrap();
         held.push(stream);
     }
-    let begun =
+    let started =
         wait::until(Duration::from_secs(30), || async { (names(&agent.home()).len() == 16).then_some(()) });
-    begun.await.expect("all begin");
+    started.await.expect("all uploads must begin");
     let refused = put(&agent, &[("path", "one-more")], "x").await;
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("too_many_transfers")));
-    // What is quick needs no place.
+    // A short request needs no transfer permit.
     assert_eq!(agent.get("/files/list?path=~").await.status, 200);
     drop(held);
     let free = wait::until(Duration::from_secs(30), || async {
         (put(&agent, &[("path", "one-more"), ("overwrite", "true")], "x").await.status == 200).then_some(())
     });
-    free.await.expect("a place comes back");
+    free.await.expect("a permit must be returned");
     let clean = wait::until(Duration::from_secs(30), || async {
         (names(&agent.home()) == ["one-more"]).then_some(())
     });
@@ -259,7 +260,7 @@ async fn a_full_disk_is_told_and_leaves_nothing() {
     let source = Some("tmpfs");
     let flags = nix::mount::MsFlags::empty();
     if let Err(error) = nix::mount::mount(source, &small, source, flags, Some("size=1m")) {
-        println!("skipped: cannot mount a small tmpfs: {error}");
+        Capability::Root.skip(format_args!("cannot mount a small tmpfs: {error}"));
         return;
     }
     let big = "7".repeat(4 * 1024 * 1024);
@@ -268,7 +269,7 @@ async fn a_full_disk_is_told_and_leaves_nothing() {
     fs::write(agent.home().join("other"), "moved").unwrap();
     let moved = agent.post("/files/move", json!({"from": "other", "to": "small/other"})).await;
     let there = fs::read_to_string(small.join("other"));
-    let removed = answered(agent.request(Method::DELETE, "/files?path=.&recursive=true")).await;
+    let removed = fetch_json(agent.request(Method::DELETE, "/files?path=.&recursive=true")).await;
     fs::create_dir_all(agent.home().join("outer")).unwrap();
     let crossing = agent.post("/files/move", json!({"from": "small", "to": "outer/small"})).await;
     nix::mount::umount(&small).unwrap();

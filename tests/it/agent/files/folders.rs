@@ -1,4 +1,4 @@
-//! Folders: listed in pages, made, moved, removed; links are never followed by what changes something.
+//! Folders: paged listing, creation, move and removal, none of which follows a link that it would change.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +12,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::names;
-use crate::harness::agent::{Answered, RunningAgent, answered};
+use crate::harness::agent::{HttpAnswer, RunningAgent, fetch_json};
 
-async fn ask(agent: &RunningAgent, method: Method, path: &str, query: &[(&str, &str)]) -> Answered {
-    answered(agent.request(method, path).query(query)).await
+async fn call(agent: &RunningAgent, method: Method, path: &str, query: &[(&str, &str)]) -> HttpAnswer {
+    fetch_json(agent.request(method, path).query(query)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,21 +26,21 @@ async fn a_folder_is_listed_sorted_and_in_pages() {
     for number in 0..2500 {
         fs::write(folder.join(format!("file-{number:04}")), vec![7; number % 5]).unwrap();
     }
-    let (mut seen, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let (mut observed, mut after): (Vec<String>, Option<String>) = (Vec::new(), None);
     loop {
         let mut query = vec![("path", "many"), ("limit", "700")];
         query.extend(after.as_deref().map(|after| ("after", after)));
-        let page = ask(&agent, Method::GET, "/files/list", &query).await;
+        let page = call(&agent, Method::GET, "/files/list", &query).await;
         assert_eq!((page.status, &page.body["path"]), (200, &json!(folder)), "{}", page.body);
         let entries = page.body["entries"].as_array().unwrap();
         assert!(entries.len() <= 700);
-        seen.extend(entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()));
+        observed.extend(entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()));
         match page.body["next"].as_str() {
             Some(next) => after = Some(next.to_owned()),
             None => break,
         }
     }
-    assert_eq!(seen, names(&folder));
+    assert_eq!(observed, names(&folder));
     for (query, status) in [
         (&[("path", "many"), ("limit", "0")][..], 400),
         (&[("path", "many"), ("limit", "5001")], 400),
@@ -49,7 +49,7 @@ async fn a_folder_is_listed_sorted_and_in_pages() {
         (&[("path", "")], 400),
         (&[("path", "~"), ("after", "zzz")], 200),
     ] {
-        assert_eq!(ask(&agent, Method::GET, "/files/list", query).await.status, status, "{query:?}");
+        assert_eq!(call(&agent, Method::GET, "/files/list", query).await.status, status, "{query:?}");
     }
 }
 
@@ -62,8 +62,8 @@ async fn what_is_there_is_described_and_a_link_is_described_itself() {
     symlink("file", home.join("link")).unwrap();
     symlink("nowhere", home.join("dangling")).unwrap();
     nix::unistd::mkfifo(&home.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let listed = ask(&agent, Method::GET, "/files/list", &[("path", "~")]).await;
-    let told: Vec<(&str, &str, &Value)> = listed.body["entries"]
+    let listed = call(&agent, Method::GET, "/files/list", &[("path", "~")]).await;
+    let actual: Vec<(&str, &str, &Value)> = listed.body["entries"]
         .as_array()
         .unwrap()
         .iter()
@@ -71,7 +71,7 @@ async fn what_is_there_is_described_and_a_link_is_described_itself() {
         .collect();
     let none = &Value::Null;
     assert_eq!(
-        told,
+        actual,
         [
             ("dangling", "link", &json!("nowhere")),
             ("fifo", "special", none),
@@ -80,15 +80,15 @@ async fn what_is_there_is_described_and_a_link_is_described_itself() {
             ("link", "link", &json!("file")),
         ]
     );
-    let stat = ask(&agent, Method::GET, "/files/stat", &[("path", "/home/user/file")]).await.body;
+    let stat = call(&agent, Method::GET, "/files/stat", &[("path", "/home/user/file")]).await.body;
     assert_eq!(
         (&stat["path"], &stat["size"], &stat["mode"]),
         (&json!(home.join("file")), &json!(5), &json!("0644"))
     );
     assert!(stat["modified_at"].as_str().unwrap().ends_with('Z'));
-    assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "link")]).await.body["type"], "link");
-    assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "/")]).await.body["name"], "/");
-    assert_eq!(ask(&agent, Method::GET, "/files/stat", &[("path", "none")]).await.status, 404);
+    assert_eq!(call(&agent, Method::GET, "/files/stat", &[("path", "link")]).await.body["type"], "link");
+    assert_eq!(call(&agent, Method::GET, "/files/stat", &[("path", "/")]).await.body["name"], "/");
+    assert_eq!(call(&agent, Method::GET, "/files/stat", &[("path", "none")]).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,8 +105,13 @@ async fn folders_are_made_and_moved_and_nothing_is_replaced_unasked() {
         (json!({"path": "/"}), 400, Value::Null),
         (json!({}), 400, Value::Null),
     ] {
-        let made = agent.post("/files/mkdir", body.clone()).await;
-        assert_eq!((made.status, &made.body["outcome"]), (status, &outcome), "{body}: {}", made.body);
+        let created = agent.post("/files/mkdir", body.clone()).await;
+        assert_eq!(
+            (created.status, &created.body["outcome"]),
+            (status, &outcome),
+            "{body}: {}",
+            created.body
+        );
     }
     fs::write(home.join("one"), "1").unwrap();
     fs::write(home.join("two"), "2").unwrap();
@@ -143,7 +148,7 @@ async fn removal_tells_what_went_and_never_follows_a_link() {
     fs::write(home.join("tree/deep/deeper/b"), "4567").unwrap();
     symlink(home.join("kept"), home.join("tree/link")).unwrap();
     symlink("kept", home.join("outer")).unwrap();
-    let remove = |query: &'static [(&str, &str)]| ask(&agent, Method::DELETE, "/files", query);
+    let remove = |query: &'static [(&str, &str)]| call(&agent, Method::DELETE, "/files", query);
     for (query, status) in [
         (&[("path", "tree")][..], 409),
         (&[("path", "/"), ("recursive", "true")], 400),
@@ -168,23 +173,23 @@ async fn removal_tells_what_went_and_never_follows_a_link() {
     assert_eq!(names(&home.join("kept")), ["precious"]);
 }
 
-/// As long as it is held, a folder gives way to a link that leads to another one, and comes back, all the time.
+/// While it is held, a thread alternates a path between a folder and a link to another folder.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Swapper {
-    fn begin(way: PathBuf, target: PathBuf) -> Self {
+    fn start(path: PathBuf, target: PathBuf) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let aside = way.with_extension("aside");
+            let aside = path.with_extension("aside");
             while !stopped.load(Ordering::Relaxed) {
-                // Each may fail: what is there is changed by others, too.
-                let _ = fs::create_dir(&way).and_then(|()| fs::write(way.join("own"), "x"));
-                let _ = fs::rename(&way, &aside).and_then(|()| symlink(&target, &way));
-                let _ = fs::remove_file(&way);
+                // Each may fail, because the requests under test change the path as well.
+                let _ = fs::create_dir(&path).and_then(|()| fs::write(path.join("own"), "x"));
+                let _ = fs::rename(&path, &aside).and_then(|()| symlink(&target, &path));
+                let _ = fs::remove_file(&path);
                 let _ = fs::remove_dir_all(&aside);
             }
         });
@@ -196,11 +201,11 @@ impl Drop for Swapper {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.thread.take().expect("dropped once").join();
-        assert!(ended.is_ok() || std::thread::panicking(), "the swapper broke down");
+        assert!(ended.is_ok() || std::thread::panicking(), "the swapping thread must not panic");
     }
 }
 
-/// threats.md T7: between the look and the deed.
+/// T7 (docs/security.md): the path changes between the check and the use.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_becomes_a_link_at_any_moment_leads_nothing_elsewhere() {
     let agent = RunningAgent::headless().await;
@@ -213,7 +218,7 @@ async fn a_folder_that_becomes_a_link_at_any_moment_leads_nothing_elsewhere() {
     assert_eq!(tar.body["output"], "ok\n", "{}", tar.body);
     let tar = fs::read(home.join("t.tar")).unwrap();
 
-    let swapping = Swapper::begin(home.join("tree/way"), outside.clone());
+    let swapping = Swapper::start(home.join("tree/way"), outside.clone());
     let (mut done, mut refused) = (BTreeSet::new(), 0);
     let until = Instant::now() + Duration::from_secs(30);
     while (done.len() < 4 || refused < 20) && Instant::now() < until {
@@ -223,14 +228,14 @@ async fn a_folder_that_becomes_a_link_at_any_moment_leads_nothing_elsewhere() {
         let pack = agent
             .request(Method::PUT, "/files/archive")
             .query(&[("path", "tree/way"), ("overwrite", "true")]);
-        let made = json!({"path": "tree/way/made/deep", "parents": true});
+        let created = json!({"path": "tree/way/made/deep", "parents": true});
         let gone = [("path", "tree/way"), ("recursive", "true")];
         for (what, answer) in [
-            // The others make the folder where there is none; a file is put into one that is there.
-            ("mkdir", agent.post("/files/mkdir", made).await),
-            ("put", answered(put.body("x")).await),
-            ("pack", answered(pack.body(tar.clone())).await),
-            ("remove", ask(&agent, Method::DELETE, "/files", &gone).await),
+            // The other requests create the folder if it is absent; this one needs an existing folder.
+            ("mkdir", agent.post("/files/mkdir", created).await),
+            ("put", fetch_json(put.body("x")).await),
+            ("pack", fetch_json(pack.body(tar.clone())).await),
+            ("remove", call(&agent, Method::DELETE, "/files", &gone).await),
         ] {
             assert!(answer.status < 500, "{what}: {} {}", answer.status, answer.body);
             if answer.status == 200 {
@@ -250,11 +255,11 @@ async fn a_folder_that_becomes_a_link_at_any_moment_leads_nothing_elsewhere() {
 async fn digests_are_those_of_the_bytes() {
     let agent = RunningAgent::headless().await;
     fs::write(agent.home().join("abc"), "abc").unwrap();
-    let hash = |query: &'static [(&str, &str)]| ask(&agent, Method::GET, "/files/hash", query);
-    // FIPS 180-4's own examples.
-    let told = hash(&[("path", "abc")]).await.body;
-    assert_eq!(told["hash"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    assert_eq!((&told["algorithm"], &told["size"]), (&json!("sha256"), &json!(3)));
+    let hash = |query: &'static [(&str, &str)]| call(&agent, Method::GET, "/files/hash", query);
+    // Examples of FIPS 180-4.
+    let actual = hash(&[("path", "abc")]).await.body;
+    assert_eq!(actual["hash"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_eq!((&actual["algorithm"], &actual["size"]), (&json!("sha256"), &json!(3)));
     let long = hash(&[("path", "abc"), ("algorithm", "sha512")]).await.body;
     assert!(long["hash"].as_str().unwrap().starts_with("ddaf35a193617abacc417349ae204131"));
     for (query, status) in [

@@ -1,42 +1,43 @@
-//! What may a computer be, as far as its client was told? What was acknowledged is so; what was asked for and never
-//! answered has happened or has not.
+//! Model of a computer's possible states.
+//!
+//! Acknowledged requests have taken effect, and unanswered ones may have.
 
 use serde_json::Value;
 
-/// A computer at rest.
+/// A computer in a stable state.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Desk {
+pub struct ComputerModel {
     pub name: String,
     pub workspace: String,
     pub status: String,
     /// vCPUs, GB of RAM, GB of disk.
     pub size: [f64; 3],
-    /// What its disk was given last.
+    /// Last value that was written to its disk.
     pub note: Option<u64>,
-    /// What its memory was given last, while that lives.
+    /// Last value that was written to its memory, until the memory is lost.
     pub mark: Option<u64>,
 }
 
-/// What a client asks of a computer that it has.
+/// A request for an existing computer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Order {
-    /// Keep this on the disk and in memory.
+pub enum Request {
+    /// Writes this value to the disk and to memory.
     Write(u64),
     Stop,
     Start,
     Restart,
     Suspend,
     Resume,
-    /// To this size.
+    /// To this size, in the units of [`ComputerModel::size`].
     Resize([f64; 3]),
-    /// To this workspace.
+    /// To the workspace with this id.
     Move(String),
     Delete,
 }
 
-impl Desk {
-    /// A record of the API, with what is in the computer yet unknown.
-    pub fn of(record: &Value) -> Self {
+impl ComputerModel {
+    /// Model of a record of the API, with unknown disk and memory contents.
+    pub fn from_record(record: &Value) -> Self {
         let text = |field: &str| record[field].as_str().unwrap_or_default().to_owned();
         let number = |field: &str| record[field].as_f64().unwrap_or_default();
         Self {
@@ -49,12 +50,14 @@ impl Desk {
         }
     }
 
-    /// Whether what was seen of a computer is this. What is in one that does not run cannot be seen.
-    pub fn is(&self, seen: &Self) -> bool {
-        let outside =
-            |desk: &Self| (desk.name.clone(), desk.workspace.clone(), desk.status.clone(), desk.size);
-        let inside = |desk: &Self| (desk.note, desk.mark);
-        outside(self) == outside(seen) && (self.status != "running" || inside(self) == inside(seen))
+    /// Whether an observed computer matches this model. The contents of a computer that does not run are not
+    /// compared.
+    pub fn matches(&self, observed: &Self) -> bool {
+        let external =
+            |model: &Self| (model.name.clone(), model.workspace.clone(), model.status.clone(), model.size);
+        let internal = |model: &Self| (model.note, model.mark);
+        external(self) == external(observed)
+            && (self.status != "running" || internal(self) == internal(observed))
     }
 
     fn booted(self) -> Self {
@@ -65,62 +68,64 @@ impl Desk {
         Self { status: status.to_owned(), ..self }
     }
 
-    /// What it is once an order was acknowledged with this answer; `None` when it is gone.
-    pub fn after(self, order: &Order, answer: &Value) -> Option<Self> {
-        Some(match order {
-            Order::Write(text) => {
+    /// State after a request with this answer; `None` after a removal.
+    pub fn after(self, request: &Request, answer: &Value) -> Option<Self> {
+        Some(match request {
+            Request::Write(text) => {
                 Self { note: Some(*text), mark: Some(*text), ..self }.with_status("running")
             }
-            Order::Stop => Self { mark: None, ..self }.with_status("stopped"),
-            Order::Start | Order::Resume if self.status == "suspended" => self.with_status("running"),
-            Order::Start if self.status == "stopped" => self.booted(),
-            Order::Start | Order::Resume => self,
-            Order::Restart => self.booted(),
-            Order::Suspend => self.with_status("suspended"),
-            Order::Resize(_) => {
+            Request::Stop => Self { mark: None, ..self }.with_status("stopped"),
+            Request::Start | Request::Resume if self.status == "suspended" => self.with_status("running"),
+            Request::Start if self.status == "stopped" => self.booted(),
+            Request::Start | Request::Resume => self,
+            Request::Restart => self.booted(),
+            Request::Suspend => self.with_status("suspended"),
+            Request::Resize(_) => {
                 let size =
                     ["vcpus", "mem_gb", "disk_size_gb"].map(|field| answer[field].as_f64().expect("a size"));
                 let mark = self.mark.filter(|_| answer["restarted"] != true);
                 Self { size, mark, ..self }
             }
-            Order::Move(workspace) => Self { workspace: workspace.clone(), ..self },
-            Order::Delete => return None,
+            Request::Move(workspace) => Self { workspace: workspace.clone(), ..self },
+            Request::Delete => return None,
         })
     }
 
-    /// What it may be after an order that was never answered.
-    pub fn perhaps_after(self, order: &Order) -> Vec<Option<Self>> {
-        let mut found = vec![Some(self.clone())];
-        match order {
-            Order::Write(text) => {
+    /// Possible states after a request without an answer.
+    pub fn possible_after(self, request: &Request) -> Vec<Option<Self>> {
+        let mut possible = vec![Some(self.clone())];
+        match request {
+            Request::Write(text) => {
                 let written = self.clone().with_status("running");
-                found.push(Some(written.clone()));
-                found.push(Some(Self { note: Some(*text), ..written }));
-                found.push(self.after(order, &Value::Null));
+                possible.push(Some(written.clone()));
+                possible.push(Some(Self { note: Some(*text), ..written }));
+                possible.push(self.after(request, &Value::Null));
             }
-            Order::Resize(wanted) => {
+            Request::Resize(expected) => {
                 for choice in 0..8_u8 {
-                    let pick = |at: usize| if (choice >> at) & 1 == 1 { wanted[at] } else { self.size[at] };
-                    let resized = Self { size: [pick(0), pick(1), pick(2)], ..self.clone() };
-                    found.push(Some(resized.clone().booted()));
-                    found.push(Some(resized));
+                    let component =
+                        |at: usize| if (choice >> at) & 1 == 1 { expected[at] } else { self.size[at] };
+                    let resized = Self { size: [component(0), component(1), component(2)], ..self.clone() };
+                    possible.push(Some(resized.clone().booted()));
+                    possible.push(Some(resized));
                 }
             }
-            Order::Stop
-            | Order::Start
-            | Order::Restart
-            | Order::Suspend
-            | Order::Resume
-            | Order::Move(_)
-            | Order::Delete => {
-                found.push(self.after(order, &Value::Null));
+            Request::Stop
+            | Request::Start
+            | Request::Restart
+            | Request::Suspend
+            | Request::Resume
+            | Request::Move(_)
+            | Request::Delete => {
+                possible.push(self.after(request, &Value::Null));
             }
         }
-        found
+        possible
     }
 
-    /// What it may be when its host lost its power: what ran is at its end, what was on its way up comes up again.
-    pub fn perhaps_after_a_power_cut(self) -> Vec<Self> {
+    /// Possible states after a power cut of the host: a running computer has ended, or a pending boot is
+    /// repeated.
+    pub fn possible_after_power_cut(self) -> Vec<Self> {
         if self.status != "running" {
             return vec![self];
         }

@@ -1,8 +1,9 @@
-//! Is everything that was acknowledged there, and nothing else, after a controller was killed at a random moment of random
-//! work, or its host lost its power? (threats.md T18)
+//! Survival of acknowledged changes over kills and power cuts at random moments.
 //!
-//! `HOTDESK_ROUNDS` sets the number of kills (30; `make soak`: 200). The seed is printed; `HOTDESK_SEED` repeats the choices,
-//! though not the moments at which the computers get to them.
+//! T18 (docs/security.md). No other changes may appear.
+//!
+//! `HOTDESK_ROUNDS` sets the number of kills (30; `make soak`: 200). The seed is printed. `HOTDESK_SEED`
+//! repeats the choices, but not their timing.
 
 mod client;
 mod desk;
@@ -15,157 +16,163 @@ use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use self::client::{Able, Client};
-use super::remains::Remains;
-use crate::harness::controller::{RunningController, no_computers_here, runsc};
+use self::client::{Client, Profile};
+use super::remains::Leftovers;
+use crate::harness::capability::Capability;
+use crate::harness::controller::{RunningController, runsc, skip_reason};
 
-/// Kills of an ordinary run, of which a fifth is over gVisor.
+/// Kills of an ordinary run. A fifth of them is over gVisor.
 const ROUNDS: u32 = 30;
 /// Power cuts of an ordinary run.
 const POWER_CUTS: u32 = 5;
-/// Clients at work at the same time.
+/// Concurrent clients.
 const CLIENTS: usize = 3;
-/// Within this the host holds what the rows say and nothing else, once no computer is on its way any more: what a machine at
-/// rest keeps to (`make soak`), and a busy one. The longest time since a start, boots included, is printed.
-const SOON: Duration = Duration::from_secs(10);
-pub const SOON_WHERE_OTHERS_WORK: Duration = Duration::from_secs(90);
-/// The data folder's disk for power cuts: the reserve that the engine keeps, the agent's program and a few computers.
+/// Longest time until the host's resources match the rows once every computer has settled: on an idle machine
+/// (`make soak`), and on a busy one. The longest time since a start, boots included, is printed.
+const CONSISTENCY_TIMEOUT: Duration = Duration::from_secs(10);
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(90);
+/// Size of the data folder's disk for power cuts: the engine's reserve, the agent's program and a few
+/// computers.
 const DISK_MIB: u64 = 4096;
 
-pub fn rounds() -> Option<u32> {
+pub fn requested_rounds() -> Option<u32> {
     std::env::var("HOTDESK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok())
 }
 
-/// By when the host holds what the rows say.
-pub fn soon() -> Duration {
-    if rounds().is_some() { SOON } else { SOON_WHERE_OTHERS_WORK }
+/// Longest time until the host's resources match the rows.
+pub fn consistency_timeout() -> Duration {
+    if requested_rounds().is_some() { CONSISTENCY_TIMEOUT } else { BUSY_TIMEOUT }
 }
 
-/// A house, its clients, and what they were told.
-struct Rounds {
-    house: RunningController,
-    remains: Remains,
+/// A controller, its clients, and the state that they expect.
+struct RoundRunner {
+    controller: RunningController,
+    remains: Leftovers,
     clients: Vec<Client>,
     rng: StdRng,
     longest_ms: u64,
-    worst: Duration,
+    longest: Duration,
 }
 
-impl Rounds {
-    async fn begin(house: RunningController, able: Able, subnet: Option<&str>) -> Self {
-        let given = std::env::var("HOTDESK_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(rand::random::<u64>);
+impl RoundRunner {
+    async fn new(controller: RunningController, profile: Profile, subnet: Option<&str>) -> Self {
+        let requested_seed = std::env::var("HOTDESK_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = requested_seed.unwrap_or_else(rand::random::<u64>);
         println!("HOTDESK_SEED={seed}");
-        let workspaces = [house.workspace("one").await, house.workspace("two").await];
-        let clients = (0..CLIENTS).map(|number| Client::new(number, seed, &workspaces, able)).collect();
+        let workspaces = [controller.workspace("one").await, controller.workspace("two").await];
+        let clients = (0..CLIENTS).map(|number| Client::new(number, seed, &workspaces, profile)).collect();
         let remains = match subnet {
-            Some(subnet) => Remains::within(&house, subnet),
-            None => Remains::of(&house),
+            Some(subnet) => Leftovers::with_subnet(&controller, subnet),
+            None => Leftovers::new(&controller),
         };
-        let (rng, longest_ms) = (StdRng::seed_from_u64(seed), able.longest_ms);
-        Self { house, remains, clients, rng, longest_ms, worst: Duration::ZERO }
+        let (rng, longest_ms) = (StdRng::seed_from_u64(seed), profile.longest_ms);
+        Self { controller, remains, clients, rng, longest_ms, longest: Duration::ZERO }
     }
 
-    /// Lets the clients work for a while, ends their controller's life and looks at what the next one makes of it.
-    async fn round(&mut self, end: impl AsyncFnOnce(&mut RunningController), lost_power: bool) {
-        let door = (self.house.base().to_owned(), self.house.key().to_owned());
+    /// Runs the clients for a while, ends their controller, and checks the state after the next start.
+    async fn run_round(&mut self, end: impl AsyncFnOnce(&mut RunningController), lost_power: bool) {
+        let endpoint = (self.controller.base().to_owned(), self.controller.key().to_owned());
         let clients = std::mem::take(&mut self.clients).into_iter();
-        let clients = join_all(clients.map(|client| client.prepare(door.clone()))).await;
-        let at_work = join_all(clients.into_iter().map(|client| client.drive(door.clone())));
-        let life = Duration::from_millis(self.rng.random_range(0..self.longest_ms));
+        let clients = join_all(clients.map(|client| client.prepare(endpoint.clone()))).await;
+        let work = join_all(clients.into_iter().map(|client| client.drive(endpoint.clone())));
+        let lifetime = Duration::from_millis(self.rng.random_range(0..self.longest_ms));
         let ends = async {
-            tokio::time::sleep(life).await;
-            self.remains.look();
-            end(&mut self.house).await;
+            tokio::time::sleep(lifetime).await;
+            self.remains.observe();
+            end(&mut self.controller).await;
         };
-        let (clients, ()) = tokio::join!(at_work, ends);
+        let (clients, ()) = tokio::join!(work, ends);
         self.clients = clients;
-        self.house.start_again().await;
-        let begun = Instant::now();
-        look::rested(&self.house).await;
-        let mut listed = look::around(&self.house).await;
+        self.controller.start_again().await;
+        let started = Instant::now();
+        look::wait_until_settled(&self.controller).await;
+        let mut listed = look::records(&self.controller).await;
         for client in &mut self.clients {
             if lost_power {
-                client.lost_power();
+                client.apply_power_cut();
             }
-            client.judge(&self.house, &mut listed).await;
+            client.verify(&self.controller, &mut listed).await;
         }
-        assert!(listed.is_empty(), "nobody asked for these, or they are back: {listed:?}");
-        let rows = look::rows(&self.house).await;
-        self.remains.are(&rows, soon()).await;
-        self.worst = self.worst.max(begun.elapsed());
+        assert!(listed.is_empty(), "computers that were never created or are removed: {listed:?}");
+        let rows = look::rows(&self.controller).await;
+        self.remains.check(&rows, consistency_timeout()).await;
+        self.longest = self.longest.max(started.elapsed());
     }
 
-    /// Removes everything and tells what was done.
-    async fn end(self, what: &str) {
-        let mut tally: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    /// Removes all computers and prints what the clients did.
+    async fn finish(self, what: &str) {
+        let mut counts: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
         for client in &self.clients {
-            for (verb, (answered, cut)) in &client.tally {
-                let all = tally.entry(verb).or_default();
-                *all = (all.0 + answered, all.1 + cut);
+            for (verb, (answered, unanswered)) in &client.counts {
+                let all = counts.entry(verb).or_default();
+                *all = (all.0 + answered, all.1 + unanswered);
             }
         }
-        println!("{what}: as the rows say within {:?}; acknowledged and cut off: {tally:?}", self.worst);
-        for (id, _) in look::rows(&self.house).await {
-            let removed = self.house.delete(&format!("/computers/{id}")).await;
+        println!("{what}: consistent within {:?}; acknowledged and unanswered: {counts:?}", self.longest);
+        for (id, _) in look::rows(&self.controller).await {
+            let removed = self.controller.delete(&format!("/computers/{id}")).await;
             assert_eq!(removed.status, 200, "{}", removed.body);
         }
-        self.remains.are(&[], SOON_WHERE_OTHERS_WORK).await;
+        self.remains.check(&[], BUSY_TIMEOUT).await;
     }
 }
 
-async fn killed(rounds: u32, runtime: &str, able: Able) {
-    // Addresses that no other controller of this host gives to its guests.
+async fn run_kill_rounds(rounds: u32, runtime: &str, profile: Profile) {
+    // Guest addresses that no other controller of this host uses.
     let subnet = format!("10.{}.", rand::rng().random_range(214..254_u8));
-    let house = format!("[container]\nruntime = {runtime:?}\nsubnet = \"{subnet}0.0/16\"\n");
-    let house = RunningController::boot_with(&house).await;
-    let mut scene = Rounds::begin(house, able, Some(&subnet)).await;
+    let controller = format!("[container]\nruntime = {runtime:?}\nsubnet = \"{subnet}0.0/16\"\n");
+    let controller = RunningController::boot_with(&controller).await;
+    let mut scene = RoundRunner::new(controller, profile, Some(&subnet)).await;
     for _ in 0..rounds {
-        scene.round(async |house: &mut RunningController| house.kill(), false).await;
+        scene.run_round(async |controller: &mut RunningController| controller.kill(), false).await;
     }
-    scene.end(&format!("{rounds} kills over {runtime}")).await;
+    scene.finish(&format!("{rounds} kills over {runtime}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_what_was_acknowledged_survives_a_kill_and_nothing_else_does() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let all = rounds().unwrap_or(ROUNDS);
-    let able = Able { suspend: false, clone_running: true, longest_ms: 2000, sync: false };
-    killed(all - all / 5, "runc", able).await;
+    let all = requested_rounds().unwrap_or(ROUNDS);
+    let profile = Profile { suspend: false, clone_running: true, longest_ms: 2000, sync: false };
+    run_kill_rounds(all - all / 5, "runc", profile).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_what_was_acknowledged_survives_a_kill_over_gvisor_memory_too() {
     let runtime = runsc();
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
     if !std::path::Path::new(&runtime).exists() {
-        return println!("skipped: {runtime} is not there (packaging/dev/deps test)");
+        return Capability::Gvisor.skip(format_args!("{runtime} is not installed (packaging/dev/deps test)"));
     }
-    let able = Able { suspend: true, clone_running: false, longest_ms: 4000, sync: false };
-    killed(rounds().unwrap_or(ROUNDS) / 5, &runtime, able).await;
+    let profile = Profile { suspend: true, clone_running: false, longest_ms: 4000, sync: false };
+    run_kill_rounds(requested_rounds().unwrap_or(ROUNDS) / 5, &runtime, profile).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t18_what_was_acknowledged_survives_a_power_cut() {
-    if let Some(reason) = no_computers_here() {
-        return println!("{reason}");
+    if let Some(skip) = skip_reason() {
+        return skip.report();
     }
-    let house = RunningController::boot_on_disk(DISK_MIB).await;
-    let able = Able { suspend: false, clone_running: true, longest_ms: 2000, sync: true };
-    let mut scene = Rounds::begin(house, able, None).await;
+    let controller = RunningController::boot_on_disk(DISK_MIB).await;
+    let profile = Profile { suspend: false, clone_running: true, longest_ms: 2000, sync: true };
+    let mut scene = RoundRunner::new(controller, profile, None).await;
     for round in 0..POWER_CUTS {
         let mut refused = None;
         scene
-            .round(async |house: &mut RunningController| refused = house.lose_power().await.err(), true)
+            .run_round(
+                async |controller: &mut RunningController| refused = controller.lose_power().await.err(),
+                true,
+            )
             .await;
         if let Some(refused) = refused {
-            println!("skipped after {round} rounds: this kernel cuts no power: {refused}");
+            Capability::Host
+                .skip(format_args!("this kernel cannot cut the power, seen in round {round}: {refused}"));
             break;
         }
     }
-    scene.end("power cuts").await;
+    scene.finish("power cuts").await;
 }

@@ -1,4 +1,4 @@
-//! What does the receiving program do? Paints its window, notes input, answers pings and pastes, event by event.
+//! X client of the test window: paints, records input, answers pings and pastes.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,28 +12,29 @@ use x11rb::protocol::xproto::{
 };
 use x11rb::wrapper::ConnectionExt as _;
 
-use super::super::fault::{Fault, Outcome};
-use super::super::keymap::Keymap;
-use super::super::keys::{Chord, Modifier};
-use super::super::link::{self, Deadline, Link};
-use super::super::seat::X_TIMEOUT;
-use super::{PATTERN, Receiver, Shared, TITLE, WANTED};
-use hotdesk_domain::region::Region;
+use super::{PATTERN, TITLE, TestWindow, TestWindowState, WANTED};
+use crate::display::fault::{Fault, Outcome};
+use crate::display::input::keymap::Keymap;
+use crate::display::input::keys::{Chord, Modifier};
+use crate::display::link::{self, Deadline, Link};
+use crate::display::screen::x11_worker::X_TIMEOUT;
+use hotdesk_domain::desktop::region::Region;
 
-/// How often the thread looks whether it is to end.
+/// Interval of the check whether the thread must end.
 const TICK: Duration = Duration::from_millis(20);
-/// A window manager gives a new window the keyboard sooner than this; without one the window takes it itself.
+/// A window manager gives a new window the keyboard sooner than this. Without one the window takes the focus
+/// itself.
 const FOCUS_TIMEOUT: Duration = Duration::from_millis(300);
-/// Most keys that are noted; a self-test presses some hundred.
-const MOST_KEYS: usize = 4096;
+/// Most recorded keys; a self-test presses some hundred.
+const MAX_KEYS: usize = 4096;
 /// Most of a pasted text that is read, in units of four bytes.
-const MOST_PASTED: u32 = 64 * 1024;
-/// Keys that are held while others are pressed: Shift to Hyper, and the level-3 shift.
+const MAX_PASTED: u32 = 64 * 1024;
+/// Keysyms of modifiers: Shift to Hyper, and the level-3 shift.
 const MODIFIERS: std::ops::RangeInclusive<u32> = 0xffe1..=0xffee;
 const LEVEL3: u32 = 0xfe03;
 
 x11rb::atom_manager! {
-    Names: NamesCookie {
+    TestWindowAtoms: TestWindowAtomsCookie {
         CLIPBOARD,
         HOTDESK_PASTED,
         UTF8_STRING,
@@ -44,18 +45,18 @@ x11rb::atom_manager! {
     }
 }
 
-/// The thread's work: opens the window, tells when it is usable, notes what comes.
-pub(super) fn run(display: u16, shared: &Shared, ready: oneshot::Sender<Outcome<Region>>) {
+/// Runs the thread: opens the window, reports when it is usable, records input.
+pub(super) fn run(display: u16, shared: &TestWindowState, ready: oneshot::Sender<Outcome<Region>>) {
     let mut ready = Some(ready);
     let opened = Program::open(display, shared);
     let ended = opened.and_then(|mut program| {
         while !shared.stop.load(Ordering::Relaxed) {
-            program.turn()?;
+            program.process_event()?;
             if ready.is_some()
-                && let Some(place) = program.usable()?
+                && let Some(place) = program.focused_region()?
                 && let Some(ready) = ready.take()
             {
-                // Whoever asked may have left; then it is asked to stop as well.
+                // The receiver is gone when the starter timed out; `stop` is set then.
                 let _ = ready.send(Ok(place));
             }
         }
@@ -63,7 +64,7 @@ pub(super) fn run(display: u16, shared: &Shared, ready: oneshot::Sender<Outcome<
     });
     match (ended, ready) {
         (Err(fault), Some(ready)) => drop(ready.send(Err(fault))),
-        (Err(Fault::Broken(why)), None) => tracing::debug!(why, "the self-test's window is gone"),
+        (Err(Fault::Broken(why)), None) => tracing::debug!(why, "the test window lost its X connection"),
         (Err(_) | Ok(()), _) => {}
     }
 }
@@ -73,20 +74,20 @@ struct Program<'a> {
     deadline: Deadline,
     root: Window,
     id: Window,
-    names: Names,
+    atoms: TestWindowAtoms,
     map: Keymap,
-    shared: &'a Shared,
-    /// Since when it is painted.
+    shared: &'a TestWindowState,
+    /// When it was painted.
     shown: Option<Instant>,
 }
 
 impl<'a> Program<'a> {
-    fn open(display: u16, shared: &'a Shared) -> Outcome<Self> {
+    fn open(display: u16, shared: &'a TestWindowState) -> Outcome<Self> {
         let (link, deadline) = link::connect(display, X_TIMEOUT)?;
         let screen = link.setup().roots.first();
         let screen = screen.ok_or_else(|| Fault::Broken(String::from("no X screen")))?;
         let (root, depth, visual) = (screen.root, screen.root_depth, screen.root_visual);
-        let names = Names::new(&link)?.reply()?;
+        let atoms = TestWindowAtoms::new(&link)?.reply()?;
         let map = Keymap::read(&link)?;
         let id = link.generate_id()?;
         let events = EventMask::BUTTON_PRESS
@@ -97,26 +98,26 @@ impl<'a> Program<'a> {
         let look = CreateWindowAux::new().background_pixel(0).event_mask(events);
         let Region { x, y, width, height } = WANTED;
         let class = WindowClass::INPUT_OUTPUT;
-        // The wanted place is far below what the types hold.
+        // The constants fit the types.
         let (x, y) = (x as i16, y as i16);
         link.create_window(depth, id, root, x, y, width, height, 0, class, visual, &look)?;
         let (mode, title) = (PropMode::REPLACE, TITLE.as_bytes());
         link.change_property8(mode, id, AtomEnum::WM_NAME, AtomEnum::STRING, title)?;
-        link.change_property8(mode, id, names._NET_WM_NAME, names.UTF8_STRING, title)?;
+        link.change_property8(mode, id, atoms._NET_WM_NAME, atoms.UTF8_STRING, title)?;
         link.change_property8(mode, id, AtomEnum::WM_CLASS, AtomEnum::STRING, b"selftest\0Hotdesk\0")?;
-        link.change_property32(mode, id, names.WM_PROTOCOLS, AtomEnum::ATOM, &[names._NET_WM_PING])?;
-        link.change_property32(mode, id, names._NET_WM_PID, AtomEnum::CARDINAL, &[std::process::id()])?;
+        link.change_property32(mode, id, atoms.WM_PROTOCOLS, AtomEnum::ATOM, &[atoms._NET_WM_PING])?;
+        link.change_property32(mode, id, atoms._NET_WM_PID, AtomEnum::CARDINAL, &[std::process::id()])?;
         link.map_window(id)?;
         link.flush()?;
-        Ok(Self { link, deadline, root, id, names, map, shared, shown: None })
+        Ok(Self { link, deadline, root, id, atoms, map, shared, shown: None })
     }
 
-    /// One event, or a tick without one.
-    fn turn(&mut self) -> Outcome<()> {
+    /// Handles one event; returns after a tick without one.
+    fn process_event(&mut self) -> Outcome<()> {
         if self.shared.paste.swap(false, Ordering::Relaxed) {
-            let (names, id) = (self.names, self.id);
-            let (kind, into) = (names.UTF8_STRING, names.HOTDESK_PASTED);
-            self.link.convert_selection(id, names.CLIPBOARD, kind, into, x11rb::CURRENT_TIME)?;
+            let (atoms, id) = (self.atoms, self.id);
+            let (kind, into) = (atoms.UTF8_STRING, atoms.HOTDESK_PASTED);
+            self.link.convert_selection(id, atoms.CLIPBOARD, kind, into, x11rb::CURRENT_TIME)?;
         }
         self.deadline.allow(TICK);
         self.link.flush()?;
@@ -131,12 +132,12 @@ impl<'a> Program<'a> {
             Event::Expose(_) => self.paint()?,
             Event::MappingNotify(_) => self.map = Keymap::read(&self.link)?,
             Event::KeyPress(key) => self.key(&key),
-            Event::KeyRelease(_) => self.shared.heard().down -= 1,
+            Event::KeyRelease(_) => self.shared.received().down -= 1,
             Event::ButtonPress(press) => self.button(&press, |(pressed, _)| *pressed += 1),
             Event::ButtonRelease(press) => self.button(&press, |(_, released)| *released += 1),
             Event::SelectionNotify(answer) => self.pasted(answer.property)?,
-            Event::ClientMessage(message) if message.type_ == self.names.WM_PROTOCOLS => {
-                self.pong(message)?
+            Event::ClientMessage(message) if message.type_ == self.atoms.WM_PROTOCOLS => {
+                self.answer_ping(message)?
             }
             _ => {}
         }
@@ -148,7 +149,7 @@ impl<'a> Program<'a> {
         let places = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
         let pixels: Vec<u8> = places
             .flat_map(|(x, y)| {
-                let [red, green, blue] = Receiver::colour(x, y);
+                let [red, green, blue] = TestWindow::colour(x, y);
                 [blue, green, red, 0]
             })
             .collect();
@@ -162,8 +163,8 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Where the window is, once it is painted and has the keyboard.
-    fn usable(&mut self) -> Outcome<Option<Region>> {
+    /// Region of the window, once it is painted and has the keyboard.
+    fn focused_region(&mut self) -> Outcome<Option<Region>> {
         let Some(shown) = self.shown else { return Ok(None) };
         self.deadline.allow(X_TIMEOUT);
         if self.link.get_input_focus()?.reply()?.focus != self.id {
@@ -185,9 +186,9 @@ impl<'a> Program<'a> {
         let level = |level: usize| row.get(level).copied().unwrap_or_default();
         let has = |mask: KeyButMask| key.state.contains(mask);
         let (base, shifted) = (level(0), level(1));
-        let mut heard = self.shared.heard();
-        heard.down += 1;
-        if MODIFIERS.contains(&base) || base == LEVEL3 || heard.keys.len() >= MOST_KEYS {
+        let mut received = self.shared.received();
+        received.down += 1;
+        if MODIFIERS.contains(&base) || base == LEVEL3 || received.keys.len() >= MAX_KEYS {
             return;
         }
         let keysym = if has(KeyButMask::SHIFT) && shifted != 0 { shifted } else { base };
@@ -199,11 +200,11 @@ impl<'a> Program<'a> {
         ];
         let modifiers = held.into_iter().filter(|(mask, _)| has(*mask)).map(|(_, modifier)| modifier);
         let chord = Chord { modifiers: modifiers.collect(), keysym: base };
-        heard.keys.push((chord, keysym));
+        received.keys.push((chord, keysym));
     }
 
     fn button(&self, press: &ButtonPressEvent, count: impl FnOnce(&mut (u32, u32))) {
-        if let Some(button) = self.shared.heard().buttons.get_mut(usize::from(press.detail)) {
+        if let Some(button) = self.shared.received().buttons.get_mut(usize::from(press.detail)) {
             count(button);
         }
     }
@@ -212,15 +213,15 @@ impl<'a> Program<'a> {
         let text = if property == x11rb::NONE {
             String::new()
         } else {
-            let read = self.link.get_property(true, self.id, property, AtomEnum::ANY, 0, MOST_PASTED)?;
+            let read = self.link.get_property(true, self.id, property, AtomEnum::ANY, 0, MAX_PASTED)?;
             String::from_utf8_lossy(&read.reply()?.value).into_owned()
         };
-        self.shared.heard().pasted = Some(text);
+        self.shared.received().pasted = Some(text);
         Ok(())
     }
 
-    /// Answers "are you there?" (EWMH), which comes in the order of the keys.
-    fn pong(&self, mut ping: ClientMessageEvent) -> Outcome<()> {
+    /// Answers `_NET_WM_PING` (EWMH) in the order of the key events.
+    fn answer_ping(&self, mut ping: ClientMessageEvent) -> Outcome<()> {
         ping.window = self.root;
         let mask = EventMask::SUBSTRUCTURE_NOTIFY | EventMask::SUBSTRUCTURE_REDIRECT;
         self.link.send_event(false, self.root, mask, ping)?;

@@ -1,6 +1,6 @@
-//! Screenshots over HTTP, in their three response formats (wire.md 6.1).
+//! Screenshots over HTTP in three response formats (docs/api/actions.md).
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -10,46 +10,49 @@ use base64::engine::general_purpose::STANDARD;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
-use crate::origin::Origin;
-use crate::storage::Kind;
+use crate::AppState;
+use crate::data_dir::blobs::BlobKind;
+use crate::web::origin::Origin;
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_domain::error::Error;
-use hotdesk_guest::{Guest, Image, Sight};
+use hotdesk_guest::{ConditionalScreenshot, Guest, Image};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Path, Query};
-use hotdesk_http::marks::IfNoneMatch;
-use hotdesk_wire::screenshot::{
+use hotdesk_http::image_headers::IfNoneMatch;
+use hotdesk_wire::desktop::screenshot::{
     ScreenshotBase64, ScreenshotJson, ScreenshotMetadata, ScreenshotQuery, ScreenshotUrl,
 };
 
-/// The route of screenshots.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the route of screenshots.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(screenshot))
 }
 
-/// Takes a screenshot. `url` (default) answers a link to a stored copy, `base64` the image in JSON, `binary` its bytes.
+/// Takes a screenshot.
 ///
-/// Every answer names the picture (`frame`), its size, its scale and its screen: in JSON as fields, with the bytes as
-/// headers. The bytes have an entity tag: a client that sends it back in `If-None-Match` gets 304 while nothing has
-/// changed.
+/// The format `url` (default) returns a link to a stored copy, `base64` the image in JSON, and `binary` its
+/// bytes.
+///
+/// Every response has the image's name (`frame`), its size, its scale and its screen: as fields in JSON, as
+/// headers with the bytes. The bytes have an entity tag: a client that sends it in `If-None-Match` gets 304
+/// while nothing has changed.
 #[utoipa::path(get, path = "/computers/{id}/screenshot", tag = "actions",
     params(("id" = String, Path), ScreenshotQuery,
-        ("If-None-Match" = Option<String>, Header, description = "Entity tags of pictures that the client has")),
+        ("If-None-Match" = Option<String>, Header, description = "Entity tags of images that the client has")),
     responses(
         (status = 200, description = "By `response_format`: a link, base64 in JSON, or the image",
             content((ScreenshotJson = "application/json"), (String = "image/png"), (String = "image/jpeg"),
                 (String = "image/webp")),
             headers(("ETag" = String, description = "The frame, quoted (`binary`)"),
-                ("X-Hotdesk-Frame" = String, description = "Names the picture (`binary`)"),
+                ("X-Hotdesk-Frame" = String, description = "The name of the image (`binary`)"),
                 ("X-Hotdesk-Screen" = String, description = "The screen's id (`binary`)"),
-                ("X-Hotdesk-Scale" = String, description = "The factor between screen and picture (`binary`)"),
-                ("X-Hotdesk-Width" = String, description = "The picture's pixels across (`binary`)"),
-                ("X-Hotdesk-Height" = String, description = "The picture's pixels down (`binary`)"))),
-        (status = 304, description = "The client has the present picture (`binary`)")))]
+                ("X-Hotdesk-Scale" = String, description = "The scale factor from screen to image (`binary`)"),
+                ("X-Hotdesk-Width" = String, description = "The image's width in pixels (`binary`)"),
+                ("X-Hotdesk-Height" = String, description = "The image's height in pixels (`binary`)"))),
+        (status = 304, description = "The client has the current image (`binary`)")))]
 async fn screenshot(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     origin: Origin,
     Path(id): Path<String>,
     Query(mut query): Query<ScreenshotQuery>,
@@ -62,28 +65,31 @@ async fn screenshot(
     }
     let guest = app.fleet.guest_to_read(&computer).await?;
     match wanted.as_str() {
-        "binary" => Ok(in_bytes(guest.screenshot(&query, &held).await?)),
-        form => match taken(&guest, &query).await? {
-            image if form == "base64" => Ok(Json(ScreenshotJson::Base64(encoded(&image)?)).into_response()),
-            image => stored(&app, &origin, &image).await,
+        "binary" => Ok(binary_response(guest.screenshot(&query, &held).await?)),
+        form => match take(&guest, &query).await? {
+            image if form == "base64" => {
+                Ok(Json(ScreenshotJson::Base64(encode_base64(&image)?)).into_response())
+            }
+            image => url_response(&app, &origin, &image).await,
         },
     }
 }
 
-/// A picture as bytes, whatever anybody has.
-pub(crate) async fn taken(guest: &Guest, query: &ScreenshotQuery) -> Result<Image> {
+/// Takes a screenshot unconditionally.
+pub(crate) async fn take(guest: &Guest, query: &ScreenshotQuery) -> Result<Image> {
     match guest.screenshot(query, &IfNoneMatch::default()).await? {
-        Sight::Image(image) => Ok(image),
-        Sight::Same(_) => Err(Error::internal("a picture that nobody has was left out").into()),
+        ConditionalScreenshot::Image(image) => Ok(image),
+        ConditionalScreenshot::NotModified(_) => {
+            Err(Error::internal("the agent returned no image for an unconditional request").into())
+        }
     }
 }
 
-/// Encoded here: of a large picture, base64 in JSON would be beyond what an agent's JSON may have.
-pub(crate) fn encoded(image: &Image) -> Result<ScreenshotBase64> {
-    let Some(marks) = &image.marks else {
-        return Err(
-            Error::internal("the computer's agent sent a picture without saying what it shows").into()
-        );
+/// Encodes an image as base64. This is done here, because large images would exceed the limit of an agent's
+/// JSON.
+pub(crate) fn encode_base64(image: &Image) -> Result<ScreenshotBase64> {
+    let Some(marks) = &image.headers else {
+        return Err(Error::internal("the computer's agent sent an image without its metadata").into());
     };
     Ok(ScreenshotBase64 {
         success: true,
@@ -95,11 +101,11 @@ pub(crate) fn encoded(image: &Image) -> Result<ScreenshotBase64> {
     })
 }
 
-fn in_bytes(sight: Sight) -> Response {
+fn binary_response(sight: ConditionalScreenshot) -> Response {
     let (mut response, marks) = match sight {
-        Sight::Same(marks) => (StatusCode::NOT_MODIFIED.into_response(), Some(marks)),
-        Sight::Image(image) => {
-            (([(header::CONTENT_TYPE, image.mime_type)], image.bytes).into_response(), image.marks)
+        ConditionalScreenshot::NotModified(marks) => (StatusCode::NOT_MODIFIED.into_response(), Some(marks)),
+        ConditionalScreenshot::Image(image) => {
+            (([(header::CONTENT_TYPE, image.mime_type)], image.bytes).into_response(), image.headers)
         }
     };
     if let Some(marks) = marks {
@@ -108,11 +114,11 @@ fn in_bytes(sight: Sight) -> Response {
     response
 }
 
-async fn stored(app: &Shared, origin: &Origin, image: &Image) -> Result<Response> {
-    let id = app.storage.put_screenshot(&image.bytes).await?;
+async fn url_response(app: &AppState, origin: &Origin, image: &Image) -> Result<Response> {
+    let id = app.blobs.put_screenshot(&image.bytes).await?;
     let extension = image.mime_type.trim_start_matches("image/");
-    let link = app.storage.link(Kind::Screenshot, id, &format!("{id}.{extension}"));
-    let marks = image.marks.as_ref();
+    let link = app.blobs.link(BlobKind::Screenshot, id, &format!("{id}.{extension}"));
+    let marks = image.headers.as_ref();
     let stored = ScreenshotUrl {
         success: true,
         image: format!("{}{link}", origin.0),
@@ -120,7 +126,7 @@ async fn stored(app: &Shared, origin: &Origin, image: &Image) -> Result<Response
             id: id.to_string(),
             timestamp: iso8601(now_ms()),
             size: image.bytes.len() as u64,
-            storage_path: format!("{}/{id}", Kind::Screenshot.name()),
+            storage_path: format!("{}/{id}", BlobKind::Screenshot.name()),
             width: marks.map(|marks| marks.width),
             height: marks.map(|marks| marks.height),
             shown: marks.map(|marks| marks.shown()).unwrap_or_default(),

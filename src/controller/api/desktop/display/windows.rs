@@ -1,22 +1,22 @@
 //! Windows over HTTP.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::forward;
-use crate::Shared;
-use hotdesk_guest::{QUICK, percent_encode};
+use crate::AppState;
+use crate::api::desktop::forward;
+use hotdesk_guest::{QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_wire::action::ScreenQuery;
-use hotdesk_wire::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
+use hotdesk_wire::desktop::action::ScreenQuery;
+use hotdesk_wire::desktop::window::{CloseWindow, Window, WindowClosed, WindowList, WindowPlace};
 
-/// The routes of windows.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of windows.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(place))
@@ -27,40 +27,42 @@ pub fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(close))
 }
 
-/// Lists a screen's windows, the topmost first.
+/// Lists a screen's windows, topmost first.
 #[utoipa::path(get, path = "/computers/{id}/windows", tag = "windows",
     params(("id" = String, Path), ScreenQuery),
-    responses((status = 200, description = "What the window manager manages", body = WindowList)))]
+    responses((status = 200, description = "The windows of the window manager", body = WindowList)))]
 async fn list(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Query(screen): Query<ScreenQuery>,
 ) -> Result<Json<WindowList>> {
-    forward(&app, &caller, &id, Method::GET, "/windows", screen, None::<&()>, QUICK).await
+    forward(&app, &caller, &id, Method::GET, "/windows", screen, None::<&()>, QUICK_TIMEOUT).await
 }
 
-/// Moves and resizes a window; one that is maximized, minimized or fullscreen becomes a normal window first.
+/// Moves and resizes a window.
+///
+/// A maximized, minimized or fullscreen window becomes a normal window first.
 #[utoipa::path(patch, path = "/computers/{id}/windows/{window_id}", tag = "windows",
     params(("id" = String, Path), ("window_id" = String, Path), ScreenQuery), request_body = WindowPlace,
-    responses((status = 200, description = "The window as it became", body = Window)))]
+    responses((status = 200, description = "The window afterwards", body = Window)))]
 async fn place(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, window)): Path<(String, String)>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<WindowPlace>,
 ) -> Result<Json<Window>> {
-    forward(&app, &caller, &id, Method::PATCH, &path(&window, ""), screen, Some(&body), QUICK).await
+    forward(&app, &caller, &id, Method::PATCH, &path(&window, ""), screen, Some(&body), QUICK_TIMEOUT).await
 }
 
-/// Brings a window to the front and gives it the keyboard.
+/// Raises a window and gives it the keyboard focus.
 #[utoipa::path(post, path = "/computers/{id}/windows/{window_id}/focus",
     tag = "windows", params(("id" = String, Path), ("window_id" = String, Path), ScreenQuery),
-    responses((status = 200, description = "The window as it became", body = Window)))]
+    responses((status = 200, description = "The window afterwards", body = Window)))]
 async fn focus(
-    app: State<Shared>,
-    caller: Authenticated,
+    app: State<AppState>,
+    caller: AuthenticatedCaller,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
@@ -70,10 +72,10 @@ async fn focus(
 /// Maximizes a window.
 #[utoipa::path(post, path = "/computers/{id}/windows/{window_id}/maximize",
     tag = "windows", params(("id" = String, Path), ("window_id" = String, Path), ScreenQuery),
-    responses((status = 200, description = "The window as it became", body = Window)))]
+    responses((status = 200, description = "The window afterwards", body = Window)))]
 async fn maximize(
-    app: State<Shared>,
-    caller: Authenticated,
+    app: State<AppState>,
+    caller: AuthenticatedCaller,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
@@ -83,51 +85,55 @@ async fn maximize(
 /// Minimizes a window.
 #[utoipa::path(post, path = "/computers/{id}/windows/{window_id}/minimize",
     tag = "windows", params(("id" = String, Path), ("window_id" = String, Path), ScreenQuery),
-    responses((status = 200, description = "The window as it became", body = Window)))]
+    responses((status = 200, description = "The window afterwards", body = Window)))]
 async fn minimize(
-    app: State<Shared>,
-    caller: Authenticated,
+    app: State<AppState>,
+    caller: AuthenticatedCaller,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
     change(app, caller, ids, screen, "/minimize").await
 }
 
-/// Makes a window neither minimized, maximized nor fullscreen.
+/// Restores a window: it is neither minimized, maximized nor fullscreen afterwards.
 #[utoipa::path(post, path = "/computers/{id}/windows/{window_id}/restore",
     tag = "windows", params(("id" = String, Path), ("window_id" = String, Path), ScreenQuery),
-    responses((status = 200, description = "The window as it became", body = Window)))]
+    responses((status = 200, description = "The window afterwards", body = Window)))]
 async fn restore(
-    app: State<Shared>,
-    caller: Authenticated,
+    app: State<AppState>,
+    caller: AuthenticatedCaller,
     ids: Path<(String, String)>,
     screen: Query<ScreenQuery>,
 ) -> Result<Json<Window>> {
     change(app, caller, ids, screen, "/restore").await
 }
 
-/// Closes a window as its close button does; a program that asks first keeps it open.
+/// Closes a window like its close button.
+///
+/// A program that asks for confirmation keeps it open.
 #[utoipa::path(post, path = "/computers/{id}/windows/{window_id}/close",
     tag = "windows", params(("id" = String, Path), ("window_id" = String, Path), ScreenQuery),
-    request_body = CloseWindow, responses((status = 200, description = "Whether it is gone", body = WindowClosed)))]
+    request_body = CloseWindow,
+    responses((status = 200, description = "Whether the window is closed", body = WindowClosed)))]
 async fn close(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, window)): Path<(String, String)>,
     Query(screen): Query<ScreenQuery>,
     Body(body): Body<CloseWindow>,
 ) -> Result<Json<WindowClosed>> {
-    forward(&app, &caller, &id, Method::POST, &path(&window, "/close"), screen, Some(&body), QUICK).await
+    forward(&app, &caller, &id, Method::POST, &path(&window, "/close"), screen, Some(&body), QUICK_TIMEOUT)
+        .await
 }
 
 async fn change(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, window)): Path<(String, String)>,
     Query(screen): Query<ScreenQuery>,
     verb: &str,
 ) -> Result<Json<Window>> {
-    forward(&app, &caller, &id, Method::POST, &path(&window, verb), screen, None::<&()>, QUICK).await
+    forward(&app, &caller, &id, Method::POST, &path(&window, verb), screen, None::<&()>, QUICK_TIMEOUT).await
 }
 
 fn path(window: &str, verb: &str) -> String {

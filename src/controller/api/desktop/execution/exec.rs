@@ -1,24 +1,24 @@
-//! Commands and Python over HTTP (wire.md 6): handed to the computer's agent, which checks and runs them.
+//! Shell commands and Python over HTTP (docs/api/actions.md). The computer's agent runs them.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::actions::act;
-use super::patience;
-use crate::Shared;
-use hotdesk_guest::{Acted, QUICK, percent_encode};
+use crate::AppState;
+use crate::api::desktop::actions::act;
+use crate::api::desktop::timeouts;
+use hotdesk_guest::{ActionReply, QUICK_TIMEOUT, percent_encode};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_http::idempotency::{IdempotencyHeader, IdempotencyKey};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::exec::{Bash, BashResult, Exec, ExecResult, SessionList};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::programs::exec::{Bash, BashResult, Exec, ExecResult, SessionList};
 
-/// The routes of commands and Python sessions.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of commands and Python sessions.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(bash))
         .routes(routes!(exec))
@@ -29,55 +29,57 @@ pub fn router() -> OpenApiRouter<Shared> {
 /// Runs a shell command.
 #[utoipa::path(post, path = "/computers/{id}/bash", tag = "actions",
     params(("id" = String, Path), IdempotencyHeader), request_body = Bash,
-    responses((status = 200, description = "Run, whatever its exit code", body = BashResult)))]
+    responses((status = 200, description = "The command ended, with any exit code", body = BashResult)))]
 pub(crate) async fn bash(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Bash>,
-) -> Result<Acted<BashResult>> {
-    act(state, caller, id, "/bash", (), &body, key, patience::command(body.timeout)).await
+) -> Result<ActionReply<BashResult>> {
+    act(state, caller, id, "/bash", (), &body, key, timeouts::for_command(body.timeout)).await
 }
 
 /// Runs Python code.
 #[utoipa::path(post, path = "/computers/{id}/exec", tag = "actions",
     params(("id" = String, Path), IdempotencyHeader), request_body = Exec,
-    responses((status = 200, description = "Run, whatever came of it", body = ExecResult)))]
+    responses((status = 200, description = "The code ended, with or without an error", body = ExecResult)))]
 async fn exec(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     key: IdempotencyKey,
     id: Path<String>,
     Body(body): Body<Exec>,
-) -> Result<Acted<ExecResult>> {
-    act(state, caller, id, "/exec", (), &body, key, patience::command(body.timeout)).await
+) -> Result<ActionReply<ExecResult>> {
+    act(state, caller, id, "/exec", (), &body, key, timeouts::for_command(body.timeout)).await
 }
 
-/// The Python sessions, which `exec` starts by naming one.
+/// Lists the Python sessions.
+///
+/// `exec` starts a session by naming it.
 #[utoipa::path(get, path = "/computers/{id}/sessions", tag = "execution", params(("id" = String, Path)),
-    responses((status = 200, description = "By name", body = SessionList)))]
+    responses((status = 200, description = "The sessions, sorted by name", body = SessionList)))]
 async fn sessions(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<SessionList>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest_to_read(&computer).await?;
-    Ok(Json(guest.call(Method::GET, "/sessions", (), None::<&()>, QUICK).await?))
+    Ok(Json(guest.call(Method::GET, "/sessions", (), None::<&()>, QUICK_TIMEOUT).await?))
 }
 
 /// Ends a Python session with everything that it started.
 #[utoipa::path(delete, path = "/computers/{id}/sessions/{session_name}", tag = "execution",
     params(("id" = String, Path), ("session_name" = String, Path)),
-    responses((status = 200, description = "It is gone", body = Done)))]
+    responses((status = 200, description = "The session has ended", body = Acknowledgement)))]
 async fn end_session(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path((id, name)): Path<(String, String)>,
-) -> Result<Json<Done>> {
+) -> Result<Json<Acknowledgement>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.fleet.guest(&computer).await?;
     let path = format!("/sessions/{}", percent_encode(&name));
-    Ok(Json(guest.call(Method::DELETE, &path, (), None::<&()>, QUICK).await?))
+    Ok(Json(guest.call(Method::DELETE, &path, (), None::<&()>, QUICK_TIMEOUT).await?))
 }

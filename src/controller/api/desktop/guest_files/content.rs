@@ -1,25 +1,25 @@
-//! One file in, one file out, of any size.
+//! Download and upload of a single file of any size.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
-use crate::relay::transfer::{Crossing, transfer};
+use crate::AppState;
+use crate::relay::transfer::{TransferRules, transfer};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::Path;
 use hotdesk_wire::error::ErrorBody;
-use hotdesk_wire::guest_file::{PathQuery, PutQuery, Written};
+use hotdesk_wire::files::guest_file::{FileWritten, PathQuery, PutQuery};
 
-pub(super) fn router() -> OpenApiRouter<Shared> {
+pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(download, upload))
 }
 
-const DOWNLOAD: Crossing = Crossing {
-    asked: &["range", "if-range", "if-none-match"],
-    answered: &[
+const DOWNLOAD: TransferRules = TransferRules {
+    request_fields: &["range", "if-range", "if-none-match"],
+    response_fields: &[
         "accept-ranges",
         "content-disposition",
         "content-length",
@@ -28,35 +28,43 @@ const DOWNLOAD: Crossing = Crossing {
         "etag",
         "last-modified",
     ],
-    sized: true,
+    requires_length: true,
 };
-const UPLOAD: Crossing =
-    Crossing { asked: &["content-length"], answered: &["content-length", "content-type"], sized: false };
+const UPLOAD: TransferRules = TransferRules {
+    request_fields: &["content-length"],
+    response_fields: &["content-length", "content-type"],
+    requires_length: false,
+};
 
-/// Reads a file of the computer, all of it or one range (`Range`, `If-Range`). `HEAD` tells its size and `ETag`.
+/// Returns a file of the computer, complete or one range (`Range`, `If-Range`).
+///
+/// `HEAD` returns its size and `ETag`.
 #[utoipa::path(get, path = "/computers/{id}/files/content", tag = "computer files",
     params(("id" = String, Path), PathQuery), responses(
         (status = 200, description = "The file", body = String, content_type = "*/*"),
         (status = 206, description = "The range", body = String, content_type = "*/*"),
-        (status = 304, description = "It is what `If-None-Match` names"),
+        (status = 304, description = "The client has the current version (`If-None-Match`)"),
         (status = 416, description = "The file ends before the range", body = ErrorBody)))]
 async fn download(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {
     transfer(&app, &caller, &id, "/files/content", DOWNLOAD, request).await
 }
 
-/// Writes a file of any size on the computer: whole or not at all, over another only if asked to.
+/// Writes a file of any size on the computer, completely or not at all.
+///
+/// An existing file is only replaced on request.
 #[utoipa::path(put, path = "/computers/{id}/files/content", tag = "computer files",
     params(("id" = String, Path), PutQuery),
     request_body(content = String, content_type = "application/octet-stream"),
-    responses((status = 200, description = "It is there, and on the disk", body = Written)))]
+    responses((status = 200, description = "The file was written and synced to the disk",
+        body = FileWritten)))]
 async fn upload(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response> {

@@ -1,6 +1,6 @@
-//! Folders of the computer and what is in them.
+//! Folders of a computer and their entries.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,19 +11,19 @@ use serde::de::DeserializeOwned;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::Shared;
-use hotdesk_guest::QUICK;
+use crate::AppState;
+use hotdesk_guest::QUICK_TIMEOUT;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
-use hotdesk_wire::guest_file::{
-    DeleteQuery, Deleted, HashQuery, Hashed, ListQuery, Listing, Made, Mkdir, MoveFile, Moved, PathQuery,
-    Stat,
+use hotdesk_wire::files::guest_file::{
+    DeleteQuery, DeleteResult, FileHash, FileMoved, FolderCreated, FolderListQuery, HashQuery, Listing,
+    Mkdir, MoveFile, PathQuery, Stat,
 };
 
-/// For what reads or removes much: the agent's own bound of 300 s, and a margin.
-const SLOW: Duration = Duration::from_secs(315);
+/// Timeout of operations on much data: the agent's own limit of 300 s, and a margin.
+const SLOW_TIMEOUT: Duration = Duration::from_secs(315);
 
-pub(super) fn router() -> OpenApiRouter<Shared> {
+pub(super) fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(stat))
@@ -33,96 +33,100 @@ pub(super) fn router() -> OpenApiRouter<Shared> {
         .routes(routes!(delete))
 }
 
-/// What is in a folder, in pages.
+/// Lists a folder in pages.
 #[utoipa::path(get, path = "/computers/{id}/files/list", tag = "computer files",
-    params(("id" = String, Path), ListQuery),
-    responses((status = 200, description = "Sorted by name", body = Listing)))]
+    params(("id" = String, Path), FolderListQuery),
+    responses((status = 200, description = "The entries, sorted by name", body = Listing)))]
 async fn list(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     id: Path<String>,
-    Query(query): Query<ListQuery>,
+    Query(query): Query<FolderListQuery>,
 ) -> Result<Json<Listing>> {
-    ask(state, caller, id, Method::GET, "/files/list", query, None::<&()>, QUICK).await
+    call_agent(state, caller, id, Method::GET, "/files/list", query, None::<&()>, QUICK_TIMEOUT).await
 }
 
-/// What a path names; a link is described itself.
+/// Returns the metadata of a path.
+///
+/// Links are not followed.
 #[utoipa::path(get, path = "/computers/{id}/files/stat", tag = "computer files",
     params(("id" = String, Path), PathQuery),
-    responses((status = 200, description = "What is there", body = Stat)))]
+    responses((status = 200, description = "The metadata", body = Stat)))]
 async fn stat(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     id: Path<String>,
     Query(query): Query<PathQuery>,
 ) -> Result<Json<Stat>> {
-    ask(state, caller, id, Method::GET, "/files/stat", query, None::<&()>, QUICK).await
+    call_agent(state, caller, id, Method::GET, "/files/stat", query, None::<&()>, QUICK_TIMEOUT).await
 }
 
-/// The digest of a file.
+/// Returns the digest of a file.
 #[utoipa::path(get, path = "/computers/{id}/files/hash", tag = "computer files",
     params(("id" = String, Path), HashQuery),
-    responses((status = 200, description = "The digest", body = Hashed)))]
+    responses((status = 200, description = "The digest", body = FileHash)))]
 async fn hash(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     id: Path<String>,
     Query(query): Query<HashQuery>,
-) -> Result<Json<Hashed>> {
-    ask(state, caller, id, Method::GET, "/files/hash", query, None::<&()>, SLOW).await
+) -> Result<Json<FileHash>> {
+    call_agent(state, caller, id, Method::GET, "/files/hash", query, None::<&()>, SLOW_TIMEOUT).await
 }
 
-/// Makes a folder.
+/// Creates a folder.
 #[utoipa::path(post, path = "/computers/{id}/files/mkdir", tag = "computer files",
     params(("id" = String, Path)), request_body = Mkdir,
-    responses((status = 200, description = "It is there", body = Made)))]
+    responses((status = 200, description = "The folder exists", body = FolderCreated)))]
 async fn mkdir(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     id: Path<String>,
     Body(body): Body<Mkdir>,
-) -> Result<Json<Made>> {
-    ask(state, caller, id, Method::POST, "/files/mkdir", (), Some(&body), QUICK).await
+) -> Result<Json<FolderCreated>> {
+    call_agent(state, caller, id, Method::POST, "/files/mkdir", (), Some(&body), QUICK_TIMEOUT).await
 }
 
 /// Moves or renames a file, a folder or a link.
 #[utoipa::path(post, path = "/computers/{id}/files/move", tag = "computer files",
     params(("id" = String, Path)), request_body = MoveFile,
-    responses((status = 200, description = "It is there", body = Moved)))]
+    responses((status = 200, description = "It was moved", body = FileMoved)))]
 async fn move_file(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     id: Path<String>,
     Body(body): Body<MoveFile>,
-) -> Result<Json<Moved>> {
-    ask(state, caller, id, Method::POST, "/files/move", (), Some(&body), SLOW).await
+) -> Result<Json<FileMoved>> {
+    call_agent(state, caller, id, Method::POST, "/files/move", (), Some(&body), SLOW_TIMEOUT).await
 }
 
-/// Removes a file, a link or a folder; never through a link, never the root or the home folder.
+/// Removes a file, a link or a folder.
+///
+/// Links are not followed. The root and the home folder cannot be removed.
 #[utoipa::path(delete, path = "/computers/{id}/files", tag = "computer files",
     params(("id" = String, Path), DeleteQuery),
-    responses((status = 200, description = "What is gone", body = Deleted)))]
+    responses((status = 200, description = "What was removed", body = DeleteResult)))]
 async fn delete(
-    state: State<Shared>,
-    caller: Authenticated,
+    state: State<AppState>,
+    caller: AuthenticatedCaller,
     id: Path<String>,
     Query(query): Query<DeleteQuery>,
-) -> Result<Json<Deleted>> {
-    ask(state, caller, id, Method::DELETE, "/files", query, None::<&()>, SLOW).await
+) -> Result<Json<DeleteResult>> {
+    call_agent(state, caller, id, Method::DELETE, "/files", query, None::<&()>, SLOW_TIMEOUT).await
 }
 
-#[allow(clippy::too_many_arguments)] // Each names one part of the request.
-async fn ask<Receive: DeserializeOwned>(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+#[allow(clippy::too_many_arguments)] // the parts of one request
+async fn call_agent<Receive: DeserializeOwned>(
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     method: Method,
     path: &str,
     query: impl Serialize,
     body: Option<&(impl Serialize + Sync)>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Json<Receive>> {
     let computer = app.find_computer(&caller, &id).await?;
     let guest = app.guest_for(&method, &computer).await?;
-    Ok(Json(guest.call(method, path, query, body, patience).await?))
+    Ok(Json(guest.call(method, path, query, body, timeout).await?))
 }

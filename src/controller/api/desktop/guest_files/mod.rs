@@ -1,16 +1,16 @@
-//! The files of a computer over HTTP: the agent's own `/files/...`, with the same bodies and answers.
+//! Files in a computer over HTTP: the agent's `/files/...`, with the same bodies and responses.
 
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::Shared;
+use crate::AppState;
 
 mod archive;
 mod content;
 mod folders;
 mod uploads;
 
-/// The routes of a computer's files.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of a computer's files.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(content::router())
         .merge(folders::router())

@@ -1,6 +1,6 @@
-//! Streaming a computer's screen and sound to an RTMP server over HTTP (wire.md 8): done by its agent.
+//! RTMP streaming of a computer's screen and sound over HTTP (docs/api/streaming.md). The agent streams.
 
-use crate::auth::Authenticated;
+use crate::identity::auth::AuthenticatedCaller;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,56 +10,60 @@ use axum::http::Method;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::forward;
-use crate::{Shared, audit};
+use crate::api::desktop::forward;
+use crate::{AppState, audit};
 use hotdesk_base::ids::ComputerId;
-use hotdesk_domain::access::Caller;
 use hotdesk_domain::error::{Error, Kind};
+use hotdesk_domain::identity::access::Caller;
 use hotdesk_domain::limits::MAX_STREAM_START_SECONDS;
-use hotdesk_guest::{Guest, QUICK};
+use hotdesk_guest::{Guest, QUICK_TIMEOUT};
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
-use hotdesk_wire::action::Done;
-use hotdesk_wire::stream::{StartStream, StreamStarted, StreamStatus, StreamTo};
+use hotdesk_wire::desktop::action::Acknowledgement;
+use hotdesk_wire::desktop::stream::{StartStream, StreamStarted, StreamStatus, StreamTo};
 
-/// Until the agent says that the server took the stream or why not, and what is needed around it.
-const START_TIMEOUT: Duration = Duration::from_secs(QUICK.as_secs() + MAX_STREAM_START_SECONDS);
+/// Longest start: until the agent reports the server's response, plus a margin.
+const START_TIMEOUT: Duration = Duration::from_secs(QUICK_TIMEOUT.as_secs() + MAX_STREAM_START_SECONDS);
 
-/// The routes of streaming.
-pub fn router() -> OpenApiRouter<Shared> {
+/// Returns the routes of streaming.
+pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(start)).routes(routes!(status)).routes(routes!(stop))
 }
 
-/// Streams a screen and what the computer plays, as H.264 and AAC, to a saved connection. On return the server has taken
-/// it; 503 `stream_refused` says why it did not. One stream at a time per computer (409 `already_streaming`); 409
-/// `no_encoder` where the computer has no ffmpeg; 400 `private_address` where the server's name leads to an address that
-/// the service's configuration does not allow.
+/// Streams a screen and the computer's sound, as H.264 and AAC, to a saved connection.
+///
+/// The response comes when the server has accepted the stream; 503 `stream_refused` has its reason otherwise.
+/// A computer has one stream at a time (409 `already_streaming`). 409 `no_encoder`: the computer has no
+/// ffmpeg. 400 `private_address`: the server's name resolves to an address that the service's configuration
+/// does not allow.
 #[utoipa::path(post, path = "/computers/{id}/stream/start", tag = "streaming", params(("id" = String, Path)),
-    request_body = StartStream, responses((status = 200, description = "It streams", body = StreamStarted)))]
+    request_body = StartStream,
+    responses((status = 200, description = "The stream has started", body = StreamStarted)))]
 async fn start(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
     Body(wanted): Body<StartStream>,
 ) -> Result<Json<StreamStarted>> {
     let computer = app.find_computer(&caller, &id).await?;
     let connection = app.find_connection(&caller, &wanted.connection_name).await?;
     let body = StreamTo {
-        // Again, because the configuration may be another than when it was saved.
+        // Checked again, because the configuration may have changed since it was saved.
         url: app.destination(&connection.url)?.to_string(),
         key: connection.key,
         screen: wanted.screen,
         allow_private: app.config.streaming.allow_private,
     };
     let guest = app.fleet.guest(&computer).await?;
-    // A client that hangs up, or loses the computer, leaves no stream of which nobody knows whose it is.
-    let begun = audit::carried(begin(Arc::clone(&app), caller, computer.id, guest, body));
+    // In its own task, so that a client that disconnects or loses access leaves no stream without a known
+    // owner.
+    let begun = audit::propagate(begin(Arc::clone(&app), caller, computer.id, guest, body));
     let started = app.tasks.spawn("stream start", begun).await.map_err(Error::internal)?;
     Ok(Json(started.unwrap_or_else(|| Err(Error::internal("the start of a stream panicked")))?))
 }
 
 async fn begin(
-    app: Shared,
+    app: AppState,
     caller: Caller,
     computer: ComputerId,
     guest: Guest,
@@ -71,14 +75,18 @@ async fn begin(
         return sent;
     }
     let whose = sent.is_ok().then_some(caller.account);
-    let kept = async {
-        app.store.set_streamed_by(computer, whose).await?;
-        // Whoever lost the computer meanwhile was not known as the one who streams.
+    let stored = async {
+        app.store.set_stream_owner(computer, whose).await?;
+        // A loss of access meanwhile did not see this user as the stream's owner.
         app.find_computer(&caller, &computer.to_string()).await
     };
-    if let Err(lost) = kept.await {
-        if let Err(error) = app.store.order_stream_end(computer).await {
-            tracing::warn!(%computer, %error, "that its stream is to be ended is not stored: it is tried once");
+    if let Err(lost) = stored.await {
+        if let Err(error) = app.store.request_stream_end(computer).await {
+            tracing::warn!(
+                %computer,
+                %error,
+                "could not store that the stream must be stopped; it is tried once"
+            );
         }
         app.end_streams(vec![computer]);
         return Err(lost);
@@ -86,31 +94,32 @@ async fn begin(
     sent
 }
 
-/// Whether a computer may stream though its agent's answer to a start is none: only a refusal says that it does not.
+/// Whether a computer may stream although its agent's response to a start was an error. Only a refusal means
+/// that it does not.
 fn may_stream(error: &Error) -> bool {
     error.code.is_none() && matches!(error.kind, Kind::Internal | Kind::Unavailable | Kind::TimedOut)
 }
 
-/// Whether the computer streams, and why it does not any more.
+/// Returns whether the computer streams, and if not why its last stream ended.
 #[utoipa::path(get, path = "/computers/{id}/stream/status", tag = "streaming", params(("id" = String, Path)),
-    responses((status = 200, description = "How it is", body = StreamStatus)))]
+    responses((status = 200, description = "The state of the stream", body = StreamStatus)))]
 async fn status(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
 ) -> Result<Json<StreamStatus>> {
-    forward(&app, &caller, &id, Method::GET, "/stream/status", (), None::<&()>, QUICK).await
+    forward(&app, &caller, &id, Method::GET, "/stream/status", (), None::<&()>, QUICK_TIMEOUT).await
 }
 
 /// Ends the stream, if there is one.
 #[utoipa::path(post, path = "/computers/{id}/stream/stop", tag = "streaming", params(("id" = String, Path)),
-    responses((status = 200, description = "Nothing is streamed", body = Done)))]
+    responses((status = 200, description = "No stream is running", body = Acknowledgement)))]
 async fn stop(
-    State(app): State<Shared>,
-    Authenticated(caller): Authenticated,
+    State(app): State<AppState>,
+    AuthenticatedCaller(caller): AuthenticatedCaller,
     Path(id): Path<String>,
-) -> Result<Json<Done>> {
-    forward(&app, &caller, &id, Method::POST, "/stream/stop", (), None::<&()>, QUICK).await
+) -> Result<Json<Acknowledgement>> {
+    forward(&app, &caller, &id, Method::POST, "/stream/stop", (), None::<&()>, QUICK_TIMEOUT).await
 }
 
 #[cfg(test)]

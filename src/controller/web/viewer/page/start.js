@@ -1,7 +1,7 @@
-// What if the page's scripts do not come? A network that changes while they are fetched breaks them off, and a browser
-// keeps a broken module for as long as the page. So the page is loaded anew; a ticket is still in its address then.
+// Reload after a script that failed to load. A network change can interrupt a download, and a browser caches the
+// failed module for the lifetime of the page. The ticket is still in the page's address at that time.
 
 addEventListener("error", (event) => {
-  // A moment later, for a network that is still changing.
+  // After a pause, because the network may still be changing.
   if (event.target instanceof HTMLScriptElement) setTimeout(() => location.reload(), 1000);
 }, { capture: true });

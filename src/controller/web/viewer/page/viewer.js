@@ -1,34 +1,34 @@
-// How does a desktop come into this window? One connection at a time, made again when it breaks.
+// Viewer of a desktop: one RFB connection at a time, with automatic reconnects.
 //
-// What is needed to connect is a ticket, from the address's fragment, or the computer's password, typed in. Both are
-// kept in this page's memory only.
+// It connects with a ticket from the fragment of its URL, or with the computer's password, which is typed in. Both stay
+// in this page's memory.
 
 import RFB from "./novnc/core/rfb.js";
 
-// Pauses between attempts, in milliseconds: doubled from the first to the last, and up to a third longer by chance,
-// so that many viewers of one computer do not come back in step.
+// Pauses between attempts, in milliseconds: they double from the first to the last. Up to a third is added at random,
+// so that many viewers of one computer do not reconnect simultaneously.
 const FIRST_PAUSE = 500;
 const LAST_PAUSE = 15_000;
-// A connection that lasted this long forgives the failures before it.
+// A connection that lasted this long (milliseconds) resets the pauses.
 const LONG_ENOUGH = 10_000;
-// The largest clipboard text that the computer takes.
+// Longest clipboard text that the computer accepts.
 const MAX_CLIPBOARD = 1024 * 1024;
 
-// What the socket's close codes mean to a person. Without a `retry` there is none until somebody asks for it.
+// Meaning of the socket's close codes for people. Without `retry` the person must reconnect.
 const ENDS = {
-  1001: { title: "The computer is going down", text: "It is looked for again.", retry: true },
-  4003: { title: "The computer is not running", text: "It is looked for again.", retry: true },
-  4004: { title: "No such computer", text: "It may have been deleted. Is the address right?" },
-  4008: { title: "Closed after half an hour", text: "Nothing moved on the screen, and nobody touched it." },
-  4502: { title: "The screen is not there", text: "It is looked for again.", retry: true },
+  1001: { title: "The computer is shutting down", text: "Trying to reconnect.", retry: true },
+  4003: { title: "The computer is not running", text: "Trying to reconnect.", retry: true },
+  4004: { title: "No such computer", text: "It may have been deleted. Check the address." },
+  4008: { title: "Closed after half an hour", text: "The screen did not change, and there was no input." },
+  4502: { title: "The screen does not exist", text: "Trying to reconnect.", retry: true },
 };
-const BROKEN = { title: "The connection broke", text: "It is made again.", retry: true };
+const BROKEN = { title: "The connection was lost", text: "Trying to reconnect.", retry: true };
 
 const part = (id) => document.getElementById(id);
 const query = new URLSearchParams(location.search);
 const screen = query.get("screen");
 const watching = ["", "1", "true"].includes(query.get("view_only"));
-// How exact pictures are, 0 to 9: less is quicker on a slow line.
+// Image quality, 0 to 9; lower is faster on a slow network.
 const quality = /^[0-9]$/.test(query.get("quality") ?? "") ? Number(query.get("quality")) : null;
 
 let ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
@@ -37,9 +37,9 @@ let rfb = null;
 let pause = FIRST_PAUSE;
 let timer = 0;
 
-// A ticket in the address bar would be copied along with the address.
+// Remove the ticket from the address bar, so that it is not copied with the address.
 history.replaceState(null, "", location.pathname + location.search);
-// Another link to the same computer changes the fragment only, which loads nothing by itself.
+// Another link to the same computer only changes the fragment, which does not reload the page.
 addEventListener("hashchange", () => location.reload());
 
 function show(tone, state, card) {
@@ -77,7 +77,7 @@ function connect() {
   const socket = new WebSocket(address(), "binary");
   const withTicket = Boolean(ticket);
   let began = 0;
-  // It is used up by an accepted connection, whatever becomes of that.
+  // An accepted connection consumes the ticket, even if it fails later.
   socket.addEventListener("open", () => { ticket = null; });
   socket.addEventListener("close", (event) => {
     rfb = null;
@@ -100,7 +100,7 @@ function connect() {
     part("name").textContent = [event.detail.name, screen].filter(Boolean).join(" · ");
   });
   rfb.addEventListener("clipboard", (event) => copied(event.detail.text));
-  // The server offers no password of its own; another server behind this address might.
+  // hotdesk's server does not ask for RFB credentials; another server at this address might.
   rfb.addEventListener("credentialsrequired", () => rfb.sendCredentials({ password: password ?? "" }));
 }
 
@@ -108,12 +108,12 @@ function ended(code, withTicket, connected) {
   if (code === 4001 || code === 4006) {
     password = null;
     return withTicket
-      ? ask("This link was used or has expired", "A link opens the desktop once. Ask for another one, or give the password.")
-      : ask("That is not the password", "It changes when the computer starts, and when somebody loses access to it.");
+      ? ask("This link was used or has expired", "A link opens the desktop once. Ask for a new one, or enter the password.")
+      : ask("That is not the password", "The password changes when the computer starts, and when a user loses access to it.");
   }
   if (!password && !ticket) {
     const how = connected ? "The connection ended" : (ENDS[code] ?? BROKEN).title;
-    return ask(how, "A link opens the desktop once. Ask for another one, or give the password.");
+    return ask(how, "A link opens the desktop once. Ask for a new one, or enter the password.");
   }
   const end = ENDS[code] ?? BROKEN;
   if (!end.retry) return show("bad", "Not connected", end);
@@ -122,7 +122,7 @@ function ended(code, withTicket, connected) {
   pause = Math.min(2 * pause, LAST_PAUSE);
 }
 
-// Which tools are of use now?
+// Enables the tools that are usable now.
 function tools() {
   const still = part("view-only").getAttribute("aria-pressed") === "true";
   part("view-only").disabled = watching;
@@ -136,7 +136,7 @@ function panel(open) {
   if (open) part("clipboard-text").focus();
 }
 
-// The desktop's clipboard has new text. It goes to this machine's where the browser lets it.
+// Copies new text of the desktop's clipboard to this machine's clipboard, if the browser allows it.
 function copied(text) {
   if (!rfb || rfb.viewOnly) return;
   part("clipboard-text").value = text;
@@ -173,7 +173,7 @@ part("clipboard-send").addEventListener("click", () => paste(part("clipboard-tex
 part("clipboard-copy").addEventListener("click", () => {
   const text = part("clipboard-text");
   text.select();
-  // Without https there is no clipboard API; the selection is there for the keyboard then.
+  // Without https there is no clipboard API; the text is selected, so that the person can copy it.
   navigator.clipboard?.writeText(text.value).catch(() => {});
 });
 part("clipboard-panel").addEventListener("keydown", (event) => {
@@ -188,8 +188,8 @@ part("full-screen").addEventListener("click", () => {
   rfb?.focus();
 });
 
-// All keys go to the desktop while it has the focus; this is the way out for who has no pointer. What is down there
-// must come up there, since the keys' release is seen here.
+// The desktop gets all keys while it has the focus. Control, Alt and Shift together leave it without a pointer. Release
+// these keys on the desktop too, because it does not see their release.
 addEventListener("keydown", (event) => {
   if (!rfb || !(event.ctrlKey && event.altKey && event.shiftKey) || !part("screen").contains(event.target)) return;
   event.preventDefault();
@@ -201,13 +201,13 @@ addEventListener("keydown", (event) => {
   document.querySelector(".tools button:not(:disabled)").focus();
 }, { capture: true });
 
-// This machine's clipboard follows the person into the desktop where the browser was already allowed to read it.
+// Sends this machine's clipboard to the desktop on focus, if the browser already has permission to read it.
 addEventListener("focus", async () => {
   try {
     const allowed = await navigator.permissions.query({ name: "clipboard-read" });
     if (allowed.state === "granted") paste(await navigator.clipboard.readText());
   } catch {
-    // This browser has no such permission: the panel is the way.
+    // This browser has no such permission; the panel remains.
   }
 });
 

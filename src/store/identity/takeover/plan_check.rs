@@ -1,22 +1,22 @@
-//! Has the person's plan room for what it takes over, and how is that paid for from now on?
+//! Plan check of a takeover, and billing of the transferred computers.
 
-use super::super::Write;
+use crate::Write;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId};
+use hotdesk_domain::billing::plan::{AccountTerms, Plans};
 use hotdesk_domain::error::{Error, Result};
-use hotdesk_domain::plan::{Plans, Terms};
 
-/// When a rollback that is under way has most likely ended, in seconds.
+/// Seconds after which a rollback has probably ended.
 const ROLLBACK_RETRY_SECONDS: u32 = 5;
 
 impl Write {
-    /// Puts computers that an account has taken over under its plan: each is paid for as one that it makes now.
+    /// Puts transferred computers under an account's plan: each is billed as a new one.
     ///
     /// # Errors
-    /// `PaymentRequired` for an account that is not paid; `Forbidden` when it holds more than its plan gives, or when a
-    /// computer, which is named, is larger than one may be: claims must be no way around a plan. `Conflict` for one that is
-    /// being rolled back, whose size is not settled.
-    pub(super) async fn take_in(
+    /// `PaymentRequired` for an account that has not paid; `Forbidden` when the account exceeds its plan, or
+    /// a computer exceeds the plan's size: a claim must not bypass the plan. `Conflict` for a computer that
+    /// is being rolled back, because its size is not settled.
+    pub(super) async fn apply_plan(
         &mut self,
         account: AccountId,
         computers: &[ComputerId],
@@ -25,11 +25,11 @@ impl Write {
         let terms = plans.terms(&self.standing(account).await?)?;
         terms.check_paid(now_ms())?;
         if computers.is_empty() {
-            // It may hold too much already: the plan was larger once.
+            // The account may exceed a plan that was larger once.
             return Ok(());
         }
-        // No computer is left out.
-        let used = self.used_beside(account, ComputerId::random()).await?;
+        // A random id excludes no computer.
+        let used = self.resource_use_besides(account, ComputerId::random()).await?;
         if let Some(what) = terms.allowance.exceeded(&used) {
             return Err(Error::forbidden(format!("Your plan has no room for it: {what}")).code("PLAN_LIMIT"));
         }
@@ -40,17 +40,17 @@ impl Write {
         Ok(())
     }
 
-    async fn check_one(&mut self, computer: ComputerId, terms: &Terms) -> Result<()> {
+    async fn check_one(&mut self, computer: ComputerId, terms: &AccountTerms) -> Result<()> {
         let row = self.computer(computer).await?;
         if row.rollback_to.is_some() {
             let message =
                 format!("The computer \"{}\" is being rolled back: try again in a moment", row.name);
             return Err(Error::conflict(message).retry_after(ROLLBACK_RETRY_SECONDS));
         }
-        // A resize under way may end at either size.
+        // A resize in progress may end at either size.
         for size in [Some(row.hardware), row.wanted].into_iter().flatten() {
             terms.allowance.check_one(&size).map_err(|refused| {
-                let message = format!("Your plan has no room for \"{}\": {}", row.name, refused.message);
+                let message = format!("Your plan does not admit \"{}\": {}", row.name, refused.message);
                 Error { message, ..refused }
             })?;
         }

@@ -1,27 +1,27 @@
-//! Whose is an access token, and when was its connection last used?
+//! Access tokens of MCP connections: owner and last use.
 
-use super::super::{Store, failed, id};
+use crate::{Store, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
 use hotdesk_domain::error::Result;
 
-/// Whose an access token is.
+/// The connection and account of an access token.
 #[derive(Clone, Debug)]
-pub struct Bearer {
-    /// The connection.
+pub struct TokenOwner {
+    /// Id of the connection.
     pub grant: GrantId,
-    /// Who granted it.
+    /// The account that granted it.
     pub account: AccountId,
-    /// The one workspace that it reaches, with its name.
+    /// The workspace that it gives access to, with its name.
     pub workspace: (WorkspaceId, String),
-    /// What its client is called: by itself, else by its id.
+    /// Name of the client, or its id if it has no name.
     pub client: String,
-    /// When it was last used, as far as was noted.
+    /// Last recorded use, in Unix milliseconds.
     pub used_at: Option<i64>,
 }
 
 #[derive(sqlx::FromRow)]
-struct BearerRow {
+struct TokenOwnerRow {
     id: String,
     account_id: String,
     workspace_id: String,
@@ -32,12 +32,12 @@ struct BearerRow {
 }
 
 impl Store {
-    /// Whose a living access token is.
+    /// Returns the owner of a valid access token, or `None`.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn bearer(&self, access: &str) -> Result<Option<Bearer>> {
-        let row: Option<BearerRow> = sqlx::query_as(
+    /// `Unavailable` or `Internal` when the store fails.
+    pub async fn token_owner(&self, access: &str) -> Result<Option<TokenOwner>> {
+        let row: Option<TokenOwnerRow> = sqlx::query_as(
             "SELECT g.id, g.account_id, g.workspace_id, w.name AS workspace, \
              g.client_id, g.client_name, g.used_at FROM oauth_grants g JOIN workspaces w ON w.id = g.workspace_id \
              WHERE g.access = $1 AND g.access_expires_at > $2 AND g.expires_at > $2",
@@ -48,7 +48,7 @@ impl Store {
         .await
         .map_err(failed("look up an access token"))?;
         let Some(row) = row else { return Ok(None) };
-        Ok(Some(Bearer {
+        Ok(Some(TokenOwner {
             grant: id(&row.id)?,
             account: id(&row.account_id)?,
             workspace: (id(&row.workspace_id)?, row.workspace),
@@ -57,10 +57,10 @@ impl Store {
         }))
     }
 
-    /// Notes that a connection is in use.
+    /// Records that a connection is in use now.
     ///
     /// # Errors
-    /// When the store fails.
+    /// `Unavailable` or `Internal` when the store fails; nothing is changed then.
     pub async fn note_use(&self, grant: GrantId) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE oauth_grants SET used_at = $2 WHERE id = $1")
@@ -68,7 +68,7 @@ impl Store {
             .bind(now_ms())
             .execute(&mut *write.tx)
             .await
-            .map_err(failed("note the use of a connection"))?;
+            .map_err(failed("record the use of a connection"))?;
         write.commit().await
     }
 }

@@ -1,22 +1,22 @@
-//! What becomes of the RTMP servers that an agent saved? Those that a key of its can still use go with that key; the rest ends.
+//! Saved RTMP servers in a takeover: those that a transferred key can use go with it, the others are removed.
 
 use std::collections::HashSet;
 
-use super::super::streams::check_room;
-use super::super::{Write, failed};
+use crate::fleet::rtmp_servers::check_connection_limit;
+use crate::{Write, failed};
 use hotdesk_base::ids::{AccountId, WorkspaceId};
-use hotdesk_domain::clone::free_name;
+use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::Result;
 use hotdesk_domain::name::{Name, fold};
 
 impl Write {
-    /// Gives a person the connections that an agent's kept keys use, under names that are free there: those of the
-    /// workspaces for which a key is kept. With `narrowed`, what was of the agent's account-wide keys is that workspace's
-    /// from now on, as such a key is. What is left over goes.
+    /// Transfers the connections of workspaces with a transferred key to a person, under free names, and
+    /// removes the others. With `narrowed`, the connections of account-wide keys become that workspace's,
+    /// like the keys.
     ///
     /// # Errors
-    /// `Forbidden` when the person has too many connections then.
-    pub(super) async fn give_connections(
+    /// `Forbidden` when the person would have too many connections.
+    pub(super) async fn transfer_rtmp_servers(
         &mut self,
         agent: AccountId,
         person: AccountId,
@@ -41,7 +41,7 @@ impl Write {
         for (connection, workspace, name) in saved {
             let workspace = workspace.or_else(|| narrowed.map(|workspace| workspace.to_string()));
             let Some(workspace) = workspace.filter(|workspace| kept.contains(workspace)) else { continue };
-            check_room(self, person).await?;
+            check_connection_limit(self, person).await?;
             let free = if names.contains(&fold(&name)) {
                 free_name(&name, "agent", |folded| names.contains(folded))?
             } else {
@@ -59,13 +59,13 @@ impl Write {
             .bind(free.folded())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("give a connection to a person"))?;
+            .map_err(failed("transfer a connection"))?;
         }
         sqlx::query("DELETE FROM stream_connections WHERE account_id = $1")
             .bind(agent.to_string())
             .execute(&mut *self.tx)
             .await
-            .map_err(failed("end the other connections"))?;
+            .map_err(failed("remove the other connections"))?;
         Ok(())
     }
 }

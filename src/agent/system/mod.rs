@@ -1,0 +1,21 @@
+//! Interfaces to the guest's kernel: process 1, memory, epoll, file descriptors, connections and identity.
+
+use nix::sys::signal::SigSet;
+
+pub(crate) mod child_exit;
+mod epoll;
+pub mod hangup;
+pub mod identity;
+pub(crate) mod inherited;
+pub mod init;
+pub(crate) mod memory;
+pub mod vm;
+
+/// Unblocks every signal for this thread and the threads that it starts. Started programs inherit the mask,
+/// and a program that blocks signals cannot be ended by the usual means.
+///
+/// # Errors
+/// When `pthread_sigmask` fails.
+pub fn unblock_signals() -> Result<(), String> {
+    SigSet::empty().thread_set_mask().map_err(|error| format!("signal mask: {error}"))
+}

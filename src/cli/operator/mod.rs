@@ -1,0 +1,8 @@
+//! Commands that run on the host itself: the controller, accounts and diagnosis.
+
+pub mod admin;
+pub mod agent;
+pub mod doctor;
+pub mod repair;
+pub mod serve;
+pub mod settings;

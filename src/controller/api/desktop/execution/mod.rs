@@ -1,0 +1,14 @@
+//! Routes that run things: commands, processes and graphical programs.
+
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::AppState;
+
+pub mod exec;
+pub mod processes;
+pub mod programs;
+
+/// Returns the routes that run things.
+pub fn router() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().merge(exec::router()).merge(processes::router()).merge(programs::router())
+}

@@ -1,0 +1,5 @@
+//! Data folder: its lock, its blobs and the workspace files in it.
+
+pub mod blobs;
+pub mod files;
+pub mod lock;

@@ -1,0 +1,13 @@
+//! Rules about screens, input, sound, live channels and streams.
+
+pub mod area;
+pub mod audio;
+pub mod channel;
+pub mod event;
+pub mod image;
+pub mod pointer;
+pub mod region;
+pub mod resolution;
+pub mod rfb;
+pub mod stream;
+pub mod terminal;

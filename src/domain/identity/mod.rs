@@ -1,0 +1,9 @@
+//! Rules about accounts, credentials and the people and programs behind them.
+
+pub mod access;
+pub mod api_key;
+pub mod client;
+pub mod device;
+pub mod email;
+pub mod oauth;
+pub mod proof_of_work;

@@ -1,0 +1,15 @@
+//! Everything that touches the host's kernel.
+
+pub(crate) mod addresses;
+pub(crate) mod bandwidth;
+pub(crate) mod cgroup;
+pub(crate) mod cgroup_limits;
+pub(crate) mod command;
+pub(crate) mod freeze;
+pub(crate) mod fs_handle;
+pub(crate) mod lock;
+pub(crate) mod loopdev;
+pub(crate) mod network;
+pub(crate) mod process;
+pub(crate) mod slots;
+pub(crate) mod syscalls;

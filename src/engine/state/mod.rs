@@ -1,0 +1,12 @@
+//! Files of machines in the state folder, and leftovers of machines that are gone.
+
+pub(crate) mod agent_binary;
+pub(crate) mod boot_files;
+pub(crate) mod disk;
+pub(crate) mod disk_copy;
+pub(crate) mod evicted;
+pub(crate) mod layout;
+pub(crate) mod leftovers;
+pub(crate) mod memory;
+pub(crate) mod saved;
+pub(crate) mod trash;

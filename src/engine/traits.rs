@@ -1,0 +1,205 @@
+//! The interface between the controller and whatever runs a computer.
+//!
+//! ```text
+//!            create             start                     suspend
+//!   Absent ----------> Stopped -------> Running --------------------> Suspended -- evict --> Suspended
+//!      ^                 |  ^------------|  ^--------- resume -----------|  |   (on host)     (evicted)
+//!      |---- destroy ----|       stop                                       |  ^                  |
+//!                        ^--------------- discard_memory -------------------|  |-- finish_fetch --|
+//! ```
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::{
+    Boot, Capabilities, Change, Effect, Endpoint, EngineError, EngineResult, Extents, MachineSpec,
+    Observation, SavedFile, SavedState, Snapshot,
+};
+use hotdesk_base::ids::ComputerId;
+
+/// Something that makes and runs machines. Every operation is idempotent and may fail with
+/// [`EngineError::Failed`] at any step, or with [`EngineError::NoCapacity`] when the host runs short.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// The engine's name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// What it can do beyond the operations that every engine has.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes a machine, after the computer's row is stored. On return its disk exists and [`Engine::observe`]
+    /// returns `Stopped`.
+    ///
+    /// # Errors
+    /// `NoCapacity` when the host's disk is nearly full; [`Engine::destroy`] removes what was made.
+    async fn create(&self, spec: &MachineSpec) -> EngineResult<()>;
+
+    /// Boots a machine and returns the address of its agent, which may still be starting. A machine that runs
+    /// with the same generation is left alone.
+    ///
+    /// # Errors
+    /// `Absent` without a disk; `Failed` when another generation runs or memory is saved. Nothing runs then
+    /// that did not run before; mounts may be left for `stop` or `destroy`.
+    async fn start(&self, spec: &MachineSpec, boot: &Boot) -> EngineResult<Endpoint>;
+
+    /// Asks the guest to shut down and kills it after `grace` (later while it still writes back). On return
+    /// nothing of it runs; its disk is kept and flushed.
+    async fn stop(&self, id: ComputerId, grace: Duration) -> EngineResult<()>;
+
+    /// Kills the machine if it runs and removes everything of it from the host. Called by delete and by the
+    /// undo of a create.
+    async fn destroy(&self, id: ComputerId) -> EngineResult<()>;
+
+    /// Returns the state of a machine. Reads only.
+    async fn observe(&self, id: ComputerId) -> EngineResult<Observation>;
+
+    /// Returns every machine in this engine's state folder, in ascending order, whether a row knows it or
+    /// not.
+    async fn list(&self) -> EngineResult<Vec<ComputerId>>;
+
+    /// Waits until the machine no longer runs; returns at once when it does not. The computer's runner learns
+    /// of a crash by it, so it must cost nothing while it waits.
+    async fn wait_stopped(&self, id: ComputerId) -> EngineResult<()>;
+
+    /// Saves memory and ends the machine. Needs [`Capabilities::suspend`]. On return nothing of the machine
+    /// runs, memory and disk are synced to the host's disk, and [`Engine::observe`] returns `Suspended`.
+    ///
+    /// # Errors
+    /// The machine runs on; where that is not possible it is `Stopped`. Nothing is left of the attempt.
+    async fn suspend(&self, _id: ComputerId) -> EngineResult<()> {
+        Err(EngineError::Unsupported("save memory"))
+    }
+
+    /// Continues a suspended machine and labels it with `boot.generation`. Its agent still has the token of
+    /// the boot that was saved, until `Guest::renew` gives it `boot.token`. A machine that runs with the same
+    /// generation is left alone.
+    ///
+    /// Saved memory is used once: it is dropped before the guest runs, because the disk changes from then on.
+    /// Until that moment `observe` returns `Suspended`, and resume can be repeated.
+    ///
+    /// # Errors
+    /// `Damaged` when saved memory is not whole; nothing was booted then and nothing removed.
+    async fn resume(&self, _spec: &MachineSpec, _boot: &Boot) -> EngineResult<Endpoint> {
+        Err(EngineError::Unsupported("continue from saved memory"))
+    }
+
+    /// Removes saved memory, for a stop or restart of a suspended computer. On return `observe` returns
+    /// `Stopped`. A machine without saved memory is left alone.
+    async fn discard_memory(&self, _id: ComputerId) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Returns the saved state of a suspended machine; `None` for any other. Reads only.
+    async fn saved_state(&self, _id: ComputerId) -> EngineResult<Option<SavedState>> {
+        Ok(None)
+    }
+
+    /// Reads at most `most` bytes of a saved file's data from an offset on; no extents mean the end. Needs
+    /// [`Capabilities::evict`]. The saved state must be on this host, and nobody may resume the machine
+    /// meanwhile.
+    async fn read_saved(
+        &self,
+        _id: ComputerId,
+        _file: &str,
+        _from: u64,
+        _most: usize,
+    ) -> EngineResult<Extents> {
+        Err(EngineError::Unsupported("read saved state"))
+    }
+
+    /// Removes the saved state from the host, once a copy is whole elsewhere. On return it takes no space,
+    /// `observe` still returns `Suspended`, and [`Engine::saved_state`] is
+    /// [`SavedLocation::Evicted`](crate::SavedLocation). A repeated call finishes an interrupted one and
+    /// removes what was fetched of a state whose fetch did not finish.
+    async fn evict(&self, _id: ComputerId) -> EngineResult<()> {
+        Err(EngineError::Unsupported("evict saved state"))
+    }
+
+    /// Writes data of a file of an evicted state, with the file's length; pieces may come in any order.
+    async fn write_saved(&self, _id: ComputerId, _file: &SavedFile, _data: Extents) -> EngineResult<()> {
+        Err(EngineError::Unsupported("fetch saved state"))
+    }
+
+    /// Installs a fetched state after its last piece was written. On return the machine is `Suspended` and
+    /// its state is [`SavedLocation::Fetched`](crate::SavedLocation), or it is `Stopped` when its memory was
+    /// not fetched.
+    ///
+    /// # Errors
+    /// `Damaged` when a file is missing; the state stays evicted.
+    async fn finish_fetch(&self, _id: ComputerId, _with_memory: bool) -> EngineResult<()> {
+        Err(EngineError::Unsupported("fetch saved state"))
+    }
+
+    /// Syncs a fetched state to the host's disk, so that a power cut does not lose it; the machine may run by
+    /// now. A machine that fetched nothing is left alone.
+    async fn sync_fetched(&self, _id: ComputerId) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Changes one dimension of a running or stopped machine, after the intent is stored. Returns whether the
+    /// change is in effect.
+    ///
+    /// # Errors
+    /// The dimension is as before.
+    async fn resize(&self, _id: ComputerId, _change: Change) -> EngineResult<Effect> {
+        Err(EngineError::Unsupported("change a machine's hardware"))
+    }
+
+    /// Makes the machine `to` with a copy of the disk of `from`, for a clone; after the new computer's row is
+    /// stored. The copy shows the disk at one moment of this call, and `to` is `Stopped`. A source that runs
+    /// (needs [`Capabilities::copy_while_running`]) has its file systems flushed first and continues.
+    /// `to.disk_bytes` is at least the source's.
+    ///
+    /// # Errors
+    /// `Absent` without a source; `destroy(to)` removes what was made.
+    async fn copy_disk(&self, _from: ComputerId, _to: &MachineSpec) -> EngineResult<()> {
+        Err(EngineError::Unsupported("copy a disk"))
+    }
+
+    /// Makes the machine `to` with disk and memory of one moment of the running `from`. Needs
+    /// [`Capabilities::memory_snapshot`]. On return `to` is `Suspended` and `from` continues.
+    ///
+    /// When [`Engine::resume`] of `to` returns, it has its own link address and machine-id; its agent renews
+    /// the rest.
+    async fn fork(&self, _from: ComputerId, _to: &MachineSpec) -> EngineResult<()> {
+        Err(EngineError::Unsupported("copy memory"))
+    }
+
+    /// Makes the machine `to` from a snapshot with memory of `from`, which may do anything meanwhile. Needs
+    /// [`Capabilities::memory_snapshot`]. On return `to` is `Suspended` and independent of the snapshot and
+    /// of `from`.
+    ///
+    /// # Errors
+    /// `Damaged` when `from` has no such snapshot, or one without memory.
+    async fn launch(&self, _from: ComputerId, _snapshot: Uuid, _to: &MachineSpec) -> EngineResult<()> {
+        Err(EngineError::Unsupported("copy memory"))
+    }
+
+    /// Takes a snapshot of the disk at one moment, with memory if `memory`, after the snapshot's row is
+    /// stored. An existing snapshot is left alone. The machine continues.
+    async fn snapshot(&self, _id: ComputerId, _snapshot: Uuid, _memory: bool) -> EngineResult<Snapshot> {
+        Err(EngineError::Unsupported("take snapshots"))
+    }
+
+    /// Replaces a machine's disk, and memory if the snapshot has it, by those of a snapshot. The machine must
+    /// not run; evicted state is not fetched. On return it is `Suspended` when the snapshot holds memory,
+    /// else `Stopped`. The snapshot stays.
+    ///
+    /// # Errors
+    /// The machine is as before.
+    async fn rollback(&self, _id: ComputerId, _snapshot: Uuid) -> EngineResult<()> {
+        Err(EngineError::Unsupported("take snapshots"))
+    }
+
+    /// Removes a snapshot; a missing one counts as removed.
+    async fn remove_snapshot(&self, _id: ComputerId, _snapshot: Uuid) -> EngineResult<()> {
+        Ok(())
+    }
+
+    /// Returns the snapshots of a machine on the host, in ascending order, whether a row knows them or not.
+    async fn snapshots(&self, _id: ComputerId) -> EngineResult<Vec<Uuid>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,127 @@
+//! Plain data of the [`Engine`](crate::Engine) trait.
+
+use hotdesk_base::ids::ComputerId;
+use hotdesk_base::secret::Secret;
+use hotdesk_domain::desktop::resolution::Resolution;
+
+use crate::Endpoint;
+
+/// What an engine can do beyond the operations that every engine has. The controller reads it before it
+/// calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Suspend and resume with memory.
+    pub suspend: bool,
+    /// Change the number of CPUs of a running machine.
+    pub live_cpu: bool,
+    /// Change the memory size of a running machine.
+    pub live_ram: bool,
+    /// Grow the disk of a running machine.
+    pub live_disk: bool,
+    /// Copy the disk of a running machine.
+    pub copy_while_running: bool,
+    /// Take snapshots with memory, and make machines from them.
+    pub memory_snapshot: bool,
+    /// Move machines between hosts.
+    pub move_hosts: bool,
+    /// Give machines a GPU.
+    pub gpu: bool,
+    /// Read, evict and restore the saved state of a machine.
+    pub evict: bool,
+}
+
+/// The hardware of a machine; only a resize changes it.
+#[derive(Clone, Debug)]
+pub struct MachineSpec {
+    /// The computer it belongs to; the label of everything that the engine leaves on the host.
+    pub id: ComputerId,
+    /// vCPUs; a fraction is a share of one core.
+    pub cpu: f64,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Disk in bytes: the most that the guest can store.
+    pub disk_bytes: u64,
+    /// Bandwidth limit in megabits a second, each way; 0 is unlimited.
+    pub bandwidth_mbps: u32,
+}
+
+/// One dimension of a machine's hardware with its new size, for [`Engine::resize`](crate::Engine::resize).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// vCPUs.
+    Cpu(f64),
+    /// Memory in bytes.
+    Memory(u64),
+    /// Disk in bytes; it never shrinks.
+    Disk(u64),
+    /// Megabits a second each way; 0 is unlimited.
+    Bandwidth(u32),
+}
+
+/// When a change of hardware takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It is in effect.
+    Live,
+    /// When the machine next starts from its disk, with the changed [`MachineSpec`].
+    AtNextStart,
+}
+
+/// The size and kind of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Bytes on the host's disk.
+    pub bytes: u64,
+    /// Whether it holds memory besides the disk.
+    pub memory: bool,
+}
+
+/// What a machine needs for one boot. Secrets reach the guest in a file that only its root can read, never by
+/// argv or environment.
+#[derive(Clone, Debug)]
+pub struct Boot {
+    /// Counts this computer's starts; labels what runs (fencing, D3, docs/security.md).
+    pub generation: u64,
+    /// The agent's bearer token, new at every boot.
+    pub token: Secret,
+    /// Size of the boot screen.
+    pub resolution: Resolution,
+}
+
+/// The state of one machine as an engine observes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// It has no disk on the host. An interrupted create may have left files:
+    /// [`Engine::list`](crate::Engine::list) names the machine, create completes it, destroy removes it.
+    Absent,
+    /// Its disk is there; it does not run.
+    Stopped,
+    /// It does not run; its disk and memory are saved, and [`Engine::resume`](crate::Engine::resume)
+    /// continues it. [`Engine::saved_state`](crate::Engine::saved_state) says whether they are on this host.
+    Suspended {
+        /// The generation of the boot that was suspended.
+        generation: u64,
+    },
+    /// It runs.
+    Running {
+        /// The generation of the boot that runs.
+        generation: u64,
+        /// The address of its agent.
+        endpoint: Endpoint,
+        /// Its address in the host's private network, when it has one.
+        address: Option<std::net::IpAddr>,
+    },
+}
+
+/// One result of a check of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The thing that was checked.
+    pub what: &'static str,
+    /// Whether it meets the engine's needs.
+    pub ok: bool,
+    /// What was found.
+    pub detail: String,
+    /// What to do when `ok` is false; empty otherwise.
+    pub remedy: &'static str,
+}

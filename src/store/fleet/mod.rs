@@ -1,0 +1,12 @@
+//! Tables of computers, their snapshots and their saved state.
+
+pub mod computers;
+pub mod copies;
+pub mod find;
+pub mod hardware;
+pub mod passwords;
+pub mod rtmp_servers;
+pub mod saved_copies;
+pub mod snapshots;
+pub(crate) mod status;
+pub(crate) mod stream_owner;

@@ -1,0 +1,14 @@
+//! Tables of accounts, credentials, members and workspaces.
+
+pub mod accounts;
+pub mod agent_accounts;
+pub mod api_keys;
+pub mod clients;
+pub mod device_codes;
+pub mod invitations;
+pub mod members;
+pub mod oauth_clients;
+pub mod oauth_grants;
+pub mod people;
+pub mod takeover;
+pub mod workspaces;

@@ -1,0 +1,4 @@
+//! Plans, capacity and payment events.
+
+pub mod capacity;
+pub mod webhook;

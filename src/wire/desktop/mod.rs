@@ -1,0 +1,13 @@
+//! Input, screenshots, windows, sound, events, recordings and streams of a screen.
+
+pub mod action;
+pub mod audio;
+pub mod batch;
+pub mod clipboard;
+pub mod effect;
+pub mod element;
+pub mod event;
+pub mod recording;
+pub mod screenshot;
+pub mod stream;
+pub mod window;

@@ -1,0 +1,10 @@
+//! Accounts, credentials, members and workspaces.
+
+pub mod agent_account;
+pub mod api_key;
+pub mod client;
+pub mod device;
+pub mod member;
+pub mod oauth;
+pub mod profile;
+pub mod workspace;

@@ -1,0 +1,6 @@
+//! Commands, background processes, terminals and desktop programs.
+
+pub mod exec;
+pub mod process;
+pub mod program;
+pub mod terminal;
