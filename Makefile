@@ -1,52 +1,54 @@
-# Which command does what? `make run` and `make test` are all that a newcomer needs; both install what they need.
+# Entry points. `make run` and `make test` are all that a newcomer needs; both install what they need.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Expensive results live outside the tree, so that a fresh clone finds them again.
+# Expensive results are cached outside the tree, so that a fresh clone reuses them.
 export HOTDESK_CACHE ?= /var/cache/hotdesk
 export HOTDESK_IMAGE_DIR ?= $(HOTDESK_CACHE)/images
 export CARGO_TARGET_DIR ?= $(HOTDESK_CACHE)/target
 VENV := $(HOTDESK_CACHE)/venv
 BENCH := $(HOTDESK_CACHE)/venv-bench/bin/python
-BINARY := $(CARGO_TARGET_DIR)/release/hotdesk
+BINARY := $(CARGO_TARGET_DIR)/dist/hotdesk
 PEERS := $(HOTDESK_CACHE)/bench-peers
-# Where `deps` installs Rust when there is none: the same command finds it there.
+# The folder in which `deps` installs Rust when there is none.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help run test soak check bench image image-small deps deps-test deps-bench package
+.PHONY: help run test test-fast soak check bench image image-small deps deps-test deps-bench package
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-run: deps image ## build, start hotdesk and show a computer working
-	cargo build --release
+run: deps ## build, start hotdesk and show a computer working
+	packaging/dev/side-by-side "cargo build --release --bin hotdesk" "packaging/image/build --variant full"
 	packaging/demo/run $(CARGO_TARGET_DIR)/release/hotdesk
 
-test: deps-test image image-small check ## prove everything
-	cargo build
-	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test
+test: deps-test image image-small check ## run every check and test
+	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test all
 
-soak: deps-test image-small ## kill the controller at random moments of random work (ROUNDS=200), and at every step of each verb
+test-fast: deps-test ## run the tests that need no computer, in minutes
+	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test fast
+
+soak: deps-test image-small ## kill the controller at random moments (ROUNDS=200), and at every step of each operation
 	HOTDESK_ROUNDS=$(or $(ROUNDS),200) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 crash::rounds crash::points
 
-check: deps ## format, lints
+check: deps ## check format and lints
 	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
 
-bench: deps-bench image image-small ## figures against named peers, and the long proofs (QUICK=1: only whether it runs)
-	cargo build --release
+bench: deps-bench image image-small ## measure against named peers, and run the long tests (QUICK=1: only check that it runs)
+	cargo build --profile dist --bin hotdesk
 	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
 	rm -f $(HOTDESK_CACHE)/bench/*.json
-	$(BENCH) benches/first_light.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
-	$(BENCH) benches/pictures.py $(BINARY) $(PEERS)/release/peers
-	$(BENCH) benches/hands.py $(BINARY) $(PEERS)/release/peers
-	$(BENCH) benches/room.py $(BINARY)
-	$(BENCH) benches/crowd.py $(BINARY)
+	$(BENCH) benches/cold_start.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/screenshots.py $(BINARY) $(PEERS)/release/peers
+	$(BENCH) benches/input.py $(BINARY) $(PEERS)/release/peers
+	$(BENCH) benches/memory.py $(BINARY)
+	$(BENCH) benches/concurrency.py $(BINARY)
 	$(BENCH) benches/terminal.py $(BINARY)
-	$(BENCH) benches/through.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
+	$(BENCH) benches/proxy.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/vnc.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
 	$(BENCH) benches/events.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
 	$(BENCH) benches/lifecycle.py $(BINARY) $(HOTDESK_IMAGE_DIR)/small
@@ -55,15 +57,15 @@ bench: deps-bench image image-small ## figures against named peers, and the long
 	HOTDESK_PROOF=$(if $(QUICK),sample,full) HOTDESK_IMAGE=$(HOTDESK_IMAGE_DIR)/small \
 		cargo test --test it -- --nocapture --test-threads 1 display::fidelity display::crowd
 
-image: deps ## build the guest image (cached by the hash of its inputs)
+image: deps ## build the guest image (cached by a hash of its inputs)
 	packaging/image/build --variant full >/dev/null
 
 image-small: deps ## build the small guest image, for tests
 	packaging/image/build --variant small >/dev/null
 
 package: deps ## build the Debian package
-	cargo build --release
-	packaging/deb/build $(CARGO_TARGET_DIR)/release/hotdesk
+	cargo build --profile dist --bin hotdesk
+	packaging/deb/build $(CARGO_TARGET_DIR)/dist/hotdesk
 
 deps: ## install what building and running need
 	packaging/dev/deps run
