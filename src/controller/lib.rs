@@ -158,7 +158,6 @@ pub async fn start_with(
         hotdesk_base::secret::Secret::random(43).reveal().to_owned()
     });
     let blobs = blobs::BlobStore::open(&config.data_dir, &signing.await?)?;
-    let body_buffers = idempotency::BodyBuffers::new(config.data_dir.clone(), blobs.clone());
     let rates = auth::rate::Rates::new(&config.limits);
     let wrong_credentials = auth::wrong_credentials(&config.limits);
     let archive = saved_state::StateArchive::open(&config.storage, &engine, &store).await?.map(Arc::new);
@@ -194,7 +193,7 @@ pub async fn start_with(
         storing: KeyedSemaphore::default(),
         ending_trials: KeyedSemaphore::default(),
         running_requests: idempotency::RunningRequests::default(),
-        body_buffers,
+        body_buffers: idempotency::BodyBuffers::default(),
         mcp: mcp::Clients::default(),
         metrics,
         started: Instant::now(),

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::error_code::ErrorCode;
+
 /// Kind of a failure; each maps to one HTTP status (docs/api/errors.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -51,7 +53,7 @@ pub struct Error {
     /// Kind of the failure.
     pub kind: Kind,
     /// Machine-readable code, where the API defines one (docs/api/errors.md).
-    pub code: Option<&'static str>,
+    pub code: Option<ErrorCode>,
     /// Message for the client.
     pub message: String,
     /// Details for the log only.
@@ -157,7 +159,7 @@ impl Error {
 
     /// Sets the machine-readable code.
     #[must_use]
-    pub fn code(mut self, code: &'static str) -> Self {
+    pub fn code(mut self, code: ErrorCode) -> Self {
         self.code = Some(code);
         self
     }

@@ -1,6 +1,7 @@
 //! Validation of file names and export paths (T7, docs/security.md).
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 
 /// Longest name in bytes: the limit of Linux file systems (`NAME_MAX`).
 pub const MAX_BYTES: usize = 255;
@@ -16,7 +17,8 @@ impl FileName {
     /// # Errors
     /// `Invalid` with the reason.
     pub fn parse(name: &str) -> Result<Self> {
-        let refuse = |why: &str| Err(Error::invalid(format!("filename {why}")).code("INVALID_REQUEST"));
+        let refuse =
+            |why: &str| Err(Error::invalid(format!("filename {why}")).code(ErrorCode::InvalidRequest));
         if name.is_empty() {
             return refuse("is missing");
         }
@@ -57,7 +59,7 @@ pub const MAX_PATH: usize = 4096;
 /// `Invalid` when it does not name a file; `Forbidden` when it is outside of these folders.
 pub fn exportable(path: &str) -> Result<String> {
     if path.is_empty() || path.len() > MAX_PATH || path.ends_with('/') || path.chars().any(char::is_control) {
-        return Err(Error::invalid("path must name a file").code("INVALID_REQUEST"));
+        return Err(Error::invalid("path must name a file").code(ErrorCode::InvalidRequest));
     }
     let absolute = match path.strip_prefix("~/") {
         Some(rest) => format!("/root/{rest}"),

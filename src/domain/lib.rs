@@ -6,6 +6,7 @@ pub mod billing;
 pub mod computer;
 pub mod desktop;
 pub mod error;
+pub mod error_code;
 pub mod filename;
 pub mod idempotency;
 pub mod identity;

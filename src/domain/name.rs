@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 
 /// Longest name, in characters (Unicode scalar values).
 pub const MAX_CHARACTERS: usize = 255;
@@ -21,10 +22,12 @@ impl Name {
         let count = trimmed.chars().count();
         if count == 0 || count > MAX_CHARACTERS {
             return Err(Error::invalid(format!("name must be 1 to {MAX_CHARACTERS} characters"))
-                .code("INVALID_REQUEST"));
+                .code(ErrorCode::InvalidRequest));
         }
         if trimmed.chars().any(char::is_control) {
-            return Err(Error::invalid("name must not hold control characters").code("INVALID_REQUEST"));
+            return Err(
+                Error::invalid("name must not hold control characters").code(ErrorCode::InvalidRequest)
+            );
         }
         Ok(Self(trimmed.to_owned()))
     }
@@ -62,7 +65,7 @@ mod tests {
         assert_eq!(Name::parse(&"語".repeat(255)).unwrap().as_str().chars().count(), 255);
         assert!(Name::parse("../../etc; $(reboot) `x` 'y' \"z\"").is_ok());
         for bad in ["", "   ", &"a".repeat(256), &"語".repeat(256), "a\0b", "a\nb", "\u{7f}"] {
-            assert_eq!(Name::parse(bad).unwrap_err().code, Some("INVALID_REQUEST"), "{bad:?}");
+            assert_eq!(Name::parse(bad).unwrap_err().code, Some(ErrorCode::InvalidRequest), "{bad:?}");
         }
     }
 }

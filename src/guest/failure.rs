@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 
 use hotdesk_domain::error::{Error, Field, Kind};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Largest error body that is read, in bytes. hotdesk's own agent sends one sentence.
 pub(super) const MAX_REFUSAL: usize = 64 * 1024;
@@ -55,7 +56,7 @@ pub(super) fn from_status(status: StatusCode, body: &[u8], retry_after: Option<u
         StatusCode::UNPROCESSABLE_ENTITY => Error::mismatched(sentence),
         StatusCode::PAYLOAD_TOO_LARGE => Error::too_large(sentence),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Error::unsupported_media(sentence),
-        StatusCode::FORBIDDEN if code == Some("permission_denied") => Error::forbidden(sentence),
+        StatusCode::FORBIDDEN if code == Some(ErrorCode::PermissionDenied) => Error::forbidden(sentence),
         StatusCode::GONE => Error::not_found(sentence),
         StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE => Error::invalid(sentence),
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timed_out(sentence),
@@ -83,64 +84,65 @@ pub fn is_token_refused(error: &Error) -> bool {
 }
 
 /// Error codes of hotdesk's own agent.
-const KNOWN_CODES: &[&str] = &[
-    "INVALID_REQUEST",
-    "already_exists",
-    "already_recording",
-    "already_streaming",
-    "answer_not_kept",
-    "bad_archive",
-    "budget_too_small",
-    "desktop_not_a_folder",
-    "disk_full",
-    "element_covered",
-    "element_gone",
-    "element_no_action",
-    "element_not_settable",
-    "element_not_visible",
-    "element_refused",
-    "encoder_failed",
-    "idempotency_in_progress",
-    "idempotency_key_reused",
-    "is_a_folder",
-    "no_browser",
-    "no_encoder",
-    "not_a_file",
-    "not_a_folder",
-    "not_empty",
-    "offset_mismatch",
-    "other_file_system",
-    "outcome_unknown",
-    "path_through_link",
-    "permission_denied",
-    "private_address",
-    "protected_path",
-    "range_not_satisfiable",
-    "recordings_full",
-    "session_busy",
-    "session_ended",
-    "stale_frame",
-    "stdin_closed",
-    "stdin_full",
-    "stream_refused",
-    "stream_stopped",
-    "too_deep",
-    "too_many_commands",
-    "too_many_followers",
-    "too_many_processes",
-    "too_many_sessions",
-    "too_many_transfers",
-    "too_many_uploads",
-    "tus_version",
-    "unknown_frame",
-    "unsafe_archive",
-    "upload_busy",
-    "upload_expired",
+const KNOWN_CODES: &[ErrorCode] = &[
+    ErrorCode::InvalidRequest,
+    ErrorCode::AlreadyExists,
+    ErrorCode::AlreadyRecording,
+    ErrorCode::AlreadyStreaming,
+    ErrorCode::AnswerNotKept,
+    ErrorCode::BadArchive,
+    ErrorCode::BudgetTooSmall,
+    ErrorCode::DesktopNotAFolder,
+    ErrorCode::DiskFull,
+    ErrorCode::ElementCovered,
+    ErrorCode::ElementGone,
+    ErrorCode::ElementNoAction,
+    ErrorCode::ElementNotSettable,
+    ErrorCode::ElementNotVisible,
+    ErrorCode::ElementRefused,
+    ErrorCode::EncoderFailed,
+    ErrorCode::IdempotencyInProgress,
+    ErrorCode::IdempotencyKeyReused,
+    ErrorCode::IsAFolder,
+    ErrorCode::NoBrowser,
+    ErrorCode::NoEncoder,
+    ErrorCode::NotAFile,
+    ErrorCode::NotAFolder,
+    ErrorCode::NotEmpty,
+    ErrorCode::OffsetMismatch,
+    ErrorCode::OtherFileSystem,
+    ErrorCode::OutcomeUnknown,
+    ErrorCode::PathThroughLink,
+    ErrorCode::PermissionDenied,
+    ErrorCode::PrivateAddress,
+    ErrorCode::ProtectedPath,
+    ErrorCode::RangeNotSatisfiable,
+    ErrorCode::RecordingsFull,
+    ErrorCode::SessionBusy,
+    ErrorCode::SessionEnded,
+    ErrorCode::StaleFrame,
+    ErrorCode::StdinClosed,
+    ErrorCode::StdinFull,
+    ErrorCode::StreamRefused,
+    ErrorCode::StreamStopped,
+    ErrorCode::TooDeep,
+    ErrorCode::TooManyCommands,
+    ErrorCode::TooManyFollowers,
+    ErrorCode::TooManyProcesses,
+    ErrorCode::TooManySessions,
+    ErrorCode::TooManyTransfers,
+    ErrorCode::TooManyUploads,
+    ErrorCode::TusVersion,
+    ErrorCode::UnknownFrame,
+    ErrorCode::UnsafeArchive,
+    ErrorCode::UploadBusy,
+    ErrorCode::UploadExpired,
+    ErrorCode::UploadTakenOver,
 ];
 
 /// Returns the code when hotdesk's own agent uses it. A hostile guest cannot make up others.
-fn known_code(code: &str) -> Option<&'static str> {
-    KNOWN_CODES.iter().copied().find(|known| *known == code)
+fn known_code(code: &str) -> Option<ErrorCode> {
+    ErrorCode::parse(code).filter(|code| KNOWN_CODES.contains(code))
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -180,6 +182,21 @@ mod tests {
             assert!(error.message.len() <= MAX_SENTENCE && error.code.is_none());
             assert!(error.retry_after.is_none_or(|seconds| seconds <= 60));
             assert!(from_status(status, b"<html>", None).message.len() < 100);
+        }
+    }
+
+    #[test]
+    fn only_codes_of_the_agent_pass() {
+        let code = |code: &str| {
+            from_status(StatusCode::CONFLICT, format!(r#"{{"error":"no","code":"{code}"}}"#).as_bytes(), None)
+                .code
+        };
+        for known in KNOWN_CODES {
+            assert_eq!(code(known.as_str()), Some(*known));
+        }
+        assert_eq!(code(ErrorCode::UploadTakenOver.as_str()), Some(ErrorCode::UploadTakenOver));
+        for foreign in [ErrorCode::NameTaken.as_str(), ErrorCode::NoCapacity.as_str(), "made_up"] {
+            assert_eq!(code(foreign), None, "{foreign}");
         }
     }
 }

@@ -9,6 +9,7 @@ use utoipa::IntoParams;
 
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 use crate::error_response::HttpError;
 
@@ -43,8 +44,7 @@ pub struct StoredAnswerHeader {
     /// service ended meanwhile; 409 `answer_not_kept` when the request was executed, but its answer was too
     /// long or held a secret that is shown once; 422 `idempotency_key_reused` for another request with the
     /// same key. A request that got 401, 403, 429 or a `Retry-After` was not executed and can be sent
-    /// again. Two API keys may use the same key independently. With a key, a body without another limit has
-    /// at most 1 GiB.
+    /// again. Two API keys may use the same key independently. With a key, a body has at most 2 MiB (413).
     #[serde(rename = "Idempotency-Key")]
     #[param(rename = "Idempotency-Key", min_length = 8, max_length = 255, pattern = "^[!-~]+$")]
     pub key: Option<String>,
@@ -73,7 +73,8 @@ pub fn read_key(headers: &HeaderMap) -> Result<Option<HeaderValue>> {
 
 /// The error 422 for a key of another request (draft-ietf-httpapi-idempotency-key-header-07 section 2.7).
 pub fn reused() -> Error {
-    Error::mismatched("This Idempotency-Key was used for another request").code("idempotency_key_reused")
+    Error::mismatched("This Idempotency-Key was used for another request")
+        .code(ErrorCode::IdempotencyKeyReused)
 }
 
 /// SHA-256 of several texts as hex. Their lengths are included, so that different lists have different

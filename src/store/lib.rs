@@ -22,6 +22,7 @@ use fleet::passwords::PasswordDigest;
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::revocation_registry::RevocationRegistry;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
 use identity::members::Membership;
 
@@ -156,7 +157,7 @@ fn failed(step: &'static str) -> impl Fn(sqlx::Error) -> Error {
         if is_temporary_error {
             let refused = Error::unavailable("Service temporarily unavailable").retry_after(5);
             let full = error.to_string().contains("disk is full");
-            let refused = if full { refused.code("disk_full") } else { refused };
+            let refused = if full { refused.code(ErrorCode::DiskFull) } else { refused };
             refused.context(format!("{step}: {error}"))
         } else {
             Error::internal(format!("{step}: {error}"))

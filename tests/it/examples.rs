@@ -11,6 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use hotdesk::domain::error_code::ErrorCode;
+
 use crate::clients::python;
 use crate::floors::root;
 use crate::harness::controller::RunningController;
@@ -150,6 +152,16 @@ fn every_link_between_pages_leads_somewhere() {
         }
     }
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_error_code_is_documented() {
+    let page = read(&root().join("docs/api/errors.md"));
+    let is_listed =
+        |code: &str| page.lines().any(|line| line.starts_with('|') && line.contains(&format!("`{code}`")));
+    let codes = ErrorCode::ALL.iter().map(|code| code.as_str());
+    let missing: Vec<&str> = codes.filter(|code| !is_listed(code)).collect();
+    assert!(missing.is_empty(), "docs/api/errors.md has no row for {missing:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,7 @@
-//! Rules of the source tree that the compiler does not hold: who may use axum, SQL and X, how large a folder may grow, and that
-//! modules of a crate do not import each other in circles.
+//! Rules of the source tree that the compiler does not hold: who may use axum, SQL and X, and how large a folder may grow.
 //!
 //! Which floor may use which is held by the crates' dependencies (ARCHITECTURE.md, "Floors").
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -94,67 +92,8 @@ fn no_folder_of_the_source_has_more_entries_than_one_takes_in() {
     assert!(wrong.is_empty(), "folders to group:\n{}", wrong.join("\n"));
 }
 
-/// The top-level modules of a crate and which of them each imports through `crate::`.
-fn imports(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
-    let module = |path: &Path| -> Option<String> {
-        let first = path.strip_prefix(folder).ok()?.components().next()?;
-        Some(first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned())
-    };
-    let files: Vec<(String, PathBuf)> =
-        rust_files(folder).into_iter().filter_map(|path| Some((module(&path)?, path))).collect();
-    let names: BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
-    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (name, path) in &files {
-        let source = fs::read_to_string(path).expect("a readable source");
-        let code: String = code(&source).collect::<Vec<_>>().join("\n");
-        for rest in code.split("crate::").skip(1) {
-            let used: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            if used != *name && names.contains(&used) {
-                graph.entry(name.clone()).or_default().insert(used);
-            }
-        }
-    }
-    graph
-}
-
-/// A circle of imports, if there is one: a module, what it imports, and so on back to it.
-fn circle(graph: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
-    fn walk(
-        graph: &BTreeMap<String, BTreeSet<String>>,
-        path: &mut Vec<String>,
-        done: &mut BTreeSet<String>,
-    ) -> Option<Vec<String>> {
-        let here = path.last()?.clone();
-        for next in graph.get(&here).into_iter().flatten() {
-            if let Some(at) = path.iter().position(|name| name == next) {
-                return Some(path[at..].to_vec());
-            }
-            if !done.contains(next) {
-                path.push(next.clone());
-                if let Some(found) = walk(graph, path, done) {
-                    return Some(found);
-                }
-                path.pop();
-            }
-        }
-        done.insert(here);
-        None
-    }
-    let mut done = BTreeSet::new();
-    graph.keys().find_map(|name| walk(graph, &mut vec![name.clone()], &mut done))
-}
-
 #[test]
-fn the_walks_find_what_they_forbid() {
+fn the_walk_finds_what_it_forbids() {
     assert!(names_crate("use axum::Json;", "axum"));
     assert!(!names_crate("use my_axum::Json;", "axum") && !names_crate("use hotdesk::axum::Json;", "axum"));
-    let graph = |edges: &[(&str, &str)]| {
-        let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (from, to) in edges {
-            graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
-        }
-        graph
-    };
-    assert_eq!(circle(&graph(&[("a", "b"), ("b", "c"), ("c", "b")])).expect("a circle"), ["b", "c"]);
-    assert_eq!(circle(&graph(&[("a", "b"), ("a", "c"), ("b", "c")])), None);
 }

@@ -108,6 +108,6 @@ fn batch_error(error: Error) -> BatchError {
     BatchError {
         status: error_response::status(error.kind).as_u16(),
         error: error.message,
-        code: error.code.map(str::to_owned),
+        code: error.code.map(|code| code.as_str().to_owned()),
     }
 }

@@ -6,6 +6,7 @@ use crate::display::{FrameRecord, Screen};
 use hotdesk_domain::desktop::area::Area;
 use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::batch::Action;
 
 /// Distance in pixels around the target in which nothing may have been painted: half of a small button.
@@ -33,7 +34,7 @@ pub(super) async fn to_screen(screen: &Screen, mut action: Action) -> Result<Act
         let area = Area::near(at.x, at.y, MARGIN);
         if !change.known || change.areas.iter().any(|painted| painted.touches(area)) {
             let message = format!("What is at ({}, {}) was painted since this frame: look again", at.x, at.y);
-            return Err(Error::conflict(message).code("stale_frame"));
+            return Err(Error::conflict(message).code(ErrorCode::StaleFrame));
         }
     }
     Ok(action)

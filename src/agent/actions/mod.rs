@@ -22,6 +22,7 @@ use crate::media::recording::Recordings;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::action::CursorPosition;
 use hotdesk_wire::desktop::batch::Action;
 use hotdesk_wire::desktop::effect::{ActionResult, ScreenObservation, Settle, WindowName};
@@ -274,7 +275,7 @@ async fn observe_on(screen: &Screen, settle: &Settle, seen: Effect, result: &mut
 fn after_delivery(mut error: Error) -> Error {
     error.message =
         format!("The input was delivered, but its effect could not be observed: {}", error.message);
-    error.code("outcome_unknown")
+    error.code(ErrorCode::OutcomeUnknown)
 }
 
 fn effect(seen: &Effect, watched: Option<&ScreenObservation>) -> WireEffect {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::limits::MAX_WAIT_SECONDS;
 use hotdesk_wire::desktop::action::Wait;
 use hotdesk_wire::desktop::effect::ActionResult;
@@ -26,7 +27,7 @@ pub async fn wait(tasks: &Tasks, request: &Wait) -> Result<ActionResult> {
 
 /// Requested time in seconds; `seconds` has priority over its older name `duration`.
 fn length(request: &Wait) -> Result<(f64, Duration)> {
-    let refused = |text: &str| Error::invalid(text).code("INVALID_REQUEST");
+    let refused = |text: &str| Error::invalid(text).code(ErrorCode::InvalidRequest);
     let Some(seconds) = request.seconds.or(request.duration) else {
         return Err(refused("seconds is required"));
     };

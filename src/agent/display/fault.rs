@@ -5,6 +5,7 @@ use std::io;
 use x11rb::errors::{ConnectError, ConnectionError, ReplyError, ReplyOrIdError};
 
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Retry delay in seconds that the API suggests: a screen restarts in less.
 pub(super) const RETRY_SECONDS: u32 = 1;
@@ -30,7 +31,7 @@ impl Fault {
             Self::Refused(error) => error,
             Self::Silent => Error::timed_out(format!("Screen {display} stopped answering during the action"))
                 .retry_after(RETRY_SECONDS),
-            Self::Broken(why) => restarting(display).code("outcome_unknown").context(why),
+            Self::Broken(why) => restarting(display).code(ErrorCode::OutcomeUnknown).context(why),
         }
     }
 

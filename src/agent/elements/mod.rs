@@ -34,6 +34,7 @@ use ids::ElementTable;
 
 use crate::display::Displays;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Most concurrent walks. A third would only slow all of them down, because each keeps programs busy.
 const MAX_WALKS: usize = 2;
@@ -129,7 +130,7 @@ fn refusal(fault: &Fault) -> Error {
         Fault::Gone | Fault::Unknown => gone(),
         Fault::Silent => Error::timed_out("The element's program does not answer"),
         Fault::Refused(why) => {
-            Error::conflict("The element's program refused").code("element_refused").context(why)
+            Error::conflict("The element's program refused").code(ErrorCode::ElementRefused).context(why)
         }
         Fault::Lost(why) => {
             Error::unavailable("The accessibility bus is starting").retry_after(1).context(why)
@@ -138,5 +139,5 @@ fn refusal(fault: &Fault) -> Error {
 }
 
 fn gone() -> Error {
-    Error::not_found("The element is gone").code("element_gone")
+    Error::not_found("The element is gone").code(ErrorCode::ElementGone)
 }

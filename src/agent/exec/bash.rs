@@ -5,6 +5,7 @@ use super::{Commands, Program, timeout};
 use crate::exec::exec_context::ExecContext;
 use crate::exec::output::CapturedOutput;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::limits::MAX_COMMAND_SECONDS;
 use hotdesk_wire::programs::exec::{Bash, BashResult};
 
@@ -60,7 +61,7 @@ pub async fn run(commands: &Commands, request: Bash) -> Result<BashResult> {
 /// `Invalid` for a NUL character in the command.
 pub(super) fn program(command: &str) -> Result<Program> {
     if command.contains('\0') {
-        return Err(Error::invalid("command contains a NUL character").code("INVALID_REQUEST"));
+        return Err(Error::invalid("command contains a NUL character").code(ErrorCode::InvalidRequest));
     }
     let (script, text) = if command.len() > MAX_ARGUMENT {
         (String::from(". /proc/self/fd/{text}"), Some(command.to_owned()))

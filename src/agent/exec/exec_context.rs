@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Most environment variables of a request; a login shell has about thirty.
 const MAX_VARIABLES: usize = 256;
@@ -62,7 +63,7 @@ impl ExecContext {
 }
 
 fn refused(message: String) -> Error {
-    Error::invalid(message).code("INVALID_REQUEST")
+    Error::invalid(message).code(ErrorCode::InvalidRequest)
 }
 
 #[cfg(test)]

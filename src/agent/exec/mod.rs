@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::server::desktop::Desktop;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 pub mod bash;
 mod command;
@@ -88,7 +89,7 @@ impl Commands {
     ) -> Result<CommandResult> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             let message = format!("{MAX_COMMANDS} commands are running already");
-            return Err(Error::unavailable(message).code("too_many_commands").retry_after(1));
+            return Err(Error::unavailable(message).code(ErrorCode::TooManyCommands).retry_after(1));
         };
         let PreparedCommand { spec, marker } = self.prepare(program, context)?;
         let descriptors = match &stdin {
@@ -182,7 +183,7 @@ fn timeout(
 ) -> Result<Duration> {
     let seconds = requested.unwrap_or(default);
     if !allowed(seconds) {
-        return Err(Error::invalid(format!("timeout must be {rule}")).code("INVALID_REQUEST"));
+        return Err(Error::invalid(format!("timeout must be {rule}")).code(ErrorCode::InvalidRequest));
     }
     Duration::try_from_secs_f64(seconds)
         .map_err(|error| Error::invalid("timeout must be a number of seconds").context(error))

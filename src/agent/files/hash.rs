@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::files::{file_error, read};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::files::guest_file::{FileHash, HashQuery};
 
 /// Timeout: 100 GB from a fast disk.
@@ -27,7 +28,7 @@ pub fn hash(home: &Path, query: &HashQuery, stop: &CancellationToken) -> Result<
     let mut digest: Box<dyn DynDigest> = match algorithm {
         "sha256" => Box::new(Sha256::new()),
         "sha512" => Box::new(Sha512::new()),
-        _ => return Err(Error::invalid("algorithm must be sha256 or sha512").code("INVALID_REQUEST")),
+        _ => return Err(Error::invalid("algorithm must be sha256 or sha512").code(ErrorCode::InvalidRequest)),
     };
     let mut content = read::open(home, &query.path)?;
     let (mut buffer, mut size) = (vec![0; CHUNK], 0);

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::files::paths::FOLDER;
 use crate::files::{entry, errno, not_a_folder, paths};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::files::guest_file::{EntryType, FolderListQuery, Listing};
 
 /// Default number of entries of a page.
@@ -26,7 +27,7 @@ pub fn list(home: &Path, query: &FolderListQuery) -> Result<Listing> {
     let limit = query.limit.unwrap_or(PAGE);
     if !(1..=MAX_PAGE).contains(&limit) {
         let what = format!("limit must be 1 to {MAX_PAGE}");
-        return Err(Error::invalid(what).code("INVALID_REQUEST"));
+        return Err(Error::invalid(what).code(ErrorCode::InvalidRequest));
     }
     let limit = limit as usize;
     let after = query.after.as_deref().unwrap_or_default();

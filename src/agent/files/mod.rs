@@ -25,14 +25,12 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use resumable::Uploads;
 
 /// Most concurrent uploads, archives, hashes and removals. Each holds a thread and at most some 2 MiB of
 /// data.
 const MAX_TRANSFERS: usize = 16;
-
-/// Error code: the two paths are on different file systems.
-const OTHER_FILE_SYSTEM: &str = "other_file_system";
 
 /// Shared state of the file routes.
 #[derive(Clone)]
@@ -59,7 +57,9 @@ impl Files {
     /// `Unavailable` (`too_many_transfers`) at [`MAX_TRANSFERS`].
     pub fn slot(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.transfers).try_acquire_owned().map_err(|_| {
-            Error::unavailable("Too many file transfers at once").code("too_many_transfers").retry_after(2)
+            Error::unavailable("Too many file transfers at once")
+                .code(ErrorCode::TooManyTransfers)
+                .retry_after(2)
         })
     }
 }
@@ -79,11 +79,11 @@ fn file_error(what: &str, error: &io::Error) -> Error {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     match errno {
         Some(Errno::NOSPC | Errno::DQUOT) => {
-            Error::unavailable(format!("{what}: the computer's disk is full")).code("disk_full")
+            Error::unavailable(format!("{what}: the computer's disk is full")).code(ErrorCode::DiskFull)
         }
         Some(Errno::NOENT | Errno::NOTDIR) => Error::not_found(format!("{what}: no such file")),
         Some(Errno::ACCESS | Errno::PERM) => {
-            Error::forbidden(format!("{what}: permission denied")).code("permission_denied")
+            Error::forbidden(format!("{what}: permission denied")).code(ErrorCode::PermissionDenied)
         }
         Some(Errno::LOOP) => Error::invalid(format!("{what}: too many symbolic links")),
         Some(Errno::NAMETOOLONG) => Error::invalid(format!("{what}: the name is too long")),
@@ -91,7 +91,7 @@ fn file_error(what: &str, error: &io::Error) -> Error {
         Some(Errno::ROFS) => Error::conflict(format!("{what}: the file system is read-only")),
         Some(Errno::BUSY | Errno::TXTBSY) => Error::conflict(format!("{what}: it is in use")),
         Some(Errno::XDEV) => {
-            Error::conflict(format!("{what}: on another file system")).code(OTHER_FILE_SYSTEM)
+            Error::conflict(format!("{what}: on another file system")).code(ErrorCode::OtherFileSystem)
         }
         Some(Errno::EXIST) => already_exists(what),
         Some(Errno::NOTEMPTY) => not_empty(what),
@@ -106,17 +106,17 @@ fn errno(what: &str, error: rustix::io::Errno) -> Error {
 }
 
 fn already_exists(what: &str) -> Error {
-    Error::conflict(format!("{what}: it exists already")).code("already_exists")
+    Error::conflict(format!("{what}: it exists already")).code(ErrorCode::AlreadyExists)
 }
 
 fn not_empty(what: &str) -> Error {
-    Error::conflict(format!("{what}: the folder is not empty")).code("not_empty")
+    Error::conflict(format!("{what}: the folder is not empty")).code(ErrorCode::NotEmpty)
 }
 
 fn is_a_folder(what: &str) -> Error {
-    Error::conflict(format!("{what}: it is a folder")).code("is_a_folder")
+    Error::conflict(format!("{what}: it is a folder")).code(ErrorCode::IsAFolder)
 }
 
 fn not_a_folder(what: &str) -> Error {
-    Error::invalid(format!("{what}: not a folder")).code("not_a_folder")
+    Error::invalid(format!("{what}: not a folder")).code(ErrorCode::NotAFolder)
 }

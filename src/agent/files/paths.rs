@@ -9,6 +9,7 @@ use rustix::path::Arg;
 
 use crate::files::{errno, not_a_folder};
 use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::filename::{FileName, MAX_PATH};
 
 /// Public name of the home folder, used unless the computer has such a folder of its own.
@@ -24,7 +25,9 @@ const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLO
 /// `Invalid` for an empty or too long path or a NUL character.
 pub fn absolute(home: &Path, path: &str) -> Result<PathBuf> {
     if path.is_empty() || path.len() > MAX_PATH || path.contains('\0') {
-        return Err(Error::invalid("path must have 1 to 4096 bytes and no NUL").code("INVALID_REQUEST"));
+        return Err(
+            Error::invalid("path must have 1 to 4096 bytes and no NUL").code(ErrorCode::InvalidRequest)
+        );
     }
     if path == "~" {
         return Ok(home.to_owned());
@@ -106,7 +109,7 @@ impl EntryHandle {
         let Some(other) = alias(home, path) else { return Self::at(home, &full, path, parents) };
         // Nothing is created below the public name unless it exists.
         match Self::at(home, &full, path, Parents::Required) {
-            Err(error) if error.kind == Kind::NotFound || error.code == Some(THROUGH_LINK) => {
+            Err(error) if error.kind == Kind::NotFound || error.code == Some(ErrorCode::PathThroughLink) => {
                 Self::at(home, &other, path, parents)
             }
             found => found,
@@ -117,7 +120,7 @@ impl EntryHandle {
         let full = normal(full);
         let protected = || {
             let what = "path names the root or the home folder itself";
-            Error::invalid(what).code("protected_path")
+            Error::invalid(what).code(ErrorCode::ProtectedPath)
         };
         if full == Path::new(ALIAS) {
             return Err(protected());
@@ -135,8 +138,6 @@ impl EntryHandle {
         Ok(Self { folder, name, path: full.to_string_lossy().into_owned() })
     }
 }
-
-const THROUGH_LINK: &str = "path_through_link";
 
 /// Opens a folder below another one without following links.
 ///
@@ -198,7 +199,7 @@ fn parent_error(shown: &str, error: Errno) -> Error {
     match error {
         Errno::LOOP => {
             let what = format!("{shown}: a parent folder is a symbolic link; use a path without links");
-            Error::conflict(what).code(THROUGH_LINK)
+            Error::conflict(what).code(ErrorCode::PathThroughLink)
         }
         Errno::NOTDIR => not_a_folder(shown),
         other => errno(shown, other),
@@ -242,11 +243,15 @@ mod tests {
         let protected = ["/", "~", ".", "sub/..", "/..", &home.to_string_lossy(), "/home/user/", "//"];
         for path in protected {
             let error = EntryHandle::for_existing(&home, path).unwrap_err();
-            assert_eq!((error.kind, error.code), (Kind::Invalid, Some("protected_path")), "{path}");
+            assert_eq!((error.kind, error.code), (Kind::Invalid, Some(ErrorCode::ProtectedPath)), "{path}");
         }
         for path in ["link/x", "link/deep/x", "/home/user/link/x"] {
             let error = EntryHandle::for_existing(&home, path).unwrap_err();
-            assert_eq!((error.kind, error.code), (Kind::Conflict, Some(THROUGH_LINK)), "{path}");
+            assert_eq!(
+                (error.kind, error.code),
+                (Kind::Conflict, Some(ErrorCode::PathThroughLink)),
+                "{path}"
+            );
         }
         for (path, kind) in [
             ("", Kind::Invalid),

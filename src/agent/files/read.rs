@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::files::{file_error, paths};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// An open file with its metadata.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ pub fn describe_file(file: File, path: &Path, shown: &str) -> Result<Content> {
 }
 
 fn not_regular(shown: &str) -> Error {
-    Error::invalid(format!("{shown}: not a regular file")).code("not_a_file")
+    Error::invalid(format!("{shown}: not a regular file")).code(ErrorCode::NotAFile)
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use rustix::io::Errno;
 use crate::files::paths::{EntryHandle, Parents, without_slash};
 use crate::files::write::temp_file::{TempFile, WriteOptions, check_free, rename, stat_entry};
 use crate::files::write::upload::outcome;
-use crate::files::{OTHER_FILE_SYSTEM, errno, file_error};
+use crate::files::{errno, file_error};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::files::guest_file::{FileMoved, MoveFile};
 
 /// Moves a file, a folder or a link.
@@ -30,7 +31,7 @@ pub fn relocate(home: &Path, wanted: &MoveFile) -> Result<FileMoved> {
         }
         Err(None) => {
             let what = format!("{}: only files can be moved to another file system", from.path);
-            return Err(Error::conflict(what).code(OTHER_FILE_SYSTEM));
+            return Err(Error::conflict(what).code(ErrorCode::OtherFileSystem));
         }
         Err(Some(error)) => return Err(error),
         Ok(replaced) => replaced,
@@ -43,7 +44,7 @@ pub fn relocate(home: &Path, wanted: &MoveFile) -> Result<FileMoved> {
 /// overlay).
 fn rename_entry(from: &EntryHandle, to: &EntryHandle, overwrite: bool) -> Result<bool, Option<Error>> {
     let renamed = rename(&from.folder, &from.name, &to.folder, &to.name, overwrite, &to.path);
-    renamed.map_err(|error| Some(error).filter(|error| error.code != Some(OTHER_FILE_SYSTEM)))
+    renamed.map_err(|error| Some(error).filter(|error| error.code != Some(ErrorCode::OtherFileSystem)))
 }
 
 fn copy(from: &EntryHandle, to: &EntryHandle, overwrite: bool, mode: u32) -> Result<bool> {

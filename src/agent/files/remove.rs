@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::paths::{EntryHandle, enter, without_slash};
 use crate::files::write::temp_file::stat_entry;
-use crate::files::{OTHER_FILE_SYSTEM, errno, not_empty};
+use crate::files::{errno, not_empty};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::files::guest_file::{DeleteQuery, DeleteResult};
 
 /// Timeout of a removal: some ten million files.
@@ -82,11 +83,13 @@ impl Removal<'_> {
         let path = self.removed.path.clone();
         let fail = |error: Errno| errno(&path, error);
         if depth >= MAX_DEPTH {
-            return Err(Error::conflict(format!("{path}: folders deeper than {MAX_DEPTH}")).code("too_deep"));
+            return Err(
+                Error::conflict(format!("{path}: folders deeper than {MAX_DEPTH}")).code(ErrorCode::TooDeep)
+            );
         }
         if rustix::fs::fstat(folder).map_err(fail)?.st_dev != self.device {
             let what = format!("{path}: another file system is mounted inside");
-            return Err(Error::conflict(what).code(OTHER_FILE_SYSTEM));
+            return Err(Error::conflict(what).code(ErrorCode::OtherFileSystem));
         }
         let mut entries = Dir::read_from(folder).map_err(fail)?;
         while let Some(read) = entries.read() {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::display::Screen;
 use crate::server::desktop::Desktop;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Looks up the program in the agent's `PATH`.
 ///
@@ -16,7 +17,7 @@ pub fn find(program: &Path) -> Result<PathBuf> {
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
     found.ok_or_else(|| {
         Error::conflict("ffmpeg is not installed on this computer; install it to record or stream")
-            .code("no_encoder")
+            .code(ErrorCode::NoEncoder)
     })
 }
 
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_missing_encoder_has_its_error_code() {
-        assert_eq!(find(Path::new("no-such-encoder")).unwrap_err().code, Some("no_encoder"));
+        assert_eq!(find(Path::new("no-such-encoder")).unwrap_err().code, Some(ErrorCode::NoEncoder));
         assert_eq!(find(Path::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::programs::program::Launch;
 
 /// Timeout for the first window in seconds when the request has none.
@@ -166,7 +167,7 @@ fn browser_command(url: &str, environment: &[(String, String)], home: &Path) -> 
     let path = path.map_or("", |(_, path)| path);
     let installed = BROWSERS.iter().find(|(name, _)| find_program(name, path, home).is_some());
     let Some((name, options)) = installed else {
-        return Err(Error::conflict("No browser is installed on this computer").code("no_browser"));
+        return Err(Error::conflict("No browser is installed on this computer").code(ErrorCode::NoBrowser));
     };
     let before = [*name].into_iter().chain(options.iter().copied());
     Ok(before.chain([url]).map(str::to_owned).collect())
@@ -213,7 +214,7 @@ mod tests {
             assert!(parse(bad.clone()).is_err(), "{bad:?}");
         }
         let url = Launch { url: Some("https://example.com".to_owned()), ..Launch::default() };
-        assert_eq!(parse(url).unwrap_err().code, Some("no_browser"));
+        assert_eq!(parse(url).unwrap_err().code, Some(ErrorCode::NoBrowser));
     }
 
     #[test]

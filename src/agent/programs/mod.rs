@@ -21,6 +21,7 @@ use crate::server::desktop::Desktop;
 use crate::system::child_exit;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::window::Window;
 use hotdesk_wire::programs::program::{Launch, LaunchResult};
 
@@ -90,7 +91,7 @@ impl Programs {
         let matcher = LaunchMatcher { pid, mark: format!("{MARK}={id}"), names: request.names(), before };
         // The program has started: an error of the screen must not look as if nothing was done.
         let waited = wait_for_window(&screen, &matcher, ended, timeout).await;
-        let (window, ended) = waited.map_err(|error| error.code("outcome_unknown"))?;
+        let (window, ended) = waited.map_err(|error| error.code(ErrorCode::OutcomeUnknown))?;
         let exit_code = ended.map(exit_code).filter(|_| window.is_none());
         if request.shell && exit_code == Some(NOT_FOUND) {
             return Err(Error::invalid("bash did not find the command").number("exit_code", NOT_FOUND.into()));
@@ -130,7 +131,7 @@ impl Programs {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             let message =
                 format!("{MAX_PROGRAMS} launched programs are running already; close one and try again");
-            return Err(Error::unavailable(message).code("too_many_commands").retry_after(1));
+            return Err(Error::unavailable(message).code(ErrorCode::TooManyCommands).retry_after(1));
         };
         let mut child = spawn(request, id)?;
         let pid = child.id().ok_or_else(|| Error::internal("a launched program has no process id"))?;

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use crate::server::journal::{BeginOutcome, Journal, PendingEntry, RecordedAnswer};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Kind};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::CarriedError;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{MAX_JSON_BYTES, read_body};
@@ -63,8 +64,9 @@ pub async fn pass(State(layer): State<IdempotencyLayer>, request: Request, next:
 async fn split_answer(response: Response) -> Result<(Response, Option<RecordedAnswer>)> {
     let status = response.status().as_u16();
     if let Some(CarriedError(error)) = response.extensions().get::<CarriedError>() {
-        let nothing_done = error.kind == Kind::Unavailable && error.code != Some("outcome_unknown");
-        let body = serde_json::json!({"error": error.message, "code": error.code}).to_string();
+        let nothing_done = error.kind == Kind::Unavailable && error.code != Some(ErrorCode::OutcomeUnknown);
+        let body = serde_json::json!({"error": error.message, "code": error.code.map(ErrorCode::as_str)})
+            .to_string();
         let answer = (!nothing_done).then_some(RecordedAnswer { status, body: Some(body) });
         return Ok((response, answer));
     }
@@ -92,7 +94,7 @@ fn replay(answer: RecordedAnswer) -> Result<Response> {
             "The request was executed with status {}; its answer was too long to be stored",
             answer.status
         ))
-        .code("answer_not_kept")
+        .code(ErrorCode::AnswerNotKept)
         .into());
     };
     let status = StatusCode::from_u16(answer.status).map_err(Error::internal)?;

@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::idempotency::{digest, reused};
 
 /// Most keys on disk. A client with ten requests per second finds its last minutes, which covers usual
@@ -127,13 +128,13 @@ impl Journal {
                 return Err(Error::conflict(
                     "The first request with this Idempotency-Key is still being carried out",
                 )
-                .code("idempotency_in_progress")
+                .code(ErrorCode::IdempotencyInProgress)
                 .retry_after(1));
             }
             return Err(Error::conflict(
                 "The agent ended while it carried this request out: look before you repeat it",
             )
-            .code("outcome_unknown"));
+            .code(ErrorCode::OutcomeUnknown));
         }
         if open.running.len() >= MAX_RUNNING {
             return Err(Error::unavailable("too many requests are being carried out").retry_after(1));
@@ -234,7 +235,7 @@ fn unwritable(error: io::Error) -> Error {
 mod tests {
     use super::*;
 
-    fn code(begun: Result<BeginOutcome>) -> &'static str {
+    fn code(begun: Result<BeginOutcome>) -> ErrorCode {
         begun.unwrap_err().code.unwrap()
     }
 
@@ -245,8 +246,8 @@ mod tests {
         let BeginOutcome::New(entry) = journal.begin(b"first", &[b"click"]).unwrap() else {
             panic!("it is new")
         };
-        assert_eq!(code(journal.begin(b"first", &[b"click"])), "idempotency_in_progress");
-        assert_eq!(code(journal.begin(b"first", &[b"type"])), "idempotency_key_reused");
+        assert_eq!(code(journal.begin(b"first", &[b"click"])), ErrorCode::IdempotencyInProgress);
+        assert_eq!(code(journal.begin(b"first", &[b"type"])), ErrorCode::IdempotencyKeyReused);
         entry.record(RecordedAnswer { status: 200, body: Some("{}".to_owned()) }).unwrap();
         let again = Journal::open(folder.path().join("journal")).unwrap();
         for journal in [&journal, &again] {
@@ -259,9 +260,9 @@ mod tests {
         let BeginOutcome::New(entry) = journal.begin(b"second", &[b"click"]).unwrap() else {
             panic!("it is new")
         };
-        assert_eq!(code(again.begin(b"second", &[b"click"])), "outcome_unknown");
+        assert_eq!(code(again.begin(b"second", &[b"click"])), ErrorCode::OutcomeUnknown);
         drop(entry);
-        assert_eq!(code(journal.begin(b"second", &[b"click"])), "outcome_unknown");
+        assert_eq!(code(journal.begin(b"second", &[b"click"])), ErrorCode::OutcomeUnknown);
         let BeginOutcome::New(entry) = journal.begin(b"third", &[b"click"]).unwrap() else {
             panic!("it is new")
         };

@@ -21,6 +21,7 @@ use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId, WorkspaceId};
 use hotdesk_domain::audit::{AuditAction, Entry, is_recorded};
 use hotdesk_domain::error::Result;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Credential, Intent, Role};
 use hotdesk_http::edge::RequestId;
 use hotdesk_http::error_response::{self, CarriedError};
@@ -219,11 +220,11 @@ impl PendingEntry {
         self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, answer: Option<StatusCode>, code: Option<&str>) {
+    fn end(&self, answer: Option<StatusCode>, code: Option<ErrorCode>) {
         {
             let mut entry = self.entry();
             entry.status = answer.map(|status| status.as_u16());
-            entry.code = code.map(str::to_owned);
+            entry.code = code.map(|code| code.as_str().to_owned());
         }
         self.submit();
     }

@@ -6,6 +6,7 @@ use super::fleet::{Fleet, stopping};
 use super::runner::{Work, computer_not_found};
 use hotdesk_domain::computer::lifecycle::{self, Command, Status};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
 
@@ -92,6 +93,6 @@ impl Fleet {
 /// The computer is still waking when the wait of an action ends (docs/api/errors.md).
 fn resuming() -> Error {
     Error::unavailable("Computer is waking up; retry in a moment")
-        .code("resuming")
+        .code(ErrorCode::Resuming)
         .retry_after(WAKE_RETRY_SECONDS)
 }

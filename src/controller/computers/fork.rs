@@ -12,6 +12,7 @@ use hotdesk_base::ids::{ComputerId, ComputerRef, SnapshotId};
 use hotdesk_domain::computer::clone::{check_fork, check_launch, not_forkable};
 use hotdesk_domain::computer::snapshot::check_ready;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::EngineError;
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
@@ -95,7 +96,7 @@ fn fork_error(error: EngineError) -> Error {
         }
         EngineError::Damaged(_) => {
             let text = "The snapshot or copied memory of this fork is damaged or missing";
-            Error::unavailable(text).code("snapshot_unavailable").context(error)
+            Error::unavailable(text).code(ErrorCode::SnapshotUnavailable).context(error)
         }
         EngineError::NoCapacity(_) | EngineError::Absent | EngineError::Failed { .. } => {
             refused(FAILED, &error)

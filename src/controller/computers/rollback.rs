@@ -15,6 +15,7 @@ use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::snapshot;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::{EngineError, Observation};
 use hotdesk_store::fleet::computers::Computer;
 use hotdesk_store::fleet::snapshots::Snapshot;
@@ -154,7 +155,7 @@ impl Runner {
 fn rollback_error(error: &EngineError) -> Error {
     if matches!(error, EngineError::Damaged(_)) {
         let text = "The snapshot is damaged or missing; the computer is as it was";
-        return Error::unavailable(text).code("snapshot_unavailable").context(error);
+        return Error::unavailable(text).code(ErrorCode::SnapshotUnavailable).context(error);
     }
     refused(FAILED, error)
 }

@@ -14,6 +14,7 @@ use hotdesk_base::clock::now_ms;
 use hotdesk_base::hex::{hex, unhex};
 use hotdesk_base::ids::FileId;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// How long a link is valid (docs/api/files.md).
 pub const LINK_LIFE: Duration = Duration::from_secs(3600);
@@ -209,7 +210,7 @@ pub fn failed(step: &str, path: &Path, error: &io::Error) -> Error {
     let context = format!("{step} {}: {error}", path.display());
     if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
         return Error::unavailable("The service's disk is full")
-            .code("disk_full")
+            .code(ErrorCode::DiskFull)
             .retry_after(60)
             .context(context);
     }

@@ -8,6 +8,7 @@ use axum::response::Response;
 use http_body_util::BodyExt;
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::idempotency::{ReplayRule, replay_rule};
 use hotdesk_domain::identity::api_key;
 use hotdesk_http::error_response::{self, CarriedError};
@@ -111,7 +112,7 @@ pub(super) fn replay(answer: StoredResponse) -> Result<Response> {
              held a secret",
             answer.status
         ))
-        .code("answer_not_kept")
+        .code(ErrorCode::AnswerNotKept)
         .number("status", answer.status.into()));
     };
     let mut response = Response::new(Body::from(body));
@@ -164,11 +165,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_is_stored_with_its_body_and_request_id() {
-        let failed = stored_response(HttpError(Error::conflict("It is stopped").code("x")))
-            .await
-            .expect("it is final");
+        let failed =
+            stored_response(HttpError(Error::conflict("It is stopped").code(ErrorCode::ComputerAsleep)))
+                .await
+                .expect("it is final");
         let body: serde_json::Value = serde_json::from_str(&failed.body.expect("a body")).unwrap();
-        assert_eq!(body, serde_json::json!({"error": "It is stopped", "code": "x", "request_id": "id"}));
+        assert_eq!(
+            body,
+            serde_json::json!({"error": "It is stopped", "code": "computer_asleep", "request_id": "id"})
+        );
         assert!(stored_response(HttpError(Error::forbidden("no"))).await.is_none());
         assert!(stored_response(HttpError(Error::unavailable("later").retry_after(5))).await.is_none());
         assert!(stored_response((StatusCode::CONFLICT, [(header::RETRY_AFTER, "30")], "{}")).await.is_none());
@@ -186,6 +191,6 @@ mod tests {
         );
         assert_eq!(again.headers()[REPLAYED], "true");
         let gone = replay(StoredResponse { status: 201, headers, body: None }).unwrap_err();
-        assert_eq!(gone.code, Some("answer_not_kept"));
+        assert_eq!(gone.code, Some(ErrorCode::AnswerNotKept));
     }
 }

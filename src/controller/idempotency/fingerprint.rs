@@ -2,24 +2,51 @@
 //!
 //! Of a form it covers the parts, because clients choose a new boundary each time (RFC 2046 section 5.1.1).
 
+use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartError;
 use axum::extract::{DefaultBodyLimit, FromRequest, Multipart, Request};
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{HeaderName, header};
 use sha2::{Digest, Sha256};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::path::{Operation, ParameterIn};
 
-use super::body_buffer::BufferedBody;
-use super::limits::BodyLimits;
 use hotdesk_http::idempotency::digest;
 
+/// What the fingerprint of an operation's requests covers.
+#[derive(Clone, Debug)]
+pub(super) struct FingerprintRule {
+    /// Whether the body is a form, whose parts are compared instead of its bytes.
+    form: bool,
+    /// Documented header fields, such as the offset of tus.
+    fields: Vec<HeaderName>,
+}
+
+impl FingerprintRule {
+    /// Returns the rule of an operation in the OpenAPI document.
+    pub(super) fn of(operation: &Operation) -> Self {
+        let form = match &operation.request_body {
+            Some(RefOr::T(body)) => body.content.contains_key("multipart/form-data"),
+            Some(RefOr::Ref(_)) | None => false,
+        };
+        let fields = operation.parameters.iter().flatten().filter_map(|parameter| match parameter {
+            RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Header => {
+                HeaderName::try_from(parameter.name.as_str()).ok()
+            }
+            RefOr::T(_) | RefOr::Ref(_) => None,
+        });
+        Self { form, fields: fields.collect() }
+    }
+}
+
 /// Returns the fingerprint of a request.
-pub(super) async fn fingerprint_of(parts: &Parts, limits: &BodyLimits, body: &BufferedBody) -> String {
-    let form = if limits.form { form(parts, body).await } else { None };
+pub(super) async fn fingerprint_of(parts: &Parts, rule: &FingerprintRule, body: &Bytes) -> String {
+    let form = if rule.form { form(parts, body).await } else { None };
     let (kind, content) = match form {
         Some(parts) => (b"parts".as_slice(), parts),
-        None => (b"bytes".as_slice(), body.digest),
+        None => (b"bytes".as_slice(), Sha256::digest(body).into()),
     };
-    let fields: Vec<String> = limits
+    let fields: Vec<String> = rule
         .fields
         .iter()
         .map(|name| {
@@ -37,8 +64,8 @@ pub(super) async fn fingerprint_of(parts: &Parts, limits: &BodyLimits, body: &Bu
 }
 
 /// Returns the digest of a form's parts; `None` for a malformed form, which the handler refuses.
-async fn form(parts: &Parts, body: &BufferedBody) -> Option<[u8; 32]> {
-    let mut request = Request::new(body.body());
+async fn form(parts: &Parts, body: &Bytes) -> Option<[u8; 32]> {
+    let mut request = Request::new(Body::from(body.clone()));
     request.headers_mut().insert(header::CONTENT_TYPE, parts.headers.get(header::CONTENT_TYPE)?.clone());
     // The body's length was checked when it was received. Without this axum's own limit of 2 MB applies.
     DefaultBodyLimit::disable().apply(&mut request);
@@ -68,28 +95,35 @@ fn encoded(text: Option<&str>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use axum::body::Body;
-    use axum::http::HeaderName;
+    use http_body_util::BodyExt;
 
     use super::*;
-    use crate::data_dir::blobs::BlobStore;
-    use crate::idempotency::BodyBuffers;
-    use hotdesk_base::ids::AccountId;
 
-    async fn named(limits: &BodyLimits, request: Request) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let body_buffers =
-            BodyBuffers::new(folder.path().to_owned(), BlobStore::open(folder.path(), "secret").unwrap());
+    async fn named(rule: &FingerprintRule, request: Request) -> String {
         let (parts, body) = request.into_parts();
-        let buffered = body_buffers.receive(body, AccountId::random(), limits).await.unwrap();
-        fingerprint_of(&parts, limits, &buffered).await
+        let body = body.collect().await.unwrap().to_bytes();
+        fingerprint_of(&parts, rule, &body).await
     }
 
-    fn limits(form: bool) -> BodyLimits {
-        let fields = vec![HeaderName::from_static("upload-offset")];
-        BodyLimits { most: 1 << 30, timeout: Duration::from_secs(30), form, fields }
+    fn rule(form: bool) -> FingerprintRule {
+        FingerprintRule { form, fields: vec![HeaderName::from_static("upload-offset")] }
+    }
+
+    #[test]
+    fn rules_follow_from_the_openapi_document() {
+        let document = crate::api::openapi::document();
+        let item = |path: &str| document.paths.paths.get(path).unwrap_or_else(|| panic!("{path} is gone"));
+        for (path, operation, form) in [
+            ("/workspaces", &item("/workspaces").post, false),
+            ("/files/upload", &item("/files/upload").post, true),
+            ("/computers/{id}/files/content", &item("/computers/{id}/files/content").put, false),
+        ] {
+            let rule = FingerprintRule::of(operation.as_ref().expect("an operation"));
+            assert_eq!(rule.form, form, "{path}");
+        }
+        let append = &item("/computers/{id}/files/uploads/{upload_id}").patch;
+        let rule = FingerprintRule::of(append.as_ref().expect("an operation"));
+        assert!(rule.fields.iter().any(|field| field == "upload-offset"), "{:?}", rule.fields);
     }
 
     fn sent(boundary: &str, parts: &[(&str, &str)]) -> Request {
@@ -113,7 +147,7 @@ mod tests {
         let typed = "name=\"file\"; filename=\"a\"\r\nContent-Type: text/plain";
         let long = "x".repeat(3_000_000);
         let long = long.as_str();
-        let form = limits(true);
+        let form = rule(true);
         let first = named(&form, sent("one", &[(id, "1"), (file, long)])).await;
         assert_eq!(first, named(&form, sent("another", &[(id, "1"), (file, long)])).await);
         for (what, parts) in [
@@ -130,7 +164,7 @@ mod tests {
             assert_ne!(first, named(&form, sent("one", &parts)).await, "{what}");
         }
         // Where a body is bytes, the boundary is of them.
-        let bytes = limits(false);
+        let bytes = rule(false);
         assert_ne!(
             named(&bytes, sent("one", &[(id, "1")])).await,
             named(&bytes, sent("two", &[(id, "1")])).await
@@ -144,7 +178,7 @@ mod tests {
             *request.body_mut() = Body::from(content.to_owned());
             request
         };
-        let form = limits(true);
+        let form = rule(true);
         let first = named(&form, broken("one", "--one\r\n")).await;
         assert_eq!(first, named(&form, broken("one", "--one\r\n")).await);
         assert_ne!(first, named(&form, broken("one", "--one\r\nx")).await);
@@ -159,7 +193,7 @@ mod tests {
             }
             request.body(Body::from("bytes")).unwrap()
         };
-        let bytes = limits(false);
+        let bytes = rule(false);
         let first = named(&bytes, with(&[("upload-offset", "0"), ("x-trace", "1")])).await;
         assert_eq!(first, named(&bytes, with(&[("upload-offset", "0"), ("x-trace", "2")])).await);
         assert_ne!(first, named(&bytes, with(&[("upload-offset", "5"), ("x-trace", "1")])).await);

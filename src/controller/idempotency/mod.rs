@@ -17,6 +17,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
@@ -29,6 +30,7 @@ use crate::{AppState, audit};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::keyed_semaphore::{KeyedSemaphore, Permit};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::edge::RequestId;
 use hotdesk_http::error_response::HttpError;
@@ -38,12 +40,11 @@ use hotdesk_store::idempotency::{IdempotentRequest, RETENTION_LIMITS, RequestSta
 mod answer;
 mod body_buffer;
 mod fingerprint;
-mod limits;
 
 pub use body_buffer::BodyBuffers;
 
 use answer::Outcome;
-use limits::BodyLimits;
+use fingerprint::FingerprintRule;
 
 /// How long the result of a key is stored, in milliseconds (docs/api/conventions.md).
 const LIFE_MS: i64 = 24 * 3_600_000;
@@ -58,8 +59,8 @@ pub type RunningRequests = KeyedSemaphore<String>;
 #[derive(Clone)]
 pub struct IdempotencyLayer {
     app: AppState,
-    /// Operations whose responses are stored here, with their limits.
-    operations: Arc<HashMap<(Method, String), BodyLimits>>,
+    /// Operations whose responses are stored here.
+    operations: Arc<HashMap<(Method, String), FingerprintRule>>,
 }
 
 impl IdempotencyLayer {
@@ -70,23 +71,23 @@ impl IdempotencyLayer {
         for (path, item) in &document.paths.paths {
             for (method, operation) in changing(item) {
                 if !names_a_key(operation) {
-                    operations.insert((method, path.clone()), BodyLimits::of(path, operation));
+                    operations.insert((method, path.clone()), FingerprintRule::of(operation));
                 }
             }
         }
         Self { app, operations: Arc::new(operations) }
     }
 
-    /// Returns the caller and the limits of a request that the layer handles. Requests without a caller have
-    /// no keys.
-    fn caller(&self, request: &Request) -> Option<(Caller, BodyLimits)> {
+    /// Returns the caller of a request that the layer handles, and the rule of its operation. Requests
+    /// without a caller have no keys.
+    fn caller(&self, request: &Request) -> Option<(Caller, FingerprintRule)> {
         if !request.headers().contains_key(idempotency::NAME) {
             return None;
         }
         let route = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
         let IdentifiedCaller(Ok(caller)) = request.extensions().get()? else { return None };
-        let limits = self.operations.get(&(request.method().clone(), route))?;
-        Some((caller.clone(), limits.clone()))
+        let rule = self.operations.get(&(request.method().clone(), route))?;
+        Some((caller.clone(), rule.clone()))
     }
 }
 
@@ -118,21 +119,20 @@ pub async fn once(
     request: Request,
     next: Next,
 ) -> Result<Response, HttpError> {
-    let Some((caller, limits)) = layer.caller(&request) else { return Ok(next.run(request).await) };
+    let Some((caller, rule)) = layer.caller(&request) else { return Ok(next.run(request).await) };
     let Some(key) = idempotency::read_key(request.headers())? else { return Ok(next.run(request).await) };
     let app = layer.app;
     let (parts, body) = request.into_parts();
-    let buffered = app.body_buffers.receive(body, caller.account, &limits).await?;
+    let body = app.body_buffers.receive(body, caller.account).await?;
     let holder = credential_label(caller.credential);
     let keyed = IdempotentRequest {
         account: caller.account,
         digest: digest(&[holder.as_bytes(), key.as_bytes()]),
         holder,
-        request: fingerprint::fingerprint_of(&parts, &limits, &buffered).await,
+        request: fingerprint::fingerprint_of(&parts, &rule, &body).await,
     };
-    let request = Request::from_parts(parts, buffered.body());
-    // Its memory is freed as soon as the handler has read it.
-    drop(buffered);
+    // The request has the only copy of the body, so its memory is freed as soon as the handler has read it.
+    let request = Request::from_parts(parts, Body::from(body));
     let work = audit::propagate(at_most_once(Arc::clone(&app), keyed, request, next));
     // From here on a disconnect cancels nothing, because a recorded row must be completed.
     let task = app.tasks.spawn("idempotent request", work);
@@ -206,7 +206,7 @@ pub async fn sweep(app: &AppState) -> Result<()> {
 
 fn in_progress() -> Error {
     Error::conflict("The first request with this Idempotency-Key is still in progress")
-        .code("idempotency_in_progress")
+        .code(ErrorCode::IdempotencyInProgress)
         .retry_after(RETRY_SECONDS)
 }
 
@@ -214,5 +214,5 @@ fn outcome_unknown() -> Error {
     Error::conflict(
         "The service stopped during this request: check its effect before you repeat it with another key",
     )
-    .code("outcome_unknown")
+    .code(ErrorCode::OutcomeUnknown)
 }

@@ -63,11 +63,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use hotdesk_domain::error_code::ErrorCode;
 
     #[test]
     fn a_failure_has_the_rest_api_s_error_body() {
-        let result = call_result(Err(Error::conflict("It is stopped").code("x").context("inside")), "id");
-        let body = json!({"error": "It is stopped", "code": "x", "request_id": "id"});
+        let result = call_result(
+            Err(Error::conflict("It is stopped").code(ErrorCode::ComputerAsleep).context("inside")),
+            "id",
+        );
+        let body = json!({"error": "It is stopped", "code": "computer_asleep", "request_id": "id"});
         assert_eq!((result.is_error, result.structured_content.as_ref()), (Some(true), Some(&body)));
         assert_eq!(result.content[0].as_text().map(|text| &*text.text), Some(&*body.to_string()));
     }

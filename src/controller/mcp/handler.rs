@@ -3,7 +3,7 @@
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    CustomResult, ErrorCode as JsonRpcCode, Implementation, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
@@ -17,6 +17,7 @@ use crate::web::origin::Origin;
 use crate::{AppState, audit};
 use hotdesk_domain::error::Error;
 use hotdesk_domain::error::Result;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Caller;
 use hotdesk_http::edge::RequestId;
 
@@ -37,7 +38,7 @@ pub(super) struct McpHandler(pub(super) AppState);
 /// Error of an unknown method. The name is truncated, because it may be as long as a request.
 fn unknown(method: &str) -> ErrorData {
     let named: String = method.chars().take(MAX_METHOD_NAME).collect();
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method: {named}"), None)
+    ErrorData::new(JsonRpcCode::METHOD_NOT_FOUND, format!("unknown method: {named}"), None)
 }
 
 impl McpHandler {
@@ -51,7 +52,7 @@ impl McpHandler {
         let caller = Caller { intent: tool.intent, ..caller.clone() };
         let call = Call { app: app.clone(), caller: caller.clone(), origin: origin.clone() };
         let work = async {
-            let busy = || Error::rate_limited(1).code("too_many_calls");
+            let busy = || Error::rate_limited(1).code(ErrorCode::TooManyCalls);
             let _permit = app.mcp.calls.try_acquire(call.caller.account, MAX_CALLS).ok_or_else(busy)?;
             tool.call(call, arguments).await
         };

@@ -8,6 +8,7 @@ use axum::response::Response;
 use crate::web::origin::Origin;
 use crate::{App, AppState};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::network::host;
 use hotdesk_http::error_response::HttpError;
 
@@ -31,7 +32,7 @@ pub async fn check(State(app): State<AppState>, request: Request, next: Next) ->
     Err(Error::forbidden(
         "This Host is none of this service's: its configuration names them (public_url, web.allowed_hosts)",
     )
-    .code("host_not_allowed")
+    .code(ErrorCode::HostNotAllowed)
     .into())
 }
 
@@ -55,7 +56,7 @@ impl App {
             *page == own.0 || listed(&self.config.web.allowed_origins).any(|listed| listed == *page)
         };
         let refused =
-            || Error::forbidden("This Origin may not reach the MCP server").code("origin_not_allowed");
+            || Error::forbidden("This Origin may not reach the MCP server").code(ErrorCode::OriginNotAllowed);
         page.filter(known).map(|page| Some(page.to_owned())).ok_or_else(refused)
     }
 }

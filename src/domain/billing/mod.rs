@@ -6,6 +6,7 @@ pub mod usage;
 
 use crate::computer::lifecycle::{self, Command, Decision, Operation, Status};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 
 /// How a computer is paid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -160,18 +161,18 @@ impl Billing {
             Operation::Suspend => {
                 if self.device {
                     return Err(Error::invalid("A device that the service manages cannot be suspended")
-                        .code("DEVICE_LIFECYCLE_UNSUPPORTED"));
+                        .code(ErrorCode::DeviceLifecycleUnsupported));
                 }
                 self.check_paid(now)?;
                 match self.variant {
                     Variant::Included | Variant::Trial => Ok(()),
                     Variant::Hourly => {
                         Err(Error::conflict("This computer runs by the hour: use Stop instead")
-                            .code("HOURLY_USE_STOP"))
+                            .code(ErrorCode::HourlyUseStop))
                     }
                     Variant::Reservation | Variant::Dedicated => {
                         Err(Error::conflict("Manage this computer's reservation in the account usage area")
-                            .code("ALLOCATION_MANAGED"))
+                            .code(ErrorCode::AllocationManaged))
                     }
                 }
             }
@@ -247,13 +248,13 @@ mod tests {
             (trial(NOW - 1), unpaid, unpaid),
             // The end of a trial has no effect on another variant.
             (Billing { variant: Variant::Included, ..trial(NOW - 1) }, None, None),
-            (paid(Variant::Hourly), refused(Kind::Conflict, "HOURLY_USE_STOP"), None),
-            (paid(Variant::Reservation), refused(Kind::Conflict, "ALLOCATION_MANAGED"), None),
-            (paid(Variant::Dedicated), refused(Kind::Conflict, "ALLOCATION_MANAGED"), None),
+            (paid(Variant::Hourly), refused(Kind::Conflict, ErrorCode::HourlyUseStop), None),
+            (paid(Variant::Reservation), refused(Kind::Conflict, ErrorCode::AllocationManaged), None),
+            (paid(Variant::Dedicated), refused(Kind::Conflict, ErrorCode::AllocationManaged), None),
             (lapsed(Variant::Included), unpaid, unpaid),
             (lapsed(Variant::Hourly), unpaid, unpaid),
             (lapsed(Variant::Dedicated), unpaid, unpaid),
-            (device, refused(Kind::Invalid, "DEVICE_LIFECYCLE_UNSUPPORTED"), unpaid),
+            (device, refused(Kind::Invalid, ErrorCode::DeviceLifecycleUnsupported), unpaid),
         ] {
             let got = |operation| billing.permit(operation, NOW).err().map(|error| (error.kind, error.code));
             assert_eq!(got(Operation::Suspend), suspend, "{billing:?}");
@@ -273,7 +274,7 @@ mod tests {
     fn the_status_is_checked_before_the_billing() {
         let hourly = paid(Variant::Hourly);
         let code = |status| decide(status, &hourly, Command::Suspend, NOW).err().and_then(|error| error.code);
-        assert_eq!(code(Status::Running), Some("HOURLY_USE_STOP"));
+        assert_eq!(code(Status::Running), Some(ErrorCode::HourlyUseStop));
         assert_eq!(code(Status::Stopped), None, "it does not run");
         assert!(decide(Status::Suspended, &hourly, Command::Suspend, NOW).is_ok(), "it is so already");
         let lapsed = Billing { payment: Payment::Lapsed, ..hourly };

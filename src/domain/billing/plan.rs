@@ -9,6 +9,7 @@ use crate::computer::Hardware;
 use crate::computer::allowance::{Allowance, ResourceUse};
 use crate::computer::template;
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::plural::plural;
 
 /// Name of the default plan in answers; it has no name in the configuration.
@@ -114,7 +115,7 @@ impl Plans {
                     return Err(Error::forbidden(format!(
                         "This account's plan {name:?} does not exist any more: choose another plan"
                     ))
-                    .code("CHANGE_PLAN"));
+                    .code(ErrorCode::ChangePlan));
                 }
             },
         };
@@ -183,8 +184,12 @@ impl AccountTerms {
     pub fn admit(&self, wanted: &Hardware, used: &ResourceUse, now: i64) -> Result<()> {
         self.check_paid(now)?;
         self.allowance.admit(wanted, used).map_err(|refused| match refused.code {
-            Some("DESKTOP_LIMIT") if self.allowance.computers == 0 => refused.code("UPGRADE_REQUIRED"),
-            Some("DESKTOP_LIMIT") if self.added < self.plan.addable => refused.code("VM_SLOT_ADDON"),
+            Some(ErrorCode::DesktopLimit) if self.allowance.computers == 0 => {
+                refused.code(ErrorCode::UpgradeRequired)
+            }
+            Some(ErrorCode::DesktopLimit) if self.added < self.plan.addable => {
+                refused.code(ErrorCode::VmSlotAddon)
+            }
             _ => refused,
         })
     }
@@ -203,7 +208,7 @@ impl AccountTerms {
                 }
                 let takes = plural(most, "added computer");
                 Err(Error::forbidden(format!("This plan takes {takes}, not {added}"))
-                    .code("capacity_cap")
+                    .code(ErrorCode::CapacityCap)
                     .number("max_added_computers", i64::from(most)))
             }
             CapacityChange::GiveBack(fewer) => {
@@ -216,7 +221,7 @@ impl AccountTerms {
                     None => Ok(added),
                     Some(what) => {
                         Err(Error::conflict(format!("The account's computers need this capacity: {what}"))
-                            .code("CAPACITY_IN_USE"))
+                            .code(ErrorCode::CapacityInUse))
                     }
                 }
             }
@@ -277,7 +282,7 @@ mod tests {
         );
         assert_eq!((terms.tier.as_str(), terms.variant(), terms.added), (DEFAULT, Variant::Included, 2));
         let gone = plans().terms(&standing(Some("gone"), 0)).unwrap_err();
-        assert_eq!((gone.kind, gone.code), (Kind::Forbidden, Some("CHANGE_PLAN")));
+        assert_eq!((gone.kind, gone.code), (Kind::Forbidden, Some(ErrorCode::ChangePlan)));
         assert!(plans().check("trial").is_ok() && plans().check("gone").is_err());
     }
 
@@ -312,10 +317,15 @@ mod tests {
         let week = 1_000 + 7 * DAY_MS;
         for (standing, used, now, expected) in [
             (standing(None, 0), full(1), 0, None),
-            (standing(None, 0), full(2), 0, refused("VM_SLOT_ADDON")),
-            (standing(None, 3), full(5), 0, refused("DESKTOP_LIMIT")),
-            (standing(Some("none"), 0), full(0), 0, refused("UPGRADE_REQUIRED")),
-            (standing(None, 0), ResourceUse { computers: 0, ram_gb: 5, disk_gb: 0 }, 0, refused("RAM_ADDON")),
+            (standing(None, 0), full(2), 0, refused(ErrorCode::VmSlotAddon)),
+            (standing(None, 3), full(5), 0, refused(ErrorCode::DesktopLimit)),
+            (standing(Some("none"), 0), full(0), 0, refused(ErrorCode::UpgradeRequired)),
+            (
+                standing(None, 0),
+                ResourceUse { computers: 0, ram_gb: 5, disk_gb: 0 },
+                0,
+                refused(ErrorCode::RamAddon),
+            ),
             (standing(Some("trial"), 0), full(0), week - 1, None),
             (standing(Some("trial"), 0), full(0), week, unpaid),
             (AccountStanding { payment: Payment::Lapsed, ..standing(None, 0) }, full(0), 0, unpaid),
@@ -330,13 +340,13 @@ mod tests {
         let (add, back) = (CapacityChange::Add, CapacityChange::GiveBack);
         for (added, change, used, expected) in [
             (0, add(3), used(0, 0, 0), Ok(3)),
-            (1, add(3), used(0, 0, 0), Err(Some("capacity_cap"))),
-            (0, add(u32::MAX), used(0, 0, 0), Err(Some("capacity_cap"))),
+            (1, add(3), used(0, 0, 0), Err(Some(ErrorCode::CapacityCap))),
+            (0, add(u32::MAX), used(0, 0, 0), Err(Some(ErrorCode::CapacityCap))),
             (3, back(3), used(2, 8, 50), Ok(0)),
             (3, back(4), used(0, 0, 0), Err(None)),
-            (1, back(1), used(3, 8, 50), Err(Some("CAPACITY_IN_USE"))),
-            (1, back(1), used(2, 9, 50), Err(Some("CAPACITY_IN_USE"))),
-            (1, back(1), used(2, 8, 51), Err(Some("CAPACITY_IN_USE"))),
+            (1, back(1), used(3, 8, 50), Err(Some(ErrorCode::CapacityInUse))),
+            (1, back(1), used(2, 9, 50), Err(Some(ErrorCode::CapacityInUse))),
+            (1, back(1), used(2, 8, 51), Err(Some(ErrorCode::CapacityInUse))),
         ] {
             let terms = plans().terms(&standing(None, added)).unwrap();
             let got = terms.apply_change(change, &used).map_err(|error| error.code);

@@ -2,6 +2,7 @@
 //! docs/security.md).
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::plural::plural;
 
 /// Bytes in a GB.
@@ -56,7 +57,7 @@ impl Quota {
         if held < u64::from(most) {
             return Ok(());
         }
-        let code = if most == 0 { "UPGRADE_REQUIRED" } else { "PLAN_LIMIT" };
+        let code = if most == 0 { ErrorCode::UpgradeRequired } else { ErrorCode::PlanLimit };
         let (noun, are) = (if most == 1 { one } else { many }, if held == 1 { "is" } else { "are" });
         let message = format!("This plan gives at most {most} {noun}, and there {are} {held}");
         Err(Error::forbidden(message).code(code).number(field, i64::from(most)))
@@ -71,7 +72,7 @@ impl Quota {
             let (most, count) = (self.files, held.count);
             let (room, are) = (plural(most, "stored file"), if count == 1 { "is" } else { "are" });
             let message = format!("This plan gives at most {room}, and there {are} {count}");
-            let code = if most == 0 { "UPGRADE_REQUIRED" } else { "PLAN_LIMIT" };
+            let code = if most == 0 { ErrorCode::UpgradeRequired } else { ErrorCode::PlanLimit };
             return Err(Error::forbidden(message).code(code).number("max_files", i64::from(most)));
         }
         if bytes <= self.bytes_left(held) {
@@ -89,7 +90,7 @@ impl Quota {
     pub fn full(&self, held: &StoredFiles) -> Error {
         let (most, left) = (self.files_gb, self.bytes_left(held));
         let message = format!("This plan gives {most} GB for stored files, of which {left} bytes are left");
-        Error::forbidden(message).code("PLAN_LIMIT").number("max_files_gb", i64::from(most))
+        Error::forbidden(message).code(ErrorCode::PlanLimit).number("max_files_gb", i64::from(most))
     }
 
     /// Returns the quota of a kind, its singular and plural, and the field of the error.
@@ -122,14 +123,14 @@ mod tests {
         for (what, held, code) in [
             (CountedResource::Workspaces, 0, None),
             (CountedResource::Workspaces, 1, None),
-            (CountedResource::Workspaces, 2, Some("PLAN_LIMIT")),
+            (CountedResource::Workspaces, 2, Some(ErrorCode::PlanLimit)),
             // A plan that became smaller than what is there.
-            (CountedResource::Workspaces, 9, Some("PLAN_LIMIT")),
-            (CountedResource::Clients, 0, Some("UPGRADE_REQUIRED")),
+            (CountedResource::Workspaces, 9, Some(ErrorCode::PlanLimit)),
+            (CountedResource::Clients, 0, Some(ErrorCode::UpgradeRequired)),
             (CountedResource::People, 2, None),
-            (CountedResource::People, 3, Some("PLAN_LIMIT")),
+            (CountedResource::People, 3, Some(ErrorCode::PlanLimit)),
             (CountedResource::BroughtAccounts, 0, None),
-            (CountedResource::BroughtAccounts, 1, Some("PLAN_LIMIT")),
+            (CountedResource::BroughtAccounts, 1, Some(ErrorCode::PlanLimit)),
         ] {
             let got = QUOTA.admit(what, held).err().map(|error| (error.kind, error.code));
             assert_eq!(got, code.map(|code| (Kind::Forbidden, Some(code))), "{what:?} {held}");
@@ -141,15 +142,15 @@ mod tests {
         let none = Quota { files: 0, ..QUOTA };
         for (quota, count, held, bytes, code) in [
             (QUOTA, 0, 0, GB, None),
-            (QUOTA, 0, 0, GB + 1, Some("PLAN_LIMIT")),
+            (QUOTA, 0, 0, GB + 1, Some(ErrorCode::PlanLimit)),
             (QUOTA, 1, GB - 1, 1, None),
-            (QUOTA, 1, GB - 1, 2, Some("PLAN_LIMIT")),
+            (QUOTA, 1, GB - 1, 2, Some(ErrorCode::PlanLimit)),
             // An empty file takes no bytes, but it is one.
             (QUOTA, 1, GB, 0, None),
-            (QUOTA, 2, 0, 0, Some("PLAN_LIMIT")),
-            (QUOTA, 1, GB + 1, 1, Some("PLAN_LIMIT")),
-            (QUOTA, 1, u64::MAX, u64::MAX, Some("PLAN_LIMIT")),
-            (none, 0, 0, 0, Some("UPGRADE_REQUIRED")),
+            (QUOTA, 2, 0, 0, Some(ErrorCode::PlanLimit)),
+            (QUOTA, 1, GB + 1, 1, Some(ErrorCode::PlanLimit)),
+            (QUOTA, 1, u64::MAX, u64::MAX, Some(ErrorCode::PlanLimit)),
+            (none, 0, 0, 0, Some(ErrorCode::UpgradeRequired)),
         ] {
             let held = StoredFiles { count, bytes: held };
             let got = quota.admit_file(&held, bytes).err().and_then(|error| error.code);

@@ -2,6 +2,7 @@
 
 use crate::computer::Hardware;
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::plural::plural;
 
 /// Resource limits that an account's plan gives.
@@ -50,7 +51,7 @@ impl Allowance {
             let (limit, held) = (self.computers, used.computers);
             let allowed = plural(limit, "computer");
             return Err(Error::forbidden(format!("This account may have {allowed} and has {held}"))
-                .code("DESKTOP_LIMIT")
+                .code(ErrorCode::DesktopLimit)
                 .number("max_computers", i64::from(limit)));
         }
         self.check_cpu(wanted.cpu)?;
@@ -58,7 +59,7 @@ impl Allowance {
         let (disk, max) = (wanted.disk_gb, self.max_disk_gb(used));
         if disk > max {
             return Err(Error::forbidden(format!("disk_size_gb {disk} exceeds the limit of {max}"))
-                .code("DISK_QUOTA_EXCEEDED")
+                .code(ErrorCode::DiskQuotaExceeded)
                 .number("max_disk_gb", i64::from(max)));
         }
         Ok(())
@@ -74,7 +75,7 @@ impl Allowance {
         }
         let max = self.cpu;
         Err(Error::forbidden(format!("{cpu} vCPUs exceed the {max} that one computer may have"))
-            .code("PER_COMPUTER_CPU_CAP")
+            .code(ErrorCode::PerComputerCpuCap)
             .number("max_cpu", i64::from(max)))
     }
 
@@ -87,7 +88,9 @@ impl Allowance {
         let left = self.ram_left(others);
         if ram_gb > left {
             let text = format!("{ram_gb} GB of RAM exceed the {left} that the account has left");
-            return Err(Error::forbidden(text).code("RAM_ADDON").number("ram_left_gb", i64::from(left)));
+            return Err(Error::forbidden(text)
+                .code(ErrorCode::RamAddon)
+                .number("ram_left_gb", i64::from(left)));
         }
         Ok(())
     }
@@ -98,7 +101,7 @@ impl Allowance {
             return Ok(());
         }
         Err(Error::forbidden(format!("{ram_gb} GB of RAM exceed the {max} of one computer"))
-            .code("PER_COMPUTER_RAM_CAP")
+            .code(ErrorCode::PerComputerRamCap)
             .number("max_ram_gb", i64::from(max)))
     }
 
@@ -114,7 +117,7 @@ impl Allowance {
         if size.disk_gb > self.disk_gb {
             let (disk, max) = (size.disk_gb, self.disk_gb);
             return Err(Error::forbidden(format!("{disk} GB of disk exceed the {max} of one computer"))
-                .code("DISK_QUOTA_EXCEEDED")
+                .code(ErrorCode::DiskQuotaExceeded)
                 .number("max_disk_gb", i64::from(max)));
         }
         // 0 means no limit, in the plan and in the size.
@@ -124,7 +127,7 @@ impl Allowance {
         }
         let has = if mbps == 0 { "without a bound".to_owned() } else { format!("of {mbps} Mbit/s") };
         Err(Error::forbidden(format!("a bandwidth {has} exceeds the {max} Mbit/s of one computer"))
-            .code("PLAN_LIMIT")
+            .code(ErrorCode::PlanLimit)
             .number("max_bandwidth_mbps", i64::from(max)))
     }
 
@@ -180,13 +183,13 @@ mod tests {
         };
         for (wanted, held, code) in [
             (size(4.0, 16, 100), used(2, 8, 50), None),
-            (size(0.5, 4, 1), used(3, 0, 0), Some("DESKTOP_LIMIT")),
-            (size(8.0, 4, 1), used(0, 0, 0), Some("PER_COMPUTER_CPU_CAP")),
-            (size(1.0, 32, 1), used(0, 0, 0), Some("PER_COMPUTER_RAM_CAP")),
-            (size(1.0, 16, 1), used(1, 9, 0), Some("RAM_ADDON")),
-            (size(1.0, 4, 1), used(1, 99, 0), Some("RAM_ADDON")),
-            (size(1.0, 4, 101), used(0, 0, 0), Some("DISK_QUOTA_EXCEEDED")),
-            (size(1.0, 4, 100), used(1, 4, 51), Some("DISK_QUOTA_EXCEEDED")),
+            (size(0.5, 4, 1), used(3, 0, 0), Some(ErrorCode::DesktopLimit)),
+            (size(8.0, 4, 1), used(0, 0, 0), Some(ErrorCode::PerComputerCpuCap)),
+            (size(1.0, 32, 1), used(0, 0, 0), Some(ErrorCode::PerComputerRamCap)),
+            (size(1.0, 16, 1), used(1, 9, 0), Some(ErrorCode::RamAddon)),
+            (size(1.0, 4, 1), used(1, 99, 0), Some(ErrorCode::RamAddon)),
+            (size(1.0, 4, 101), used(0, 0, 0), Some(ErrorCode::DiskQuotaExceeded)),
+            (size(1.0, 4, 100), used(1, 4, 51), Some(ErrorCode::DiskQuotaExceeded)),
         ] {
             let got = allowed.admit(&wanted, &held).err().and_then(|error| error.code);
             assert_eq!(got, code, "{wanted:?} beside {held:?}");
@@ -200,11 +203,11 @@ mod tests {
             (size(4.0, 16, 100), 0, 0, None),
             (size(4.0, 16, 100), 900, 0, None),
             (size(4.0, 16, 100), 100, 100, None),
-            (size(4.0, 16, 100), 101, 100, Some("PLAN_LIMIT")),
-            (size(4.0, 16, 100), 0, 100, Some("PLAN_LIMIT")),
-            (size(8.0, 4, 1), 0, 0, Some("PER_COMPUTER_CPU_CAP")),
-            (size(1.0, 17, 1), 0, 0, Some("PER_COMPUTER_RAM_CAP")),
-            (size(1.0, 4, 101), 0, 0, Some("DISK_QUOTA_EXCEEDED")),
+            (size(4.0, 16, 100), 101, 100, Some(ErrorCode::PlanLimit)),
+            (size(4.0, 16, 100), 0, 100, Some(ErrorCode::PlanLimit)),
+            (size(8.0, 4, 1), 0, 0, Some(ErrorCode::PerComputerCpuCap)),
+            (size(1.0, 17, 1), 0, 0, Some(ErrorCode::PerComputerRamCap)),
+            (size(1.0, 4, 101), 0, 0, Some(ErrorCode::DiskQuotaExceeded)),
         ] {
             assert_eq!(one(held, mbps, bound), code, "{held:?} with {mbps} of {bound}");
         }

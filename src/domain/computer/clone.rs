@@ -2,6 +2,7 @@
 
 use crate::computer::lifecycle::Status;
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::name::{MAX_CHARACTERS, Name};
 
 /// Returns a free name for a copy: `<name> (clone)`, or the first free `<name> (clone N)`, where `kind` is
@@ -41,7 +42,7 @@ pub fn check_source(status: Status, copy_while_running: bool) -> Result<()> {
 
 /// Returns the error for a source that cannot be cloned.
 pub fn not_clonable(message: impl Into<String>) -> Error {
-    Error::invalid(message).code("NOT_CLONABLE")
+    Error::invalid(message).code(ErrorCode::NotClonable)
 }
 
 /// Checks whether a computer with this status can be forked.
@@ -74,7 +75,7 @@ pub fn check_launch(holds_memory: bool, copies_memory: bool) -> Result<()> {
 
 /// Returns the error for a source whose memory cannot be copied.
 pub fn not_forkable(message: impl Into<String>) -> Error {
-    Error::invalid(message).code("NOT_FORKABLE")
+    Error::invalid(message).code(ErrorCode::NotForkable)
 }
 
 #[cfg(test)]
@@ -111,8 +112,8 @@ mod tests {
         assert_eq!((fork("Desk").as_str(), fork("other").as_str()), ("Desk (fork 2)", "other (fork)"));
         for status in Status::ALL {
             let codes = [true, false].map(|able| check_fork(status, able).err().and_then(|error| error.code));
-            let running = if status == Status::Running { None } else { Some("NOT_FORKABLE") };
-            assert_eq!(codes, [running, Some("NOT_FORKABLE")], "{}", status.name());
+            let running = if status == Status::Running { None } else { Some(ErrorCode::NotForkable) };
+            assert_eq!(codes, [running, Some(ErrorCode::NotForkable)], "{}", status.name());
         }
     }
 
@@ -125,7 +126,7 @@ mod tests {
             (false, false, Some("its engine copies no memory")),
         ] {
             let refused = check_launch(holds, copies).err();
-            assert_eq!(refused.as_ref().and_then(|error| error.code), said.map(|_| "NOT_FORKABLE"));
+            assert_eq!(refused.as_ref().and_then(|error| error.code), said.map(|_| ErrorCode::NotForkable));
             assert!(refused.is_none_or(|error| said.is_some_and(|said| error.message.ends_with(said))));
         }
     }
@@ -139,7 +140,7 @@ mod tests {
                 let got = match check_source(status, copy_while_running) {
                     Ok(()) => '.',
                     Err(error) => {
-                        assert_eq!(error.code, Some("NOT_CLONABLE"));
+                        assert_eq!(error.code, Some(ErrorCode::NotClonable));
                         '!'
                     }
                 };

@@ -17,6 +17,7 @@
 //! memory exists.
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 
 /// `Retry-After` for a computer that is being suspended, in seconds: saving the memory takes a few seconds.
 const SUSPEND_RETRY_SECONDS: u32 = 5;
@@ -204,9 +205,9 @@ pub fn decide(status: Status, command: Command) -> Result<Decision> {
         (Command::Act | Command::Look, Creating | Starting | Stopping | Stopped | Restarting | Failed) => {
             Err(not_running(status))
         }
-        (Command::Look, Suspended) => Err(not_running(status).code("computer_asleep")),
+        (Command::Look, Suspended) => Err(not_running(status).code(ErrorCode::ComputerAsleep)),
         (Command::Look, Suspending) => {
-            Err(not_running(status).code("suspend_in_progress").retry_after(SUSPEND_RETRY_SECONDS))
+            Err(not_running(status).code(ErrorCode::SuspendInProgress).retry_after(SUSPEND_RETRY_SECONDS))
         }
 
         (Command::EndBySuspend, Running) => Ok(Do(Operation::Suspend)),
@@ -312,9 +313,10 @@ mod tests {
 
     #[test]
     fn a_look_at_a_suspended_computer_has_its_own_codes() {
-        for (status, code) in
-            [(Status::Suspended, "computer_asleep"), (Status::Suspending, "suspend_in_progress")]
-        {
+        for (status, code) in [
+            (Status::Suspended, ErrorCode::ComputerAsleep),
+            (Status::Suspending, ErrorCode::SuspendInProgress),
+        ] {
             assert_eq!(decide(status, Command::Look).unwrap_err().code, Some(code));
             assert_eq!(suspension(status).unwrap(), status);
         }

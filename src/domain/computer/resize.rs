@@ -169,6 +169,7 @@ mod tests {
     use super::*;
     use crate::desktop::resolution::Resolution;
     use crate::error::{Field, Kind};
+    use crate::error_code::ErrorCode;
 
     const ALLOWED: Allowance = Allowance {
         computers: 9,
@@ -267,9 +268,9 @@ mod tests {
         let both = ResizeRequest { vcpus: Some(16.0), disk_size_gb: Some(1.0), ..ResizeRequest::default() };
         assert_eq!(plan(&current(), &both, &ALLOWED, &OTHERS).unwrap_err().kind, Kind::Invalid);
         let code = |wish| plan(&current(), &wish, &ALLOWED, &OTHERS).unwrap_err().code;
-        assert_eq!(code(wish("vcpus", 16.0)), Some("PER_COMPUTER_CPU_CAP"));
-        assert_eq!(code(wish("mem_gb", 32.0)), Some("PER_COMPUTER_RAM_CAP"));
-        assert_eq!(code(wish("mem_gb", 16.0)), Some("RAM_ADDON"));
+        assert_eq!(code(wish("vcpus", 16.0)), Some(ErrorCode::PerComputerCpuCap));
+        assert_eq!(code(wish("mem_gb", 32.0)), Some(ErrorCode::PerComputerRamCap));
+        assert_eq!(code(wish("mem_gb", 16.0)), Some(ErrorCode::RamAddon));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::computer::lifecycle::Status;
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use hotdesk_base::ids::ComputerId;
 
 /// `Retry-After` of a suspend that is refused with `converging`, in seconds (docs/lifecycle.md).
@@ -81,7 +82,7 @@ pub fn check_converged(converging: bool) -> Result<()> {
         return Ok(());
     }
     Err(Error::conflict("Computer is still finishing waking up; retry in a minute")
-        .code("converging")
+        .code(ErrorCode::Converging)
         .retry_after(CONVERGING_RETRY_SECONDS))
 }
 
@@ -176,7 +177,7 @@ mod tests {
     fn a_converging_computer_gets_a_retry_after() {
         assert!(check_converged(false).is_ok());
         let refused = check_converged(true).unwrap_err();
-        assert_eq!((refused.code, refused.retry_after), (Some("converging"), Some(30)));
+        assert_eq!((refused.code, refused.retry_after), (Some(ErrorCode::Converging), Some(30)));
         for state in [CopyState::Saving, CopyState::Whole, CopyState::Removing] {
             assert_eq!(CopyState::parse(state.name()), Some(state));
         }

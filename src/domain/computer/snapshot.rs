@@ -4,6 +4,7 @@ use crate::computer::Hardware;
 use crate::computer::allowance::{Allowance, ResourceUse};
 use crate::computer::lifecycle::{Status, not_running};
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 
 /// Bytes in a GB of RAM or disk.
 const GB: u64 = 1024 * 1024 * 1024;
@@ -75,7 +76,7 @@ pub fn check_snapshot(status: Status, memory: bool, can: SnapshotCapabilities) -
         Status::Stopped => Err(not_running(status)),
         // The disk of a suspended computer is not complete: writes that were not flushed are in its saved
         // memory.
-        Status::Suspending | Status::Suspended => Err(not_running(status).code("computer_asleep")),
+        Status::Suspending | Status::Suspended => Err(not_running(status).code(ErrorCode::ComputerAsleep)),
         Status::Creating | Status::Starting | Status::Stopping | Status::Restarting => {
             Err(not_running(status).retry_after(2))
         }
@@ -85,7 +86,7 @@ pub fn check_snapshot(status: Status, memory: bool, can: SnapshotCapabilities) -
 
 /// Returns the error for a snapshot that the engine does not support.
 pub fn unsupported(message: &str) -> Error {
-    Error::invalid(message).code("snapshot_unsupported")
+    Error::invalid(message).code(ErrorCode::SnapshotUnsupported)
 }
 
 /// Returns the status of a computer during a rollback: `Restarting` if it runs and boots again afterwards,
@@ -133,7 +134,7 @@ impl MachineSize {
         }
         let text =
             format!("The account has no room for the snapshot's size (vCPUs: {cpu}, GB of RAM: {ram_gb})");
-        Err(Error::conflict(text).code("snapshot_too_large"))
+        Err(Error::conflict(text).code(ErrorCode::SnapshotTooLarge))
     }
 }
 
@@ -154,7 +155,7 @@ pub fn admit(allowance: &Allowance, there: u32, bytes: u64, used: &ResourceUse) 
         return Err(Error::forbidden(format!(
             "A computer may have {most} snapshots and this one has {there}"
         ))
-        .code("SNAPSHOT_LIMIT")
+        .code(ErrorCode::SnapshotLimit)
         .number("max_snapshots", i64::from(most)));
     }
     let left = allowance.account_disk_gb.saturating_sub(used.disk_gb);
@@ -164,7 +165,7 @@ pub fn admit(allowance: &Allowance, there: u32, bytes: u64, used: &ResourceUse) 
             "a snapshot of up to {wanted} GB exceeds the {left} GB of disk that the account has left"
         );
         return Err(Error::forbidden(text)
-            .code("DISK_QUOTA_EXCEEDED")
+            .code(ErrorCode::DiskQuotaExceeded)
             .number("max_disk_gb", i64::from(left)));
     }
     Ok(())
@@ -189,7 +190,7 @@ mod tests {
             for (status, expected) in Status::ALL.into_iter().zip(row.chars()) {
                 let got = match check_snapshot(status, memory, can) {
                     Ok(()) => '.',
-                    Err(error) if error.code == Some("snapshot_unsupported") => 'u',
+                    Err(error) if error.code == Some(ErrorCode::SnapshotUnsupported) => 'u',
                     Err(error) => {
                         assert_eq!(error.kind, crate::error::Kind::Conflict);
                         '4'
@@ -236,9 +237,9 @@ mod tests {
         };
         for (there, bytes, disk_gb, code) in [
             (1, 8 * GB, 12, None),
-            (1, 8 * GB + 1, 12, Some("DISK_QUOTA_EXCEEDED")),
-            (1, 1, 21, Some("DISK_QUOTA_EXCEEDED")),
-            (2, 1, 0, Some("SNAPSHOT_LIMIT")),
+            (1, 8 * GB + 1, 12, Some(ErrorCode::DiskQuotaExceeded)),
+            (1, 1, 21, Some(ErrorCode::DiskQuotaExceeded)),
+            (2, 1, 0, Some(ErrorCode::SnapshotLimit)),
         ] {
             let used = ResourceUse { computers: 1, ram_gb: 4, disk_gb };
             let got = admit(&allowance, there, bytes, &used).err().and_then(|error| error.code);
@@ -277,7 +278,7 @@ mod tests {
         ] {
             let used = ResourceUse { computers: 2, ram_gb: others, disk_gb: 0 };
             let refused = MachineSize { cpu, ram_gb }.admit(&current, &allowance, &used).err();
-            let expected = (!admitted).then_some("snapshot_too_large");
+            let expected = (!admitted).then_some(ErrorCode::SnapshotTooLarge);
             assert_eq!(refused.and_then(|error| error.code), expected, "{cpu} {ram_gb} beside {others}");
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use crate::name::Name;
 use crate::network::address;
 
@@ -114,7 +115,7 @@ impl Destination {
         Error::invalid(
             "The streaming server has a private address, and this service's configuration allows none",
         )
-        .code("private_address")
+        .code(ErrorCode::PrivateAddress)
     }
 }
 
@@ -164,7 +165,7 @@ fn named(host: &str) -> Result<Host> {
 }
 
 fn wrong(what: impl fmt::Display) -> Error {
-    Error::invalid(format!("url {what}")).code("INVALID_REQUEST")
+    Error::invalid(format!("url {what}")).code(ErrorCode::InvalidRequest)
 }
 
 /// Checks a stream key, which may have parameters.
@@ -174,11 +175,13 @@ fn wrong(what: impl fmt::Display) -> Error {
 /// quote it.
 pub fn check_key(key: &str) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY {
-        return Err(Error::invalid(format!("key must be 1 to {MAX_KEY} bytes")).code("INVALID_REQUEST"));
+        return Err(
+            Error::invalid(format!("key must be 1 to {MAX_KEY} bytes")).code(ErrorCode::InvalidRequest)
+        );
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = "key must have only printable ASCII characters and no white space";
-        return Err(Error::invalid(message).code("INVALID_REQUEST"));
+        return Err(Error::invalid(message).code(ErrorCode::InvalidRequest));
     }
     Ok(())
 }
@@ -190,9 +193,8 @@ pub fn check_key(key: &str) -> Result<()> {
 pub fn connection_name(text: &str) -> Result<Name> {
     let name = Name::parse(text)?;
     if name.as_str().contains(['/', '\\']) || matches!(name.as_str(), "." | "..") {
-        return Err(
-            Error::invalid("name must not have a slash and must not be . or ..").code("INVALID_REQUEST")
-        );
+        return Err(Error::invalid("name must not have a slash and must not be . or ..")
+            .code(ErrorCode::InvalidRequest));
     }
     Ok(name)
 }
@@ -264,7 +266,7 @@ mod tests {
             &format!("rtmp://{}.org/app", "x".repeat(64)),
         ] {
             let refused = Destination::parse(bad).expect_err(bad);
-            assert_eq!(refused.code, Some("INVALID_REQUEST"), "{bad}");
+            assert_eq!(refused.code, Some(ErrorCode::InvalidRequest), "{bad}");
             assert!(!refused.to_string().contains("secret"), "{bad}: {refused}");
         }
     }

@@ -1,6 +1,7 @@
 //! Authorization: one pure decision over a caller and a workspace (docs/api/authentication.md).
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 use hotdesk_base::ids::{AccountId, GrantId, KeyId, SessionId, WorkspaceId};
 
 /// An authenticated caller.
@@ -117,13 +118,13 @@ pub fn check(caller: &Caller, target: &Target<'_>) -> Result<Role> {
             caller.credential.name(),
             target.name
         ))
-        .code("workspace_scope_mismatch")
+        .code(ErrorCode::WorkspaceScopeMismatch)
         .text("key_workspace_id", id.to_string())
         .text("target_workspace_id", target.id.to_string()));
     }
     if role == Role::Viewer && caller.intent == Intent::Change {
         return Err(Error::forbidden(format!("The workspace \"{}\" is view-only for you", target.name))
-            .code("workspace_read_only"));
+            .code(ErrorCode::WorkspaceReadOnly));
     }
     Ok(role)
 }
@@ -161,7 +162,7 @@ pub fn check_account_wide(caller: &Caller, what: &str) -> Result<()> {
         None => Ok(()),
         Some((id, name)) => {
             Err(Error::forbidden(format!("This API key is scoped to workspace \"{name}\" and cannot {what}"))
-                .code("workspace_scope_mismatch")
+                .code(ErrorCode::WorkspaceScopeMismatch)
                 .text("key_workspace_id", id.to_string()))
         }
     }
@@ -186,7 +187,9 @@ mod tests {
         let wide = |intent| caller(None, intent);
         let scoped = |intent| caller(Some(home), intent);
         let refusal = |who: &Caller, id, role| {
-            check(who, &Target { id, name: "away", role }).err().map(|error| error.code.unwrap_or("none"))
+            check(who, &Target { id, name: "away", role })
+                .err()
+                .map(|error| error.code.map_or("none", ErrorCode::as_str))
         };
         for intent in [Intent::Read, Intent::Change] {
             for role in [Role::Member, Role::Admin, Role::Owner] {

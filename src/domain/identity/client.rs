@@ -2,6 +2,7 @@
 //! dollar).
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 
 /// Micro-dollars in a dollar.
 const MICROS: f64 = 1_000_000.0;
@@ -69,7 +70,7 @@ impl ClientTerms {
                 Err(Error::payment_required(format!(
                     "This client's AI models may cost {cap} dollars a month and have cost {spent}"
                 ))
-                .code("credits_exhausted"))
+                .code(ErrorCode::CreditsExhausted))
             }
             _ => Ok(()),
         }
@@ -128,7 +129,10 @@ mod tests {
             let got = terms(cap).check_spend(spent, amount);
             assert_eq!(got.is_ok(), fits, "{cap:?} {spent} {amount}");
             if let Err(error) = got {
-                assert_eq!((error.kind, error.code), (Kind::PaymentRequired, Some("credits_exhausted")));
+                assert_eq!(
+                    (error.kind, error.code),
+                    (Kind::PaymentRequired, Some(ErrorCode::CreditsExhausted))
+                );
             }
         }
     }

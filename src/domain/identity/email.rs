@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
+use crate::error_code::ErrorCode;
 
 /// Longest address, in bytes (RFC 5321 section 4.5.3.1.3, without the angle brackets).
 const MAX_BYTES: usize = 254;
@@ -24,9 +25,8 @@ impl Email {
         let unseen =
             |c: char| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | '"' | ',' | ';');
         if !sides || trimmed.len() > MAX_BYTES || trimmed.chars().any(unseen) {
-            return Err(
-                Error::invalid("the e-mail address is not valid: use name@host").code("INVALID_REQUEST")
-            );
+            return Err(Error::invalid("the e-mail address is not valid: use name@host")
+                .code(ErrorCode::InvalidRequest));
         }
         Ok(Self(trimmed.to_lowercase()))
     }

@@ -142,7 +142,7 @@ pub(super) fn config(plan: &BootPlan<'_>) -> Value {
                 "container=hotdesk",
             ],
             "capabilities": {
-                "check_controllers": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
+                "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
                 "inheritable": [], "ambient": [],
             },
             "rlimits": [

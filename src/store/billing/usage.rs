@@ -6,6 +6,7 @@ use crate::{Store, Write, failed};
 use hotdesk_base::clock::{month, month_of};
 use hotdesk_base::ids::{AccountId, ClientId, ComputerId};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Rows of one computer in a month: three or four a day. Later runs extend the last one of the same size.
 /// That preserves the month's sums, which are all that is reported.
@@ -117,7 +118,7 @@ impl Write {
         let message = format!(
             "The account has {past} removed clients with stored usage, the maximum: reuse an existing client"
         );
-        Err(Error::forbidden(message).code("CLIENT_LIMIT"))
+        Err(Error::forbidden(message).code(ErrorCode::ClientLimit))
     }
 
     /// Removes records of clients that were removed before a time in Unix milliseconds and have no stored

@@ -10,6 +10,7 @@ use hotdesk_domain::billing::{Billing, Payment, Variant};
 use hotdesk_domain::computer::Hardware;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 
 /// Record of a computer, with its workspace's name and owner.
@@ -172,7 +173,7 @@ impl TryFrom<Row> for Computer {
 
 pub(crate) fn name_taken(name: impl std::fmt::Display) -> Error {
     Error::conflict(format!("A computer named \"{name}\" already exists in this workspace"))
-        .code("NAME_TAKEN")
+        .code(ErrorCode::NameTaken)
 }
 
 impl Store {

@@ -6,6 +6,7 @@ use crate::{Store, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, KeyId};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// An unclaimed account of an agent.
 #[derive(Clone, Debug)]
@@ -73,7 +74,7 @@ impl Store {
                 .map_err(failed("count agents' accounts"))?;
         if waiting >= i64::from(most) {
             return Err(Error::unavailable("Too many agents' accounts are unclaimed: try again later")
-                .code("agent_accounts_full")
+                .code(ErrorCode::AgentAccountsFull)
                 .retry_after(3600));
         }
         write.insert_account(account).await?;
@@ -135,7 +136,7 @@ impl Store {
         .await
         .map_err(failed("set a claim link"))?;
         if set.rows_affected() == 0 {
-            return Err(Error::conflict("This account cannot be claimed").code("not_claimable"));
+            return Err(Error::conflict("This account cannot be claimed").code(ErrorCode::NotClaimable));
         }
         write.commit().await
     }

@@ -9,6 +9,7 @@ use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, KeyId, WorkspaceId};
 use hotdesk_domain::audit::Entry;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
 use hotdesk_domain::identity::api_key::{MAX_CLIENT_KEYS, MAX_KEYS};
 
@@ -269,5 +270,5 @@ fn check_key_count(whose: &str, held: i64, most: u32) -> Result<()> {
         return Ok(());
     }
     let message = format!("The {whose} has {most} API keys, the maximum: delete one first");
-    Err(Error::forbidden(message).code("KEY_LIMIT"))
+    Err(Error::forbidden(message).code(ErrorCode::KeyLimit))
 }

@@ -8,6 +8,7 @@ use hotdesk_base::ids::{AccountId, ClientId, ComputerId, FileId, KeyId, Workspac
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::computer::clone::free_name;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::client::{BilledTo, ClientTerms};
 use hotdesk_domain::name::Name;
 use hotdesk_domain::plural::plural;
@@ -112,7 +113,7 @@ impl Store {
             return Err(Error::conflict(format!(
                 "A client with the external_id {external_id:?} exists already"
             ))
-            .code("EXTERNAL_ID_TAKEN"));
+            .code(ErrorCode::ExternalIdTaken));
         }
         write.check_clients(account, plans).await?;
         write.check_past_clients(account).await?;
@@ -251,7 +252,7 @@ impl Store {
                 "The client still holds {held}: remove what it holds, or ask with ?computers=delete \
                  (`hotdesk clients delete --computers`)"
             ))
-            .code("CLIENT_HAS_COMPUTERS"));
+            .code(ErrorCode::ClientHasComputers));
         }
         for step in [
             "DELETE FROM api_keys WHERE workspace_id = $1",
@@ -301,7 +302,7 @@ impl Write {
             Some((Some(most), held)) if held >= most => {
                 let allowed = plural(most, "computer");
                 Err(Error::forbidden(format!("This client may have {allowed} and has {held}"))
-                    .code("DESKTOP_LIMIT")
+                    .code(ErrorCode::DesktopLimit)
                     .number("max_computers", most))
             }
             _ => Ok(()),

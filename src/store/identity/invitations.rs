@@ -8,6 +8,7 @@ use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Role;
 use hotdesk_domain::identity::email::Email;
 
@@ -209,7 +210,7 @@ impl Write {
         .map_err(failed("look for a member"))?;
         if there > 0 {
             return Err(Error::conflict(format!("{} belongs to the workspace already", new.email))
-                .code("ALREADY_MEMBER"));
+                .code(ErrorCode::AlreadyMember));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use crate::{Store, Write, failed, id, is_duplicate};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, SessionId};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
 use hotdesk_domain::identity::email::Email;
 
@@ -288,5 +289,5 @@ impl Write {
 }
 
 fn email_taken() -> Error {
-    Error::conflict("An account with this e-mail address exists already").code("EMAIL_TAKEN")
+    Error::conflict("An account with this e-mail address exists already").code(ErrorCode::EmailTaken)
 }

@@ -7,6 +7,7 @@ use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, FileId, WorkspaceId};
 use hotdesk_domain::billing::plan::Plans;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 
 /// Record of a workspace.
@@ -72,7 +73,7 @@ const ACCESSIBLE: &str = "SELECT * FROM workspaces WHERE (account_id = $1 OR id 
 
 fn name_taken(name: &Name) -> Error {
     // `Invalid`, not `Conflict`: the API answers 400 for a duplicate workspace name (docs/api/workspaces.md).
-    Error::invalid(format!("A workspace named \"{name}\" already exists")).code("NAME_TAKEN")
+    Error::invalid(format!("A workspace named \"{name}\" already exists")).code(ErrorCode::NameTaken)
 }
 
 impl Store {

@@ -176,7 +176,7 @@ async fn t29_a_claim_is_refused_for_what_comes_by_it_and_not_for_what_was_there(
     let form = [csrf, (format!("workspace.{}", scene.second), "take".to_owned())];
     let refused = scene.submit(&form).await;
     assert_eq!(refused.status, 403, "{}", refused.text);
-    assert!(refused.text.contains("room for 1 stored file,"), "{}", refused.text);
+    assert!(refused.text.contains("at most 1 stored file,"), "{}", refused.text);
     let path = format!("/files/delete?id={file}");
     assert_eq!(scene.request(&scene.key, Method::DELETE, &path).await.status, 200);
     let taken = scene.submit(&form).await;

@@ -56,7 +56,7 @@ async fn t23_workspaces_and_files_past_the_person_s_plan_are_not_taken_over() {
     give_plan(&scene.controller, &settings, scene.person, "few").await;
     expect_refused(&scene, &form, "at most 1 workspace,").await;
     give_plan(&scene.controller, &settings, scene.person, "files").await;
-    expect_refused(&scene, &form, "room for 1 stored file,").await;
+    expect_refused(&scene, &form, "at most 1 stored file,").await;
     give_plan(&scene.controller, &settings, scene.person, "bytes").await;
     scene.controller.sql(&format!("UPDATE files SET size_bytes = {} WHERE filename = 'one'", 1 << 30)).await;
     expect_refused(&scene, &form, "1 GB for stored files").await;

@@ -12,6 +12,7 @@ use hotdesk::agent::media::recording::{RecordingSetup, Recordings};
 use hotdesk::base::tasks::Tasks;
 use hotdesk::base::wait;
 use hotdesk::domain::error::Result;
+use hotdesk::domain::error_code::ErrorCode;
 use hotdesk::wire::desktop::recording::{Recording, StartRecording};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -294,18 +295,18 @@ async fn recordings_keep_to_their_limits_and_what_cannot_be_is_refused() {
         |limits: RetentionLimits| Recordings::open(RecordingSetup { limits, ..fixture.recording.clone() });
     let missing =
         Recordings::open(RecordingSetup { encoder: "no-such-ffmpeg".into(), ..fixture.recording.clone() });
-    assert_eq!(missing.start(start_request()).await.unwrap_err().code, Some("no_encoder"));
+    assert_eq!(missing.start(start_request()).await.unwrap_err().code, Some(ErrorCode::NoEncoder));
     let broken = Recordings::open(RecordingSetup { encoder: "false".into(), ..fixture.recording.clone() });
     for _ in 0..2 {
         // A failed start leaves no files and no claim to the screen.
-        assert_eq!(broken.start(start_request()).await.unwrap_err().code, Some("encoder_failed"));
+        assert_eq!(broken.start(start_request()).await.unwrap_err().code, Some(ErrorCode::EncoderFailed));
     }
     assert_eq!(std::fs::read_dir(fixture.home().join(FOLDER_NAME)).expect("the folder").count(), 0);
     if !installed("ffmpeg") {
         return fixture.close().await;
     }
     let disk_full = open_with(RetentionLimits { min_free: u64::MAX, ..RetentionLimits::default() });
-    assert_eq!(disk_full.start(start_request()).await.unwrap_err().code, Some("disk_full"));
+    assert_eq!(disk_full.start(start_request()).await.unwrap_err().code, Some(ErrorCode::DiskFull));
 
     let window = Window::open(&fixture.display(), 0, 0, 320, 200, 0xff_00_00);
     let roomy = open_with(RetentionLimits::default());

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::desk::{Claim, DisplayFixture, ForeignXServer, Picture, Screenshot, TIMEOUT, installed};
 use super::window::{InputEvent, Window};
 use hotdesk::agent::display::{Session, XServer};
+use hotdesk::domain::error_code::ErrorCode;
 
 /// A fixture with a red window over the whole screen, which has a blue square of 20 pixels at (100, 50).
 async fn open_red_screen() -> (DisplayFixture, Window) {
@@ -274,7 +275,7 @@ async fn places_in_a_frame_lead_back_to_the_screen() {
     assert_ne!(screen.frame_record(later.frame()).expect("a frame").moment(), moment);
     for stranger in ["", "x", "00000000-1", "0-1", "\u{1f600}"] {
         let unknown = screen.frame_record(stranger).unwrap_err();
-        assert_eq!(unknown.code, Some("unknown_frame"), "{stranger}");
+        assert_eq!(unknown.code, Some(ErrorCode::UnknownFrame), "{stranger}");
         fixture.fails("POST", "/click", json!({"x": 1, "y": 1, "frame": stranger}), 409).await;
     }
     fixture.close().await;
@@ -288,7 +289,7 @@ async fn a_frame_is_known_for_a_thousand_more_and_never_on_another_screen() {
     let other = fixture.displays.screen(created["id"].as_str()).expect("a screen");
     let first = fixture.screenshot("cursor=off", &[]).await.frame().to_owned();
     let tag = format!("\"{first}\"");
-    assert_eq!(other.frame_record(&first).unwrap_err().code, Some("unknown_frame"));
+    assert_eq!(other.frame_record(&first).unwrap_err().code, Some(ErrorCode::UnknownFrame));
     for round in 1..1024_u32 {
         window.fill(0, 0, 1, 1, round);
         fixture.screenshot("cursor=off", &[]).await;
@@ -297,7 +298,7 @@ async fn a_frame_is_known_for_a_thousand_more_and_never_on_another_screen() {
     window.fill(0, 0, 1, 1, 0xff_ff_ff);
     let newest = fixture.screenshot("cursor=off", &[&tag]).await;
     assert_eq!(newest.status, 200);
-    assert_eq!(fixture.boot().frame_record(&first).unwrap_err().code, Some("unknown_frame"));
+    assert_eq!(fixture.boot().frame_record(&first).unwrap_err().code, Some(ErrorCode::UnknownFrame));
     fixture.boot().frame_record(newest.frame()).expect("the newest is known");
     fixture.close().await;
 }

@@ -1,13 +1,14 @@
-//! Large uploads with an idempotency key: a repeated one is stored once, whatever its multipart boundary.
+//! Uploads with an idempotency key: a repeated one is stored once, whatever its multipart boundary, and one
+//! over 2 MiB is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::put;
+use axum::routing::{patch, put};
 use hotdesk::base::hex::hex;
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, RequestBuilder};
@@ -20,7 +21,10 @@ use super::{count_keys, keyed};
 use crate::harness::agent::fetch_json;
 use crate::harness::simulation::Simulation;
 
-const LONG: usize = 5 * 1024 * 1024;
+/// Length of a file whose form is within the limit of a body with a key.
+const LONG: usize = 2_000_000;
+/// Length that is over this limit, and within the limit of the route.
+const TOO_LONG: usize = 3_000_000;
 
 /// An upload request. reqwest chooses a random boundary for each form.
 fn upload(controller: &Simulation, key: &str, workspace: &str, name: &str, bytes: Vec<u8>) -> RequestBuilder {
@@ -64,12 +68,62 @@ async fn a_large_upload_sent_again_is_stored_once() {
         assert_eq!((reused.status, &reused.body["code"]), (422, &json!("idempotency_key_reused")), "{name}");
     }
     assert_eq!(stored(&controller, &workspace).await, (Some(1), 1));
-    // The limit of the route holds, and a refused upload does not use up the key.
-    let huge = fetch_json(upload(&controller, "key-number-2", &workspace, "c.bin", vec![0; 11 << 20])).await;
-    assert_eq!(huge.status, 413, "{}", huge.body);
-    let small = fetch_json(upload(&controller, "key-number-2", &workspace, "c.bin", vec![0; 10 << 20])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_over_the_limit_is_refused_and_its_key_stays_free() {
+    let controller = Simulation::boot().await;
+    let workspace = controller.workspace("w").await;
+    let huge = vec![1; TOO_LONG];
+    let refused = fetch_json(upload(&controller, "key-number-1", &workspace, "a.bin", huge.clone())).await;
+    assert_eq!(refused.status, 413, "{}", refused.body);
+    let message = refused.body["error"].as_str().expect("a message");
+    assert!(message.contains("send it without a key") && message.contains("in pieces"), "{message}");
+    assert_eq!((count_keys(&controller).await, stored(&controller, &workspace).await), (0, (Some(0), 0)));
+    // Without a key the same file is stored, and the key is free for another request.
+    let file = Part::bytes(huge).file_name("a.bin");
+    let form = Form::new().text("projectId", workspace.clone()).part("file", file);
+    let without = fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await;
+    assert_eq!((without.status, &without.body["file"]["size_bytes"]), (200, &json!(TOO_LONG)));
+    let small = fetch_json(upload(&controller, "key-number-1", &workspace, "b.bin", long(1))).await;
     assert_eq!(small.status, 200, "{}", small.body);
-    assert_eq!(stored(&controller, &workspace).await, (Some(2), 2));
+    assert_eq!((count_keys(&controller).await, stored(&controller, &workspace).await), (1, (Some(2), 2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pieces_of_a_resumable_upload_have_keys_of_their_own() {
+    let received = Arc::new(AtomicUsize::new(0));
+    let total = Arc::clone(&received);
+    let append = patch(async move |request: Request| {
+        let bytes = axum::body::to_bytes(request.into_body(), usize::MAX).await.expect("the whole body");
+        let offset = total.fetch_add(bytes.len(), Ordering::Relaxed) + bytes.len();
+        let fields = [("connection", "close".to_owned()), ("upload-offset", offset.to_string())];
+        (StatusCode::NO_CONTENT, fields).into_response()
+    });
+    let controller = Simulation::boot_with(Router::new().route("/files/uploads/{id}", append)).await;
+    let workspace = controller.workspace("w").await;
+    let computer = controller.computer(&workspace, "desk").await;
+    let path = format!("/computers/{computer}/files/uploads/00000000-0000-4000-8000-000000000000");
+    let send = async |key: &str, offset: usize, length: usize| {
+        let piece = keyed(&controller, Method::PATCH, &path, key)
+            .header("Tus-Resumable", "1.0.0")
+            .header("Upload-Offset", offset)
+            .header("Content-Type", "application/offset+octet-stream");
+        let answer = piece.body(vec![1; length]).send().await.expect("an answer");
+        let offset = answer.headers().get("upload-offset").map(|value| value.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), offset.unwrap_or_default())
+    };
+    // A piece over the limit does not reach the computer, and its key stays free.
+    assert_eq!(send("key-number-1", 0, TOO_LONG).await, (413, String::new()));
+    assert_eq!(received.load(Ordering::Relaxed), 0);
+    // Each piece is sent twice and reaches the computer once.
+    for (key, offset) in [("key-number-1", 0), ("key-number-2", LONG)] {
+        for _ in 0..2 {
+            assert_eq!(send(key, offset, LONG).await, (204, (offset + LONG).to_string()));
+        }
+    }
+    assert_eq!(send("key-number-1", LONG, LONG).await.0, 422);
+    assert_eq!(received.load(Ordering::Relaxed), 2 * LONG);
 }
 
 #[tokio::test(flavor = "multi_thread")]

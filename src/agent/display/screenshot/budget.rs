@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Lowest quality that is tried: below it small text is lost, and fewer pixels of higher quality show more.
 const MIN_QUALITY: u8 = 30;
@@ -84,7 +85,7 @@ pub(super) fn fit(
         "max_bytes is too small: the smallest picture of this screen has {} bytes",
         file.len()
     ))
-    .code("budget_too_small"))
+    .code(ErrorCode::BudgetTooSmall))
 }
 
 /// Finds the best quality that fits, between one that fits and one that does not.
@@ -202,7 +203,7 @@ mod tests {
         let full = EncodeParams { width: 640, height: 360, quality: Some(80) };
         // The file never gets smaller.
         let (refused, tries) = tried(full, Some(80), 999, |_| 1000.0);
-        assert_eq!((refused.unwrap_err().code, tries <= most_tries), (Some("budget_too_small"), true));
+        assert_eq!((refused.unwrap_err().code, tries <= most_tries), (Some(ErrorCode::BudgetTooSmall), true));
         // A small picture is tried once.
         let small = EncodeParams { width: 20, height: 20, quality: None };
         assert_eq!(tried(small, None, 10, bytes).1, 1);

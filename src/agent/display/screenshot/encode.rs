@@ -89,6 +89,7 @@ fn encode(buffers: &mut EncoderBuffers, frame: &Frame, options: ScreenshotOption
 mod tests {
     use super::*;
     use crate::display::screenshot::frame::Pool;
+    use hotdesk_domain::error_code::ErrorCode;
 
     fn encoded(frame: &Frame, query: &str) -> Result<EncodedImage> {
         let options = ScreenshotOptions::parse(&serde_urlencoded::from_str(query).unwrap()).unwrap();
@@ -154,7 +155,7 @@ mod tests {
                 assert!(made.bytes.len() <= most, "{format} {most}: {}", made.bytes.len());
             }
             let refused = encoded(&frame, &format!("format={format}&max_bytes=10")).unwrap_err();
-            assert_eq!(refused.code, Some("budget_too_small"), "{format}");
+            assert_eq!(refused.code, Some(ErrorCode::BudgetTooSmall), "{format}");
             let small = encoded(&frame, &format!("format={format}&max_pixels=1000")).unwrap();
             assert_eq!((small.width, small.height), (40, 25), "{format}");
         }

@@ -11,6 +11,7 @@ use crate::display::screen::damage_history::Moment;
 use hotdesk_domain::desktop::pointer::format_point;
 use hotdesk_domain::desktop::region::Region;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Frames remembered per screen, 150 bytes each. A client that takes ten screenshots a second fills this in
 /// 100 seconds. Another client that takes a minute between two actions can still name its frame.
@@ -102,7 +103,7 @@ impl FrameHistory {
 pub(super) fn unknown(name: &str) -> Error {
     let name: String = name.chars().take(40).collect();
     Error::conflict(format!("Frame {name} is unknown or too old: take a new screenshot"))
-        .code("unknown_frame")
+        .code(ErrorCode::UnknownFrame)
 }
 
 #[cfg(test)]
@@ -163,6 +164,6 @@ mod tests {
             assert!(frames.get(&stranger).is_none(), "{stranger}");
         }
         assert!(FrameHistory::new().get(last).is_none());
-        assert_eq!(unknown(last).code, Some("unknown_frame"));
+        assert_eq!(unknown(last).code, Some(ErrorCode::UnknownFrame));
     }
 }

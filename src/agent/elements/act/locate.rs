@@ -17,6 +17,7 @@ use crate::elements::{CALL_TIMEOUT, Elements, gone, refusal};
 use hotdesk_base::wait;
 use hotdesk_domain::desktop::pointer::Point;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::element::Element;
 
 /// Most ancestors that are read; no program nests deeper.
@@ -159,7 +160,8 @@ impl LocatedElement {
             seen = self.visible();
         }
         let seen = seen.ok_or_else(|| {
-            Error::conflict("Nothing of the element can be seen on its screen").code("element_not_visible")
+            Error::conflict("Nothing of the element can be seen on its screen")
+                .code(ErrorCode::ElementNotVisible)
         })?;
         let (x, y) = (seen.x + seen.width / 2, seen.y + seen.height / 2);
         let point = Point::parse(x.into(), y.into(), self.screen.size())?;
@@ -169,7 +171,9 @@ impl LocatedElement {
                 self.receives_click(point).await.unwrap_or(false).then_some(())
             });
             if came.await.is_none() {
-                return Err(Error::conflict("Another window covers the element").code("element_covered"));
+                return Err(
+                    Error::conflict("Another window covers the element").code(ErrorCode::ElementCovered)
+                );
             }
         }
         Ok((self, point))

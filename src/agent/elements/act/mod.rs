@@ -18,6 +18,7 @@ use crate::elements::{CALL_TIMEOUT, Elements, refusal};
 use hotdesk_base::wait;
 use hotdesk_domain::desktop::pointer::{Button, Point};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::element::{Element, ElementActionResult, ElementClick, ElementValue};
 
 /// How long a click may take to change the element itself; most programs react within one drawn frame.
@@ -177,7 +178,7 @@ pub(super) async fn take_focus(located: &LocatedElement) -> Result<Option<&'stat
 /// Executes the first action; returns why the program did not, if it did not.
 async fn first_action(located: &LocatedElement) -> Result<Option<&'static str>> {
     if !located.node.interfaces.action {
-        return Err(Error::conflict("The element has no action").code("element_no_action"));
+        return Err(Error::conflict("The element has no action").code(ErrorCode::ElementNoAction));
     }
     match located.bus.call(&located.key.object, ACTION, "DoAction", &(0_i32,), ACTION_TIMEOUT).await {
         Ok(true) => Ok(None),

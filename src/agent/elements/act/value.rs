@@ -11,6 +11,7 @@ use crate::elements::bus::Fault;
 use crate::elements::bus::details;
 use crate::elements::{CALL_TIMEOUT, refusal};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::element::ElementValue;
 
 /// Most characters of a text.
@@ -51,9 +52,8 @@ impl NewValue {
             (ElementValue::Text(_), _) if interfaces.value => {
                 Err(Error::invalid("value must be a number here"))
             }
-            _ => {
-                Err(Error::conflict("The element has no value that can be set").code("element_not_settable"))
-            }
+            _ => Err(Error::conflict("The element has no value that can be set")
+                .code(ErrorCode::ElementNotSettable)),
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use super::super::tree::{self, Target};
 use super::{BackgroundProcess, Stdin, refused};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::extract::Body;
 use hotdesk_wire::programs::process::{SendSignal, SignalResult, StdinWritten};
 
@@ -65,7 +66,7 @@ impl BackgroundProcess {
                 Ok(Err(error)) => return Err(Error::internal(format!("standard input: {error}"))),
                 Err(_) => {
                     let unread = Error::conflict("the process does not read its standard input");
-                    return Err(with_written(unread.code("stdin_full"), *written));
+                    return Err(with_written(unread.code(ErrorCode::StdinFull), *written));
                 }
             }
         }
@@ -108,11 +109,11 @@ impl BackgroundProcess {
 fn open(stdin: &mut Stdin) -> Result<&mut tokio::net::unix::pipe::Sender> {
     match stdin {
         Stdin::Open(sender) => Ok(sender),
-        Stdin::Closed => Err(Error::conflict("standard input is closed").code("stdin_closed")),
+        Stdin::Closed => Err(Error::conflict("standard input is closed").code(ErrorCode::StdinClosed)),
         Stdin::None => Err(Error::conflict(
             "the process was started without standard input (start it with stdin: \"pipe\")",
         )
-        .code("stdin_closed")),
+        .code(ErrorCode::StdinClosed)),
     }
 }
 

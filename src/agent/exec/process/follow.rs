@@ -15,6 +15,7 @@ use super::log::StreamSelection;
 use super::{BackgroundProcess, refused};
 use crate::exec::output::streams::StdStream;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::programs::process::OutputQuery;
 
 /// Most bytes of one piece.
@@ -102,7 +103,7 @@ impl BackgroundProcess {
     fn follower_permit(&self) -> Result<OwnedSemaphorePermit> {
         Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
             Error::unavailable("too many readers are waiting for output already")
-                .code("too_many_followers")
+                .code(ErrorCode::TooManyFollowers)
                 .retry_after(1)
         })
     }

@@ -26,6 +26,7 @@ use crate::exec::shim::launch::ShimState;
 use crate::exec::shim::shim_protocol::ProcessExit;
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::programs::process::{Process as Record, StartProcess};
 use log::{Log, SharedBudget, StreamSelection};
 
@@ -217,7 +218,7 @@ fn reserve_entry(processes: &mut BTreeMap<u64, Arc<BackgroundProcess>>) -> Resul
     let running = processes.values().filter(|process| !process.gone.is_cancelled()).count();
     if running >= MAX_RUNNING {
         let message = format!("{MAX_RUNNING} background processes are running already");
-        return Err(Error::unavailable(message).code("too_many_processes"));
+        return Err(Error::unavailable(message).code(ErrorCode::TooManyProcesses));
     }
     while processes.len() >= MAX_REMEMBERED {
         let oldest = processes.iter().find(|(_, process)| process.gone.is_cancelled());
@@ -248,7 +249,7 @@ fn program(request: &StartProcess) -> Result<(Program, String)> {
 }
 
 fn refused(message: &str) -> Error {
-    Error::invalid(message).code("INVALID_REQUEST")
+    Error::invalid(message).code(ErrorCode::InvalidRequest)
 }
 
 impl BackgroundProcess {

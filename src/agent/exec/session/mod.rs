@@ -20,6 +20,7 @@ use crate::exec::output::CapturedOutput;
 use crate::exec::shim::launch::ShimState;
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::programs::exec::PythonSession;
 
 /// Most sessions: an idle interpreter takes 10 MB, one with the usual libraries 100 MB.
@@ -121,7 +122,7 @@ impl Sessions {
         };
         let busy = || {
             Error::unavailable(format!("session {name} is busy with other calls"))
-                .code("session_busy")
+                .code(ErrorCode::SessionBusy)
                 .retry_after(1)
         };
         let _queued = session.queue.try_acquire().map_err(|_| busy())?;
@@ -129,13 +130,13 @@ impl Sessions {
         let _turn = turn.map_err(|_| busy())?.map_err(Error::internal)?;
         let over = || {
             let message = format!("session {name} ended while the call waited for its turn");
-            Error::conflict(message).code("session_ended")
+            Error::conflict(message).code(ErrorCode::SessionEnded)
         };
         let (answer, answered) = oneshot::channel();
         session.jobs.send(QueuedCall { call, answer }).await.map_err(|_| over())?;
         let ran = answered.await.map_err(|_| over())?;
         if ran.end == Some(CommandEnd::Abandoned) {
-            return Err(Error::conflict(format!("session {name} was ended")).code("session_ended"));
+            return Err(Error::conflict(format!("session {name} was ended")).code(ErrorCode::SessionEnded));
         }
         Ok(CallResult { started, ..ran })
     }
@@ -170,7 +171,7 @@ impl Sessions {
         }
         if sessions.len() >= MAX_SESSIONS {
             let message = format!("there are {MAX_SESSIONS} sessions already: delete one");
-            return Err(Error::unavailable(message).code("too_many_sessions"));
+            return Err(Error::unavailable(message).code(ErrorCode::TooManySessions));
         }
         let commands = &self.0.commands;
         let args = ["-u", "-c", RUNNER, "{control}"].map(str::to_owned).to_vec();
@@ -237,7 +238,7 @@ fn check(name: &str) -> Result<()> {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fine) || [".", ".."].contains(&name) {
         let rule = format!("session must be 1 to {MAX_NAME} letters, digits, _, . or -");
-        return Err(Error::invalid(rule).code("INVALID_REQUEST"));
+        return Err(Error::invalid(rule).code(ErrorCode::InvalidRequest));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::files::paths::enter;
 use crate::files::{already_exists, errno};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Checks the merge before anything is moved.
 ///
@@ -64,7 +65,7 @@ pub fn merge(from: &OwnedFd, to: &OwnedFd, overwrite: bool, shown: &str) -> Resu
 }
 
 fn type_mismatch(shown: &str) -> Error {
-    Error::conflict(format!("{shown}: one is a folder and the other is not")).code("already_exists")
+    Error::conflict(format!("{shown}: one is a folder and the other is not")).code(ErrorCode::AlreadyExists)
 }
 
 fn names(folder: &OwnedFd, shown: &str) -> Result<Vec<CString>> {

@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use tar::{Entries, Entry, EntryType, PaxExtensions};
 
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Most bytes of a long name or of an entry's attributes; names have at most 4,096 bytes.
 const MAX_EXTENSION: u64 = 64 * 1024;
@@ -51,7 +52,9 @@ pub struct Member {
 pub fn unreadable(error: std::io::Error) -> Error {
     match error.downcast::<Error>() {
         Ok(own) => own,
-        Err(error) => Error::invalid(format!("the archive cannot be read: {error}")).code("bad_archive"),
+        Err(error) => {
+            Error::invalid(format!("the archive cannot be read: {error}")).code(ErrorCode::BadArchive)
+        }
     }
 }
 
@@ -141,7 +144,7 @@ fn below(path: &Path) -> Result<PathBuf> {
 }
 
 fn unsafe_archive(what: &str) -> Error {
-    Error::invalid(format!("the archive cannot be extracted safely: {what}")).code("unsafe_archive")
+    Error::invalid(format!("the archive cannot be extracted safely: {what}")).code(ErrorCode::UnsafeArchive)
 }
 
 /// Reads the bytes of an extension.

@@ -7,6 +7,7 @@ use crate::files::write::desktop_upload::DESKTOP;
 use crate::files::write::temp_file::WriteOptions;
 use crate::files::write::upload::mode;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::filename::FileName;
 
 /// Longest metadata field in bytes: a path and a name in base64, and the client's own keys.
@@ -48,7 +49,8 @@ impl TargetPath {
 /// # Errors
 /// `Invalid`; the message names the bad key.
 pub fn parse_target(metadata: &str) -> Result<UploadTarget> {
-    let invalid = |what: &str| Error::invalid(format!("Upload-Metadata: {what}")).code("INVALID_REQUEST");
+    let invalid =
+        |what: &str| Error::invalid(format!("Upload-Metadata: {what}")).code(ErrorCode::InvalidRequest);
     if metadata.len() > MAX_METADATA {
         return Err(invalid("longer than 16 KiB"));
     }
@@ -85,7 +87,7 @@ pub fn parse_target(metadata: &str) -> Result<UploadTarget> {
 /// # Errors
 /// `Invalid` when it is missing or not a number.
 pub fn bytes(name: &str, value: Option<&str>) -> Result<u64> {
-    let invalid = |what: &str| Error::invalid(format!("{name} {what}")).code("INVALID_REQUEST");
+    let invalid = |what: &str| Error::invalid(format!("{name} {what}")).code(ErrorCode::InvalidRequest);
     let value = value.ok_or_else(|| invalid("is missing"))?;
     let digits = !value.is_empty() && value.bytes().all(|digit| digit.is_ascii_digit());
     value.parse().ok().filter(|_| digits).ok_or_else(|| invalid("is not a number of bytes"))

@@ -21,6 +21,7 @@ use super::{blocking, file_error};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
 use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use store::Store;
 
 /// Largest upload in bytes; usually the disk is full first.
@@ -142,7 +143,7 @@ impl Uploads {
             if state.offset != offset {
                 let there = i64::try_from(state.offset).unwrap_or(i64::MAX);
                 let what = format!("the upload is {there} bytes long, not {offset}");
-                return Err(Error::conflict(what).code("offset_mismatch").number("offset", there));
+                return Err(Error::conflict(what).code(ErrorCode::OffsetMismatch).number("offset", there));
             }
             let missing = state.length - offset;
             let too_long = || Error::too_large("the body is longer than the rest of Upload-Length");
@@ -192,9 +193,9 @@ impl Uploads {
             let claimed = self.try_claim(id);
             async move { claimed }
         });
-        claimed
-            .await
-            .ok_or_else(|| Error::conflict("another request is writing to the upload").code("upload_busy"))
+        claimed.await.ok_or_else(|| {
+            Error::conflict("another request is writing to the upload").code(ErrorCode::UploadBusy)
+        })
     }
 
     fn try_claim(&self, id: Uuid) -> Option<WriteClaim> {

@@ -25,9 +25,10 @@ use crate::files::paths::{EntryHandle, FOLDER, Parents, open_inside};
 use crate::files::write::desktop_upload::open_desktop;
 use crate::files::write::temp_file::{TempFile, check_free, rename, settle, stat_entry};
 use crate::files::write::upload::parents;
-use crate::files::{OTHER_FILE_SYSTEM, errno, file_error};
+use crate::files::{errno, file_error};
 use hotdesk_base::clock::now_ms;
 use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Path of the folder in the home folder.
 const FOLDER_NAME: &str = ".local/state/hotdesk/uploads";
@@ -78,7 +79,7 @@ impl Store {
         check_free(&folder, &name, target.options.overwrite, &shown)?;
         if self.names()?.iter().filter(|name| name.ends_with(".json")).count() >= MAX_UPLOADS {
             let what = format!("{MAX_UPLOADS} uploads are unfinished");
-            return Err(Error::unavailable(what).code("too_many_uploads").retry_after(60));
+            return Err(Error::unavailable(what).code(ErrorCode::TooManyUploads).retry_after(60));
         }
         let space = rustix::fs::fstatvfs(&self.folder).map_err(|error| errno(SHOWN, error))?;
         if space.f_bavail.saturating_mul(space.f_frsize) < length {
@@ -103,7 +104,7 @@ impl Store {
         let expires_ms = bytes.as_ref().map_or_else(|| modified_ms(&written), modified_ms) + lifetime();
         if expires_ms < now_ms() {
             self.remove(id)?;
-            return Err(unknown().code("upload_expired"));
+            return Err(unknown().code(ErrorCode::UploadExpired));
         }
         let mut state = UploadState {
             offset: record.length,
@@ -143,7 +144,7 @@ impl Store {
         let Some(file) = self.bytes(id)? else { return Ok(()) };
         settle(&file, &folder, &name, target.options, &shown)?;
         match rename(&self.folder, &part(id), &folder, &name, target.options.overwrite, &shown) {
-            Err(error) if error.code == Some(OTHER_FILE_SYSTEM) => {
+            Err(error) if error.code == Some(ErrorCode::OtherFileSystem) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let source = rustix::fs::openat(&self.folder, part(id), flags, Mode::empty())
                     .map_err(|error| errno(SHOWN, error))?;

@@ -17,6 +17,7 @@ use crate::files::write::receive::receive;
 use crate::files::write::temp_file::{TempFile, WriteOptions};
 use crate::files::{Files, errno, file_error};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::filename::FileName;
 use hotdesk_domain::limits::MAX_UPLOAD;
 use hotdesk_wire::agent::{PutOutcome, PutResult};
@@ -46,7 +47,7 @@ pub async fn put(files: &Files, home: PathBuf, name: FileName, body: Body) -> Re
         }
         let outcome = match unfinished.finish(&file, name.as_str(), WriteOptions::default(), &path) {
             Ok(_) => PutOutcome::Created,
-            Err(error) if error.code == Some("already_exists") => PutOutcome::Exists,
+            Err(error) if error.code == Some(ErrorCode::AlreadyExists) => PutOutcome::Exists,
             Err(error) => return Err(error),
         };
         Ok(PutResult { path, outcome })
@@ -74,7 +75,8 @@ pub fn open_desktop(home: &Path) -> Result<OwnedFd> {
     opened.map_err(|error| match error {
         rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => {
             let shown = home.join(DESKTOP);
-            Error::conflict(format!("{} is not a plain folder", shown.display())).code("desktop_not_a_folder")
+            Error::conflict(format!("{} is not a plain folder", shown.display()))
+                .code(ErrorCode::DesktopNotAFolder)
         }
         other => errno(DESKTOP, other),
     })

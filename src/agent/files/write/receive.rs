@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::blocking;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Longest time between two pieces of a body; a slower sender would block a transfer slot (T13,
 /// docs/security.md).
@@ -112,5 +113,5 @@ pub async fn receive<T: Send + 'static>(
 }
 
 fn taken_over() -> Error {
-    Error::conflict("another request continues this upload").code("upload_taken_over")
+    Error::conflict("another request continues this upload").code(ErrorCode::UploadTakenOver)
 }

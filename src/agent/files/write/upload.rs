@@ -13,6 +13,7 @@ use crate::files::write::temp_file::{TempFile, WriteOptions, check_free};
 use crate::files::{Files, file_error};
 use hotdesk_base::hex::hex;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::files::guest_file::{FileWritten, PutQuery, WriteOutcome};
 
 /// Writes a body to a path.
@@ -61,7 +62,7 @@ pub fn mode(text: Option<&str>) -> Result<Option<u32>> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
     match u32::from_str_radix(text, 8) {
         Ok(mode) if digits && mode <= 0o777 => Ok(Some(mode)),
-        _ => Err(Error::invalid("mode must be octal digits, at most 777").code("INVALID_REQUEST")),
+        _ => Err(Error::invalid("mode must be octal digits, at most 777").code(ErrorCode::InvalidRequest)),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::media::ffmpeg;
 use hotdesk_base::tasks::Tasks;
 use hotdesk_base::wait;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// How long ffmpeg may take to its first picture: 0.3 s is usual, a loaded host takes seconds.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,7 +75,9 @@ impl RecordingEncoder {
         tasks: &Tasks,
     ) -> Result<Self> {
         let failed = |why: String| {
-            Error::unavailable("The recording could not be started").code("encoder_failed").context(why)
+            Error::unavailable("The recording could not be started")
+                .code(ErrorCode::EncoderFailed)
+                .context(why)
         };
         let output = video.try_clone().map_err(|error| failed(error.to_string()))?;
         let mut command = Command::new(program);

@@ -31,6 +31,7 @@ use encoder::{RecordingEncoder, VideoFormat};
 use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::error::{Error, Kind, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::recording::{Recording, StartRecording};
 use retention::{RetentionLimits, StoredRecording};
 use store::{RecordingFile, RecordingStore};
@@ -317,7 +318,7 @@ impl RecordingsState {
         let mut table = self.lock();
         if table.running.contains_key(&screen.id) {
             let message = format!("Screen {} is being recorded already", screen.id);
-            return Err(Error::conflict(message).code("already_recording"));
+            return Err(Error::conflict(message).code(ErrorCode::AlreadyRecording));
         }
         table.running.insert(screen.id.clone(), None);
         Ok(ScreenReservation { shared: self, screen: screen.id.clone(), committed: false })
@@ -328,7 +329,7 @@ impl RecordingsState {
         let store = RecordingStore::open(&self.setup.home, Parents::Create)?;
         if !self.free_space(1)? {
             let message = "The running recordings use the whole space for recordings; stop one first";
-            return Err(Error::unavailable(message).code("recordings_full"));
+            return Err(Error::unavailable(message).code(ErrorCode::RecordingsFull));
         }
         if store.free()? < self.setup.limits.min_free {
             return Err(disk_full());
@@ -433,5 +434,5 @@ fn within(value: u32, range: std::ops::RangeInclusive<u32>, name: &str) -> Resul
 
 /// Error for a full disk.
 fn disk_full() -> Error {
-    Error::unavailable("The computer's disk is too full to record").code("disk_full")
+    Error::unavailable("The computer's disk is too full to record").code(ErrorCode::DiskFull)
 }

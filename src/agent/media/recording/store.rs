@@ -227,6 +227,7 @@ fn failed(error: Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_domain::error_code::ErrorCode;
 
     fn record(id: &str, started_at: &str) -> Recording {
         serde_json::from_value(serde_json::json!({"id": id, "screen": "default", "status": "stopped",
@@ -270,7 +271,7 @@ mod tests {
         std::os::unix::fs::symlink(other.path(), home.path().join(FOLDER_NAME)).unwrap();
         assert_eq!(
             RecordingStore::open(home.path(), Parents::Create).unwrap_err().code,
-            Some("path_through_link")
+            Some(ErrorCode::PathThroughLink)
         );
     }
 }

@@ -87,7 +87,7 @@ pub fn add_outcome(entry: &mut TimelineEntry, outcome: &Result<ActionResult>) {
         Ok(result) => result,
         Err(error) => {
             entry.status = Some(error_response::status(error.kind).as_u16());
-            entry.code = error.code.map(str::to_owned);
+            entry.code = error.code.map(|code| code.as_str().to_owned());
             return;
         }
     };
@@ -129,6 +129,7 @@ fn known_keyword(word: &str, words: &[&str]) -> Option<String> {
 mod tests {
     use super::*;
     use hotdesk_domain::error::Error;
+    use hotdesk_domain::error_code::ErrorCode;
     use serde_json::{Value, json};
 
     fn entry(action: Value) -> Value {
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn refusals_have_only_status_and_code() {
         let mut entry = TimelineEntry::default();
-        add_outcome(&mut entry, &Err(Error::conflict("hunter2").code("stale_frame")));
+        add_outcome(&mut entry, &Err(Error::conflict("hunter2").code(ErrorCode::StaleFrame)));
         assert_eq!(
             (entry.success, entry.status, entry.code.as_deref()),
             (false, Some(409), Some("stale_frame"))

@@ -24,6 +24,7 @@ use hotdesk_base::wait;
 use hotdesk_domain::desktop::resolution::Size;
 use hotdesk_domain::desktop::stream::Destination;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// PulseAudio source of the session's virtual speaker.
 pub const SPEAKER: &str = "hotdesk_speaker.monitor";
@@ -145,7 +146,7 @@ impl StreamEncoder {
         log: Arc<FfmpegLog>,
     ) -> Result<Self> {
         let failed = |why: String| {
-            Error::unavailable("The stream could not be encoded").code("encoder_failed").context(why)
+            Error::unavailable("The stream could not be encoded").code(ErrorCode::EncoderFailed).context(why)
         };
         let broken = |error: std::io::Error| failed(error.to_string());
         // First, because the screen's thread updates its size only when it handles a request.
@@ -174,7 +175,7 @@ impl StreamEncoder {
         let why = tokio::select! {
             biased;
             () = stop.cancelled() => {
-                Error::conflict("The stream was stopped before the server took it").code("stream_stopped")
+                Error::conflict("The stream was stopped before the server took it").code(ErrorCode::StreamStopped)
             }
             () = encoder.ended() => encoder.start_failure(),
             taken = taken => match taken {
@@ -192,7 +193,7 @@ impl StreamEncoder {
         if self.log.blames_server() {
             return refused(&format!("({last})"));
         }
-        Error::unavailable(format!("The stream could not be encoded ({last})")).code("encoder_failed")
+        Error::unavailable(format!("The stream could not be encoded ({last})")).code(ErrorCode::EncoderFailed)
     }
 
     /// Process id.
@@ -230,7 +231,8 @@ impl StreamEncoder {
 }
 
 fn refused(how: &str) -> Error {
-    Error::unavailable(format!("The streaming server did not take the stream {how}")).code("stream_refused")
+    Error::unavailable(format!("The streaming server did not take the stream {how}"))
+        .code(ErrorCode::StreamRefused)
 }
 
 /// Reads the process's log lines and logs them without the key.

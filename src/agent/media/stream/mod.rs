@@ -25,6 +25,7 @@ use hotdesk_base::clock::{iso8601, now_ms};
 use hotdesk_base::tasks::Tasks;
 use hotdesk_domain::desktop::stream::{Destination, check_key};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::limits::MAX_STREAM_START_SECONDS;
 use hotdesk_wire::desktop::stream::{StreamStarted, StreamStatus, StreamTo};
 
@@ -141,7 +142,9 @@ impl StreamerState {
     fn reserve(&self) -> Result<Arc<StreamState>> {
         let mut last = self.lock();
         if last.as_ref().is_some_and(|stream| !stream.gone.is_cancelled()) {
-            return Err(Error::conflict("The computer is streaming already").code("already_streaming"));
+            return Err(
+                Error::conflict("The computer is streaming already").code(ErrorCode::AlreadyStreaming)
+            );
         }
         let stream = Arc::new(StreamState {
             status: Mutex::new(idle()),

@@ -12,6 +12,7 @@ use super::encoder::{StreamEncoder, StreamPlan};
 use super::{IDLE, StreamState, TERMINATED};
 use crate::display::Screen;
 use hotdesk_base::tasks::Tasks;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_wire::desktop::stream::StreamStatus;
 
 /// Interval between checks of the screen's size and of the sent bytes.
@@ -157,7 +158,7 @@ impl StreamSupervisor {
             return Err((NextStep::Idle, String::new()));
         }
         let (code, message) = last.map_or((None, String::new()), |error| (error.code, error.message));
-        let reason = if code == Some("stream_refused") { "server_gone" } else { "encoder_ended" };
+        let reason = if code == Some(ErrorCode::StreamRefused) { "server_gone" } else { "encoder_ended" };
         Err((NextStep::Over(reason), message))
     }
 }

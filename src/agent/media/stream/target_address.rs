@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hotdesk_domain::desktop::stream::{Destination, Host};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::network::address::is_public;
 
 /// How long a name server may take: its client's default of two tries takes five seconds each, and the
@@ -51,7 +52,7 @@ async fn resolve(name: &str, port: u16) -> Result<Vec<IpAddr>> {
 
 fn unknown() -> Error {
     Error::unavailable("The streaming server's name is not known to the computer's name server")
-        .code("stream_refused")
+        .code(ErrorCode::StreamRefused)
 }
 
 #[cfg(test)]
@@ -62,12 +63,15 @@ mod tests {
     async fn resolved_addresses_are_checked_and_used_for_plain_rtmp() {
         let ask = async |url: &str, allow| resolve_url(&Destination::parse(url).unwrap(), allow).await;
         for url in ["rtmp://localhost/a", "rtmps://localhost/a", "rtmp://127.0.0.1/a", "rtmp://[::1]/a"] {
-            assert_eq!(ask(url, false).await.unwrap_err().code, Some("private_address"), "{url}");
+            assert_eq!(ask(url, false).await.unwrap_err().code, Some(ErrorCode::PrivateAddress), "{url}");
         }
         assert_eq!(ask("rtmp://localhost:7/a/secret", true).await.unwrap(), "rtmp://127.0.0.1:7/");
         assert_eq!(ask("rtmps://localhost/a", true).await.unwrap(), "rtmps://localhost:443/");
         assert_eq!(ask("rtmps://[::1]/a", true).await.unwrap(), "rtmps://[::1]:443/");
         assert_eq!(ask("rtmp://8.8.8.8/a", false).await.unwrap(), "rtmp://8.8.8.8:1935/");
-        assert_eq!(ask("rtmp://nobody.invalid/a", false).await.unwrap_err().code, Some("stream_refused"));
+        assert_eq!(
+            ask("rtmp://nobody.invalid/a", false).await.unwrap_err().code,
+            Some(ErrorCode::StreamRefused)
+        );
     }
 }

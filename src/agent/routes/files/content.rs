@@ -18,6 +18,7 @@ use crate::files::write::{desktop_upload, upload};
 use crate::files::{blocking, read};
 use crate::server::state::Agent;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::filename::FileName;
 use hotdesk_http::encode::attachment;
 use hotdesk_http::error_response::{self, Result};
@@ -89,7 +90,8 @@ pub(in crate::routes) async fn serve(
         }
         RequestedPart::Unsatisfiable => {
             headers.insert(header::CONTENT_RANGE, value(&format!("bytes */{length}"))?);
-            let error = Error::invalid(format!("the file has {length} bytes")).code("range_not_satisfiable");
+            let error =
+                Error::invalid(format!("the file has {length} bytes")).code(ErrorCode::RangeNotSatisfiable);
             let refused = error_response::with_status(StatusCode::RANGE_NOT_SATISFIABLE, error);
             return Ok((headers, refused).into_response());
         }

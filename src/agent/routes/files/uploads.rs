@@ -13,6 +13,7 @@ use super::content::http_date;
 use crate::files::resumable::{MAX_BYTES, UploadState, header as fields};
 use crate::server::state::Agent;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::{self, Result};
 use hotdesk_http::extract::Path;
 
@@ -49,7 +50,8 @@ async fn version(request: Request, next: Next) -> Response {
     let mut response = if spoken || request.method() == Method::OPTIONS {
         next.run(request).await
     } else {
-        let error = Error::invalid(format!("Tus-Resumable: {VERSION} is required")).code("tus_version");
+        let error =
+            Error::invalid(format!("Tus-Resumable: {VERSION} is required")).code(ErrorCode::TusVersion);
         error_response::with_status(StatusCode::PRECONDITION_FAILED, error)
     };
     response.headers_mut().insert(RESUMABLE, HeaderValue::from_static(VERSION));

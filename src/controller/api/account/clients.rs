@@ -14,6 +14,7 @@ use crate::identity::auth::keys;
 use crate::{App, AppState};
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, check_account_wide};
 use hotdesk_domain::identity::client::{BilledTo, ClientTerms, check_external_id, dollars, micros};
 use hotdesk_domain::name::Name;
@@ -47,7 +48,7 @@ async fn create(
     let operator = app.store.account(caller.account).await?;
     if operator.is_some_and(|account| account.kind == agents::KIND) {
         return Err(Error::forbidden("An agent's account has no clients until a person claims it")
-            .code("UPGRADE_REQUIRED")
+            .code(ErrorCode::UpgradeRequired)
             .into());
     }
     let external_id = check_external_id(&wanted.external_id)?;

@@ -15,6 +15,7 @@ use crate::AppState;
 use crate::web::origin::Origin;
 use hotdesk_base::ids::ComputerId;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
@@ -26,7 +27,7 @@ use hotdesk_wire::computer::clone::{CloneComputer, ComputerMoved, ForkComputer, 
 pub fn router() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(clone))
-        .route_layer(map_response(|it: Response| async { with_code(it, "CLONE_FAILED") }))
+        .route_layer(map_response(|it: Response| async { with_code(it, ErrorCode::CloneFailed) }))
         .merge(forks())
         .routes(routes!(move_to))
 }
@@ -34,7 +35,7 @@ pub fn router() -> OpenApiRouter<AppState> {
 fn forks() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(fork))
-        .route_layer(map_response(|it: Response| async { with_code(it, "FORK_FAILED") }))
+        .route_layer(map_response(|it: Response| async { with_code(it, ErrorCode::ForkFailed) }))
 }
 
 /// Clones a computer with its disk, without its memory.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use axum::response::Response;
 
 use hotdesk_domain::error::Kind;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::CarriedError;
 
 /// Adds a code to an error body that has none: that of its kind, or `failed` for an internal failure.
-pub fn with_code(mut response: Response, failed: &'static str) -> Response {
+pub fn with_code(mut response: Response, failed: ErrorCode) -> Response {
     if let Some(CarriedError(error)) = response.extensions_mut().get_mut::<CarriedError>()
         && error.code.is_none()
     {
@@ -18,17 +19,19 @@ pub fn with_code(mut response: Response, failed: &'static str) -> Response {
     response
 }
 
-fn code(kind: Kind, failed: &'static str) -> &'static str {
+fn code(kind: Kind, failed: ErrorCode) -> ErrorCode {
     match kind {
-        Kind::Invalid | Kind::Mismatched | Kind::TooLarge | Kind::UnsupportedMedia => "INVALID_REQUEST",
-        Kind::Unauthenticated => "UNAUTHENTICATED",
-        Kind::PaymentRequired => "PAYMENT_REQUIRED",
-        Kind::Forbidden => "ACCESS_DENIED",
-        Kind::NotFound => "NOT_FOUND",
-        Kind::Conflict => "CONFLICT",
-        Kind::RateLimited => "RATE_LIMITED",
+        Kind::Invalid | Kind::Mismatched | Kind::TooLarge | Kind::UnsupportedMedia => {
+            ErrorCode::InvalidRequest
+        }
+        Kind::Unauthenticated => ErrorCode::Unauthenticated,
+        Kind::PaymentRequired => ErrorCode::PaymentRequired,
+        Kind::Forbidden => ErrorCode::AccessDenied,
+        Kind::NotFound => ErrorCode::NotFound,
+        Kind::Conflict => ErrorCode::Conflict,
+        Kind::RateLimited => ErrorCode::RateLimited,
         Kind::Internal => failed,
-        Kind::Unavailable => "UNAVAILABLE",
-        Kind::TimedOut => "TIMED_OUT",
+        Kind::Unavailable => ErrorCode::Unavailable,
+        Kind::TimedOut => ErrorCode::TimedOut,
     }
 }

@@ -12,6 +12,7 @@ use crate::computers::resize::{DimensionResult, ResizeOutcome, ResizeParams};
 use hotdesk_domain::computer::lifecycle::{Status, not_running};
 use hotdesk_domain::computer::resize::{ResizeRequest, ceilings};
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path};
 use hotdesk_store::fleet::computers::Computer;
@@ -103,7 +104,7 @@ fn fixed(computer: &Computer) -> ResizeCeilings {
     ResizeCeilings {
         resizable: false,
         reason: Some(not_running(computer.status).message),
-        code: Some("NOT_RESIZABLE".to_owned()),
+        code: Some(ErrorCode::NotResizable.as_str().to_owned()),
         current_disk_gb: hardware.disk_gb,
         max_disk_gb: hardware.disk_gb,
         max_ram_gb: hardware.ram_gb,

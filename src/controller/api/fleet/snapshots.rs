@@ -16,6 +16,7 @@ use hotdesk_base::ids::SnapshotId;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::computer::snapshot::SnapshotState as Stage;
 use hotdesk_domain::error::Error;
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::name::Name;
 use hotdesk_http::error_response::Result;
 use hotdesk_http::extract::{Json as Body, Path, Query};
@@ -34,7 +35,7 @@ pub fn router() -> OpenApiRouter<AppState> {
         .routes(routes!(list, create))
         .routes(routes!(get, delete))
         .routes(routes!(roll_back))
-        .route_layer(map_response(|it: Response| async { with_code(it, "SNAPSHOT_FAILED") }))
+        .route_layer(map_response(|it: Response| async { with_code(it, ErrorCode::SnapshotFailed) }))
 }
 
 /// Creates a snapshot of a computer: its disk, and with `memory` also its processes and windows, if its

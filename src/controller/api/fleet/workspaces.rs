@@ -13,6 +13,7 @@ use crate::web::origin::Origin;
 use hotdesk_base::clock::iso8601;
 use hotdesk_domain::computer::lifecycle::{self, Command};
 use hotdesk_domain::error::{Error, Kind};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{self, Caller, Role};
 use hotdesk_domain::name::{self, Name};
 use hotdesk_http::error_response::Result;
@@ -228,7 +229,7 @@ async fn remove(app: &AppState, caller: &Caller, id: &str) -> Result<Json<Acknow
     if let Some(client) = app.store.client_of(workspace.id).await? {
         let text =
             format!("This workspace belongs to the client {:?} and is deleted with it", client.external_id);
-        return Err(Error::conflict(text).code("CLIENT_WORKSPACE").into());
+        return Err(Error::conflict(text).code(ErrorCode::ClientWorkspace).into());
     }
     app.remove_computers(workspace.account, workspace.id).await?;
     let files = app.store.remove_workspace(workspace.id).await?;

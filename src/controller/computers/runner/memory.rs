@@ -12,6 +12,7 @@ use hotdesk_base::hex::hex;
 use hotdesk_base::wait;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::{Endpoint, EngineError, Observation};
 use hotdesk_guest::{Guest, is_token_refused};
 use hotdesk_store::fleet::computers::Computer;
@@ -131,7 +132,7 @@ impl Runner {
         }
         self.settle_as(Status::Error).await?;
         let text = "Computer was resumed but did not accept its new identity; start it again";
-        Err(Error::unavailable(text).code("wake_failed").context(error))
+        Err(Error::unavailable(text).code(ErrorCode::WakeFailed).context(error))
     }
 
     pub(in super::super) async fn renew_or_end(&self, row: &Computer, endpoint: Endpoint) -> Result<Guest> {
@@ -206,7 +207,7 @@ pub(super) fn log_renewal_failures(row: &Computer, renewed: &RenewalResult) {
 
 /// The engine, or this machine's setup, cannot save memory (docs/lifecycle.md#suspend).
 pub(in super::super) fn suspend_unsupported() -> Error {
-    Error::invalid("This computer cannot be suspended").code("suspend_unsupported")
+    Error::invalid("This computer cannot be suspended").code(ErrorCode::SuspendUnsupported)
 }
 
 /// Error of a computer that could not be resumed (docs/api/errors.md).
@@ -216,7 +217,7 @@ fn wake_error(error: &EngineError) -> Error {
         EngineError::NoCapacity(_) => refused("Computer could not be woken", error),
         EngineError::Absent | EngineError::Unsupported(_) | EngineError::Failed { .. } => {
             Error::unavailable("Computer could not be woken")
-                .code("wake_failed")
+                .code(ErrorCode::WakeFailed)
                 .retry_after(WAKE_RETRY_SECONDS)
                 .context(error)
         }
@@ -226,5 +227,5 @@ fn wake_error(error: &EngineError) -> Error {
 fn lost_memory() -> Error {
     let text =
         "The computer's saved memory is damaged or missing; stop it and start it to boot from its disk";
-    Error::unavailable(text).code("saved_state_unavailable")
+    Error::unavailable(text).code(ErrorCode::SavedStateUnavailable)
 }

@@ -28,6 +28,7 @@ use hotdesk_domain::computer::allowance::Allowance;
 use hotdesk_domain::computer::lifecycle::{Command, Decision, Operation, Status};
 use hotdesk_domain::computer::saved_state::check_converged;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_engine::{Boot, EngineError, MachineSpec};
 use hotdesk_guest::Guest;
 use hotdesk_store::fleet::computers::Computer;
@@ -356,7 +357,7 @@ pub(super) fn boot_spec(row: &Computer) -> Boot {
 pub(super) fn refused(what: &str, error: &EngineError) -> Error {
     match error {
         EngineError::NoCapacity(_) => Error::unavailable("No host has room for this computer")
-            .code("no_capacity")
+            .code(ErrorCode::NoCapacity)
             .retry_after(30)
             .context(error),
         EngineError::Absent

@@ -21,6 +21,7 @@ use hotdesk_base::ids::AccountId;
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::billing::plan::AGENT;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::proof_of_work;
 use hotdesk_domain::name::Name;
 use hotdesk_store::identity::people::Account;
@@ -102,7 +103,7 @@ impl AgentSignup {
         if bits == 0 {
             return Ok(());
         }
-        let refused = |what: &str| Error::forbidden(what).code("proof_of_work");
+        let refused = |what: &str| Error::forbidden(what).code(ErrorCode::ProofOfWork);
         let Some(work) = work else {
             return Err(refused(
                 "Proof of work is required: get a challenge from GET /agent-accounts/challenge",
@@ -197,7 +198,7 @@ fn check_enabled(settings: &AgentAccounts) -> Result<()> {
     if settings.enabled {
         return Ok(());
     }
-    Err(Error::forbidden("AI agents cannot create accounts here").code("agent_accounts_off"))
+    Err(Error::forbidden("AI agents cannot create accounts here").code(ErrorCode::AgentAccountsOff))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, WorkspaceId};
 use hotdesk_base::secret::Secret;
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::{Caller, Role, check_account_wide};
 use hotdesk_domain::identity::email::Email;
 use hotdesk_store::identity::invitations::{Invitation, NewInvitation};
@@ -61,7 +62,7 @@ impl App {
         // The invited person would have the plan of a person.
         if self.store.account(workspace.account).await?.is_some_and(|account| account.kind == agents::KIND) {
             let message = "An agent's account invites nobody until a person claims it";
-            return Err(Error::forbidden(message).code("UPGRADE_REQUIRED"));
+            return Err(Error::forbidden(message).code(ErrorCode::UpgradeRequired));
         }
         let (email, token, created_at) = (Email::parse(email)?, Secret::random(CHARACTERS), now_ms());
         let expires_at = created_at.saturating_add(LIFE_MS);

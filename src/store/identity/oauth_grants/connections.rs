@@ -4,6 +4,7 @@ use crate::{Store, Write, failed, id};
 use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, GrantId, WorkspaceId};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
 
 /// Connections of one account, unused codes included. That is one for each client of a person on each
@@ -178,5 +179,5 @@ pub(super) async fn check_connections(write: &mut Write, account: AccountId) -> 
         return Ok(());
     }
     let message = format!("Your account has {MAX_CONNECTIONS} connections, the maximum: end one first");
-    Err(Error::forbidden(message).code("CONNECTION_LIMIT"))
+    Err(Error::forbidden(message).code(ErrorCode::ConnectionLimit))
 }

@@ -5,6 +5,7 @@ use hotdesk_base::clock::now_ms;
 use hotdesk_base::ids::{AccountId, ComputerId};
 use hotdesk_domain::billing::plan::{AccountTerms, Plans};
 use hotdesk_domain::error::{Error, Result};
+use hotdesk_domain::error_code::ErrorCode;
 
 /// Seconds after which a rollback has probably ended.
 const ROLLBACK_RETRY_SECONDS: u32 = 5;
@@ -31,7 +32,9 @@ impl Write {
         // A random id excludes no computer.
         let used = self.resource_use_besides(account, ComputerId::random()).await?;
         if let Some(what) = terms.allowance.exceeded(&used) {
-            return Err(Error::forbidden(format!("Your plan has no room for it: {what}")).code("PLAN_LIMIT"));
+            return Err(
+                Error::forbidden(format!("Your plan has no room for it: {what}")).code(ErrorCode::PlanLimit)
+            );
         }
         for computer in computers {
             self.check_one(*computer, &terms).await?;

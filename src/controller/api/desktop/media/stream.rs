@@ -125,6 +125,7 @@ async fn stop(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotdesk_domain::error_code::ErrorCode;
 
     #[test]
     fn only_a_refusal_says_that_nothing_is_streamed() {
@@ -134,9 +135,9 @@ mod tests {
             (Error::internal("nonsense"), true),
             (Error::invalid("a port"), false),
             (Error::not_found("no screen"), false),
-            (Error::conflict("streams already").code("already_streaming"), false),
-            (Error::unavailable("no").code("stream_refused"), false),
-            (Error::unavailable("no").code("encoder_failed"), false),
+            (Error::conflict("streams already").code(ErrorCode::AlreadyStreaming), false),
+            (Error::unavailable("no").code(ErrorCode::StreamRefused), false),
+            (Error::unavailable("no").code(ErrorCode::EncoderFailed), false),
         ] {
             assert_eq!(may_stream(&error), open, "{error:?}");
         }

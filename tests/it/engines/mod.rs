@@ -1,0 +1,24 @@
+//! Conformance tests of `hotdesk::engine::Engine` for every engine, and tests of single engines.
+
+mod conformance;
+mod container;
+mod copies;
+mod crash;
+mod desktop;
+mod guest;
+mod gvisor;
+mod gvisor_desktop;
+mod gvisor_fork;
+pub mod host;
+mod hostile;
+pub mod limits;
+mod moments;
+mod network;
+pub mod qemu;
+pub mod qemu_desktop;
+mod qemu_faults;
+mod qemu_forks;
+mod resize;
+mod saved;
+mod simulated;
+mod snapshots;
