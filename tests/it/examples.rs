@@ -15,7 +15,7 @@ use hotdesk::domain::error_code::ErrorCode;
 
 use crate::clients::python;
 use crate::floors::root;
-use crate::harness::controller::RunningController;
+use crate::harness::controller::{RunningController, skip_reason};
 
 /// A fenced block of a page.
 struct Block {
@@ -166,7 +166,10 @@ fn every_error_code_is_documented() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_shell_sample_runs() {
-    let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    let controller = RunningController::boot().await;
     let program = Path::new(env!("CARGO_BIN_EXE_hotdesk"));
     let path = std::env::var("PATH").expect("a PATH");
     let path = format!("{}:{path}", program.parent().expect("a folder").display());
@@ -199,7 +202,10 @@ async fn every_shell_sample_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_python_sample_runs() {
     let Some(python) = python() else { return };
-    let Some((controller, _, _)) = RunningController::with_a_computer().await else { return };
+    if let Some(skip) = skip_reason() {
+        return skip.report();
+    }
+    let controller = RunningController::boot().await;
     let own_arguments = root().join("docs/channels.md");
     for page in pages().into_iter().filter(|page| *page != own_arguments) {
         let text = read(&page);

@@ -150,11 +150,13 @@ impl Inner {
         else {
             return Ok(None);
         };
-        // Some runtimes report a process as running until its parent has reaped it.
+        // Some runtimes report a process as running until its parent has reaped it, which may happen after they looked.
         let failed = |error| EngineError::failed("look at the guest's first process", error);
-        if let Some(first) = process::open(state.pid).map_err(failed)?
-            && process::wait_exit(&first, Instant::now()).map_err(failed)?
-        {
+        let has_exited = match process::open(state.pid).map_err(failed)? {
+            Some(first) => process::wait_exit(&first, Instant::now()).map_err(failed)?,
+            None => true,
+        };
+        if has_exited {
             state.status = "stopped".to_owned();
         }
         Ok(Some(state))

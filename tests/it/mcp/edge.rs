@@ -41,7 +41,7 @@ async fn a39_a40_a75_every_request_needs_a_token_and_is_told_where_to_get_one() 
             let body: Value = answer.json().await.expect("JSON");
             assert!(body["error"].is_string() && body["request_id"].is_string(), "{body}");
             let explained =
-                body["error"].as_str().is_some_and(|text| text.contains("takes an OAuth access token"));
+                body["error"].as_str().is_some_and(|text| text.contains("send an OAuth access token"));
             assert_eq!(explained, what == "an API key", "{body}");
         }
     }
