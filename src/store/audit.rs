@@ -39,26 +39,27 @@ pub struct AuditFilter {
     pub limit: u32,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    seq: i64,
-    at: i64,
-    account_id: Option<String>,
-    credential_kind: Option<String>,
-    credential_id: Option<String>,
-    client: Option<String>,
-    source: Option<String>,
-    method: String,
-    route: String,
-    action: Option<String>,
-    owner_id: Option<String>,
-    workspace_id: Option<String>,
-    computer_id: Option<String>,
-    target_id: Option<String>,
-    stranger: i64,
-    status: Option<i64>,
-    code: Option<String>,
-    request_id: String,
+row! {
+    struct Row {
+        seq: i64,
+        at: i64,
+        account_id: Option<String>,
+        credential_kind: Option<String>,
+        credential_id: Option<String>,
+        client: Option<String>,
+        source: Option<String>,
+        method: String,
+        route: String,
+        action: Option<String>,
+        owner_id: Option<String>,
+        workspace_id: Option<String>,
+        computer_id: Option<String>,
+        target_id: Option<String>,
+        stranger: i64,
+        status: Option<i64>,
+        code: Option<String>,
+        request_id: String,
+    }
 }
 
 const COLUMNS: &str = "seq, at, account_id, credential_kind, credential_id, client, source, method, route, action, \

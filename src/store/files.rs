@@ -28,16 +28,17 @@ pub struct File {
     pub created_at: i64,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    workspace_id: String,
-    computer_id: Option<String>,
-    filename: String,
-    size_bytes: i64,
-    content_type: String,
-    source: String,
-    created_at: i64,
+row! {
+    struct Row {
+        id: String,
+        workspace_id: String,
+        computer_id: Option<String>,
+        filename: String,
+        size_bytes: i64,
+        content_type: String,
+        source: String,
+        created_at: i64,
+    }
 }
 
 impl TryFrom<Row> for File {

@@ -82,13 +82,14 @@ pub enum RequestState {
     Completed(StoredResponse),
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    holder: String,
-    request: String,
-    status: Option<i64>,
-    headers: Option<String>,
-    body: Option<String>,
+row! {
+    struct Row {
+        holder: String,
+        request: String,
+        status: Option<i64>,
+        headers: Option<String>,
+        body: Option<String>,
+    }
 }
 
 impl Row {

@@ -26,6 +26,9 @@ use hotdesk_domain::error_code::ErrorCode;
 use hotdesk_domain::identity::access::Credential;
 use identity::members::Membership;
 
+#[macro_use]
+mod row;
+
 pub mod audit;
 pub mod billing;
 mod disk_reserve;
@@ -33,13 +36,12 @@ pub mod files;
 pub mod fleet;
 pub mod idempotency;
 pub mod identity;
+mod schema;
 
 /// Pool size: one connection writes and the others read; more would only queue on two cores.
 const CONNECTIONS: u32 = 4;
 /// Longest wait for a connection, after which the request fails with 503.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
 
 /// The store of one data folder. Clones share the connections.
 #[derive(Clone, Debug)]
@@ -110,7 +112,7 @@ impl Store {
             .connect_with(options)
             .await
             .map_err(failed("open the store"))?;
-        MIGRATIONS
+        schema::migrator()?
             .run(&pool)
             .await
             .map_err(|error| Error::internal(format!("migrate the store: {error}")))?;

@@ -11,12 +11,13 @@ use hotdesk_domain::error::{Error, Result};
 const STANDING: &str = "SELECT plan, COALESCE(plan_since, created_at) AS plan_since, added_computers, payment \
                         FROM accounts WHERE id = $1";
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    plan: Option<String>,
-    plan_since: i64,
-    added_computers: i64,
-    payment: String,
+row! {
+    struct Row {
+        plan: Option<String>,
+        plan_since: i64,
+        added_computers: i64,
+        payment: String,
+    }
 }
 
 impl TryFrom<Row> for AccountStanding {

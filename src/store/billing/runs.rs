@@ -15,21 +15,24 @@ use hotdesk_domain::billing::usage::Run;
 use hotdesk_domain::computer::lifecycle::Status;
 use hotdesk_domain::error::{Error, Result};
 
-/// Charged resources and payer; a run ends when they change.
-#[derive(Clone, Debug, PartialEq, sqlx::FromRow)]
-struct Load {
-    cpu: f64,
-    ram_gb: i64,
-    account_id: String,
-    client_id: Option<String>,
+row! {
+    /// Charged resources and payer; a run ends when they change.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Load {
+        cpu: f64,
+        ram_gb: i64,
+        account_id: String,
+        client_id: Option<String>,
+    }
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    computer_id: String,
-    ram_gb: i64,
-    started_at: i64,
-    ended_at: Option<i64>,
+row! {
+    struct Row {
+        computer_id: String,
+        ram_gb: i64,
+        started_at: i64,
+        ended_at: Option<i64>,
+    }
 }
 
 impl TryFrom<Row> for Run {

@@ -37,11 +37,12 @@ impl Store {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct EndedRun {
-    id: String,
-    started_at: i64,
-    ended_at: i64,
+row! {
+    struct EndedRun {
+        id: String,
+        started_at: i64,
+        ended_at: i64,
+    }
 }
 
 /// The last run of a computer, if it has ended.

@@ -42,16 +42,17 @@ pub struct NewRtmpConnection {
     pub key: Secret,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    account_id: String,
-    workspace_id: Option<String>,
-    workspace_name: Option<String>,
-    name: String,
-    url: String,
-    stream_key: String,
-    created_at: i64,
-    updated_at: i64,
+row! {
+    struct Row {
+        account_id: String,
+        workspace_id: Option<String>,
+        workspace_name: Option<String>,
+        name: String,
+        url: String,
+        stream_key: String,
+        created_at: i64,
+        updated_at: i64,
+    }
 }
 
 impl TryFrom<Row> for RtmpConnection {

@@ -39,15 +39,16 @@ pub struct SavedCopy {
     pub created_at: i64,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    operation: String,
-    computer_id: String,
-    generation: i64,
-    state: String,
-    token: String,
-    manifest: Option<String>,
-    created_at: i64,
+row! {
+    struct Row {
+        operation: String,
+        computer_id: String,
+        generation: i64,
+        state: String,
+        token: String,
+        manifest: Option<String>,
+        created_at: i64,
+    }
 }
 
 impl TryFrom<Row> for SavedCopy {

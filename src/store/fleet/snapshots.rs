@@ -58,27 +58,29 @@ pub(crate) struct LaunchState {
     pub(crate) since: i64,
 }
 
-#[derive(sqlx::FromRow)]
-struct LaunchStateRow {
-    state: String,
-    cpu: f64,
-    ram_gb: i64,
-    disk_gb: i64,
-    agent_token: Option<String>,
-    created_at: i64,
+row! {
+    struct LaunchStateRow {
+        state: String,
+        cpu: f64,
+        ram_gb: i64,
+        disk_gb: i64,
+        agent_token: Option<String>,
+        created_at: i64,
+    }
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    computer_id: String,
-    name: Option<String>,
-    state: String,
-    memory: i64,
-    cpu: f64,
-    ram_gb: i64,
-    bytes: i64,
-    created_at: i64,
+row! {
+    struct Row {
+        id: String,
+        computer_id: String,
+        name: Option<String>,
+        state: String,
+        memory: i64,
+        cpu: f64,
+        ram_gb: i64,
+        bytes: i64,
+        created_at: i64,
+    }
 }
 
 const SELECT: &str =

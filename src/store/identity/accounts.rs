@@ -34,14 +34,15 @@ pub struct KeyOwner {
     pub name: String,
 }
 
-#[derive(sqlx::FromRow)]
-struct KeyOwnerRow {
-    id: String,
-    account_id: String,
-    name: String,
-    digest: String,
-    workspace_id: Option<String>,
-    workspace_name: Option<String>,
+row! {
+    struct KeyOwnerRow {
+        id: String,
+        account_id: String,
+        name: String,
+        digest: String,
+        workspace_id: Option<String>,
+        workspace_name: Option<String>,
+    }
 }
 
 impl Store {

@@ -23,13 +23,14 @@ pub struct AgentAccount {
     pub claimable: bool,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    account_id: String,
-    full_name: String,
-    created_at: i64,
-    expires_at: i64,
-    claimable: i64,
+row! {
+    struct Row {
+        account_id: String,
+        full_name: String,
+        created_at: i64,
+        expires_at: i64,
+        claimable: i64,
+    }
 }
 
 const SELECT: &str = "SELECT g.account_id, a.full_name, a.created_at, g.expires_at, \

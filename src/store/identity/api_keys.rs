@@ -46,17 +46,18 @@ pub struct KeyWorkspace {
     pub owner: AccountId,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    account_id: String,
-    workspace_id: Option<String>,
-    workspace_name: Option<String>,
-    owner_id: Option<String>,
-    name: String,
-    last_four: String,
-    created_at: i64,
-    last_used_at: Option<i64>,
+row! {
+    struct Row {
+        id: String,
+        account_id: String,
+        workspace_id: Option<String>,
+        workspace_name: Option<String>,
+        owner_id: Option<String>,
+        name: String,
+        last_four: String,
+        created_at: i64,
+        last_used_at: Option<i64>,
+    }
 }
 
 const SELECT: &str = "SELECT k.id, k.account_id, k.workspace_id, w.name AS workspace_name, w.account_id AS owner_id, k.name, \

@@ -36,19 +36,20 @@ pub struct Client {
     pub updated_at: i64,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    account_id: String,
-    workspace_id: Option<String>,
-    external_id: String,
-    name: String,
-    max_computers: Option<i64>,
-    monthly_ai_cap: Option<i64>,
-    billed_to: String,
-    computers: i64,
-    created_at: i64,
-    updated_at: i64,
+row! {
+    struct Row {
+        id: String,
+        account_id: String,
+        workspace_id: Option<String>,
+        external_id: String,
+        name: String,
+        max_computers: Option<i64>,
+        monthly_ai_cap: Option<i64>,
+        billed_to: String,
+        computers: i64,
+        created_at: i64,
+        updated_at: i64,
+    }
 }
 
 const SELECT: &str = "SELECT k.id, k.account_id, k.workspace_id, k.external_id, k.name, k.max_computers, k.monthly_ai_cap, \

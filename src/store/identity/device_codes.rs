@@ -73,17 +73,18 @@ pub struct DeviceRequest {
     began: Moment,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    device_digest: String,
-    client: String,
-    hostname: String,
-    source: String,
-    status: String,
-    key_id: Option<String>,
-    began_at: i64,
-    boot_id: String,
-    began_up_ms: i64,
+row! {
+    struct Row {
+        device_digest: String,
+        client: String,
+        hostname: String,
+        source: String,
+        status: String,
+        key_id: Option<String>,
+        began_at: i64,
+        boot_id: String,
+        began_up_ms: i64,
+    }
 }
 
 impl TryFrom<Row> for DeviceRequest {

@@ -50,15 +50,16 @@ pub struct NewInvitation<'a> {
     pub expires_at: i64,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    workspace_id: String,
-    workspace_name: String,
-    email: String,
-    role: String,
-    inviter: String,
-    created_at: i64,
-    expires_at: i64,
+row! {
+    struct Row {
+        workspace_id: String,
+        workspace_name: String,
+        email: String,
+        role: String,
+        inviter: String,
+        created_at: i64,
+        expires_at: i64,
+    }
 }
 
 impl TryFrom<Row> for Invitation {

@@ -39,13 +39,14 @@ pub struct RemovalEffects {
     pub grants: Vec<GrantId>,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    role: String,
-    email: String,
-    full_name: String,
-    created_at: i64,
+row! {
+    struct Row {
+        id: String,
+        role: String,
+        email: String,
+        full_name: String,
+        created_at: i64,
+    }
 }
 
 impl TryFrom<Row> for Member {

@@ -15,11 +15,12 @@ const LEFT_MS: i64 = 90 * 24 * 3_600_000;
 const CONNECTED: &str = "SELECT client_id FROM oauth_grants WHERE expires_at > $1 \
     AND (refresh IS NOT NULL OR code_expires_at > $1)";
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    name: Option<String>,
-    redirect_uris: String,
+row! {
+    struct Row {
+        id: String,
+        name: Option<String>,
+        redirect_uris: String,
+    }
 }
 
 impl TryFrom<Row> for Client {

@@ -50,15 +50,16 @@ impl Account {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    email: String,
-    full_name: String,
-    password_hash: Option<String>,
-    kind: String,
-    plan: Option<String>,
-    created_at: i64,
+row! {
+    struct Row {
+        id: String,
+        email: String,
+        full_name: String,
+        password_hash: Option<String>,
+        kind: String,
+        plan: Option<String>,
+        created_at: i64,
+    }
 }
 
 impl TryFrom<Row> for Account {

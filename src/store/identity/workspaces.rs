@@ -40,15 +40,16 @@ pub struct WorkspaceChange {
     pub status: Option<String>,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    account_id: String,
-    name: String,
-    icon_url: Option<String>,
-    status: String,
-    created_at: i64,
-    updated_at: i64,
+row! {
+    struct Row {
+        id: String,
+        account_id: String,
+        name: String,
+        icon_url: Option<String>,
+        status: String,
+        created_at: i64,
+        updated_at: i64,
+    }
 }
 
 impl TryFrom<Row> for Workspace {

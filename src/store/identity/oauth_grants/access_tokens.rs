@@ -20,15 +20,16 @@ pub struct TokenOwner {
     pub used_at: Option<i64>,
 }
 
-#[derive(sqlx::FromRow)]
-struct TokenOwnerRow {
-    id: String,
-    account_id: String,
-    workspace_id: String,
-    workspace: String,
-    client_id: String,
-    client_name: Option<String>,
-    used_at: Option<i64>,
+row! {
+    struct TokenOwnerRow {
+        id: String,
+        account_id: String,
+        workspace_id: String,
+        workspace: String,
+        client_id: String,
+        client_name: Option<String>,
+        used_at: Option<i64>,
+    }
 }
 
 impl Store {

@@ -43,15 +43,16 @@ pub struct GrantableWorkspace {
     pub owner: String,
 }
 
-#[derive(sqlx::FromRow)]
-struct OauthConnectionRow {
-    id: String,
-    client_id: String,
-    client_name: Option<String>,
-    workspace: String,
-    created_at: i64,
-    expires_at: i64,
-    used_at: Option<i64>,
+row! {
+    struct OauthConnectionRow {
+        id: String,
+        client_id: String,
+        client_name: Option<String>,
+        workspace: String,
+        created_at: i64,
+        expires_at: i64,
+        used_at: Option<i64>,
+    }
 }
 
 impl Store {

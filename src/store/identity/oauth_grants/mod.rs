@@ -84,19 +84,20 @@ pub struct TokenDigests {
     pub access_expires_at: i64,
 }
 
-#[derive(sqlx::FromRow)]
-struct GrantRow {
-    id: String,
-    account_id: String,
-    workspace_id: String,
-    owner_id: String,
-    client_id: String,
-    client_name: Option<String>,
-    redirect_uri: String,
-    resource: String,
-    challenge: String,
-    refresh: Option<String>,
-    expires_at: i64,
+row! {
+    struct GrantRow {
+        id: String,
+        account_id: String,
+        workspace_id: String,
+        owner_id: String,
+        client_id: String,
+        client_name: Option<String>,
+        redirect_uri: String,
+        resource: String,
+        challenge: String,
+        refresh: Option<String>,
+        expires_at: i64,
+    }
 }
 
 impl Store {
