@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use super::counter::{Counter, Counts};
 use super::desk::{DisplayFixture, TIMEOUT};
 use super::served::{Client, DisplayServer};
+use crate::harness::sampling::sampled;
 
-/// Number of events of each kind, half in single requests and half in lists.
-const EVENTS_PER_KIND: u32 = 10_000;
+/// Number of events of each kind in a sample and in a full run, half in single requests and half in lists. A
+/// multiple of 1000.
+const EVENTS_PER_KIND: (u32, u32) = (2000, 10_000);
 /// Maximum number of actions in a list.
 const MAX_LIST_ACTIONS: u32 = 200;
 
@@ -40,7 +42,8 @@ async fn send(client: &Client, path: &str, times: u32, body: impl Fn(u32) -> Val
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_clicks_wheel_steps_and_keys_arrive_once_each() {
+async fn thousands_of_clicks_wheel_steps_and_keys_arrive_once_each() {
+    let events_per_kind = sampled(EVENTS_PER_KIND.0, EVENTS_PER_KIND.1);
     let server = DisplayServer::start(DisplayFixture::bare(800, 600).await).await;
     let (client, mut counter) = (server.client(), Counter::open(&server.fixture.display()));
     let none = Counts::default();
@@ -48,26 +51,26 @@ async fn ten_thousand_clicks_wheel_steps_and_keys_arrive_once_each() {
     let buttons = ["left", "middle", "right", "back"];
     let click =
         |number: u32| json!({"x": number % 800, "y": number % 600, "button": buttons[number as usize % 4]});
-    send(&client, "/click", EVENTS_PER_KIND, click).await;
-    let quarter = EVENTS_PER_KIND / 4;
+    send(&client, "/click", events_per_kind, click).await;
+    let quarter = events_per_kind / 4;
     let expected = Counts::from_pairs([(1, quarter), (2, quarter), (3, quarter), (8, quarter)]);
     assert_eq!(counter.take(), (expected, none.clone()));
 
-    // Amounts 1 to 4 in each of the four directions: 1000 requests send 10 steps per four.
+    // Amounts 1 to 4 in each of the four directions: four requests send 10 steps.
     let directions = ["up", "down", "left", "right"];
     let scroll =
         |number: u32| json!({"direction": directions[number as usize / 4 % 4], "amount": number % 4 + 1});
-    send(&client, "/scroll", EVENTS_PER_KIND / 10 * 4, scroll).await;
+    send(&client, "/scroll", events_per_kind / 10 * 4, scroll).await;
     let expected = Counts::from_pairs([(4, quarter), (5, quarter), (6, quarter), (7, quarter)]);
     assert_eq!(counter.take(), (expected, none.clone()));
 
     // a, b, c and Return in the evdev keymap.
     let keys = ["a", "b", "c", "Return"];
-    send(&client, "/key", EVENTS_PER_KIND, |number| json!({"key": keys[number as usize % 4]})).await;
+    send(&client, "/key", events_per_kind, |number| json!({"key": keys[number as usize % 4]})).await;
     let expected = Counts::from_pairs([(38, quarter), (56, quarter), (54, quarter), (36, quarter)]);
     assert_eq!(counter.take(), (none.clone(), expected.clone()));
     // The same keys as text: a thousand characters per request.
-    for _ in 0..10 {
+    for _ in 0..events_per_kind / 1000 {
         client.ok("/type", json!({"text": "abc\n".repeat(250)})).await;
     }
     assert_eq!(counter.take(), (none, expected));

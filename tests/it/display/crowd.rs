@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::counter::{Counter, Counts};
 use super::desk::DisplayFixture;
-use super::fidelity::is_full_run;
 use super::served::{Client, DisplayServer};
+use crate::harness::sampling::sampled;
 
 /// Each screen's key in the evdev keymap.
 const KEYS: [(&str, u8); 4] = [("a", 38), ("s", 39), ("d", 40), ("f", 41)];
@@ -49,7 +49,7 @@ async fn four_clients_on_four_screens_never_meet() {
         screens.push(first.new_screen().await);
     }
     let mut counters: Vec<Counter> = screens.iter().map(|(_, display)| Counter::open(display)).collect();
-    let duration = Duration::from_secs(if is_full_run() { 60 } else { 4 });
+    let duration = Duration::from_secs(sampled(4, 60));
 
     drive(&first, &screens[0].0, 0, Instant::now() + duration / 4).await;
     counters[0].take();

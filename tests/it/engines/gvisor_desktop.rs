@@ -1,31 +1,56 @@
-//! Computer over gVisor as a desktop, including suspend and resume.
+//! Computer over gVisor as a desktop: suspend, fork, rollback and launches.
 
+use hotdesk::base::wait;
 use serde_json::json;
 
-use super::desktop::{PROGRAMS, check_screenshot, suspend_and_resume, wait_for_terminal};
+use super::desktop::{Desktop, TIMEOUT};
+use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
 
+const IDENTITY: [&str; 7] = [
+    "hostname",
+    "cat /etc/hostname",
+    "cat /etc/machine-id",
+    "cat /run/hotdesk/token",
+    "ip -o link | grep -o 'ether [0-9a-f:]*'",
+    "ip -o addr | grep -o 'inet 10[0-9.]*'",
+    "head -c 16 /dev/urandom | base64",
+];
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_computer_over_gvisor_is_a_desktop_that_goes_on_after_a_suspend() {
+async fn a_computer_over_gvisor_is_a_desktop_that_sleeps_forks_and_goes_back() {
     let Some(configuration) = gvisor() else { return };
-    let mut controller = RunningController::boot_with(&configuration).await;
-    let workspace = controller.workspace("demo").await;
-    let record = controller.computer(&workspace, "one").await;
-    let id = record["id"].as_str().expect("an id");
-    assert!(
-        // By this version the agent knows that it runs under gVisor.
-        controller.bash(id, "uname -v").await.trim_end() == "#1 SMP Sun Jan 10 15:06:54 PST 2016",
-        "gVisor's kernel reports this version"
-    );
-    check_screenshot(&controller, id).await;
-    controller.bash(id, PROGRAMS).await;
-    wait_for_terminal(&controller, id).await;
-    suspend_and_resume(&mut controller, id, 3).await;
+    let mut desktop = Desktop::start(RunningController::boot_with(&configuration).await, &IDENTITY).await;
+    let version = desktop.controller.bash(&desktop.id, "uname -v").await;
+    // By this version the agent knows that it runs under gVisor.
+    assert_eq!(version.trim_end(), "#1 SMP Sun Jan 10 15:06:54 PST 2016", "gVisor's kernel reports this");
+    desktop.check_suspends(3).await;
+    // A request in progress is interrupted on both sides of a fork.
+    let request = desktop.controller.act(&desktop.id, "bash", json!({"command": "sleep 60"}));
+    let fork = async {
+        let started = wait::until(TIMEOUT, || async {
+            let found = desktop.controller.bash(&desktop.id, "pgrep -f 'sleep [6]0' || true").await;
+            (!found.is_empty()).then_some(())
+        });
+        started.await.expect("the request must be in progress");
+        desktop.controller.act(&desktop.id, "fork", json!({"name": "interrupted"})).await
+    };
+    let (interrupted, forked) = tokio::join!(request, fork);
+    assert!(interrupted.status >= 500, "{interrupted:?}");
+    assert_eq!(forked.status, 201, "{}", forked.body);
+    let removed = desktop.controller.delete(&format!("/computers/{}", id_of(&forked.body))).await;
+    assert_eq!(removed.status, 200, "{}", removed.body);
+
+    let fork = desktop.check_fork().await;
+    let snapshot = desktop.check_rollback(2).await;
     // A stop discards the memory: the next boot has the contents of the disk.
-    assert_eq!(controller.act(id, "suspend", json!({})).await.status, 200);
-    assert_eq!(controller.act(id, "stop", json!({})).await.status, 200);
-    controller.until_status(id, "stopped").await;
-    assert!(!controller.machine(id).join("memory").exists(), "the memory must be removed");
-    assert_eq!(controller.act(id, "start", json!({})).await.status, 200);
-    assert_eq!(controller.bash(id, "pgrep -c xterm || true; tail -1 /root/typed").await.trim(), "0\nafter");
+    let controller = &desktop.controller;
+    assert_eq!(controller.act(&fork, "stop", json!({})).await.status, 200);
+    controller.until_status(&fork, "stopped").await;
+    assert!(!controller.machine(&fork).join("memory").exists(), "the memory must be removed");
+    assert_eq!(controller.act(&fork, "start", json!({})).await.status, 200);
+    let left = controller.bash(&fork, "pgrep -c xterm || true; tail -1 /root/typed").await;
+    assert_eq!(left.trim(), format!("0\n{fork}"));
+    assert_eq!(controller.delete(&format!("/computers/{fork}")).await.status, 200);
+    desktop.check_launches(&snapshot, 4).await;
 }

@@ -8,7 +8,6 @@ mod desktop;
 mod guest;
 mod gvisor;
 mod gvisor_desktop;
-mod gvisor_fork;
 pub mod host;
 mod hostile;
 pub mod limits;

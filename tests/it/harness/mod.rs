@@ -13,6 +13,7 @@ pub mod picture;
 pub mod process;
 pub mod raw;
 pub mod rtmp;
+pub mod sampling;
 pub mod simulation;
 pub mod small_disk;
 pub mod socket;

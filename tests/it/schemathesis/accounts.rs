@@ -29,7 +29,7 @@ const NAME: &str = "zebra-canary";
 /// Requests per operation and phase. The coverage phase adds about 50 per operation.
 const EXAMPLES: &str = "3";
 /// Requests per operation for reads with two accounts: enough that some have ids from lists.
-const READS: &str = "30";
+const READS: &str = "12";
 /// Least number of routes that are repeated, of about twenty that need no agent. Which ones are repeated is
 /// random.
 const MIN_REPEATED: usize = 3;

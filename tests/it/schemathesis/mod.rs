@@ -10,12 +10,12 @@ use crate::clients::python;
 use crate::harness::agent::fetch_json;
 use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, skip_reason};
+use crate::harness::sampling::sampled;
 
-/// Seconds of requests, about 30 per second; `SCHEMATHESIS_SECONDS` overrides it. The tests with two accounts
-/// (`accounts`) take another minute.
-const SECONDS: &str = "130";
-/// Requests per operation and phase.
-const EXAMPLES: &str = "60";
+/// Longest time of the requests in seconds, of a sample and of a full run.
+const SECONDS: (&str, &str) = ("60", "600");
+/// Requests per operation and phase, of a sample and of a full run.
+const EXAMPLES: (&str, &str) = ("20", "200");
 
 /// The schemathesis command with a configuration beside `foreign.py`. Without schemathesis, prints the reason
 /// and returns `None`.
@@ -59,9 +59,9 @@ async fn t26_no_request_gets_an_answer_that_is_not_described() {
     let stored = fetch_json(controller.request(Method::POST, "/files/upload").multipart(form)).await;
     let file = stored.body["file"]["id"].as_str().expect("a file").to_owned();
 
-    let seconds = std::env::var("SCHEMATHESIS_SECONDS").unwrap_or_else(|_| SECONDS.to_owned());
+    let (seconds, examples) = (sampled(SECONDS.0, SECONDS.1), sampled(EXAMPLES.0, EXAMPLES.1));
     set_target(&mut run, controller.base());
-    run.args(["--max-examples", EXAMPLES, "--max-time", &seconds, "--phases", "examples,coverage,fuzzing"]);
+    run.args(["--max-examples", examples, "--max-time", seconds, "--phases", "examples,coverage,fuzzing"]);
     run.current_dir(controller.folder()).env("HOTDESK_API_KEY", controller.key());
     run.envs([
         ("WORKSPACE", &workspace),

@@ -1,4 +1,4 @@
-//! Ten rounds of suspend and resume of a real computer with a browser: a page that counts, a counting process
+//! Rounds of suspend and resume of a real computer with a browser: a page that counts, a counting process
 //! without a window, and files that are written between the rounds.
 
 use std::time::{Duration, Instant};
@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 
 use crate::harness::caller::id_of;
 use crate::harness::controller::{RunningController, gvisor};
+use crate::harness::sampling::sampled;
 
-const ROUNDS: u64 = 10;
+/// Rounds of a sample and of a full run.
+const ROUNDS: (u64, u64) = (3, 10);
 /// Longest time until a resumed page counts: system calls are slow, and the browser has many processes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time until the browser shows its page for the first time.
@@ -54,7 +56,7 @@ async fn number(controller: &RunningController, id: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_rounds_of_sleep_lose_neither_a_page_nor_a_process_nor_a_file() {
+async fn rounds_of_sleep_lose_neither_a_page_nor_a_process_nor_a_file() {
     let Some(configuration) = gvisor() else { return };
     let Some(controller) = RunningController::boot_full_with(&configuration).await else { return };
     let workspace = controller.workspace("demo").await;
@@ -68,7 +70,7 @@ async fn ten_rounds_of_sleep_lose_neither_a_page_nor_a_process_nor_a_file() {
     let processes = "cat /root/counter; cut -d' ' -f22 /proc/1/stat; pgrep -o -x chromium";
     let first = controller.bash(id, processes).await;
     let mut written = String::new();
-    for round in 1..=ROUNDS {
+    for round in 1..=sampled(ROUNDS.0, ROUNDS.1) {
         let line = format!("round {round}\n");
         controller
             .bash(

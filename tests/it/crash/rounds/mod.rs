@@ -2,7 +2,7 @@
 //!
 //! T18 (docs/security.md). No other changes may appear.
 //!
-//! `HOTDESK_ROUNDS` sets the number of kills (30; `make soak`: 200). The seed is printed. `HOTDESK_SEED`
+//! `HOTDESK_ROUNDS` sets the number of kills (15; `make soak`: 200). The seed is printed. `HOTDESK_SEED`
 //! repeats the choices, but not their timing.
 
 mod client;
@@ -22,9 +22,9 @@ use crate::harness::capability::Capability;
 use crate::harness::controller::{RunningController, runsc, skip_reason};
 
 /// Kills of an ordinary run. A fifth of them is over gVisor.
-const ROUNDS: u32 = 30;
+const ROUNDS: u32 = 15;
 /// Power cuts of an ordinary run.
-const POWER_CUTS: u32 = 5;
+const POWER_CUTS: u32 = 3;
 /// Concurrent clients.
 const CLIENTS: usize = 3;
 /// Longest time until the host's resources match the rows once every computer has settled: on an idle machine
