@@ -10,7 +10,7 @@ export HOTDESK_IMAGE_DIR ?= $(HOTDESK_CACHE)/images
 export CARGO_TARGET_DIR ?= $(HOTDESK_CACHE)/target
 VENV := $(HOTDESK_CACHE)/venv
 BENCH := $(HOTDESK_CACHE)/venv-bench/bin/python
-BINARY := $(CARGO_TARGET_DIR)/dist/hotdesk
+BINARY := $(CARGO_TARGET_DIR)/release/hotdesk
 PEERS := $(HOTDESK_CACHE)/bench-peers
 # The folder in which `deps` installs Rust when there is none.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
@@ -21,8 +21,8 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 run: deps ## build, start hotdesk and show a computer working
-	packaging/dev/side-by-side "cargo build --release --bin hotdesk" "packaging/image/build --variant full"
-	packaging/demo/run $(CARGO_TARGET_DIR)/release/hotdesk
+	packaging/dev/side-by-side "cargo build --profile quick --bin hotdesk" "packaging/image/build --variant full"
+	packaging/demo/run $(CARGO_TARGET_DIR)/quick/hotdesk
 
 test: deps-test image image-small check ## run every check and test
 	HOTDESK_PYTHON=$(VENV)/bin/python packaging/dev/test all
@@ -40,7 +40,7 @@ check: deps ## check format and lints
 	cargo clippy --workspace --all-targets -- -D warnings
 
 bench: deps-bench image image-small ## measure against named peers, and run the long tests (QUICK=1: only check that it runs)
-	cargo build --profile dist --bin hotdesk
+	cargo build --release --bin hotdesk
 	CARGO_TARGET_DIR=$(PEERS) cargo build --release --locked --manifest-path benches/peers/Cargo.toml
 	rm -f $(HOTDESK_CACHE)/bench/*.json
 	$(BENCH) benches/cold_start.py $(BINARY) $(HOTDESK_IMAGE_DIR)/full
@@ -65,8 +65,8 @@ image-small: deps ## build the small guest image, for tests
 	packaging/image/build --variant small >/dev/null
 
 package: deps ## build the Debian package
-	cargo build --profile dist --bin hotdesk
-	packaging/deb/build $(CARGO_TARGET_DIR)/dist/hotdesk
+	cargo build --release --bin hotdesk
+	packaging/deb/build $(CARGO_TARGET_DIR)/release/hotdesk
 
 deps: ## install what building and running need
 	packaging/dev/deps run
