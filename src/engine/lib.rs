@@ -9,8 +9,9 @@
 //! |---|---|
 //! | `container`, `qemu` | how a guest runs: OCI containers (runc, gVisor) and virtual machines |
 //! | `driver` | the steps of every operation that both engines share (`GuestDriver`) |
-//! | `state` | records, disks, saved memory and leftovers in the state folder |
-//! | `host` | the host's kernel: control groups, mounts, network, loop devices, locks |
+//! | `leftovers` | search for what crashes left on the host, and its removal |
+//! | `state` | records, disks, saved memory and locks in the state folder |
+//! | `host` | the host's kernel: control groups, mounts, network, loop devices, slots |
 //! | `simulated` | machines without guests, for tests (cargo feature `simulated`) |
 
 mod error;
@@ -20,6 +21,7 @@ mod types;
 pub mod container;
 mod driver;
 mod host;
+mod leftovers;
 pub mod qemu;
 #[cfg(feature = "simulated")]
 pub mod simulated;
@@ -29,8 +31,8 @@ pub use hotdesk_domain::computer::endpoint::Endpoint;
 
 pub use crate::error::{EngineError, EngineResult};
 pub use crate::host::addresses::{Addresses, NetworkConfig, Subnet};
+pub use crate::leftovers::{Leftover, Leftovers};
 pub use crate::state::disk::DiskSpeed;
-pub use crate::state::leftovers::{Leftover, Leftovers};
 pub use crate::state::saved::{Extents, SavedFile, SavedLocation, SavedState};
 pub use crate::traits::Engine;
 pub use crate::types::{Boot, Capabilities, Change, Effect, Finding, MachineSpec, Observation, Snapshot};

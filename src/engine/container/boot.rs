@@ -13,9 +13,10 @@ use crate::container::runtime::{Runtime, RuntimeKind};
 use crate::container::stage::{self, FileSystemParts};
 use crate::container::throttle;
 use crate::host::command::{host_error, run_with, tool};
-use crate::host::lock::MachineLock;
+use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{bandwidth, network, process, slots};
-use crate::state::layout::{Folder, private_folder, remove_if_there, write_durably};
+use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::{boot_files, disk};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 use nix::sys::resource::{Resource, getrlimit};
@@ -50,7 +51,7 @@ impl Starter<'_> {
         disk::check_reserve(&folder.path)?;
         disk::grow(&folder.disk(), spec.disk_bytes, self.lock)?;
         let network = &self.config.network;
-        let slot = slots::claim(folder, network.slots(), self.wanted_slot)?;
+        let slot = slots::claim(&folder.path, network.slots(), self.wanted_slot)?;
         let resolvers = network::resolvers(network)?;
         self.write_bundle(folder, spec, boot, slot)?;
         let (listener, endpoint) = match self.runtime.kind() {

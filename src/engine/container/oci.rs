@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::MachineSpec;
 use crate::container::seccomp;
 use crate::host::addresses::{Addresses, IDS_PER_MACHINE};
-use crate::host::cgroup_limits::{CPU_PERIOD, cpu_limits};
+use crate::host::cgroup::limits::{CPU_PERIOD, cpu_limits};
 use crate::host::syscalls::PASSED_FD;
 use crate::host::{cgroup, network};
 

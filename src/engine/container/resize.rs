@@ -2,7 +2,8 @@
 
 use crate::container::Inner;
 use crate::container::runtime::RuntimeKind;
-use crate::host::{bandwidth, cgroup_limits, slots};
+use crate::host::cgroup::limits;
+use crate::host::{bandwidth, slots};
 use crate::state::disk;
 use crate::state::layout::{Folder, Record};
 use crate::{Change, Effect, EngineResult};
@@ -15,12 +16,12 @@ impl Inner {
             Change::Memory(_) | Change::Disk(_) if self.runtime.kind() == RuntimeKind::Gvisor => {
                 Ok(Effect::AtNextStart)
             }
-            Change::Cpu(cpu) => cgroup_limits::set_cpu(folder.id, cpu).map(|()| Effect::Live),
-            Change::Memory(bytes) => cgroup_limits::set_memory(folder.id, bytes).map(|()| Effect::Live),
+            Change::Cpu(cpu) => limits::set_cpu(folder.id, cpu).map(|()| Effect::Live),
+            Change::Memory(bytes) => limits::set_memory(folder.id, bytes).map(|()| Effect::Live),
             Change::Disk(bytes) => disk::grow_live(&folder.disk(), bytes),
             Change::Bandwidth(mbps) => {
                 let pid = self.state_of(folder.id)?.map(|state| state.pid).filter(|pid| *pid != 0);
-                let slot = slots::of_machine(folder)?.filter(|_| self.config.network.enabled);
+                let slot = slots::of_machine(&folder.path)?.filter(|_| self.config.network.enabled);
                 // A machine without a network needs no limit.
                 let (Some(pid), Some(slot)) = (pid, slot) else { return Ok(Effect::Live) };
                 bandwidth::limit(slot, pid, mbps).inspect_err(|_| {

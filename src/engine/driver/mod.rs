@@ -1,8 +1,8 @@
 //! Steps of every operation that the engines share: locks, preconditions, and order. [`GuestDriver`] is how a
 //! guest runs.
 //!
-//! Lock order: the machine's lock (`host/lock.rs`), the source's before the target's; below it the host's
-//! lock.
+//! Lock order: the machine's lock (`state/machine_lock.rs`), the source's before the target's; below it the
+//! host's lock.
 
 mod copies;
 mod lifecycle;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::host::lock::MachineLock;
 use crate::state::evicted;
 use crate::state::layout::{Folder, Record, StateDir};
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::MemoryManifest;
 use crate::{
     Boot, Capabilities, Change, Effect, Endpoint, Engine, EngineError, EngineResult, Extents, MachineSpec,

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::EngineResult;
 use crate::driver::GuestDriver;
 use crate::host::command::host_error;
-use crate::host::{freeze, lock};
-use crate::state::layout::{Folder, remove_if_there};
+use crate::host::files::remove_if_there;
+use crate::host::freeze;
+use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory;
 
 /// Extension of a file that is renamed once it is complete.
@@ -20,7 +22,7 @@ const UNFINISHED: &str = "new";
 pub(crate) fn recover_interrupted(engine: &impl GuestDriver) -> EngineResult<()> {
     for id in engine.state().list()? {
         let folder = engine.state().folder(id);
-        let Some(_guard) = lock::try_machine(&folder)? else { continue };
+        let Some(_guard) = MachineLock::try_acquire(&folder)? else { continue };
         freeze::thaw_abandoned(&folder.disk());
         // One failure must not keep the others from recovery.
         if let Err(error) = engine.allow_agent_clients(&folder) {
@@ -76,7 +78,7 @@ fn collect(place: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::container::{ContainerConfig, ContainerEngine};
-    use crate::state::layout::private_folder;
+    use crate::host::files::private_folder;
     use hotdesk_base::ids::ComputerId;
 
     #[test]
@@ -92,7 +94,7 @@ mod tests {
         for path in half.iter().chain([&folder.disk(), &folder.snapshots().join("1.img")]) {
             fs::write(path, "x").unwrap();
         }
-        let guard = lock::try_machine(&folder).unwrap().unwrap();
+        let guard = MachineLock::try_acquire(&folder).unwrap().unwrap();
         recover_interrupted(&engine).unwrap();
         assert_eq!(unfinished_files(&folder).unwrap().len(), half.len());
         drop(guard);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::{GuestDriver, lifecycle};
-use crate::host::lock;
 use crate::state::evicted;
 use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, SavedMemory};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
 use hotdesk_base::ids::ComputerId;
@@ -21,7 +21,7 @@ fn check<M: GuestDriver>(engine: &M) -> EngineResult<()> {
 pub(super) async fn suspend<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     check(engine)?;
     let folder = engine.state().folder(id);
-    let Some(_guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(_guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     match engine.blocking(move |engine| lifecycle::observe(engine, id)).await? {
         Observation::Absent => return Err(EngineError::Absent),
         Observation::Stopped => {
@@ -55,7 +55,7 @@ pub(super) async fn resume<M: GuestDriver>(
 ) -> EngineResult<Endpoint> {
     check(engine)?;
     let (id, folder) = (spec.id, engine.state().folder(spec.id));
-    let Some(guard) = lock::machine(&folder).await? else { return Err(EngineError::Absent) };
+    let Some(guard) = MachineLock::acquire(&folder).await? else { return Err(EngineError::Absent) };
     let guard = Arc::new(guard);
     let plan = folder.clone();
     let seen = engine.blocking(move |engine| {
@@ -89,7 +89,7 @@ pub(super) async fn resume<M: GuestDriver>(
 /// [`crate::Engine::discard_memory`].
 pub(super) async fn discard<M: GuestDriver>(engine: &M, id: ComputerId) -> EngineResult<()> {
     let folder = engine.state().folder(id);
-    let Some(_guard) = lock::machine(&folder).await? else { return Ok(()) };
+    let Some(_guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
     let seen = engine.blocking(move |engine| lifecycle::observe(engine, id)).await?;
     if !matches!(seen, Observation::Suspended { .. }) {
         return Ok(());

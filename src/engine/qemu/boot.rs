@@ -11,15 +11,17 @@ use serde_json::{Value, json};
 
 use crate::container;
 use crate::host::addresses::host_ids;
-use crate::host::cgroup::{self, ResourceLimits};
+use crate::host::cgroup;
+use crate::host::cgroup::create::{self, ResourceLimits};
 use crate::host::command::{check_status, host_error, run_with_timeout, tool};
-use crate::host::lock::MachineLock;
+use crate::host::files::{private_folder, remove_if_there, write_durably};
 use crate::host::{network, process, slots};
 use crate::qemu::config::QemuConfig;
 use crate::qemu::hardware::{self, Accelerator, Hardware, QemuLaunch};
 use crate::qemu::monitor::Monitor;
 use crate::qemu::{control_port, images, link, seed};
-use crate::state::layout::{Folder, private_folder, remove_if_there, write_durably};
+use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::{boot_files, disk};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
 use hotdesk_base::ids::ComputerId;
@@ -116,7 +118,7 @@ impl Starter<'_> {
         const STEP: &str = "start QEMU";
         disk::check_reserve(&folder.path)?;
         let network = &self.config.network;
-        let slot = slots::claim(folder, network.slots(), continues.flatten())?;
+        let slot = slots::claim(&folder.path, network.slots(), continues.flatten())?;
         let agent = network::agent(network, slot);
         let host_boot = process::boot_id().map_err(|error| EngineError::failed(STEP, error))?;
         let (generation, networked) = (boot.generation, network.enabled);
@@ -125,7 +127,7 @@ impl Starter<'_> {
         self.write_seed(folder, spec, boot)?;
         control_port::make(folder)?;
         remove_if_there(&folder.monitor()).map_err(host_error(STEP, &folder.path))?;
-        let groups = cgroup::make(spec.id, resource_limits(spec, &record.hardware))?;
+        let groups = create::make(spec.id, resource_limits(spec, &record.hardware))?;
         let empty = empty_folder()?;
         let start = QemuLaunch {
             id: spec.id,

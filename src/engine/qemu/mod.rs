@@ -33,12 +33,12 @@ use std::time::{Duration, Instant};
 
 use crate::driver::GuestDriver;
 use crate::driver::recovery;
-use crate::host::lock::MachineLock;
 use crate::host::{cgroup, command, freeze};
 use crate::qemu::boot::{BootRecord, Starter};
 pub use crate::qemu::config::QemuConfig;
 use crate::qemu::monitor::Monitor;
 use crate::state::layout::{self, Folder, StateDir};
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::MemoryManifest;
 use crate::state::{disk_copy, trash};
 use crate::{

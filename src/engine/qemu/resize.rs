@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::host::cgroup::limits;
 use crate::host::command::host_error;
-use crate::host::{bandwidth, cgroup_limits, slots};
+use crate::host::{bandwidth, slots};
 use crate::qemu::boot::BootRecord;
 use crate::qemu::hardware::{self, MEMORY_STEP_MIB};
 use crate::qemu::monitor::Monitor;
@@ -39,7 +40,7 @@ impl Inner {
                 control_port::ask(folder, "grow", TIMEOUT).map(|()| Effect::Live)
             }
             Change::Bandwidth(mbps) => {
-                let Some(slot) = slots::of_machine(folder)? else { return Ok(Effect::Live) };
+                let Some(slot) = slots::of_machine(&folder.path)? else { return Ok(Effect::Live) };
                 bandwidth::limit(slot, pid, mbps).inspect_err(|_| {
                     if let Err(error) = bandwidth::limit(slot, pid, before.bandwidth_mbps) {
                         tracing::warn!(computer = %folder.id, %error, "could not restore a guest's bandwidth limit; one direction has the new one");
@@ -71,7 +72,7 @@ fn set_cpus(folder: &Folder, boot: &BootRecord, cpu: f64) -> EngineResult<Effect
         }
         std::thread::sleep(PAUSE);
     }
-    cgroup_limits::set_cpu(folder.id, cpu).map(|()| Effect::Live)
+    limits::set_cpu(folder.id, cpu).map(|()| Effect::Live)
 }
 
 fn set_memory(folder: &Folder, boot: &BootRecord, bytes: u64) -> EngineResult<Effect> {
@@ -80,7 +81,7 @@ fn set_memory(folder: &Folder, boot: &BootRecord, bytes: u64) -> EngineResult<Ef
     let Some(more) = more.filter(|more| *more <= boot.hardware.max_added_mib()) else {
         return Ok(Effect::AtNextStart);
     };
-    let set_limit = |bytes| cgroup_limits::set_memory(folder.id, hardware::host_memory(bytes));
+    let set_limit = |bytes| limits::set_memory(folder.id, hardware::host_memory(bytes));
     let mut monitor = Monitor::open(&folder.monitor())?;
     // QEMU has the true size; an interrupted change may have left any.
     let has = (boot.hardware.memory_mib + added_mib(&mut monitor)?) << 20;

@@ -18,14 +18,15 @@ use serde_json::{Value, json};
 use crate::driver::GuestDriver;
 use crate::driver::after_unpause;
 use crate::host::command::{host_error, run, tool};
-use crate::host::lock::MachineLock;
-use crate::host::{freeze, lock, slots};
+use crate::host::files::write_durably;
+use crate::host::{freeze, slots};
 use crate::qemu::boot::BootRecord;
 use crate::qemu::hardware::{self, Accelerator, Hardware};
 use crate::qemu::monitor::Monitor;
 use crate::qemu::resize::{added_cpus, added_mib};
 use crate::qemu::{Inner, QemuEngine, control_port, transfer};
-use crate::state::layout::{Folder, write_durably};
+use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{boot_files, disk, disk_copy, trash};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec, Observation};
@@ -52,7 +53,7 @@ impl QemuEngine {
         if !folder.fresh_memory().exists() && !folder.used_memory().exists() {
             return Ok(());
         }
-        let Some(_guard) = lock::machine(&folder).await? else { return Ok(()) };
+        let Some(_guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
         self.blocking(move |engine| {
             let runs = SavedMemory::find(&folder)?.is_none()
                 && matches!(engine.observe_guest(&folder)?, Observation::Running { .. });
@@ -107,7 +108,7 @@ impl Inner {
             runtime: self.version()?,
             image: record.image,
             hostname: None,
-            slot: slots::of_machine(folder)?,
+            slot: slots::of_machine(&folder.path)?,
             parts: Vec::new(),
         })
     }

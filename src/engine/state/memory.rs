@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::host::command::host_error;
+use crate::host::files::{private_folder, sync_folder, write_durably};
 use crate::host::process;
-use crate::state::layout::{Folder, StateDir, private_folder, sync_folder, write_durably};
+use crate::state::layout::{Folder, StateDir};
 use crate::state::trash;
 use crate::{EngineError, EngineResult};
 use hotdesk_base::hex::hex;

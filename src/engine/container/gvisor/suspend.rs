@@ -16,13 +16,13 @@ use std::time::Duration;
 use crate::container::boot::Starter;
 use crate::container::config::ContainerConfig;
 use crate::container::runtime::ContainerState;
-use crate::container::{ContainerEngine, Inner, oci};
+use crate::container::{ContainerEngine, Inner, oci, runsc};
 use crate::driver::GuestDriver;
 use crate::driver::after_unpause;
 use crate::host::command::{self, host_error, run, run_with_timeout};
-use crate::host::lock::{self, MachineLock};
 use crate::host::{network, process, slots};
 use crate::state::layout::Folder;
+use crate::state::machine_lock::MachineLock;
 use crate::state::memory::{self, MemoryManifest, SavedMemory};
 use crate::state::{disk, disk_copy, trash};
 use crate::{Boot, Endpoint, EngineError, EngineResult, MachineSpec};
@@ -52,7 +52,7 @@ impl ContainerEngine {
     /// Unpauses a guest that the suspend of a dead controller left paused, and unblocks its clients.
     pub(in super::super) async fn unpause_abandoned(&self, id: ComputerId) -> EngineResult<()> {
         let folder = self.inner.state.folder(id);
-        let Some(guard) = lock::machine(&folder).await? else { return Ok(()) };
+        let Some(guard) = MachineLock::acquire(&folder).await? else { return Ok(()) };
         self.blocking(move |engine| {
             // The step holds the lock, because it completes even when its caller is dropped. It must not undo
             // a later pause.
@@ -114,7 +114,7 @@ impl Inner {
     /// Blocks the agent's clients, ends their connections, and pauses the guest.
     fn pause(&self, folder: &Folder) -> EngineResult<ContainerState> {
         let Some(state) = self.state_of(folder.id)? else { return Err(EngineError::Absent) };
-        let agent = match slots::of_machine(folder)? {
+        let agent = match slots::of_machine(&folder.path)? {
             Some(slot) => {
                 network::block_agent_clients(&self.config.network, slot)?;
                 Some(network::agent(&self.config.network, slot))
@@ -168,7 +168,7 @@ impl Inner {
     fn manifest(&self, folder: &Folder, state: &ContainerState) -> EngineResult<MemoryManifest> {
         let host_boot = process::boot_id().map_err(host_error("seal the saved memory", &folder.path))?;
         let (runtime, slot, hostname) =
-            (self.runtime.version()?, slots::of_machine(folder)?, Some(folder.id.hostname()));
+            (self.runtime.version()?, slots::of_machine(&folder.path)?, Some(folder.id.hostname()));
         let image = state.annotations.get(oci::IMAGE).map_or_else(|| self.config.image.clone(), Into::into);
         Ok(MemoryManifest { host_boot, runtime, image, hostname, slot, parts: Vec::new() })
     }
@@ -192,7 +192,7 @@ impl Inner {
 
     /// Unblocks the clients that [`Inner::pause`] blocked. Needs the machine's lock.
     pub(in super::super) fn allow_agent_clients(&self, folder: &Folder) -> EngineResult<()> {
-        slots::of_machine(folder)?
+        slots::of_machine(&folder.path)?
             .map_or(Ok(()), |slot| network::allow_agent_clients(&self.config.network, slot))
     }
 
@@ -243,7 +243,7 @@ impl Inner {
         restore.args(["restore", "--detach", "--image-path"]).arg(&used).arg(folder.id.to_string());
         // The tool shares the lock: if this controller dies, the next one waits for its end.
         restore.stdin(lock.share().map_err(host_error(STEP, &used))?);
-        super::run_with_guest_network(STEP, restore, TIMEOUT)?;
+        runsc::run_with_guest_network(STEP, restore, TIMEOUT)?;
         // The guest runs from here on; a file that cannot be removed must not undo that.
         if let Err(error) = trash::remove_tree(&used) {
             tracing::warn!(computer = %folder.id, %error, "could not remove used memory; the next resume does");
