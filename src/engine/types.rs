@@ -22,10 +22,6 @@ pub struct Capabilities {
     pub copy_while_running: bool,
     /// Take snapshots with memory, and make machines from them.
     pub memory_snapshot: bool,
-    /// Move machines between hosts.
-    pub move_hosts: bool,
-    /// Give machines a GPU.
-    pub gpu: bool,
     /// Read, evict and restore the saved state of a machine.
     pub evict: bool,
 }

@@ -169,10 +169,7 @@ impl Runtime {
 
     /// The first line of the runtime's `--version`.
     pub(super) fn version(&self) -> EngineResult<String> {
-        let mut version = tool(&self.program);
-        version.arg("--version");
-        run("read the OCI runtime's version", version)
-            .map(|text| text.lines().next().unwrap_or_default().to_owned())
+        command::version("read the OCI runtime's version", &self.program)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::GuestDriver;
+use crate::driver::{GuestDriver, MachineBoot};
 use crate::state::layout::{Folder, Record};
 use crate::state::machine_lock::MachineLock;
 use crate::state::{disk, evicted, memory, trash};
@@ -92,7 +92,7 @@ pub(super) async fn start<M: GuestDriver>(
     let (plan, of, boot, locked) = (folder.clone(), spec.clone(), boot.clone(), Arc::clone(&guard));
     let started = engine.blocking(move |engine| {
         plan.update_record(&of)?;
-        engine.boot(&plan, &of, &boot, &locked)
+        engine.boot(&MachineBoot { folder: &plan, spec: &of, boot: &boot, lock: &locked })
     });
     let started = started.await;
     if started.is_err()

@@ -77,15 +77,17 @@ fn collect(place: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::{ContainerConfig, ContainerEngine};
+    use crate::container::{ContainerEngine, ContainerSettings};
     use crate::host::files::private_folder;
+    use crate::{HostSettings, OpenMode};
     use hotdesk_base::ids::ComputerId;
 
     #[test]
     fn unfinished_files_are_removed_unless_the_machine_is_locked() {
         let temp = tempfile::tempdir().unwrap();
-        let config = ContainerConfig::new(temp.path(), "/nowhere", "/nowhere");
-        let engine = ContainerEngine::open_read_only(config).unwrap();
+        let host = HostSettings::new(temp.path(), "/nowhere", "/nowhere");
+        let settings = ContainerSettings { runtime: "runc".to_owned() };
+        let engine = ContainerEngine::open(host, &settings, OpenMode::ReadOnly).unwrap();
         let folder = engine.state().folder(ComputerId::random());
         private_folder(&folder.snapshots()).unwrap();
         private_folder(&folder.fresh_memory()).unwrap();

@@ -3,7 +3,21 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crate::EngineResult;
+use crate::host::command::host_error;
+
+/// Replaces each path by the canonical one, so that links that change later have no effect.
+///
+/// # Errors
+/// `Failed`, naming the first path that is not there.
+pub(crate) fn canonicalize<const N: usize>(step: &'static str, paths: [&mut PathBuf; N]) -> EngineResult<()> {
+    for path in paths {
+        *path = fs::canonicalize(&*path).map_err(host_error(step, path))?;
+    }
+    Ok(())
+}
 
 /// Makes a folder with mode 0700, with its parents.
 pub(crate) fn private_folder(path: &Path) -> io::Result<()> {

@@ -20,7 +20,7 @@ use crate::host::files::remove_if_there;
 use crate::leftovers::host::HostResource;
 use crate::state::layout::StateDir;
 use crate::state::machine_lock::MachineLock;
-use crate::{Engine, EngineError, EngineResult, NetworkConfig};
+use crate::{Engine, EngineError, EngineResult, HostSettings, NetworkConfig};
 use hotdesk_base::ids::ComputerId;
 
 /// One thing on the host that no computer owns.
@@ -48,19 +48,19 @@ enum LeftoverItem {
 }
 
 /// Search for leftovers in one state folder and on its host.
+#[derive(Debug)]
 pub struct Leftovers {
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) state: StateDir,
-    pub(crate) network: NetworkConfig,
-}
-
-impl std::fmt::Debug for Leftovers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Leftovers").field("state", &self.state).finish_non_exhaustive()
-    }
+    engine: Arc<dyn Engine>,
+    state: StateDir,
+    network: NetworkConfig,
 }
 
 impl Leftovers {
+    /// The search in the state folder of an engine that was opened with these settings.
+    pub(crate) fn new(engine: Arc<dyn Engine>, settings: HostSettings) -> EngineResult<Self> {
+        Ok(Self { engine, state: StateDir::open(&settings.state_dir)?, network: settings.network })
+    }
+
     /// The engine that made the machines.
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine

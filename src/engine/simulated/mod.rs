@@ -55,7 +55,6 @@ impl SimulatedEngine {
             copy_while_running: true,
             memory_snapshot: true,
             evict: true,
-            ..Capabilities::default()
         };
         Self::limited(host, all)
     }

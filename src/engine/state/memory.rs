@@ -98,6 +98,14 @@ impl SavedMemory {
         }
         Ok(manifest)
     }
+
+    /// Marks it as used: from then on the guest may run, and its disk change. Returns the new folder.
+    pub(crate) fn mark_used(&self, folder: &Folder) -> EngineResult<PathBuf> {
+        let used = folder.used_memory();
+        trash::remove_tree(&used)?;
+        move_to(&self.path, &used)?;
+        Ok(used)
+    }
 }
 
 impl MemoryFile {
@@ -186,6 +194,13 @@ pub(crate) fn seal(
 pub(crate) fn move_to(from: &Path, to: &Path) -> EngineResult<()> {
     let failed = host_error("move the saved memory", from);
     fs::rename(from, to).and_then(|()| sync_folder(to.parent().unwrap_or(to))).map_err(failed)
+}
+
+/// Removes the used memory of a guest that runs. An error is only logged, because it must not undo the resume.
+pub(crate) fn remove_used(folder: &Folder) {
+    if let Err(error) = trash::remove_tree(&folder.used_memory()) {
+        tracing::warn!(computer = %folder.id, %error, "could not remove used memory; the next resume does");
+    }
 }
 
 /// Removes memory that no resume can use: used memory, and that of an interrupted suspend.
