@@ -26,6 +26,19 @@ pub struct Capabilities {
     pub evict: bool,
 }
 
+impl Capabilities {
+    /// Everything that an engine can have.
+    pub const ALL: Self = Self {
+        suspend: true,
+        live_cpu: true,
+        live_ram: true,
+        live_disk: true,
+        copy_while_running: true,
+        memory_snapshot: true,
+        evict: true,
+    };
+}
+
 /// The hardware of a machine; only a resize changes it.
 #[derive(Clone, Debug)]
 pub struct MachineSpec {

@@ -33,7 +33,7 @@ pub struct Streaming {
 }
 
 impl Config {
-    /// The settings of every engine.
+    /// The settings that every engine has.
     ///
     /// # Errors
     /// When the subnet is invalid, or the path of this program cannot be determined.

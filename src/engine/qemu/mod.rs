@@ -96,15 +96,7 @@ impl GuestDriver for QemuEngine {
     const NAME: &'static str = "qemu";
 
     fn abilities(&self) -> Capabilities {
-        Capabilities {
-            suspend: true,
-            live_cpu: true,
-            live_ram: true,
-            live_disk: true,
-            copy_while_running: true,
-            memory_snapshot: true,
-            evict: true,
-        }
+        Capabilities::ALL
     }
 
     fn host(&self) -> &HostContext {
